@@ -74,13 +74,13 @@ def test_modules_import_each_other_in_one_direction() -> None:
     assert circles(arrows) == []
 
 
-def test_circles_are_found() -> None:
+def test_import_cycles_are_found() -> None:
     arrows = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"a"}}
     assert circles(arrows) == [["b", "c"]]
 
 
 @pytest.mark.parametrize("name", ["core.engine", "experiments.pool", "debugger.commands.context"])
-def test_an_interface_knows_none_of_those_that_stand_behind_it(name: str) -> None:
+def test_interfaces_do_not_import_implementations(name: str) -> None:
     """So that one of them can be imported, and tested, alone."""
     module = f"nmpsim.{name}"
     family = module.rpartition(".")[0]
@@ -181,7 +181,7 @@ def test_no_decorator_fills_a_table() -> None:
     assert {name: what for name, what in filling.items() if what} == {}
 
 
-def test_no_module_is_imported_for_what_that_does() -> None:
+def test_no_import_has_side_effects() -> None:
     """But for what ``with require_extra`` asks: whether a package is there."""
     found = {}
     for name, path in MODULES.items():
@@ -198,7 +198,7 @@ def test_no_module_is_imported_for_what_that_does() -> None:
     assert found == {}
 
 
-def test_what_fills_a_table_is_found() -> None:
+def test_table_filling_decorators_are_found() -> None:
     lines = (
         "T = {}",
         "T['a'] = 1",

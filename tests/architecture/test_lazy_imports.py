@@ -72,7 +72,7 @@ def imported_after(statement: str) -> set[str]:
     ],
     ids=["import", "help"],
 )
-def test_nothing_heavy_is_imported(statement: str) -> None:
+def test_nmpsim_imports_no_large_module(statement: str) -> None:
     imported = imported_after(statement)
     assert imported.isdisjoint(HEAVY)
     assert not [name for name in imported if name.startswith("nmpsim.cli.commands.")]
@@ -82,7 +82,7 @@ def test_importing_the_compiler_needs_no_numba() -> None:
     assert "numba" not in imported_after("import nmpsim.compiler.driver, nmpsim.lir, nmpsim.bundle")
 
 
-def test_who_evaluates_a_bundle_needs_neither_compiler_nor_front_ends() -> None:
+def test_evaluation_imports_neither_compiler_nor_front_ends() -> None:
     imported = imported_after("import nmpsim.experiments, nmpsim.frontends")
     readers = {"nmpsim.frontends.onnx", "nmpsim.frontends.tflite", "nmpsim.lir.parser"}
     assert imported.isdisjoint({"nmpsim.compiler", *readers})
@@ -94,7 +94,7 @@ def test_a_run_needs_neither_the_compiler_nor_lint() -> None:
     assert imported.isdisjoint({"nmpsim.compiler", "nmpsim.analysis", "nmpsim.quantization"})
 
 
-def test_a_run_of_a_bundle_imports_what_it_uses(tmp_path: Path) -> None:
+def test_a_run_of_a_bundle_imports_only_necessary_modules(tmp_path: Path) -> None:
     from nmpsim.bundle.assembly import assemble
     from nmpsim.config import default_device
 
@@ -111,7 +111,7 @@ def test_a_run_of_a_bundle_imports_what_it_uses(tmp_path: Path) -> None:
     assert imported & NOT_FOR_A_RUN == set()
 
 
-def test_idle_threads_of_numpy_give_the_processor_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_threads_of_numpy_release_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless the user says for how long they look for work."""
     monkeypatch.setattr(cli.gc, "set_threshold", lambda _: None)
     monkeypatch.setattr(cli.atexit, "register", lambda _: None)

@@ -23,10 +23,10 @@ def bare_names() -> dict[str, list[str]]:
     return files
 
 
-def test_no_two_modules_have_one_name() -> None:
+def test_module_names_are_unique() -> None:
     assert "oracles" in bare_names(), "it looks where modules are"
     assert {name: files for name, files in bare_names().items() if len(files) > 1} == {}
 
 
-def test_no_module_hides_one_of_python_or_of_the_project() -> None:
+def test_no_module_hides_another_module() -> None:
     assert set(bare_names()).isdisjoint({*sys.stdlib_module_names, "nmpsim", "tests"})

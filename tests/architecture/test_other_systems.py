@@ -54,7 +54,7 @@ def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
     atomic._remove_left_over.cache_clear()
 
 
-def test_processors_without_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processors_are_counted_without_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
     assert available_processors() == 6
@@ -62,7 +62,7 @@ def test_processors_without_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
     assert available_processors() == 1
 
 
-def test_memory_without_proc_is_what_psutil_tells(
+def test_memory_without_proc_comes_from_psutil(
     no_proc: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     psutil = SimpleNamespace(virtual_memory=lambda: SimpleNamespace(available=8_000))
@@ -71,7 +71,7 @@ def test_memory_without_proc_is_what_psutil_tells(
     assert host_memory.default_limit() == 7_000
 
 
-def test_memory_without_proc_and_psutil_is_what_the_c_library_tells(
+def test_memory_without_psutil_comes_from_the_c_library(
     no_proc: None, no_module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     no_module("psutil")
@@ -82,7 +82,7 @@ def test_memory_without_proc_and_psutil_is_what_the_c_library_tells(
 
 
 @pytest.mark.parametrize("lacks", ["sysconf_names", "name", "number"])
-def test_memory_that_nothing_tells_is_assumed(
+def test_unknown_memory_is_assumed(
     no_proc: None, no_module, monkeypatch: pytest.MonkeyPatch, lacks: str
 ) -> None:
     """Windows has no ``sysconf``, macOS no such name, and a number may be -1."""
@@ -132,7 +132,7 @@ def test_names_of_windows_devices_name_files(name: str) -> None:
     assert atomic.make_file_name(f"{name[0]}_{name}") == f"{name[0]}_{name}"
 
 
-def test_kernels_are_kept_where_files_have_no_owner(
+def test_kernels_are_cached_without_file_owners(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("geteuid", "fchmod", "O_NONBLOCK"):
@@ -143,13 +143,13 @@ def test_kernels_are_kept_where_files_have_no_owner(
     assert cache_folder.is_trusted(folder.path)
 
 
-def test_a_pool_starts_where_signals_cannot_be_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_starts_without_blocked_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(signal, "pthread_sigmask", raising=False)
     with process_pool._interrupts_blocked():
         pass
 
 
-def test_a_pool_has_no_more_processes_than_windows_waits_for(
+def test_a_pool_has_at_most_61_processes_on_windows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert process_pool.choose_jobs(500, 1000) == 500
@@ -180,7 +180,7 @@ def test_a_process_ends_with_its_parent(monkeypatch: pytest.MonkeyPatch, how: st
     reading.close()
 
 
-def test_completion_without_readline(no_module) -> None:
+def test_completion_works_without_readline(no_module) -> None:
     from nmpsim.cli.commands import debug
 
     no_module("readline")
@@ -191,7 +191,7 @@ def test_completion_without_readline(no_module) -> None:
     ("library", "binding"),
     [("GNU readline", "tab: complete"), ("libedit readline", "bind ^I rl_complete")],
 )
-def test_completion_of_either_library(
+def test_completion_works_with_each_library(
     monkeypatch: pytest.MonkeyPatch, library: str, binding: str
 ) -> None:
     from nmpsim.cli.commands import debug
@@ -221,7 +221,7 @@ threading.Event().wait(60)
 """
 
 
-def test_interrupts_come_by_socket() -> None:
+def test_interrupts_arrive_by_socket() -> None:
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=100
     )

@@ -49,7 +49,7 @@ def left_over(folder: Path) -> list[Path]:
     return sorted(folder.glob(".nmpsim-*.tmp"))
 
 
-def test_what_a_killed_process_left_is_removed(tmp_path: Path, writer) -> None:
+def test_files_of_a_killed_process_are_removed(tmp_path: Path, writer) -> None:
     writer.send_signal(signal.SIGKILL)
     writer.wait()
     assert len(left_over(tmp_path)) == 1
@@ -59,13 +59,13 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path, writer) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_what_another_process_writes_stays(tmp_path: Path, writer) -> None:
+def test_files_of_another_process_stay(tmp_path: Path, writer) -> None:
     assert len(left_over(tmp_path)) == 1
     write_file(tmp_path / "other", lambda file: file.write(b"whole"))
     assert len(left_over(tmp_path)) == 1
 
 
-def test_what_this_process_writes_stays(tmp_path: Path) -> None:
+def test_files_of_this_process_stay(tmp_path: Path) -> None:
     with new_file(tmp_path / "a") as a:
         a.write(b"a")
         atomic._remove_left_over.cache_clear()
@@ -76,7 +76,7 @@ def test_what_this_process_writes_stays(tmp_path: Path) -> None:
     assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"a": "a", "b": "b", "c": "c"}
 
 
-def test_only_files_of_ours_are_removed(tmp_path: Path) -> None:
+def test_only_temporary_files_of_nmpsim_are_removed(tmp_path: Path) -> None:
     (tmp_path / ".nmpsim-000000000000.tmp").symlink_to(tmp_path / "precious")
     (tmp_path / "precious").write_text("kept")
     (tmp_path / ".nmpsim-notours.tmp").write_text("kept")
@@ -88,7 +88,9 @@ def test_only_files_of_ours_are_removed(tmp_path: Path) -> None:
     assert (tmp_path / ".nmpsim-0123456789ab.tmp").is_dir()
 
 
-def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_keeps_new_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import fcntl
 
     def refused(*_: object) -> None:
@@ -128,7 +130,7 @@ def test_names_stay_in_the_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["../x", "..", "/etc/passwd", "a/b", "a\\b", "", "\x00", "x" * 999]
 )
-def test_file_names_for_any_text(tmp_path: Path, text: str) -> None:
+def test_any_text_gives_a_file_name(tmp_path: Path, text: str) -> None:
     path = tmp_path / f"{atomic.make_file_name(text)}.core"
     assert Path(os.path.normpath(path)).parent == tmp_path
     path.write_bytes(b"")

@@ -28,19 +28,19 @@ def test_a_file_of_the_largest_size_is_read(tmp_path):
     assert found == ("DATA001", "the thing is too large")
 
 
-def test_text_has_no_mark_and_one_kind_of_line_end(tmp_path):
+def test_text_is_normalized(tmp_path):
     path = tmp_path / "text"
     path.write_bytes(b"\xef\xbb\xbfa\r\nb\rc\n")
     assert read_text(path, "thing") == "a\nb\nc\n"
 
 
 @pytest.mark.parametrize("name", ["missing", "."])
-def test_what_cannot_be_read(tmp_path, name):
+def test_unreadable_files_are_errors(tmp_path, name):
     found = codes(lambda: read_bytes(tmp_path / name, "thing", 8))
     assert found == ("FILE001", "cannot read the thing")
 
 
-def test_text_of_another_encoding(tmp_path):
+def test_text_of_another_encoding_is_an_error(tmp_path):
     path = tmp_path / "text"
     path.write_bytes("é".encode("latin-1"))
     assert codes(lambda: read_toml(path, "thing", "DEV001")) == (
@@ -53,7 +53,7 @@ def test_text_of_another_encoding(tmp_path):
 @pytest.mark.parametrize(
     ("read", "code"), [(load_device, "DEV001"), (read_grid, "GRID001")], ids=["device", "grid"]
 )
-def test_a_file_without_an_end_is_too_large(read, code):
+def test_an_endless_file_is_too_large(read, code):
     assert codes(lambda: read(Path("/dev/zero")))[0] == code
 
 

@@ -28,7 +28,7 @@ def words(data: bytes) -> list[int]:
     return np.frombuffer(data, "<u4").tolist()
 
 
-def test_sections_symbols_and_addresses():
+def test_sections_symbols_and_addresses_are_written():
     program = assemble(
         """
         .set FOUR, 4
@@ -70,7 +70,7 @@ def test_sections_symbols_and_addresses():
     assert bundle.image[-16:].tobytes() == program.text
 
 
-def test_tensors_layers_and_entry():
+def test_tensors_layers_and_entry_are_written():
     program = assemble(
         """
         .input  x, i8[S:0.5 O:-3]<1 x 4 x 4 x 3>
@@ -94,7 +94,7 @@ def test_tensors_layers_and_entry():
     assert metadata.steps[0].entry == program.symbols["begin"][0]
 
 
-def test_descriptors_with_symbols_and_choices():
+def test_descriptors_accept_symbols_and_choices():
     program = assemble(
         """
         .input x, i8<64>
@@ -116,17 +116,17 @@ def test_descriptors_with_symbols_and_choices():
     assert program.symbols["here"][0] == DRAM_BASE + 192
 
 
-def test_the_alignment_of_code_is_nops():
+def test_code_is_aligned_with_nops():
     program = assemble("_start: nmp.halt\n.balign 16\nnmp.halt")
     assert words(program.text) == [0x0800400B, 0x13, 0x13, 0x13, 0x0800400B]
 
 
-def test_li_takes_one_instruction_if_it_can():
+def test_li_takes_one_instruction_if_possible():
     short, long = assemble("_start: li a0, -1"), assemble("_start: li a0, 4096")
     assert (len(short.text), len(long.text)) == (4, 8)
 
 
-def test_all_errors_are_told_at_once():
+def test_all_errors_are_reported_together():
     text = """_start: adi a0, a1, 3
 foo: .descriptor conv, out_heigt=3, \\
        kernel_h=-2
@@ -194,17 +194,17 @@ foo: .descriptor conv, out_heigt=3, \\
         ('"\\u0000": nop', "ASM002", 1, "is empty or holds a NUL"),
     ],
 )
-def test_one_error(line, code, column, text):
+def test_an_error_has_its_place(line, code, column, text):
     found = errors(f"_start: nop\n{line}\n")
     assert [f[:3] for f in found] == [(code, 2, column)]
     assert text in found[0][3]
 
 
-def test_instructions_need_code_and_a_multiple_of_four():
+def test_instructions_need_aligned_code():
     assert errors("_start: .byte 1\nnop\n.data\nnop")[0][:3] == ("ASM001", 2, 1)
     assert errors("_start: .data\nnop")[0][:3] == ("ASM001", 2, 1)
 
 
-def test_a_program_without_entry():
+def test_a_program_without_entry_is_an_error():
     with pytest.raises(UserError, match="the label _start"):
         assemble("nop")

@@ -47,7 +47,7 @@ def outcome(data: bytes) -> str:
     return ""
 
 
-def test_the_example_is_sound(bundle_bytes):
+def test_the_example_is_valid(bundle_bytes):
     assert redigested(bundle_bytes) == bundle_bytes
     assert outcome(bundle_bytes) == ""
 
@@ -68,7 +68,7 @@ def test_every_cut_is_noticed(bundle_bytes):
 
 @examples(600)
 @given(st.data())
-def test_changes_under_a_digest_that_fits(bundle_bytes, data):
+def test_changes_with_a_valid_digest_are_refused(bundle_bytes, data):
     changed = bytearray(bundle_bytes)
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(changed) - 1))
@@ -76,7 +76,7 @@ def test_changes_under_a_digest_that_fits(bundle_bytes, data):
     assert outcome(redigested(bytes(changed))) in CODES | {""}
 
 
-def test_every_header_field_with_hostile_values(bundle_bytes):
+def test_hostile_header_fields_are_refused(bundle_bytes):
     """Each 16-bit and 32-bit field of every header, with a new digest."""
     header = struct.unpack_from("<16sHHIIIIIHHHHHH", bundle_bytes)
     places = [(at, "<H") for at in (*range(16, 20, 2), *range(40, 52, 2))]
@@ -93,7 +93,7 @@ def test_every_header_field_with_hostile_values(bundle_bytes):
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes(data):
+def test_any_bytes_are_refused(data):
     assert outcome(data) == ("BUN001" if data[:4] != b"\x7fELF" else outcome(data))
     assert outcome(b"\x7fELF\x01\x01\x01" + data) in CODES
 
@@ -107,7 +107,7 @@ def test_any_bytes(data):
         (16, b"\x01\x00", "not a RISC-V executable"),
     ],
 )
-def test_other_files(bundle_bytes, at, value, text):
+def test_other_files_are_refused(bundle_bytes, at, value, text):
     changed = bytearray(bundle_bytes)
     changed[at : at + len(value)] = value
     with pytest.raises(UserError) as raised:
@@ -116,14 +116,14 @@ def test_other_files(bundle_bytes, at, value, text):
     assert text in str(raised.value)
 
 
-def test_an_executable_without_metadata(bundle_bytes):
+def test_an_executable_without_metadata_is_refused(bundle_bytes):
     with pytest.raises(UserError) as raised:
         bundle_from_bytes(bundle_bytes.replace(META.encode() + b"\0", b".comment\0\0\0\0\0"))
     assert raised.value.diagnostics[0].code == "BUN001"
     assert "nmpsim asm" in str(raised.value)
 
 
-def test_a_damaged_bundle_says_where(bundle_bytes):
+def test_a_damaged_bundle_names_the_byte(bundle_bytes):
     changed = bundle_bytes.replace(b"glow-int", b"glow-ins")
     with pytest.raises(UserError) as raised:
         bundle_from_bytes(changed, "net.bin")
@@ -131,7 +131,7 @@ def test_a_damaged_bundle_says_where(bundle_bytes):
     assert "net.bin at byte 0x" in str(raised.value)
 
 
-def test_another_version(bundle_bytes):
+def test_another_version_is_refused(bundle_bytes):
     changed = redigested(bundle_bytes.replace(b"nmpsim-bundle-2", b"nmpsim-bundle-9"))
     with pytest.raises(UserError) as raised:
         bundle_from_bytes(changed)
@@ -146,7 +146,7 @@ def _read(text: bytes) -> Metadata:
     return metadata_from_json(text, Place("net.bin", offset=64))
 
 
-def test_metadata_survives(metadata):
+def test_metadata_survives_a_round_trip(metadata):
     """Nothing derived is written, whether or not the types of the fields are resolved."""
     attrs.resolve_types(Layer)
     text = metadata_to_json(metadata)
@@ -168,7 +168,7 @@ def test_metadata_survives(metadata):
         b" " * (9 << 20),
     ],
 )
-def test_metadata_that_is_none(text):
+def test_invalid_metadata_is_refused(text):
     with pytest.raises(UserError) as raised:
         _read(text)
     assert raised.value.diagnostics[0].code in ("BUN002", "BUN003")
@@ -198,7 +198,7 @@ def test_metadata_that_is_none(text):
         (("steps", 1, "attributes"), None),
     ],
 )
-def test_metadata_of_the_wrong_shape(metadata, path, value):
+def test_metadata_of_the_wrong_shape_is_refused(metadata, path, value):
     document = json.loads(metadata_to_json(metadata))
     *way, last = path
     target = document
@@ -234,7 +234,7 @@ def _tensor(**changes) -> Tensor:
         (_tensor(scale=float("nan")), "scale nan"),
     ],
 )
-def test_tensors_that_cannot_be(build_with, tensor, text):
+def test_impossible_tensors_are_refused(build_with, tensor, text):
     with pytest.raises(UserError) as raised:
         bundle_from_bytes(build_with(inputs=(tensor,)))
     assert raised.value.diagnostics[0].code == "BUN002"
@@ -275,7 +275,7 @@ def _layers(metadata: Metadata, **changes) -> dict[str, tuple[Layer, ...]]:
         ),
     ],
 )
-def test_metadata_that_contradicts_itself(build_with, metadata, change, text):
+def test_contradictory_metadata_is_refused(build_with, metadata, change, text):
     with pytest.raises(UserError) as raised:
         bundle_from_bytes(build_with(**change(metadata)))
     assert raised.value.diagnostics[0].code == "BUN002"
@@ -293,7 +293,7 @@ def _segments_changed(bundle_bytes: bytes, index: int, **fields: int) -> bytes:
     return redigested(bytes(changed))
 
 
-def test_segments_at_other_distances_are_put_together(bundle_bytes):
+def test_segments_at_other_distances_are_assembled(bundle_bytes):
     plain = bundle_from_bytes(bundle_bytes)
     (old, end), moved = plain.text[0], 0x8100_0000
     changed = bundle_bytes.replace(str(old).encode(), str(moved).encode())
@@ -316,14 +316,14 @@ def test_segments_at_other_distances_are_put_together(bundle_bytes):
         (1, {"memory_bytes": 4}, "size is impossible"),
     ],
 )
-def test_segments_that_cannot_be_loaded(bundle_bytes, index, fields, text):
+def test_unloadable_segments_are_refused(bundle_bytes, index, fields, text):
     with pytest.raises(UserError) as raised:
         bundle_from_bytes(_segments_changed(bundle_bytes, index, **fields))
     assert raised.value.diagnostics[0].code == "BUN002"
     assert text in str(raised.value)
 
 
-def test_a_builder_may_hold_any_symbols():
+def test_a_builder_accepts_any_symbols():
     builder = BundleBuilder()
     names = ["ä", "a b", "%x", "x" * 1000, ".L1", "1"]
     for number, name in enumerate(names):

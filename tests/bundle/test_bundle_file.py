@@ -26,7 +26,7 @@ def path(tmp_path: Path, bundle_bytes: bytes) -> Path:
     return tmp_path / "net.bin"
 
 
-def test_what_was_written_is_read(path: Path, metadata: Metadata):
+def test_a_written_bundle_is_read_back(path: Path, metadata: Metadata):
     bundle = read_bundle(path)
     assert bundle.metadata == metadata
     assert bundle.image_base == DRAM_BASE
@@ -40,7 +40,7 @@ def test_what_was_written_is_read(path: Path, metadata: Metadata):
     assert bundle.symbol_sizes["scores_view"] == 40
 
 
-def test_constants_lie_where_the_symbols_say(path: Path):
+def test_constants_lie_at_their_symbols(path: Path):
     bundle = read_bundle(path)
     at = bundle.symbols["bias ä #1"] - bundle.image_base
     assert at % 64 == 0
@@ -59,12 +59,12 @@ def test_the_image_is_private(path: Path, bundle_bytes: bytes):
 
 
 @pytest.mark.parametrize("offset", range(1, 64, 9))
-def test_what_is_read_from_bytes_is_aligned(bundle_bytes: bytes, offset: int):
+def test_a_bundle_from_bytes_is_aligned(bundle_bytes: bytes, offset: int):
     bundle = bundle_from_bytes(memoryview(b"-" * offset + bundle_bytes)[offset:])
     assert bundle.image.ctypes.data % 64 == 0
 
 
-def test_what_was_checked_is_what_is_used(path: Path, bundle_bytes: bytes):
+def test_checked_bytes_are_used(path: Path, bundle_bytes: bytes):
     changed, emptied = read_bundle(path), read_bundle(path)
     with path.open("r+b") as file:
         file.write(b"x" * len(bundle_bytes))
@@ -74,7 +74,7 @@ def test_what_was_checked_is_what_is_used(path: Path, bundle_bytes: bytes):
     assert bytes(emptied.image) in bundle_bytes
 
 
-def test_a_file_that_is_cut_while_it_is_read(path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_file_truncated_during_reading_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch):
     size = path.stat().st_size
     monkeypatch.setattr("os.fstat", lambda fd, old=os.fstat: _cut(path, old(fd)))
     with pytest.raises(UserError, match="BUN00"):
@@ -94,7 +94,7 @@ def test_the_same_parts_give_the_same_file(build_with, bundle_bytes: bytes):
     )
 
 
-def test_addresses_are_given_at_once():
+def test_the_builder_returns_addresses_immediately():
     builder = BundleBuilder()
     first = builder.add_constant("a", b"12345")
     second = builder.add_constant("b", np.array([1, 2], ">i2"), alignment=16)
@@ -120,7 +120,7 @@ def test_an_empty_bundle_can_be_made():
     assert bundle.rw_bytes == 0
 
 
-def test_misuse_of_the_builder_is_our_bug():
+def test_misuse_of_the_builder_is_an_internal_error():
     builder = BundleBuilder()
     builder.add_descriptor(bytes(4))
     with pytest.raises(RuntimeError, match="constants is closed"):
@@ -134,7 +134,7 @@ def test_misuse_of_the_builder_is_our_bug():
             builder.set_symbol(name, 4)
 
 
-def test_what_does_not_fit_is_a_user_error():
+def test_too_large_parts_are_user_errors():
     builder = BundleBuilder()
     with pytest.raises(UserError, match="COMP002"):
         builder.reserve("x", RW_LIMIT + 1)
@@ -144,7 +144,7 @@ def test_what_does_not_fit_is_a_user_error():
             builder.add_constant(str(n), chunk)
 
 
-def test_a_bundle_is_written_as_a_whole_or_not_at_all(tmp_path: Path, bundle_bytes: bytes):
+def test_a_bundle_is_written_completely_or_not_at_all(tmp_path: Path, bundle_bytes: bytes):
     with pytest.raises(UserError, match="FILE002"):
         write_bundle(tmp_path / "missing" / "net.bin", bundle_bytes)
     target = tmp_path / "folder"
@@ -186,7 +186,7 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path, linked: bool):
     assert len(list(tmp_path.iterdir())) == 1 + linked
 
 
-def test_files_that_cannot_be_read(tmp_path: Path):
+def test_unreadable_files_are_errors(tmp_path: Path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (tmp_path / "missing.bin", tmp_path, pipe, Path("nul\0")):
@@ -196,7 +196,7 @@ def test_files_that_cannot_be_read(tmp_path: Path):
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read all")
-def test_a_file_without_permission(path: Path):
+def test_a_file_without_permission_is_an_error(path: Path):
     path.chmod(0)
     with pytest.raises(UserError, match="FILE001"):
         read_bundle(path)

@@ -52,7 +52,9 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize(("path", "value"), HOSTILE)
-def test_metadata_beyond_its_limits(metadata: Any, path: tuple[Any, ...], value: Any) -> None:
+def test_metadata_beyond_its_limits_is_refused(
+    metadata: Any, path: tuple[Any, ...], value: Any
+) -> None:
     document = json.loads(metadata_to_json(metadata))
     target = document
     for key in path[:-1]:
@@ -68,7 +70,7 @@ def test_metadata_beyond_its_limits(metadata: Any, path: tuple[Any, ...], value:
     assert len(str(diagnostic)) < 1000
 
 
-def test_a_tensor_of_nothing_is_no_larger(build_with: Any, metadata: Any) -> None:
+def test_an_empty_tensor_has_a_limit_of_channels(build_with: Any, metadata: Any) -> None:
     """It has no elements, but accounts are kept for each of its channels."""
     import attrs
 
@@ -78,7 +80,7 @@ def test_a_tensor_of_nothing_is_no_larger(build_with: Any, metadata: Any) -> Non
         bundle_from_bytes(build_with(layers=layers))
 
 
-def test_code_that_is_not_in_the_file(bundle_bytes: bytes) -> None:
+def test_code_outside_the_file_is_refused(bundle_bytes: bytes) -> None:
     from test_bundle_damaged import redigested
 
     header = 52 + 32
@@ -89,7 +91,7 @@ def test_code_that_is_not_in_the_file(bundle_bytes: bytes) -> None:
         bundle_from_bytes(redigested(bytes(changed)))
 
 
-def test_more_layers_than_a_reader_takes_are_not_written(metadata: Any) -> None:
+def test_too_many_layers_are_not_written(metadata: Any) -> None:
     import attrs
 
     many = attrs.evolve(

@@ -80,13 +80,13 @@ def build(module: Module, held: dict[str, np.ndarray] | None = None) -> bytes:
     return bytes(builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ())))
 
 
-def test_the_module_survives(module):
+def test_the_module_survives_a_round_trip(module):
     assert_same(bundle_from_bytes(build(module)).module(), module)
     image = compile_module(module, default_device())
     assert_same(bundle_from_bytes(image).module(), module)
 
 
-def test_what_the_image_holds_is_not_stored_again(module):
+def test_constants_of_the_image_are_not_stored_twice(module):
     data = build(module, {"c": VALUES["c"]})
     bundle = bundle_from_bytes(data)
     assert_same(bundle.module(), module)
@@ -114,19 +114,19 @@ def test_recorded_programs_survive(shared, name):
     assert_same(bundle_from_bytes(build(recorded)).module(), recorded)
 
 
-def test_no_constants(module):
+def test_a_module_without_constants_is_stored(module):
     text = TEXT.replace("const", "mutable")
     plain, _ = attach_constants_from(parse(text), {})
     assert_same(bundle_from_bytes(build(plain)).module(), plain)
 
 
-def test_no_loader_sees_it(module):
+def test_debug_sections_are_not_loaded(module):
     bundle = bundle_from_bytes(build(module))
     assert not set(DEBUG_SECTIONS) & set(bundle.sections)
     assert bundle.image.size < 200
 
 
-def test_a_bundle_without_one(bundle_bytes):
+def test_a_bundle_without_module_runs(bundle_bytes):
     with pytest.raises(UserError, match="BUN005") as raised:
         bundle_from_bytes(bundle_bytes, "net.bin").module()
     (diagnostic,) = raised.value.diagnostics
@@ -135,7 +135,7 @@ def test_a_bundle_without_one(bundle_bytes):
     assert "nmpsim compile" in str(diagnostic.hint)
 
 
-def test_the_assembler_keeps_it(module):
+def test_the_assembler_keeps_the_module(module):
     data = build(module, {"c": VALUES["c"]})
     text = disassemble_bundle(bundle_from_bytes(data), data=True)
     assert assemble(text).bundle() == data
@@ -150,7 +150,7 @@ def test_the_assembler_keeps_it(module):
         (".section .nmpsim.lir\nnop", "ASM001", "is not allowed here"),
     ],
 )
-def test_debug_sections_in_assembly(text, code, message):
+def test_debug_sections_survive_assembly(text, code, message):
     with pytest.raises(UserError, match=message) as raised:
         assemble(f"_start: nmp.halt\n{text}")
     assert raised.value.diagnostics[0].code == code
@@ -198,7 +198,7 @@ def test_packed_weights_are_stored_once(module):
         {"name": "c"},
     ],
 )
-def test_packed_weights_that_cannot_be(module, change):
+def test_impossible_packed_weights_are_refused(module, change):
     index = json.loads(bytes(bundle_from_bytes(in_pieces(module)).debug[LIR_INDEX]))
     index["packed"][0].update(change)
     image = bundle_from_bytes(in_pieces(module)).image
@@ -274,7 +274,7 @@ def changed_index(module: Module, change) -> bytes:
         (lambda i: i["constants"][0].update(space="image", at=DRAM_BASE + 190), "BUN002"),
     ],
 )
-def test_an_index_that_cannot_be(module, change, code):
+def test_an_impossible_index_is_refused(module, change, code):
     assert outcome(changed_index(module, change)) == code
 
 
@@ -298,17 +298,17 @@ def test_misaligned_values_of_another_tool_are_read(module):
         b" " * (17 << 20),
     ],
 )
-def test_a_text_that_cannot_be(module, text):
+def test_an_impossible_text_is_refused(module, text):
     assert outcome(with_section(module, LIR_TEXT, text)) == "BUN002"
 
 
-def test_every_cut_of_the_constants(module):
+def test_truncated_constants_are_refused(module):
     whole = b"".join(debug_sections(module, {})[LIR_CONSTANTS])
     for nbytes in range(len(whole)):
         assert outcome(with_section(module, LIR_CONSTANTS, whole[:nbytes])) == "BUN002"
 
 
-def test_the_digest_covers_it(module):
+def test_the_digest_covers_the_module(module):
     data = build(module)
     for name in DEBUG_SECTIONS:
         at = data.index(bytes(bundle_from_bytes(data).debug[name]))
@@ -320,7 +320,7 @@ def test_the_digest_covers_it(module):
 
 @examples(600)
 @given(st.integers(0, 2**32))
-def test_changes_under_a_digest_that_fits(seed):
+def test_changes_with_a_valid_digest_are_refused(seed):
     generator = random.Random(seed)
     parts = {name: b"".join(chunks) for name, chunks in EXAMPLE.items()}
     name = generator.choice(list(parts))

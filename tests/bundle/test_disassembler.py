@@ -18,12 +18,12 @@ PROGRAMS = Path(__file__).parents[2] / "programs" / "assembly"
 NAMES = sorted(p.stem for p in PROGRAMS.glob("*.s"))
 
 
-def test_text_with_data_is_the_bundle(bundle_bytes):
+def test_text_with_data_assembles_to_the_bundle(bundle_bytes):
     text = disassemble_bundle(bundle_from_bytes(bundle_bytes), data=True)
     assert assemble(text).bundle() == bundle_bytes
 
 
-def test_text_for_reading(bundle_bytes):
+def test_text_without_data_is_readable(bundle_bytes):
     text = disassemble_bundle(bundle_from_bytes(bundle_bytes))
     for line in (
         "# program net from net.lir",
@@ -49,7 +49,7 @@ def test_text_for_reading(bundle_bytes):
     assert "    .descriptor store, dram=0xa0000040" in text.splitlines()  # two symbols are there
 
 
-def test_a_branch_into_a_pair_keeps_it_apart():
+def test_a_branch_target_inside_a_pair_splits_the_pair():
     source = "_start: lui t0, 0x80000\ninto: addi t0, t0, 192\nbnez t0, into\nnmp.load t0"
     data = assemble(source).bundle()
     text = disassemble_bundle(bundle_from_bytes(data), data=True)
@@ -62,7 +62,7 @@ COMPUTES_ADDRESSES = {"contention"}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_programs_survive(name):
+def test_programs_survive_a_round_trip(name):
     data = assemble((PROGRAMS / f"{name}.s").read_text(), f"{name}.s", {"cores": 32}).bundle()
     bundle = bundle_from_bytes(data)
     text = disassemble_bundle(bundle, data=True)
@@ -70,7 +70,7 @@ def test_the_programs_survive(name):
     assert (".word" in disassemble_bundle(bundle)) == (name in COMPUTES_ADDRESSES)
 
 
-def test_the_programs_say_what_they_answer(monkeypatch):
+def test_programs_state_their_outputs(monkeypatch):
     monkeypatch.setattr(sys, "path", [str(PROGRAMS), *sys.path])
     import expected
 
@@ -87,7 +87,7 @@ def test_the_programs_say_what_they_answer(monkeypatch):
         assert {n: a.dtype for n, a in outputs.items()} == elements
 
 
-def test_the_convolution_of_the_program_is_the_expected_one(monkeypatch):
+def test_the_convolution_equals_its_expected_output(monkeypatch):
     """The blocked weights and the channel records of one_conv.s, read back."""
     monkeypatch.setattr(sys, "path", [str(PROGRAMS), *sys.path])
     import expected
@@ -117,7 +117,7 @@ names = st.text(
     st.integers(0, 500),
     st.text(max_size=10),
 )
-def test_any_bundle_of_the_builder_survives(constants, descriptors, code, symbols, rw, label):
+def test_any_bundle_survives_a_round_trip(constants, descriptors, code, symbols, rw, label):
     builder = BundleBuilder()
     for data in constants:
         builder.add_constant("", data)

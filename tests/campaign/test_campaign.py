@@ -54,7 +54,7 @@ def test_a_generator_of_a_module_is_named_rng() -> None:
                 assert made not in GENERATORS or name == "RNG", f"{path}:{statement.lineno}"
 
 
-def test_the_profile_of_the_suite() -> None:
+def test_the_suite_is_derandomized() -> None:
     assert settings.default.derandomize
     assert settings.default.database is None
     assert settings.default.deadline is None
@@ -87,14 +87,14 @@ def recorded(folder: Path, *words: str, before: str = "", **variables: str) -> s
 
 
 @pytest.mark.slow
-def test_examples_do_not_depend_on_what_is_imported(tmp_path: Path) -> None:
+def test_examples_do_not_depend_on_imports(tmp_path: Path) -> None:
     alone = recorded(tmp_path / "alone")
     imports = "import nmpsim.isa.table, nmpsim.lir, nmpsim.compiler.driver\n"
     assert recorded(tmp_path / "more", before=imports) == alone
 
 
 @pytest.mark.slow
-def test_a_seed_of_a_campaign_gives_its_examples_again(tmp_path: Path) -> None:
+def test_a_seed_repeats_its_examples(tmp_path: Path) -> None:
     """Also on a machine of CI, where Hypothesis would take no seed of its own accord."""
     profile = "--hypothesis-profile=campaign"
     one, again, other = (
@@ -152,7 +152,7 @@ def campaign(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_what_holds_passes_and_is_counted(project: Path) -> None:
+def test_passing_tests_are_counted(project: Path) -> None:
     log = project / "log.jsonl"
     words = ("--count", "3", "--only", "holds", "--seed", "1", "--log", str(log))
     done = campaign(project, *words)
@@ -165,7 +165,7 @@ def test_what_holds_passes_and_is_counted(project: Path) -> None:
     assert record["failures"] == []
 
 
-def test_a_failure_is_told_with_what_runs_it_again(project: Path) -> None:
+def test_a_failure_is_reported_with_its_command(project: Path) -> None:
     done = campaign(project, "--count", "3", "--only", "breaks", "--seed", "1", "--jobs", "2")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "test_that_breaks" in done.stdout
@@ -185,7 +185,7 @@ def test_a_crash_ends_one_process_not_the_campaign(project: Path) -> None:
     assert "the process died" in done.stdout
 
 
-def test_a_name_that_nothing_has(project: Path) -> None:
+def test_an_unknown_name_is_an_error(project: Path) -> None:
     done = campaign(project, "--count", "1", "--only", "nothing")
     assert done.returncode == 1
     assert "no property-based test of that name" in done.stdout

@@ -33,7 +33,7 @@ def test_the_default_is_the_nmp() -> None:
     assert device.sources["cores_count"] == "published"
 
 
-def test_a_file_changes_what_it_names(tmp_path: Path) -> None:
+def test_a_file_changes_only_named_settings(tmp_path: Path) -> None:
     text = (
         'name = "small"\r\n[cores]\r\ncount = 4\r\n'
         '[dram]\r\nlatency_cycles = { value = 55, source = "measured", note = "on a board" }\r\n'
@@ -48,7 +48,7 @@ def test_a_file_changes_what_it_names(tmp_path: Path) -> None:
     assert device.mac_out_lanes == default_device().mac_out_lanes
 
 
-def test_all_findings_at_once(tmp_path: Path) -> None:
+def test_all_findings_are_reported_together(tmp_path: Path) -> None:
     text = (
         "[cores]\ncuont = 4\ncount = 65\n"
         "[mac]\nin_lanes = true\n"
@@ -86,7 +86,7 @@ def test_all_findings_at_once(tmp_path: Path) -> None:
         ("[cores]\ncount = { value = 3, source = [1] }", "wrong type", "published, measured"),
     ],
 )
-def test_what_is_no_setting_is_refused(tmp_path: Path, text: str, message: str, hint: str) -> None:
+def test_unknown_settings_are_refused(tmp_path: Path, text: str, message: str, hint: str) -> None:
     with pytest.raises(UserError) as error:
         load_device(written(tmp_path, text))
 
@@ -115,7 +115,7 @@ def test_a_path_may_be_a_string(tmp_path: Path) -> None:
     assert load_device(str(written(tmp_path, "[cores]\ncount = 2"))).cores_count == 2
 
 
-def test_settings_that_contradict_each_other(tmp_path: Path) -> None:
+def test_contradictory_settings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
         load_device(written(tmp_path, "[dram]\nburst_bytes = 512\nrow_bytes = 256\n"))
 
@@ -123,7 +123,7 @@ def test_settings_that_contradict_each_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["[cores", "cores = \x00", "a = 1\na = 2", f"a = {5000 * '9'}"])
-def test_not_toml(tmp_path: Path, text: str) -> None:
+def test_invalid_toml_is_an_error(tmp_path: Path, text: str) -> None:
     with pytest.raises(UserError) as error:
         load_device(written(tmp_path, text))
 
@@ -131,7 +131,7 @@ def test_not_toml(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["missing", "folder"])
-def test_unreadable(tmp_path: Path, what: str) -> None:
+def test_an_unreadable_file_is_an_error(tmp_path: Path, what: str) -> None:
     path = tmp_path if what == "folder" else tmp_path / "nowhere.toml"
     with pytest.raises(UserError) as error:
         load_device(path)

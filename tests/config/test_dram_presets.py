@@ -36,7 +36,7 @@ def test_times_become_cycles_of_the_clock(tmp_path: Path) -> None:
     assert (slow.dram_row_miss_cycles, slow.dram_bytes_per_cycle) == (15, 32)
 
 
-def test_the_file_has_the_last_word(tmp_path: Path) -> None:
+def test_settings_take_precedence_over_a_preset(tmp_path: Path) -> None:
     text = '[dram]\npreset = "ddr4-3200"\nbanks = 16\nbytes_per_cycle = 7'
     device = loaded(tmp_path, text)
     assert (device.dram_banks, device.sources["dram_banks"]) == (16, "given")
@@ -51,13 +51,13 @@ def test_single_row_is_the_default(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", dram_presets.list_presets())
 @pytest.mark.parametrize("clock", [100, 800, 1600])
-def test_every_preset_is_a_device(tmp_path: Path, name: str, clock: int) -> None:
+def test_every_preset_is_valid(tmp_path: Path, name: str, clock: int) -> None:
     rate = "bytes_per_cycle = 5\n"
     loaded(tmp_path, f'[cores]\nclock_mhz = {clock}\n[dram]\n{rate}preset = "{name}"')
     loaded(tmp_path, f'[dram]\npreset = "{name}"')
 
 
-def test_what_is_no_preset(tmp_path: Path) -> None:
+def test_an_unknown_preset_is_an_error(tmp_path: Path) -> None:
     wrong = refused(tmp_path, '[dram]\npreset = "lpdr4-3200"')
     assert (wrong.code, wrong.hint) == ("DEV002", "did you mean lpddr4-3200?")
     assert refused(tmp_path, '[dram]\npreset = "lpddr4"').hint == wrong.hint
@@ -65,7 +65,7 @@ def test_what_is_no_preset(tmp_path: Path) -> None:
     assert refused(tmp_path, "[dram]\npreset = 4").code == "DEV002"
 
 
-def test_a_bandwidth_that_is_no_whole_number(tmp_path: Path) -> None:
+def test_a_fractional_bandwidth_is_an_error(tmp_path: Path) -> None:
     wrong = refused(tmp_path, '[cores]\nclock_mhz = 900\n[dram]\npreset = "lpddr4-3200"')
     assert (wrong.code, wrong.found) == ("DEV003", "14.22 at 900 MHz")
     assert "bytes_per_cycle" in (wrong.hint or "")
@@ -79,5 +79,5 @@ def test_a_bandwidth_that_is_no_whole_number(tmp_path: Path) -> None:
         "refresh_interval_cycles = 9\nrefresh_cycles = 10",
     ],
 )
-def test_settings_that_contradict_each_other(tmp_path: Path, text: str) -> None:
+def test_contradictory_settings_are_refused(tmp_path: Path, text: str) -> None:
     assert refused(tmp_path, f"[dram]\n{text}").code == "DEV003"

@@ -187,7 +187,7 @@ def ran(case: Case, build: Build, numerics: str, folder: Path, engine: str) -> t
     ids=[f"{file}-{key}-{numerics}" for file, numerics, key, _, _ in VECTORS],
 )
 @pytest.mark.parametrize("engine", ["compiled", "reference"])
-def test_vectors(
+def test_operations_equal_recorded_vectors(
     shared: Path,
     tmp_path: Path,
     engine: str,
@@ -226,7 +226,7 @@ def typed(case: Case, opcode: str, source: Array, to: str, numerics: str, folder
 
 
 @pytest.mark.parametrize("elem", ["i8", "i16"])
-def test_changes_of_type(shared: Path, tmp_path: Path, elem: str) -> None:
+def test_conversions_equal_recorded_vectors(shared: Path, tmp_path: Path, elem: str) -> None:
     every = glow_cases(shared, "rescale_quantize_dequantize.npz")
     cases = [case for case in every if case["elem"] == elem]
     assert len(cases) == 20
@@ -248,7 +248,7 @@ def test_changes_of_type(shared: Path, tmp_path: Path, elem: str) -> None:
         np.testing.assert_array_equal(y, case["bias_i32"])
 
 
-def test_softmax_and_lrn(shared: Path, tmp_path: Path) -> None:
+def test_softmax_and_lrn_equal_recorded_vectors(shared: Path, tmp_path: Path) -> None:
     cases = list(glow_cases(shared, "softmax_lrn_f32.npz"))
     assert len(cases) == 12
     for case in cases:

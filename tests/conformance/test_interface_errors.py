@@ -39,19 +39,19 @@ def refused(bundle: Bundle, inputs: dict[str, Any]) -> tuple[Diagnostic, ...]:
     return caught.value.diagnostics
 
 
-def test_an_input_is_missing(bundle: Bundle) -> None:
+def test_a_missing_input_is_an_error(bundle: Bundle) -> None:
     (found,) = refused(bundle, {})
     assert found.code == "INPUT001"
     assert found.expected == "float of shape 1 x 1 x 28 x 28"
 
 
-def test_an_input_of_another_name(bundle: Bundle) -> None:
+def test_an_input_of_another_name_is_an_error(bundle: Bundle) -> None:
     unknown, missing = refused(bundle, {"dat": image()})
     assert unknown.code == missing.code == "INPUT001"
     assert unknown.hint == "did you mean 'data'?"
 
 
-def test_an_input_of_another_shape(bundle: Bundle) -> None:
+def test_an_input_of_another_shape_is_an_error(bundle: Bundle) -> None:
     (found,) = refused(bundle, {"data": image()[0]})
     assert found.code == "INPUT002"
     assert (found.found, found.expected) == ("1 x 28 x 28", "1 x 1 x 28 x 28")
@@ -61,12 +61,12 @@ def test_an_input_of_another_shape(bundle: Bundle) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "bool", "datetime64[s]", "U4", "O"])
-def test_an_input_of_another_type(bundle: Bundle, dtype: str) -> None:
+def test_an_input_of_another_type_is_an_error(bundle: Bundle, dtype: str) -> None:
     (found,) = refused(bundle, {"data": np.zeros((1, 1, 28, 28), dtype)})
     assert found.code == "INPUT002"
 
 
-def test_other_float_types_are_taken(bundle: Bundle) -> None:
+def test_other_float_types_are_accepted(bundle: Bundle) -> None:
     device = nmpsim.Device(CONFIG)
     expected = device.run(bundle, {"data": image()}).outputs
     for values in (image().astype(np.float64), image().tolist()):
@@ -75,7 +75,7 @@ def test_other_float_types_are_taken(bundle: Bundle) -> None:
 
 
 @pytest.mark.parametrize(("setting", "value"), [("cores_count", 8), ("scratchpad_bytes", 65536)])
-def test_another_device(bundle: Bundle, setting: str, value: int) -> None:
+def test_another_device_is_an_error(bundle: Bundle, setting: str, value: int) -> None:
     other = nmpsim.Device(attrs.evolve(CONFIG, **{setting: value}))
     with pytest.raises(UserError) as caught:
         other.run(bundle, {"data": image()})
@@ -104,7 +104,7 @@ def compile_text(text: str, folder: Path, **options: Any) -> tuple[Diagnostic, .
         ("function ", "funktion ", "LIR001"),
     ],
 )
-def test_a_mistake_in_the_text(
+def test_a_mistake_in_the_text_is_an_error(
     right: str, wrong: str, code: str, shared: Path, tmp_path: Path
 ) -> None:
     text = PROGRAM.text.read_text()
@@ -117,7 +117,7 @@ def test_a_mistake_in_the_text(
     assert found[0].place.line == line
 
 
-def test_weights_that_are_missing(shared: Path, tmp_path: Path) -> None:
+def test_missing_weights_are_an_error(shared: Path, tmp_path: Path) -> None:
     text = PROGRAM.text.read_text()
     (found,) = compile_text(text, tmp_path, weights=None)
     assert found.code == "CONST002"
@@ -129,7 +129,7 @@ def test_weights_that_are_missing(shared: Path, tmp_path: Path) -> None:
     }
 
 
-def test_files_that_are_not_there(shared: Path, tmp_path: Path) -> None:
+def test_missing_files_are_an_error(shared: Path, tmp_path: Path) -> None:
     for options in ({"weights": tmp_path / "no.npz"}, {"tensors": tmp_path / "no.json"}):
         (found,) = compile_text(PROGRAM.text.read_text(), tmp_path, **options)
         assert found.code == "FILE001"
@@ -139,13 +139,13 @@ def test_files_that_are_not_there(shared: Path, tmp_path: Path) -> None:
         assert caught.value.diagnostics[0].code == "FILE001"
 
 
-def test_a_text_that_is_no_bundle(shared: Path) -> None:
+def test_a_text_is_refused_as_bundle(shared: Path) -> None:
     with pytest.raises(UserError) as caught:
         nmpsim.load(PROGRAM.text)
     assert caught.value.diagnostics[0].code == "BUN001"
 
 
-def test_an_unknown_profile(shared: Path, tmp_path: Path) -> None:
+def test_an_unknown_profile_is_an_error(shared: Path, tmp_path: Path) -> None:
     (found,) = compile_text(PROGRAM.text.read_text(), tmp_path, numerics="exact")
     assert found.code == "COMP001"
 

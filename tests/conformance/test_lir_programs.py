@@ -54,7 +54,7 @@ def test_the_folder_has_the_programs(shared: Path) -> None:
     ("name", "cores", "fuse"),
     each_value(product(int8_programs(), CORES, (False, True)), parts_and_settings),
 )
-def test_int8_program(name: str, cores: int, fuse: bool) -> None:
+def test_int8_programs_equal_glows_recording(name: str, cores: int, fuse: bool) -> None:
     recording = Recording(Recorded(name))
     expected = recording.comparable()
     defined = set(expected.values())
@@ -74,7 +74,7 @@ def test_int8_program(name: str, cores: int, fuse: bool) -> None:
 
 
 @pytest.mark.parametrize("name", each_value(int8_programs(), program_parts))
-def test_a_second_run_takes_as_long(name: str, tmp_path: Path) -> None:
+def test_a_second_run_takes_the_same_cycles(name: str, tmp_path: Path) -> None:
     recording = Recording(Recorded(name))
     bundle = built(recording.program, 32, True, tmp_path)
     runs = [
@@ -95,7 +95,9 @@ ALL_IMAGES = [(name, *settings) for name in REAL for settings in ((4, False), (3
 @pytest.mark.parametrize(
     ("name", "cores", "fuse"), each_value(ALL_IMAGES, program_and_networks_settings)
 )
-def test_all_images(name: str, cores: int, fuse: bool, tmp_path: Path) -> None:
+def test_all_images_give_recorded_outputs(
+    name: str, cores: int, fuse: bool, tmp_path: Path
+) -> None:
     program = Recorded(name)
     bundle = built(program, cores, fuse, tmp_path)
     with np.load(program.text.with_name("outputs.npz")) as archive:
@@ -116,6 +118,6 @@ def run_image(bundle: Bundle, cores: int, image: Array) -> RunReport:
     return device_of(cores).run(bundle, {tensor.name: image.reshape(tensor.shape)})
 
 
-def test_real_programs_are_there(shared: Path) -> None:
+def test_real_programs_exist(shared: Path) -> None:
     assert len(REAL) == 18
     assert programs(r"lir_real/\w+/i8_\w+/cpu") == REAL

@@ -82,7 +82,9 @@ def check_placement(layer: LayerReport) -> None:
         parts_and_settings,
     ),
 )
-def test_int16_program(name: str, numerics: str, cores: int, fuse: bool) -> None:
+def test_int16_programs_equal_glows_recording(
+    name: str, numerics: str, cores: int, fuse: bool
+) -> None:
     """Glow's compiled kernels have no Int16, so both profiles are the Interpreter's."""
     for layer in check_recording(name, cores, fuse, numerics).layers:
         check_placement(layer)
@@ -99,7 +101,7 @@ def test_int16_program(name: str, numerics: str, cores: int, fuse: bool) -> None
         parts_and_settings,
     ),
 )
-def test_interpreter_program(name: str, cores: int, fuse: bool) -> None:
+def test_interpreter_programs_equal_glows_recording(name: str, cores: int, fuse: bool) -> None:
     for layer in check_recording(name, cores, fuse, "glow-float").layers:
         check_placement(layer)
 
@@ -108,7 +110,7 @@ REAL = [name for name in (*INT16, *INTERPRETER) if name.startswith("lir_real/")]
 
 
 @pytest.mark.parametrize("name", each_value(REAL, program_parts))
-def test_all_images(name: str) -> None:
+def test_all_images_give_recorded_outputs(name: str) -> None:
     program, device = Recorded(name), device_of(CORES)
     options = {"device": device.config, "numerics": "glow-float", **tiling()}
     bundle = nmpsim.load(file_of(program.text, **options))
@@ -126,7 +128,7 @@ def test_all_images(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", each_value(POWER_OF_TWO, program_parts))
-def test_the_nmps_bias_is_a_rescaled_one(name: str) -> None:
+def test_the_nmps_bias_equals_a_rescaled_bias(name: str) -> None:
     """With shifts alone it does not matter whether the bias is added before or behind them."""
     recording = Recording(Recorded(name))
     reports = []

@@ -13,7 +13,7 @@ PROFILES = {"ONNX Runtime": "float", "LiteRT": "q31"}
 
 
 @pytest.mark.parametrize("runtime", PROFILES)
-def test_recorded_products(tmp_path: Path, runtime: str) -> None:
+def test_products_equal_recorded_results(tmp_path: Path, runtime: str) -> None:
     cases = [case for case in products() if case["runtime"] == runtime]
     assert len(cases) == {"ONNX Runtime": 24, "LiteRT": 48}[runtime]
     for case in cases:

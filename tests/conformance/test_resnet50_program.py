@@ -31,7 +31,9 @@ CASES = [
 
 @pytest.mark.large_network
 @pytest.mark.parametrize(("name", "bits"), CASES)
-def test_resnet50(name: str, bits: int, shared: Path, tmp_path: Path) -> None:
+def test_resnet50_equals_glows_recording(
+    name: str, bits: int, shared: Path, tmp_path: Path
+) -> None:
     recording = Recording(Recorded(name))
     np.savez(tmp_path / "weights.npz", **with_recipe(recording, bits))
     compiled = nmpsim.compile(recording.program.text, tmp_path / "weights.npz")

@@ -113,7 +113,7 @@ def clipped(values: Array, case: Recorded) -> Array:
 
 
 @pytest.mark.parametrize("kind", OPERATIONS)
-def test_litert(shared: Path, tmp_path: Path, kind: str) -> None:
+def test_operations_equal_litert(shared: Path, tmp_path: Path, kind: str) -> None:
     ran = 0
     for case in recorded(shared, tmp_path, kind):
         program = Program()
@@ -125,7 +125,7 @@ def test_litert(shared: Path, tmp_path: Path, kind: str) -> None:
     assert ran >= 2
 
 
-def test_litert_batch_matmul(shared: Path, tmp_path: Path) -> None:
+def test_batch_matmul_equals_litert(shared: Path, tmp_path: Path) -> None:
     ran = 0
     for case in recorded(shared, tmp_path, "BATCH_MATMUL_int8"):
         left, right = case.inputs

@@ -18,7 +18,9 @@ NETWORKS = tuple(f"lir/{name}/i8_asym_b32/cpu.lir.txt" for name in ("lenet", "mi
 @pytest.mark.parametrize(
     ("name", "cores", "slicing"), pairwise(product(NETWORKS, (1, 8, 32), TILINGS))
 )
-def test_activations(name: str, cores: int, slicing: str, shared: Path) -> None:
+def test_activations_do_not_depend_on_tiling(
+    name: str, cores: int, slicing: str, shared: Path
+) -> None:
     recording = Recording(Recorded(name))
     report = report_of(recording.program.text, cores, fuse=False, slicing=slicing)
     wrong = [

@@ -109,7 +109,9 @@ ON_HOST = {"quantize"}
 
 @pytest.mark.parametrize("engine", ["compiled", "reference"])
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_operation(shared: Path, tmp_path: Path, operation: str, engine: str) -> None:
+def test_int16_operations_equal_tflite(
+    shared: Path, tmp_path: Path, operation: str, engine: str
+) -> None:
     build, count = OPERATIONS[operation]
     cases = list(recorded(shared, operation))
     assert len(cases) == count

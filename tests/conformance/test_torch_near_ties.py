@@ -82,7 +82,7 @@ def numerics_of(case: Case) -> str:
 
 @pytest.mark.parametrize("engine", ["compiled", "reference"])
 @pytest.mark.parametrize("kind_of_case", BUILD)
-def test_near_ties(tmp_path: Path, kind_of_case: str, engine: str) -> None:
+def test_near_ties_equal_pytorch(tmp_path: Path, kind_of_case: str, engine: str) -> None:
     cases = list(near_ties())
     assert {case["kind"] for case in cases} == set(BUILD) | ELSEWHERE
     chosen = [case for case in cases if case["kind"] == kind_of_case]

@@ -100,7 +100,7 @@ def sampled(cases: list[Case], engine: str) -> list[Case]:
 
 @pytest.mark.parametrize("engine", ["compiled", "reference"])
 @pytest.mark.parametrize("torch_engine", ENGINES)
-def test_convolution_and_linear(
+def test_convolution_and_linear_equal_pytorch(
     shared: Path, tmp_path: Path, torch_engine: str, engine: str
 ) -> None:
     cases = list(torch_files(shared, torch_engine, {"conv", "linear"}))
@@ -121,7 +121,9 @@ def test_convolution_and_linear(
 
 @pytest.mark.parametrize("engine", ["compiled", "reference"])
 @pytest.mark.parametrize("torch_engine", ENGINES)
-def test_add_and_mul(shared: Path, tmp_path: Path, torch_engine: str, engine: str) -> None:
+def test_add_and_mul_equal_pytorch(
+    shared: Path, tmp_path: Path, torch_engine: str, engine: str
+) -> None:
     cases = list(torch_files(shared, torch_engine, {"add", "add_relu", "mul"}))
     assert len(cases) == 4
     for case in cases:
@@ -204,7 +206,7 @@ SAME = {"b1": "c1", "r1": "c1", "blk.bn1": "blk.dw", "blk.r1": "blk.dw", "blk.bn
 
 @pytest.mark.parametrize(("engine", "count"), [("compiled", 32), ("reference", 1)])
 @pytest.mark.parametrize("torch_engine", ["fbgemm", "qnnpack"])
-def test_every_activation_of_a_network(
+def test_every_activation_of_a_network_equals_pytorch(
     shared: Path, tmp_path: Path, torch_engine: str, engine: str, count: int
 ) -> None:
     z = np.load(shared / "golden" / "torch_digits" / f"digits_cnn_{torch_engine}.npz")

@@ -17,7 +17,7 @@ def stable_content(svg):
     return {word for word in words if not re.search(r"\d", word)} | shades
 
 
-def test_the_script_makes_the_pictures(tmp_path):
+def test_the_script_draws_the_pictures(tmp_path):
     script = runpy.run_path(str(ROOT / "programs" / "gallery.py"))
     script["main"](script["run_digits"](), tmp_path)
     for name in script["FIGURES"]:

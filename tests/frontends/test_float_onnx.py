@@ -107,7 +107,7 @@ def computing(program: ImportedModel) -> list[str]:
     return [one.opcode for one in program.module.instructions if one.opcode not in NO_WORK]
 
 
-def test_a_float_model_is_the_same_with_its_norms_in_its_weights(tmp_path: Path) -> None:
+def test_folded_norms_keep_the_results(tmp_path: Path) -> None:
     path, image = network(tmp_path / "net.onnx"), samples(1)[0]
     program = imported(path)
     np.testing.assert_allclose(in_float(program, image), expected(path, image), atol=1e-6)
@@ -149,7 +149,7 @@ def test_a_float_model_is_the_same_with_its_norms_in_its_weights(tmp_path: Path)
     ],
     ids=["read twice", "shared filter", "by pixel", "difference and quotient"],
 )
-def test_what_only_looks_like_a_factor_by_channel(tmp_path: Path, nodes: list[Node]) -> None:
+def test_other_factors_are_not_folded(tmp_path: Path, nodes: list[Node]) -> None:
     constants = {"w": numbers(4, 3, 3, 3), "b": numbers(4), "b1": numbers(4, 1, 1), **norm("n", 4)}
     constants |= {"three": np.float32([3]), "pixels": numbers(1, 1, 1, 6)}
     path = float_model(tmp_path / "net.onnx", nodes, constants, 1, 4, 6, 6)
@@ -159,7 +159,7 @@ def test_what_only_looks_like_a_factor_by_channel(tmp_path: Path, nodes: list[No
     )
 
 
-def test_a_constant_is_turned_where_all_dimensions_are_alike(tmp_path: Path) -> None:
+def test_a_constant_with_equal_dimensions_is_transposed(tmp_path: Path) -> None:
     nodes: list[Node] = [
         ("Conv", ["image", "w"], ["c"], {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
         ("Relu", ["c"], ["r"], {}),
@@ -170,7 +170,7 @@ def test_a_constant_is_turned_where_all_dimensions_are_alike(tmp_path: Path) -> 
     np.testing.assert_allclose(in_float(imported(path), image), expected(path, image), atol=1e-5)
 
 
-def test_a_product_of_any_rank_takes_a_bias_of_one_dimension_only(tmp_path: Path) -> None:
+def test_a_product_folds_only_a_bias_of_one_dimension(tmp_path: Path) -> None:
     nodes: list[Node] = [
         ("MatMul", ["image", "w"], ["p"], {}),
         ("Add", ["p", "by_row"], ["a"], {}),
@@ -188,7 +188,7 @@ def run(*arguments: object) -> Any:
     return CliRunner().invoke(app, [str(one) for one in arguments])
 
 
-def test_from_a_float_model_to_where_its_errors_come_from(tmp_path: Path) -> None:
+def test_a_float_model_is_quantized_and_its_errors_are_explained(tmp_path: Path) -> None:
     path, held = network(tmp_path / "a net.onnx"), samples(6)
     for place, image in enumerate(held):
         np.save(tmp_path / f"{place}.npy", image)
@@ -223,7 +223,7 @@ def test_from_a_float_model_to_where_its_errors_come_from(tmp_path: Path) -> Non
     assert all(size is not None and size.sqnr_db > 20 for size in sizes.values())
 
 
-def test_a_bundle_is_for_the_device_of_its_file(tmp_path: Path) -> None:
+def test_a_bundle_is_compiled_for_the_given_device(tmp_path: Path) -> None:
     path, small = network(tmp_path / "net.onnx"), tmp_path / "small device.toml"
     np.save(tmp_path / "x.npy", samples(1)[0])
     small.write_text("[cores]\ncount = 2\n")
@@ -240,7 +240,7 @@ def test_a_bundle_is_for_the_device_of_its_file(tmp_path: Path) -> None:
     assert f"{small}" in made.stderr
 
 
-def test_images_are_taken_as_in_a_run(tmp_path: Path) -> None:
+def test_images_have_the_options_of_a_run(tmp_path: Path) -> None:
     path = network(tmp_path / "net.onnx")
     pixels = np.random.default_rng(1).integers(0, 256, (8, 8, 3)).astype(np.uint8)
     (tmp_path / "images").mkdir()
@@ -268,7 +268,7 @@ def gates() -> list[Node]:
     ]
 
 
-def test_functions_of_one_value_are_one_table(tmp_path: Path) -> None:
+def test_functions_of_one_value_become_one_table(tmp_path: Path) -> None:
     constants = {"by_channel": numbers(1, 3, 1, 1)}
     path, image = (
         float_model(tmp_path / "net.onnx", gates(), constants, *PICTURE),
@@ -293,7 +293,7 @@ def test_functions_of_one_value_are_one_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["compile", "run"])
-def test_a_float_model_is_to_be_quantized_first(tmp_path: Path, command: str) -> None:
+def test_a_float_model_gets_a_warning_to_quantize(tmp_path: Path, command: str) -> None:
     path = float_model(tmp_path / "a net.onnx", [("Relu", ["image"], ["y"], {})], {}, *PICTURE)
     np.save(tmp_path / "x.npy", samples(1)[0])
     more = ("-o", tmp_path / "x.bin") if command == "compile" else ("--input", tmp_path / "x.npy")
@@ -301,7 +301,7 @@ def test_a_float_model_is_to_be_quantized_first(tmp_path: Path, command: str) ->
     assert f"hint: quantize it first: nmpsim quantize '{path}' --calibration" in said
 
 
-def test_a_quantized_model_is_none_to_quantize(tmp_path: Path) -> None:
+def test_a_quantized_model_is_refused_by_quantize(tmp_path: Path) -> None:
     path = small_network(tmp_path / "net.onnx")
     np.save(tmp_path / "x.npy", np.zeros((1, 2, 4, 4), np.float32))
     made = run("quantize", path, "--calibration", tmp_path / "x.npy", "-o", tmp_path / "x.bin")
@@ -310,7 +310,7 @@ def test_a_quantized_model_is_none_to_quantize(tmp_path: Path) -> None:
     assert "hint: Compile it with `nmpsim compile`." in made.stderr
 
 
-def test_samples_of_several_inputs(tmp_path: Path) -> None:
+def test_samples_of_several_inputs_are_read(tmp_path: Path) -> None:
     nodes: list[Node] = [("Add", ["a", "b"], ["y"], {})]
     kind: Kind = ("float32", (1, 4))
     path = write(tmp_path / "net.onnx", nodes, {"a": kind, "b": kind}, {"y": kind}, {})
@@ -327,7 +327,7 @@ def test_samples_of_several_inputs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("op", "is_told"), [("LogSoftmax", True), ("Neg", False)])
-def test_quantized_float_results_are_told(op: str, is_told: bool, tmp_path: Path) -> None:
+def test_quantized_float_results_are_reported(op: str, is_told: bool, tmp_path: Path) -> None:
     kind: Kind = ("float32", (1, 8))
     grid = {"s": np.array(0.05, np.float32), "z": np.array(3, np.int8)}
     nodes: list[Node] = [("QuantizeLinear", ["x", "s", "z"], ["q"], {})]

@@ -30,7 +30,7 @@ def refused(path: Path, **given: Any) -> nmpsim.UserError:
     return error.value
 
 
-def test_inputs_and_outputs_are_those_of_the_file(model: Path) -> None:
+def test_inputs_and_outputs_equal_the_file(model: Path) -> None:
     metadata = nmpsim.compile(model).bundle.metadata
     assert [one.name for one in metadata.user_inputs] == ["image;a/b:0"]
     assert [(one.name, one.elem, one.offset) for one in metadata.user_outputs] == [
@@ -55,7 +55,7 @@ def test_uint8_stays_uint8(tmp_path: Path) -> None:
         device.run(bundle, [image.astype(np.int8)])
 
 
-def test_inputs_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_inputs_keep_the_order_of_the_file(tmp_path: Path) -> None:
     tensors = [
         FileTensor("z", (1, 4)),
         FileTensor("a", (1, 4)),
@@ -125,18 +125,18 @@ def test_padding_is_folded_into_the_convolution(tmp_path: Path) -> None:
     assert output[0, :, :, 0].tolist() == windows.tolist()
 
 
-def test_weights_are_in_the_file(model: Path, tmp_path: Path) -> None:
+def test_weight_options_are_refused(model: Path, tmp_path: Path) -> None:
     finding = refused(model, weights=tmp_path / "W.npz").diagnostics[0]
     assert (finding.code, finding.hint) == ("ARG001", "Leave out --weights.")
 
 
-def test_shapes_and_islands_are_for_onnx(model: Path) -> None:
+def test_options_of_onnx_are_refused_for_tflite(model: Path) -> None:
     for given in ({"input_shapes": {"image;a/b:0": (1, 4, 4, 2)}}, {"integer_islands": True}):
         finding = refused(model, **given).diagnostics[0]
         assert (finding.code, finding.found) == ("ARG001", "a TFLite file")
 
 
-def test_all_that_is_not_supported_is_told_at_once(tmp_path: Path) -> None:
+def test_all_unsupported_operators_are_reported_together(tmp_path: Path) -> None:
     tensors = [FileTensor(name, (1, 4)) for name in ("x", "first", "second", "third")]
     operators = [
         FileOperator("COS", (0,), (1,)),
@@ -169,12 +169,12 @@ def test_a_truncated_file_is_damaged(model: Path, kept: int) -> None:
     assert refused(model).diagnostics[0].code == "MODEL001"
 
 
-def test_an_empty_file_is_no_model(model: Path) -> None:
+def test_an_empty_file_is_refused(model: Path) -> None:
     model.write_bytes(b"")
     assert refused(model).diagnostics[0].code == "MODEL001"
 
 
-def test_the_package_that_is_missing_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "tflite", None)
     finding = refused(model).diagnostics[0]
     assert (finding.code, finding.hint) == ("PKG001", install_command("tflite"))
@@ -199,7 +199,7 @@ AMOUNTS = FileTensor("amounts", (2, 2), "INT32", (), (), np.array([[0, 0], [1, 1
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_what_has_no_meaning_is_refused(
+def test_meaningless_attributes_are_refused(
     tmp_path: Path, operator: FileOperator, result: FileTensor
 ) -> None:
     path = tmp_path / "odd.tflite"
@@ -208,7 +208,7 @@ def test_what_has_no_meaning_is_refused(
     assert (finding.code, finding.message.split()[1:3]) == ("MODEL002", ["0", operator.name])
 
 
-def test_an_output_that_nothing_makes_is_refused(tmp_path: Path) -> None:
+def test_an_output_without_an_operator_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "through.tflite"
     path.write_bytes(tflite_file([FileTensor("x", (1, 4))], [], [0], [0]))
     (finding,) = refused(path).diagnostics
@@ -218,7 +218,7 @@ def test_an_output_that_nothing_makes_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("signature", "is_open"), [((), False), ((-1, 4), False), ((1, -1), True), ((-1, -1), True)]
 )
-def test_open_dimensions_besides_the_batch_are_told(
+def test_open_dimensions_besides_the_batch_give_a_warning(
     signature: tuple[int, ...], is_open: bool, tmp_path: Path
 ) -> None:
     tensors = [FileTensor("x", (1, 4), signature=signature), FileTensor("y", (1, 4))]
@@ -229,7 +229,7 @@ def test_open_dimensions_besides_the_batch_are_told(
     assert all("input x has open dimensions; compiled is [1, 4]" in one for one in warned)
 
 
-def test_what_the_metadata_say_of_images(tmp_path: Path) -> None:
+def test_metadata_give_the_normalization_of_images(tmp_path: Path) -> None:
     path = tmp_path / "said.tflite"
     path.write_bytes(small_network(metadata=normalization([127.5, 100, 90], [127.5, 1, 2])))
     (found,) = nmpsim.compile(path).bundle.metadata.normalizations
@@ -241,7 +241,7 @@ def test_what_the_metadata_say_of_images(tmp_path: Path) -> None:
     ("mean", "stddev"),
     [([], []), ([1.0], [0.0]), ([float("nan")], [1.0]), ([1.0], [1.0, 2.0]), ([1] * 5000,) * 2],
 )
-def test_metadata_without_meaning_say_nothing(
+def test_metadata_without_normalization_are_ignored(
     tmp_path: Path, mean: list[float], stddev: list[float]
 ) -> None:
     path = tmp_path / "odd.tflite"

@@ -55,7 +55,9 @@ def onnx_model() -> onnx.ModelProto:
     ("dtype", "by_channel", "times"),
     [("INT8", False, 1), ("INT8", True, 1), ("UINT8", False, 2)],
 )
-def test_tflite(tmp_path: Path, dtype: str, by_channel: bool, times: int) -> None:
+def test_a_tflite_import_has_bounded_memory(
+    tmp_path: Path, dtype: str, by_channel: bool, times: int
+) -> None:
     """What was uint8 is there twice: in the file, and as Int8."""
     path = tmp_path / "net.tflite"
     path.write_bytes(tflite_model(dtype, by_channel))
@@ -69,7 +71,7 @@ def test_tflite(tmp_path: Path, dtype: str, by_channel: bool, times: int) -> Non
     assert np.array_equal(held if by_channel else held.T, values)
 
 
-def test_onnx_with_weights_outside(tmp_path: Path) -> None:
+def test_an_onnx_import_with_external_data_has_bounded_memory(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     onnx.save(onnx_model(), path, save_as_external_data=True, location="net.data")
     with at_most(1.25 * WEIGHTS):

@@ -214,7 +214,7 @@ LAYERS = {
 
 @pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
 @pytest.mark.parametrize("source", ALL.values(), ids=ALL)
-def test_bounds_of_the_network_are_no_saturation(
+def test_clips_of_the_network_are_not_saturation(
     source: Callable[[Layer, Path], Bundle], layer: Layer, tmp_path: Path
 ) -> None:
     check(source(layer, tmp_path), layer.entries())
@@ -222,13 +222,15 @@ def test_bounds_of_the_network_are_no_saturation(
 
 @pytest.mark.parametrize("fuse", [True, False])
 @pytest.mark.parametrize("numerics", ["glow-int", "glow-float", "nmp", "q31", "float"])
-def test_every_profile_and_clips_of_their_own(numerics: str, fuse: bool, tmp_path: Path) -> None:
+def test_every_profile_counts_clips_and_saturation(
+    numerics: str, fuse: bool, tmp_path: Path
+) -> None:
     layer = LAYERS["bound is the type's end"]
     check(from_lir(layer, tmp_path, numerics, fuse), layer.entries())
 
 
 @pytest.mark.parametrize(("numerics", "more"), [("glow-int", 0), ("q31", 1)])
-def test_earlier_stages(numerics: str, more: int, tmp_path: Path) -> None:
+def test_earlier_stages_count_separately(numerics: str, more: int, tmp_path: Path) -> None:
     """Both shift the sum to the left, TFLite's fixed point by one bit more, which it takes back."""
     full = Layer(6 / 255, zero=-20, relu6=False, bias=(MOST - 50, -300))
     check(from_lir(full, tmp_path, numerics), full.entries(more))

@@ -182,7 +182,7 @@ MISTAKES = [
     [row[1:] for row in MISTAKES],
     ids=[row[0] for row in MISTAKES],
 )
-def test_a_mistake_is_told_with_what_to_do(
+def test_a_mistake_gives_a_hint(
     command: Callable[..., Result], words: str, code: str, advice: str
 ) -> None:
     result = command(*words.split(), input="x" if "- --input -" in words else None)
@@ -213,20 +213,20 @@ def test_a_missing_package_is_named(
     assert f"hint: {hint}" in result.stderr
 
 
-def test_another_size_is_not_several_samples(command: Callable[..., Result]) -> None:
+def test_an_image_of_another_size_is_not_a_batch(command: Callable[..., Result]) -> None:
     result = command("run", "u8.bin", "--input", "larger.npy")
     assert result.exit_code == 2
     assert "found: 1x3x8x8, 192 values" in result.stderr
     assert "samples" not in result.stderr
 
 
-def test_a_path_with_a_blank_is_fine(command: Callable[..., Result]) -> None:
+def test_a_path_with_a_blank_is_accepted(command: Callable[..., Result]) -> None:
     result = command("run", "u8.bin", "--input", "a photo.png", "--engine", "reference")
     assert result.exit_code == 0, result.stderr
     assert result.stderr == "note: images are converted to NHWC RGB, unscaled pixels\n"
 
 
-def test_from_a_model_and_an_image_to_the_best_classes(
+def test_a_model_and_an_image_give_the_best_classes(
     command: Callable[..., Result], folder: Path
 ) -> None:
     assert command("compile", "model.tflite", "-o", "two.bin").exit_code == 0

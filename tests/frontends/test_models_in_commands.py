@@ -62,7 +62,7 @@ def test_a_layer_of_a_model_has_no_line_of_lir(command: Callable[..., Result]) -
     assert ", line " not in text
 
 
-def test_open_dimensions_are_those_of_the_input(command: Callable[..., Result]) -> None:
+def test_the_input_determines_open_dimensions(command: Callable[..., Result]) -> None:
     kind: Kind = ("float32", ("batch", 3, "rows"))
     write(Path("open.onnx"), [("Relu", ["x"], ["y"], {})], {"x": kind}, {"y": kind}, {})
     np.save("open.npy", np.ones((1, 3, 7), np.float32))
@@ -88,7 +88,7 @@ def test_open_dimensions_are_those_of_the_input(command: Callable[..., Result]) 
 
 
 @pytest.mark.parametrize("shape", [("batch", 3, "rows", "columns"), (1, None, None, 3)])
-def test_open_dimensions_are_those_of_an_image(
+def test_an_image_determines_open_dimensions(
     command: Callable[..., Result], shape: tuple[int | str | None, ...]
 ) -> None:
     kind: Kind = ("float32", shape)
@@ -123,7 +123,7 @@ def test_python_loads_a_model_for_a_device(model: Path) -> None:
     assert bundle.digest == nmpsim.compile(model, device=device).bundle.digest
 
 
-def test_a_sweep_of_a_model_takes_what_its_user_has(tmp_path: Path) -> None:
+def test_a_sweep_takes_a_model(tmp_path: Path) -> None:
     path = tmp_path / "u8.tflite"
     path.write_bytes(small_network(dtype="UINT8"))
     for program in (load_sweep_program(path), load_sweep_program(nmpsim.compile(path).bundle)):
@@ -132,14 +132,14 @@ def test_a_sweep_of_a_model_takes_what_its_user_has(tmp_path: Path) -> None:
         assert tensor.scale == pytest.approx(0.05)
 
 
-def test_what_the_compiler_refuses_is_told_by_operation(model: Path) -> None:
+def test_refused_operations_are_named(model: Path) -> None:
     with pytest.raises(UserError) as error:
         nmpsim.compile(model, numerics="float-fbgemm")
     (finding,) = error.value.diagnostics
     assert str(finding).startswith(f"{model}, operation 4 SOFTMAX classes: error[COMP001]")
 
 
-def test_lint_tells_the_operation_too(model: Path) -> None:
+def test_lint_names_the_operation(model: Path) -> None:
     for program in (model, nmpsim.load(model)):
         findings = nmpsim.lint(program, numerics="float-fbgemm")
         assert "4 SOFTMAX classes" in {one.place.node for one in findings}

@@ -44,7 +44,7 @@ def node_cases() -> dict[str, Any]:
     return {case.name: case for case in made}
 
 
-def test_cases_of_onnx_itself() -> None:
+def test_cases_of_onnx_pass() -> None:
     """Some; benchmarks/onnx_backend.py runs all."""
     cases = node_cases()
     for name in PASS:
@@ -56,7 +56,7 @@ def test_cases_of_onnx_itself() -> None:
                 np.testing.assert_allclose(own, wanted, case.rtol, case.atol, err_msg=name)
 
 
-def test_what_cannot_be_compiled_is_refused_by_name() -> None:
+def test_unsupported_models_are_refused_by_name() -> None:
     cases = node_cases()
     with pytest.raises(backend.UnsupportedModelError, match="float8e4m3fn"):
         backend.prepare(cases["test_dequantizelinear_e4m3fn"].model)
@@ -96,7 +96,7 @@ def given(**changed: Any) -> dict[str, Any]:
     }
 
 
-def test_other_weights_compile_anew_other_images_do_not(tmp_path: Path) -> None:
+def test_new_weights_compile_again_and_new_images_do_not(tmp_path: Path) -> None:
     prepared = backend.prepare(convolution(tmp_path))
     (y,) = prepared.run(given())
     assert y.reshape(-1).tolist() == [0, 3, 6, 9]
@@ -110,7 +110,7 @@ def test_other_weights_compile_anew_other_images_do_not(tmp_path: Path) -> None:
     assert y.shape == (2, 1, 2, 2)
 
 
-def test_inputs_by_place_by_name_and_one_alone(tmp_path: Path) -> None:
+def test_inputs_are_given_by_position_by_name_or_alone(tmp_path: Path) -> None:
     model = onnx.load(small_network(tmp_path / "n.onnx"))
     x = np.random.default_rng(0).integers(0, 256, (1, 2, 4, 4)).astype(np.uint8)
     prepared = backend.prepare(model, "CPU")
@@ -131,7 +131,7 @@ def test_inputs_by_place_by_name_and_one_alone(tmp_path: Path) -> None:
         ([np.zeros((2, 4, 4), np.uint8)], "INPUT002"),
     ],
 )
-def test_inputs_that_do_not_fit(tmp_path: Path, inputs: Any, code: str) -> None:
+def test_unsuitable_inputs_are_refused(tmp_path: Path, inputs: Any, code: str) -> None:
     prepared = backend.prepare(onnx.load(small_network(tmp_path / "n.onnx")))
     with pytest.raises(UserError) as error:
         prepared.run(inputs)
@@ -153,7 +153,7 @@ def test_an_initializer_among_the_inputs_may_be_given(tmp_path: Path) -> None:
     assert prepared.run([x])[0].tolist() == [[11, 22]]
 
 
-def test_one_node() -> None:
+def test_run_node_runs_one_node() -> None:
     node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2])
     (y,) = backend.run_node(node, [np.array([[[3, 1, 2]]], np.uint8)])
     assert (y.dtype, y.tolist()) == (np.uint8, [[[3, 2]]])
@@ -161,7 +161,7 @@ def test_one_node() -> None:
         backend.run_node(helper.make_node("MaxPool", ["x"], ["y"]), [np.zeros((1, 1, 3))])
 
 
-def test_a_whole_answer_that_the_inputs_decide_is_refused() -> None:
+def test_outputs_with_shapes_from_inputs_are_refused() -> None:
     """Nothing would be left for the device: every input is a shape."""
     shape = helper.make_tensor_value_info("shape", onnx.TensorProto.INT64, [1])
     y = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [4])
@@ -186,6 +186,6 @@ def test_another_device_and_other_files_are_refused(tmp_path: Path) -> None:
         backend.PreparedModel(model, backend.ImportOptions())
 
 
-def test_it_is_a_backend() -> None:
+def test_the_module_is_a_backend() -> None:
     assert issubclass(backend.NmpBackend, onnx.backend.base.Backend)
     assert issubclass(backend.PreparedModel, onnx.backend.base.BackendRep)

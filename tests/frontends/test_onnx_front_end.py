@@ -40,7 +40,7 @@ def run(path: Path, *inputs: Any, **given: Any) -> list[Any]:
     return list(nmpsim.Device(threads=1).run(bundle, list(inputs)).outputs.values())
 
 
-def test_names_and_types_are_those_of_the_file(model: Path) -> None:
+def test_names_and_types_equal_the_file(model: Path) -> None:
     metadata = nmpsim.compile(model).bundle.metadata
     (image,), (classes,) = metadata.user_inputs, metadata.user_outputs
     assert (image.name, image.elem, image.offset) == ("image", "ui8", 128)
@@ -50,7 +50,7 @@ def test_names_and_types_are_those_of_the_file(model: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint16", "int16"])
-def test_16_bits_at_both_ends(dtype: str, tmp_path: Path) -> None:
+def test_inputs_and_outputs_may_have_16_bits(dtype: str, tmp_path: Path) -> None:
     """uint16 is uint16 for a user, and Int16 for the device."""
     limits = np.iinfo(dtype)
     zero = limits.min + 30000
@@ -99,14 +99,14 @@ def test_each_node_has_a_mapping(model: Path) -> None:
     assert on_host(metadata) == []
 
 
-def test_instructions_know_their_node(model: Path) -> None:
+def test_instructions_refer_to_their_node(model: Path) -> None:
     imported = import_model(model)
     assert imported is not None
     nodes = {one.name: one.span.node for one in imported.module.instructions}
     assert nodes["conv_q"] == "3 Conv sum"
 
 
-def test_a_network_by_hand(model: Path) -> None:
+def test_a_network_equals_results_by_hand(model: Path) -> None:
     held = {one.name: onnx.numpy_helper.to_array(one) for one in onnx.load(model).graph.initializer}
     x = np.random.default_rng(0).integers(0, 256, (1, 2, 4, 4)).astype(np.uint8)
     padded = np.pad(x[0].astype(np.int64) - 128, ((0, 0), (1, 1), (1, 1)))
@@ -127,7 +127,7 @@ def test_a_network_by_hand(model: Path) -> None:
 PAIR: dict[str, Kind] = {"z": ("int8", (1, 4)), "a": ("int8", (1, 4))}
 
 
-def test_inputs_and_outputs_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_inputs_and_outputs_keep_the_order_of_the_file(tmp_path: Path) -> None:
     given = ["s", "o"]
     nodes: list[Node] = [
         ("com.microsoft.QLinearAdd", ["a", *given, "z", *given, *given], ["second"], {}),
@@ -142,7 +142,7 @@ def test_inputs_and_outputs_in_the_order_of_the_file(tmp_path: Path) -> None:
     assert second.tolist() == [[11] * 4]
 
 
-def test_channels_are_turned_once(tmp_path: Path) -> None:
+def test_channels_are_transposed_once(tmp_path: Path) -> None:
     """An image with channels last, turned by the model itself, is not turned at all."""
     nodes: list[Node] = [
         ("Transpose", ["image"], ["first"], {"perm": [0, 3, 1, 2]}),
@@ -163,7 +163,7 @@ def test_channels_are_turned_once(tmp_path: Path) -> None:
     assert np.array_equal(y, x @ constants["w"].reshape(3, 2).T)
 
 
-def test_a_tensor_with_the_name_of_a_moved_conversion(tmp_path: Path) -> None:
+def test_a_name_clash_with_a_moved_conversion_is_resolved(tmp_path: Path) -> None:
     """ONNX Runtime's quantizer names tensors so."""
     nodes: list[Node] = [
         ("QuantizeLinear", ["x", "s", "z"], ["x_quantized"], {}),
@@ -192,7 +192,7 @@ def test_a_tensor_with_the_name_of_a_moved_conversion(tmp_path: Path) -> None:
     assert np.array_equal(run(path, x)[0], expected)
 
 
-def test_what_is_float_stays_float(tmp_path: Path) -> None:
+def test_float_operators_stay_float(tmp_path: Path) -> None:
     nodes: list[Node] = [
         ("DequantizeLinear", ["q", "x_s", "x_z"], ["r"], {}),
         ("Tanh", ["r"], ["t"], {}),
@@ -239,7 +239,7 @@ def test_a_clip_is_implied_by_the_range_of_the_result(op: str, tmp_path: Path) -
         assert np.abs(found.astype(int) - expected).max() <= 1
 
 
-def test_a_shape_that_the_file_leaves_open(tmp_path: Path) -> None:
+def test_an_open_shape_can_be_given(tmp_path: Path) -> None:
     nodes: list[Node] = [("QuantizeLinear", ["x", "y_s", "y_z"], ["y"], {})]
     path = write(
         tmp_path / "open.onnx", nodes, {"x": ("float32", ("n",))}, {"y": ("uint8", ())},
@@ -257,7 +257,7 @@ def test_a_shape_that_the_file_leaves_open(tmp_path: Path) -> None:
     assert "--input-shape x=" in str(finding.hint)
 
 
-def test_all_that_is_not_supported_is_told_at_once(tmp_path: Path) -> None:
+def test_all_unsupported_nodes_are_reported_together(tmp_path: Path) -> None:
     nodes: list[Node] = [
         ("Acosh", ["x"], ["first"], {}),
         ("Relu", ["first"], ["second"], {}),
@@ -316,7 +316,7 @@ def test_a_wrong_number_of_inputs_is_damaged(op: str, count: int, tmp_path: Path
     assert str(finding.expected).endswith(" inputs")
 
 
-def test_versions_that_no_test_covers_are_told(tmp_path: Path) -> None:
+def test_untested_versions_give_a_warning(tmp_path: Path) -> None:
     kind: Kind = ("float32", (4,))
     relu: list[Node] = [("Relu", ["x"], ["y"], {})]
     for opset, warnings in ((13, ()), (9, ("opset 9 of the file is not tested; 10 to 28 are",))):
@@ -324,7 +324,7 @@ def test_versions_that_no_test_covers_are_told(tmp_path: Path) -> None:
         assert nmpsim.compile(path).warnings == warnings
 
 
-def test_open_dimensions_are_told(tmp_path: Path) -> None:
+def test_open_dimensions_give_a_warning(tmp_path: Path) -> None:
     nodes: list[Node] = [("Concat", ["x", "c"], ["y"], {"axis": 1})]
     constants = {"c": np.zeros((1, 2, 5), np.float32)}
     for shape, is_told in (((1, 3, None), True), ((None, 3, 5), False)):
@@ -337,7 +337,7 @@ def test_open_dimensions_are_told(tmp_path: Path) -> None:
         assert nmpsim.compile(path, input_shapes={"x": (1, 3, 5)}).warnings == ()
 
 
-def test_open_dimensions_are_those_of_the_first_input(tmp_path: Path) -> None:
+def test_the_first_input_determines_open_dimensions(tmp_path: Path) -> None:
     kind: Kind = ("float32", ("batch", 3, "rows"))
     path = write(tmp_path / "o.onnx", [("Relu", ["x"], ["y"], {})], {"x": kind}, {"y": kind}, {})
     for samples in ({"x": (1, 3, 7)}, {"": (1, 3, 7)}, {"x": (20, 3, 7)}, {"x": (20, 1, 3, 7)}):
@@ -353,7 +353,7 @@ def test_open_dimensions_are_those_of_the_first_input(tmp_path: Path) -> None:
             assert "x has open dimensions, which are taken as 1" in warning
 
 
-def test_calibration_closes_open_dimensions(tmp_path: Path) -> None:
+def test_calibration_determines_open_dimensions(tmp_path: Path) -> None:
     kind: Kind = ("float32", ("batch", 3, "rows"))
     path = write(tmp_path / "o.onnx", [("Relu", ["x"], ["y"], {})], {"x": kind}, {"y": kind}, {})
     program = nmpsim.quantize(path, calibration={"x": np.ones((5, 3, 7), np.float32)})
@@ -369,7 +369,7 @@ def test_a_name_that_is_not_utf8_is_damaged(tmp_path: Path) -> None:
     assert (finding.code, finding.found) == ("MODEL001", "a name that is not UTF-8: b'mad\\xff'")
 
 
-def test_an_output_that_nothing_makes_is_refused(tmp_path: Path) -> None:
+def test_an_output_without_a_node_is_refused(tmp_path: Path) -> None:
     kind: Kind = ("float32", (4,))
     nodes: list[Node] = [("Relu", ["x"], ["y"], {})]
     path = write(tmp_path / "through.onnx", nodes, {"x": kind}, {"y": kind, "x": kind}, {})
@@ -383,7 +383,7 @@ def test_a_truncated_file_is_damaged(model: Path, kept: int) -> None:
     assert refused(model).code == "MODEL001"
 
 
-def test_the_package_that_is_missing_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
     finding = refused(model)
     assert (finding.code, finding.hint) == ("PKG001", install_command("onnx"))
@@ -418,7 +418,7 @@ def test_no_data_is_read_outside_the_folder_of_the_model(model: Path, location: 
     assert "folder" in str(finding.expected)
 
 
-def test_an_output_that_is_a_constant(tmp_path: Path) -> None:
+def test_an_output_may_be_a_constant(tmp_path: Path) -> None:
     """With an operator beside it, or as the whole model."""
     nodes: list[Node] = [
         ("MaxPool", ["x"], ["y"], {"kernel_shape": [2]}),
@@ -439,7 +439,7 @@ def test_an_output_that_is_a_constant(tmp_path: Path) -> None:
     assert (y.dtype, y.tolist()) == (np.uint8, [[[250, 4]]])
 
 
-def test_nothing_is_dropped_but_in_training(tmp_path: Path) -> None:
+def test_dropout_is_an_identity_outside_training(tmp_path: Path) -> None:
     nodes: list[Node] = [("Dropout", ["x", "", "training"], ["y"], {})]
     inputs: dict[str, Kind] = {"x": ("float32", (2,))}
     for training in (False, True):
@@ -451,7 +451,7 @@ def test_nothing_is_dropped_but_in_training(tmp_path: Path) -> None:
             assert run(path, np.ones(2, np.float32))[0].tolist() == [1, 1]
 
 
-def test_constants_that_nodes_make_are_bounded(tmp_path: Path) -> None:
+def test_computed_constants_have_bounded_size(tmp_path: Path) -> None:
     doublings: list[Node] = [
         ("Concat", [f"c{n}"] * 2, [f"c{n + 1}"], {"axis": 0}) for n in range(40)
     ]
@@ -486,9 +486,7 @@ def test_constants_beyond_the_budget_are_not_computed(
 
 
 @pytest.mark.parametrize(("fmod", "expected"), [(0, [1, -1]), (1, [-2, 2])])
-def test_a_remainder_has_the_sign_that_fmod_asks_for(
-    tmp_path: Path, fmod: int, expected: list[int]
-) -> None:
+def test_mod_has_the_sign_selected_by_fmod(tmp_path: Path, fmod: int, expected: list[int]) -> None:
     nodes: list[Node] = [("Mod", ["a", "b"], ["size"], {"fmod": fmod})]
     nodes += [("Add", ["size", "four"], ["shape"], {}), ("Reshape", ["x", "shape"], ["y"], {})]
     constants = {"a": np.array([-5, 5]), "b": np.array([3, -3]), "four": np.array([4, 4])}

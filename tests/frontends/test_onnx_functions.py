@@ -61,7 +61,7 @@ SCALE, BIAS = np.float32([1, 2, 3, 4]), np.float32([0.5, 0, -1, 2])
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
-def test_operators_that_onnx_defines_as_functions(
+def test_operators_defined_by_onnx_are_expanded(
     node: Node, expected: Array, tmp_path: Path
 ) -> None:
     path = model(tmp_path, [node], scale=SCALE, bias=BIAS)
@@ -84,7 +84,7 @@ def with_functions(path: Path, bodies: dict[str, list[str]]) -> Path:
     return path
 
 
-def test_functions_of_the_model(tmp_path: Path) -> None:
+def test_functions_of_the_model_are_expanded(tmp_path: Path) -> None:
     path = model(tmp_path, [("own.f0", ["x"], ["y"], {})])
     with_functions(path, {"f0": ["Abs", "f1", "f1"], "f1": ["Neg", "Tanh"]})
     np.testing.assert_allclose(answer(path, x=X), np.tanh(np.tanh(np.abs(X))), atol=1e-6)
@@ -98,7 +98,7 @@ def test_functions_of_the_model(tmp_path: Path) -> None:
     ],
     ids=["without end", "too many"],
 )
-def test_functions_that_never_end_are_refused(bodies: dict[str, list[str]], tmp_path: Path) -> None:
+def test_recursive_functions_are_refused(bodies: dict[str, list[str]], tmp_path: Path) -> None:
     path = model(tmp_path, [("own.f0", ["x"], ["y"], {})])
     with pytest.raises(nmpsim.UserError) as error:
         nmpsim.compile(with_functions(path, bodies))
@@ -119,13 +119,13 @@ def test_functions_that_never_end_are_refused(bodies: dict[str, list[str]], tmp_
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
-def test_comparisons(node: Node, expected: Array, tmp_path: Path) -> None:
+def test_comparisons_return_booleans(node: Node, expected: Array, tmp_path: Path) -> None:
     y = answer(model(tmp_path, [node], "bool", c=BIAS), x=X)
     assert y.dtype == np.bool_
     np.testing.assert_array_equal(y, expected)
 
 
-def test_where(tmp_path: Path) -> None:
+def test_where_selects_by_condition(tmp_path: Path) -> None:
     nodes: list[Node] = [
         ("Less", ["x", "c"], ["is_less"], {}),
         ("Greater", ["x", "zero"], ["is_more"], {}),
@@ -141,14 +141,14 @@ def test_where(tmp_path: Path) -> None:
     np.testing.assert_array_equal(y, np.where((X < BIAS) == (X > 0), X, BIAS))
 
 
-def test_slopes_of_channels_as_they_once_were(tmp_path: Path) -> None:
+def test_old_slopes_by_channel_are_accepted(tmp_path: Path) -> None:
     """Before operator set 7 a slope for each channel has no dimensions behind it."""
     slopes = np.float32([0.1, 0.2, 0.3])
     path = model(tmp_path, [("PRelu", ["x", "s"], ["y"], {})], opset=6, s=slopes)
     np.testing.assert_array_equal(answer(path, x=X), np.where(X > 0, X, X * slopes[:, None]))
 
 
-def test_shapes_that_are_computed(tmp_path: Path) -> None:
+def test_computed_shapes_are_evaluated(tmp_path: Path) -> None:
     nodes: list[Node] = [
         ("Shape", ["x"], ["s"], {}),
         ("Size", ["x"], ["count"], {}),

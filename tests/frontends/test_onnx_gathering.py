@@ -56,14 +56,14 @@ def whole(*numbers: int) -> Array:
         ),
     ],
 )
-def test_integers_as_they_are(
+def test_gathered_integers_stay_unchanged(
     tmp_path: Path, node: Node, constants: dict[str, Array], expected: Array
 ) -> None:
     y = answer(tmp_path, [node], X, constants)
     assert (y.dtype, y.tolist()) == (np.uint8, expected.tolist())
 
 
-def test_places_of_a_tensor_with_channels_last(tmp_path: Path) -> None:
+def test_indices_are_converted_to_channels_last(tmp_path: Path) -> None:
     nodes: list[Node] = [
         ("MaxPool", ["x"], ["pool"], {"kernel_shape": [1, 1]}),
         ("Gather", ["pool", "i"], ["y"], {"axis": 2}),
@@ -73,7 +73,7 @@ def test_places_of_a_tensor_with_channels_last(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
-def test_a_resize_by_weights(tmp_path: Path, mode: str) -> None:
+def test_a_resize_uses_its_weights(tmp_path: Path, mode: str) -> None:
     """Of a plane, linear weights and cubic ones of -0.5 are exact away from the edges."""
     x = (np.arange(8)[:, None] * 10 + np.arange(8)).astype(np.float32)[None, None]
     nodes: list[Node] = [
@@ -85,7 +85,7 @@ def test_a_resize_by_weights(tmp_path: Path, mode: str) -> None:
     np.testing.assert_allclose(y[0, 0, 4:-4, 3:-3], expected[4:-4, 3:-3], rtol=1e-6)
 
 
-def test_a_constant_is_turned_though_all_dimensions_are_equal(tmp_path: Path) -> None:
+def test_a_constant_with_equal_dimensions_is_transposed(tmp_path: Path) -> None:
     """The pool holds channels last; of [1, 3, 3] the shape does not tell."""
     x = np.full((1, 3, 3), 200, np.uint8)
     c = np.array([[[10, 20, 30]]], np.uint8)

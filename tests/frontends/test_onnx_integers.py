@@ -41,9 +41,7 @@ def found(folder: Path, nodes: list[Node], x: Array, constants: dict[str, Array]
 
 
 @pytest.mark.parametrize(("kind", "found_kind"), [("uint16", "uint16"), ("float32", "float")])
-def test_a_product_of_other_numbers_names_their_type(
-    tmp_path: Path, kind: str, found_kind: str
-) -> None:
+def test_a_product_of_other_types_is_refused(tmp_path: Path, kind: str, found_kind: str) -> None:
     nodes: list[Node] = [("MatMulInteger", ["x", "w"], ["y"], {})]
     constants = {"w": np.ones((2, 2), np.int8)}
     text = found(tmp_path, nodes, np.ones((1, 2), kind), constants)
@@ -51,7 +49,7 @@ def test_a_product_of_other_numbers_names_their_type(
 
 
 @pytest.mark.parametrize("depth", [3, 600])
-def test_a_product_that_float32_could_not_hold_is_exact(tmp_path: Path, depth: int) -> None:
+def test_a_product_beyond_float32_is_exact(tmp_path: Path, depth: int) -> None:
     rng = np.random.default_rng(depth)
     x = rng.integers(200, 256, (2, 2, depth)).astype(np.uint8)
     w = rng.integers(-128, -90, (depth, 3)).astype(np.int8)
@@ -65,7 +63,7 @@ def test_a_product_that_float32_could_not_hold_is_exact(tmp_path: Path, depth: i
     )
 
 
-def test_a_product_with_the_zero_point_of_a_dynamic_quantization(tmp_path: Path) -> None:
+def test_a_dynamic_zero_point_is_subtracted(tmp_path: Path) -> None:
     """What quantize_dynamic makes of a fully connected layer."""
     nodes: list[Node] = [
         ("DynamicQuantizeLinear", ["x"], ["q", "s", "z"], {}),
@@ -83,7 +81,7 @@ def test_a_product_with_the_zero_point_of_a_dynamic_quantization(tmp_path: Path)
     assert y.tolist() == expected.tolist()
 
 
-def test_a_convolution_of_integers(tmp_path: Path) -> None:
+def test_an_integer_convolution_is_exact(tmp_path: Path) -> None:
     """More products than float32 holds, and padding with the zero point, not with 0."""
     rng = np.random.default_rng(3)
     x = rng.integers(0, 256, (1, 300, 1, 2)).astype(np.uint8)
@@ -94,7 +92,7 @@ def test_a_convolution_of_integers(tmp_path: Path) -> None:
     assert y.tolist() == np.pad(inside, ((0, 0), (0, 0), (0, 0), (1, 0))).tolist()
 
 
-def test_a_gemm_of_integers_with_a_real_result(tmp_path: Path) -> None:
+def test_an_integer_gemm_can_have_a_float_result(tmp_path: Path) -> None:
     x = np.array([[1, 2], [3, 4]], np.uint8)
     constants = {
         **scales(x=(0.5, 1)),
@@ -112,7 +110,7 @@ def test_a_gemm_of_integers_with_a_real_result(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["uint8", "float32"])
-def test_a_gemm_with_its_left_side_transposed(kind: str, tmp_path: Path) -> None:
+def test_a_gemm_can_transpose_its_left_side(kind: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     x, w = (rng.integers(0, 256, shape).astype(np.uint8) for shape in ((5, 3), (5, 4)))
     constants = {**scales(x=(0.5, 100), w=(0.25, 7), y=(40, 9)), "w": w}
@@ -125,7 +123,7 @@ def test_a_gemm_with_its_left_side_transposed(kind: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
-def test_the_largest_of_windows_with_gaps(dtype: str, tmp_path: Path) -> None:
+def test_a_dilated_maximum_pool_is_exact(dtype: str, tmp_path: Path) -> None:
     x = np.random.default_rng(4).integers(0, 256, (1, 2, 6, 7)).astype(dtype)
     window = {"kernel_shape": [2, 3], "dilations": [3, 2], "strides": [2, 1]}
     nodes: list[Node] = [("MaxPool", ["x"], ["y"], {**window, "pads": [1, 2, 0, 2]})]
@@ -135,14 +133,14 @@ def test_the_largest_of_windows_with_gaps(dtype: str, tmp_path: Path) -> None:
     assert np.array_equal(answer(tmp_path, nodes, {"x": x}, {}, dtype), expected)
 
 
-def test_windows_with_gaps_whose_padding_is_understood_in_two_ways(tmp_path: Path) -> None:
+def test_a_dilated_pool_with_ambiguous_padding_is_refused(tmp_path: Path) -> None:
     given = {"kernel_shape": [2, 2], "dilations": [2, 2], "auto_pad": "SAME_UPPER"}
     nodes: list[Node] = [("MaxPool", ["x"], ["y"], given)]
     why = found(tmp_path, nodes, np.zeros((1, 1, 4, 4), np.uint8), {})
     assert why == "dilations [2, 2] and SAME_UPPER"
 
 
-def test_a_bias_for_each_row_is_none_for_each_column(tmp_path: Path) -> None:
+def test_a_bias_by_row_is_refused(tmp_path: Path) -> None:
     """Two rows and two columns: the numbers alone would fit."""
     constants = {
         **scales(x=(1, 0), w=(1, 0, "int8"), y=(1, 0)),
@@ -155,7 +153,7 @@ def test_a_bias_for_each_row_is_none_for_each_column(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kernel", "expected"), [(2, [201]), (1, [200, 200])])
-def test_one_window_over_all_is_rounded_as_a_global_average(
+def test_a_window_over_all_rounds_like_a_global_average(
     tmp_path: Path, kernel: int, expected: list[int]
 ) -> None:
     """-4.5 + 205: to even before the zero point is added, and after it."""
@@ -168,7 +166,7 @@ def test_one_window_over_all_is_rounded_as_a_global_average(
     assert y.reshape(-1).tolist() == expected
 
 
-def test_windows_that_would_leave_out_the_beginning_are_refused(tmp_path: Path) -> None:
+def test_windows_that_skip_the_beginning_are_refused(tmp_path: Path) -> None:
     """ONNX Runtime begins with the second of nine elements, and refuses real numbers."""
     attributes = {"kernel_shape": [1], "strides": [3], "auto_pad": "SAME_UPPER"}
     nodes: list[Node] = [("MaxPool", ["x"], ["y"], attributes)]
@@ -177,7 +175,7 @@ def test_windows_that_would_leave_out_the_beginning_are_refused(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
-def test_scales_along_a_dimension_of_an_activation(tmp_path: Path, axis: int) -> None:
+def test_activations_have_scales_along_a_dimension(tmp_path: Path, axis: int) -> None:
     x = np.random.default_rng(2).normal(0, 20, (3, 3, 3)).astype(np.float32)
     s = np.array([0.1, 0.3, 0.7], np.float32)
     z = np.array([0, 100, 255], np.uint8)
@@ -196,7 +194,7 @@ def test_scales_along_a_dimension_of_an_activation(tmp_path: Path, axis: int) ->
 
 
 @pytest.mark.parametrize("shape", [(1, 8), (1, 8, 3), (2, 1, 8)])
-def test_a_softmax_whose_ratios_lie_on_halves(tmp_path: Path, shape: tuple[int, ...]) -> None:
+def test_a_softmax_of_ties_equals_onnx_runtime(tmp_path: Path, shape: tuple[int, ...]) -> None:
     """An eighth of 36 steps: which way it is rounded is decided by the errors of the sum."""
     names = ["x", "x_s", "x_z", "y_s", "y_z"]
     attributes = {"axis": shape.index(8), "opset": 13}

@@ -75,13 +75,13 @@ REALS = SCALE * (ALL.astype(np.float64) - ZERO)
         ("Abs", np.abs(REALS)),
     ],
 )
-def test_a_function_of_one_value_is_a_table(op: str, expected: Array, tmp_path: Path) -> None:
+def test_a_function_of_one_value_becomes_a_table(op: str, expected: Array, tmp_path: Path) -> None:
     y, compilation = computed(tmp_path, conversions(op, [], {}), ALL, ALL.shape)
     check(y, compilation, expected)
 
 
 @pytest.mark.parametrize("is_quantized", [False, True])
-def test_a_division_by_a_number(is_quantized: bool, tmp_path: Path) -> None:
+def test_a_division_by_a_constant_becomes_a_table(is_quantized: bool, tmp_path: Path) -> None:
     nodes = conversions("Div", ["c"], {})
     constants: dict[str, Array] = {"c": np.full((1, 1), -3, np.float32)}
     if is_quantized:
@@ -93,7 +93,9 @@ def test_a_division_by_a_number(is_quantized: bool, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16"])
 @pytest.mark.parametrize(("axes", "keeps"), [((2, 3), 1), ((2, 3), 0), ((1,), 1), ((0, 3), 0)])
-def test_a_mean(axes: tuple[int, ...], keeps: int, dtype: str, tmp_path: Path) -> None:
+def test_a_mean_becomes_a_pool(
+    axes: tuple[int, ...], keeps: int, dtype: str, tmp_path: Path
+) -> None:
     x = RNG.integers(0, np.iinfo(dtype).max + 1, (2, 3, 4, 5)).astype(dtype)
     scale, zero = (SCALE / 256, 32760) if dtype == "uint16" else (SCALE, ZERO)
     expected = (scale * (x.astype(np.float64) - zero)).mean(axes, keepdims=bool(keeps))
@@ -102,7 +104,7 @@ def test_a_mean(axes: tuple[int, ...], keeps: int, dtype: str, tmp_path: Path) -
     check(y, compilation, expected)
 
 
-def test_a_clip_is_part_of_a_table(tmp_path: Path) -> None:
+def test_a_clip_is_included_in_a_table(tmp_path: Path) -> None:
     nodes = conversions("LeakyRelu", [], {"alpha": 0.5})
     nodes[1:] = [
         ("LeakyRelu", ["r"], ["l"], {"alpha": 0.5}),
@@ -122,7 +124,7 @@ def test_a_clip_is_part_of_a_table(tmp_path: Path) -> None:
         ((1, 4), {"strides": [3, 1], "dilations": [1, 2], "group": 2}),
     ],
 )
-def test_a_transposed_convolution(
+def test_a_transposed_convolution_becomes_a_convolution(
     kernel: tuple[int, int], given: dict[str, Any], tmp_path: Path
 ) -> None:
     groups, images, ins, outs = given.get("group", 1), 1, 4, 3
@@ -161,7 +163,9 @@ def transposed(x: Array, filters: Array, given: dict[str, Any]) -> Array:
 
 @pytest.mark.parametrize("places", ["half_pixel", "asymmetric"])
 @pytest.mark.parametrize("factors", [(2, 2), (3, 1), (5, 4)])
-def test_a_linear_resize(factors: tuple[int, int], places: str, tmp_path: Path) -> None:
+def test_a_linear_resize_becomes_a_depthwise_convolution(
+    factors: tuple[int, int], places: str, tmp_path: Path
+) -> None:
     x = RNG.integers(0, 256, (1, 2, 3, 4)).astype(np.uint8)
     expected = SCALE * (x - float(ZERO))
     for axis, factor in zip((2, 3), factors, strict=True):
@@ -180,7 +184,7 @@ def test_a_linear_resize(factors: tuple[int, int], places: str, tmp_path: Path) 
     check(y, compilation, expected)
 
 
-def test_parts_of_16_bits_on_two_scales(tmp_path: Path) -> None:
+def test_parts_of_16_bits_on_two_scales_are_rescaled(tmp_path: Path) -> None:
     x = RNG.integers(0, 1 << 16, (1, 2, 3)).astype(np.uint16)
     nodes = conversions("Concat", ["b"], {"axis": 1})
     nodes[1:1] = [
@@ -198,7 +202,7 @@ def test_parts_of_16_bits_on_two_scales(tmp_path: Path) -> None:
     assert np.abs(y - np.clip(np.rint(expected), 0, 65535)).max() <= 2
 
 
-def test_what_has_no_integer_form_stays_float(tmp_path: Path) -> None:
+def test_operators_without_integer_form_stay_float(tmp_path: Path) -> None:
     x = RNG.integers(0, 256, (1, 2, 3, 4)).astype(np.uint8)
     given = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
     nodes = conversions("Resize", ["", "by"], given)

@@ -32,7 +32,7 @@ INPUTS = 3
 
 
 @pytest.mark.parametrize(("model", "answers", "key"), NETWORKS, ids=lambda value: value)
-def test_answers(model: str, answers: str, key: str, shared: Path) -> None:
+def test_networks_equal_recorded_results(model: str, answers: str, key: str, shared: Path) -> None:
     path = shared / "models" / model
     inputs = np.load(path.with_name("inputs.npy"))
     expected = np.load(path.with_name(answers))[key]
@@ -45,7 +45,7 @@ def test_answers(model: str, answers: str, key: str, shared: Path) -> None:
         assert np.array_equal(output.reshape(-1), expected[row].reshape(-1)), row
 
 
-def test_all_of_a_network_is_on_the_device(shared: Path) -> None:
+def test_a_network_runs_completely_on_the_device(shared: Path) -> None:
     path = shared / "models" / "resnet8_int8" / "model_qdq_tf2onnx.onnx"
     steps = nmpsim.compile(path, slicing="simple").bundle.metadata.steps
     assert [step.opcode for step in steps if step.kind == "host"] == ["softmax"]

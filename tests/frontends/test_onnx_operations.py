@@ -30,7 +30,9 @@ def device() -> nmpsim.Device:
 
 
 @pytest.mark.parametrize("operation", CASES)
-def test_answers(operation: str, onnx_operations: Operations, device: nmpsim.Device) -> None:
+def test_operations_equal_recorded_results(
+    operation: str, onnx_operations: Operations, device: nmpsim.Device
+) -> None:
     wrong: Counter[str] = Counter()
     for types in CASES[operation]:
         cases = onnx_operations(f"{operation}_{types}")

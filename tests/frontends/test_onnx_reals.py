@@ -32,14 +32,14 @@ def softmax(x: Array, axis: int) -> Array:
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -2])
-def test_a_softmax_along_any_dimension(tmp_path: Path, axis: int) -> None:
+def test_softmax_works_along_any_dimension(tmp_path: Path, axis: int) -> None:
     for op, expected in (("Softmax", softmax(X, axis)), ("LogSoftmax", np.log(softmax(X, axis)))):
         y = answer(tmp_path, (op, ["x"], ["y"], {"axis": axis}), {"x": X})
         np.testing.assert_allclose(y, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("axes", [(0,), (1,), (0, 2), (0, 1, 2)])
-def test_reductions_along_any_dimensions(tmp_path: Path, axes: tuple[int, ...]) -> None:
+def test_reductions_work_along_any_dimensions(tmp_path: Path, axes: tuple[int, ...]) -> None:
     ops = {"ReduceMean": np.mean, "ReduceSum": np.sum, "ReduceMax": np.max, "ReduceMin": np.min}
     for keeps, (op, formula) in enumerate(ops.items()):
         node: Node = (op, ["x", "a"], ["y"], {"keepdims": keeps % 2})
@@ -47,7 +47,7 @@ def test_reductions_along_any_dimensions(tmp_path: Path, axes: tuple[int, ...]) 
         np.testing.assert_allclose(y, formula(X, axis=axes, keepdims=bool(keeps % 2)), rtol=1e-5)
 
 
-def test_where_the_largest_lies(tmp_path: Path) -> None:
+def test_argmax_returns_the_first_maximum(tmp_path: Path) -> None:
     y = answer(tmp_path, ("ArgMax", ["x"], ["y"], {"axis": 1, "keepdims": 0}), {"x": X})
     assert (y.dtype, y.tolist()) == (np.int64, X.argmax(1).tolist())
     ints = np.array([[3, 200, 200]], np.uint8)
@@ -57,7 +57,7 @@ def test_where_the_largest_lies(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_constant", [True, False])
 @pytest.mark.parametrize("bias", [(3,), (3, 1), (3, 3), ()])
-def test_gemm_of_any_form(tmp_path: Path, is_constant: bool, bias: tuple[int, ...]) -> None:
+def test_gemm_accepts_all_forms(tmp_path: Path, is_constant: bool, bias: tuple[int, ...]) -> None:
     a, b, c = M, M[::-1].copy(), RNG.normal(0, 1, bias).astype(np.float32)
     node: Node = ("Gemm", ["a", "b", "c"], ["y"], {"alpha": 0.5, "beta": 2.0, "transA": 1})
     rest = {"b": b, "c": c}
@@ -81,7 +81,7 @@ def test_products_of_activations_are_broadcast(tmp_path: Path) -> None:
         ("Max", np.maximum(X, np.maximum(X[:1], 1))),
     ],
 )
-def test_several_tensors(tmp_path: Path, op: str, expected: Array) -> None:
+def test_operators_accept_several_tensors(tmp_path: Path, op: str, expected: Array) -> None:
     constants = {"b": X[:1], "c": np.float32(1)}
     y = answer(tmp_path, (op, ["x", "b", "c"], ["y"], {}), {"x": X}, constants)
     np.testing.assert_allclose(y, expected, rtol=1e-6)
@@ -98,11 +98,13 @@ def test_several_tensors(tmp_path: Path, op: str, expected: Array) -> None:
         ),
     ],
 )
-def test_exponential_units(tmp_path: Path, node: Node, expected: Array) -> None:
+def test_exponential_units_equal_their_formulas(
+    tmp_path: Path, node: Node, expected: Array
+) -> None:
     np.testing.assert_allclose(answer(tmp_path, node, {"x": X}), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_transposed_convolution(tmp_path: Path) -> None:
+def test_a_transposed_convolution_equals_a_plain_loop(tmp_path: Path) -> None:
     """Each pixel adds its share to a window: two groups, strides, pads, and a row more."""
     x = RNG.normal(0, 1, (1, 2, 2, 3)).astype(np.float32)
     w = RNG.normal(0, 1, (2, 2, 3, 2)).astype(np.float32)
@@ -117,7 +119,7 @@ def test_a_transposed_convolution(tmp_path: Path) -> None:
     np.testing.assert_allclose(y, whole[:, :, 1:, :-1], rtol=1e-5, atol=1e-6)
 
 
-def test_numbers_over_neighbouring_channels(tmp_path: Path) -> None:
+def test_lrn_normalizes_over_neighbouring_channels(tmp_path: Path) -> None:
     x = RNG.normal(0, 2, (1, 4, 1, 2)).astype(np.float32)
     attributes = {"size": 3, "alpha": 0.5, "beta": 0.75, "bias": 2.0}
     squares = np.pad(x * x, ((0, 0), (1, 1), (0, 0), (0, 0)))
@@ -126,7 +128,7 @@ def test_numbers_over_neighbouring_channels(tmp_path: Path) -> None:
     np.testing.assert_allclose(y, x / (2 + 0.5 / 3 * sums) ** 0.75, rtol=1e-5)
 
 
-def test_a_constant_is_not_broadcast_without_end(tmp_path: Path) -> None:
+def test_broadcast_constants_have_bounded_size(tmp_path: Path) -> None:
     kind: Kind = ("float32", (1 << 14, 1 << 15))
     node: Node = ("Add", ["x", "c"], ["y"], {})
     path = write(tmp_path / "wide.onnx", [node], {"x": kind}, {"y": kind}, {"c": np.float32(1)})

@@ -35,7 +35,7 @@ def rounded(total: int, factor: Fraction) -> int:
     return size if total > 0 else -size
 
 
-def test_sums_whose_result_31_bits_would_round_otherwise(tmp_path: Path) -> None:
+def test_sums_round_once_in_float64(tmp_path: Path) -> None:
     archive = np.load(RECORDED)
     differ = 0
     cases = (archive[key] for key in ("x", "w", "bias", "scales", "y"))
@@ -50,7 +50,7 @@ def test_sums_whose_result_31_bits_would_round_otherwise(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("exponent", [-45, -38, -33, -32, -31, -20, -1, 0])
-def test_factors_of_every_size(exponent: int, tmp_path: Path) -> None:
+def test_factors_of_every_size_equal_litert(exponent: int, tmp_path: Path) -> None:
     """A bias makes sums that end next to a half, on both sides of zero, and far away."""
     scales = np.float32([0.75, 2.0 ** min(exponent, -8), 2.0 ** (min(exponent, -8) - exponent)])
     factor = Fraction(float(scales[0])) * Fraction(float(scales[1])) / Fraction(float(scales[2]))

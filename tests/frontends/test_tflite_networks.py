@@ -28,7 +28,7 @@ ROWS_BETWEEN = {"dscnn_kws_int8": (0, 1, 3)}
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_answers(network: str, shared: Path) -> None:
+def test_networks_equal_recorded_results(network: str, shared: Path) -> None:
     folder = shared / "models" / network
     (model,) = folder.glob("*.tflite")
     inputs = np.load(folder / "inputs.npy")
@@ -62,7 +62,7 @@ def recorded(folder: Path) -> Iterator[tuple[int, npt.NDArray[Any]]]:
             yield int(key.partition("_")[0]), archive[key]
 
 
-def test_the_files_say_what_they_are(shared: Path) -> None:
+def test_files_give_numerics_and_input_types(shared: Path) -> None:
     for network in NETWORKS:
         folder = shared / "models" / network
         (model,) = folder.glob("*.tflite")

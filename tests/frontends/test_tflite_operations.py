@@ -52,7 +52,9 @@ def device() -> nmpsim.Device:
 
 
 @pytest.mark.parametrize("operation", CASES)
-def test_answers(operation: str, operations: Operations, device: nmpsim.Device) -> None:
+def test_operations_equal_recorded_results(
+    operation: str, operations: Operations, device: nmpsim.Device
+) -> None:
     wrong: Counter[str] = Counter()
     cases = [case for types in CASES[operation] for case in operations(f"{operation}_{types}")]
     assert cases
@@ -66,7 +68,7 @@ def test_answers(operation: str, operations: Operations, device: nmpsim.Device) 
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_refusals(kind: str, operations: Operations) -> None:
+def test_unsupported_operations_are_refused(kind: str, operations: Operations) -> None:
     cases = operations(kind)
     assert len(cases) == REFUSED[kind]
     for case in cases:

@@ -153,7 +153,7 @@ MOVES: dict[str, tuple[Callable[[], Variant], Callable[[], list[Array]]]] = {
 
 
 @pytest.mark.parametrize("name", MOVES)
-def test_moves_and_reductions(name: str, tmp_path: Path) -> None:
+def test_moves_and_reductions_equal_recorded_results(name: str, tmp_path: Path) -> None:
     variant, expected = MOVES[name]
     for got, wanted in zip(variant().answers(tmp_path), expected(), strict=True):
         assert got.dtype == wanted.dtype
@@ -162,7 +162,7 @@ def test_moves_and_reductions(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("left", "right"), [((), ()), ((2, 1), (3,)), ((3,), (2, 3))])
 @pytest.mark.parametrize("turned", [(False, True), (True, False), (True, True)])
-def test_products_of_turned_and_broadcast_operands(
+def test_products_accept_transposed_and_broadcast_operands(
     left: tuple[int, ...], right: tuple[int, ...], turned: tuple[bool, bool], tmp_path: Path
 ) -> None:
     lhs, rhs = (
@@ -238,7 +238,7 @@ RECORDED: dict[str, tuple[Callable[[], Variant], list[int]]] = {
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_recorded_answers(name: str, tmp_path: Path) -> None:
+def test_variants_equal_recorded_results(name: str, tmp_path: Path) -> None:
     variant, expected = RECORDED[name]
     (got,) = variant().answers(tmp_path)
     assert got.reshape(-1).tolist() == expected
@@ -354,7 +354,7 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refusals(name: str, tmp_path: Path) -> None:
+def test_unsupported_variants_are_refused(name: str, tmp_path: Path) -> None:
     variant, words = REFUSED[name]
     with pytest.raises(nmpsim.UserError) as error:
         variant().answers(tmp_path)

@@ -81,7 +81,7 @@ def small_network() -> tuple[ImportedModel, Any]:
     return run.lowered(scores), by_hand
 
 
-def test_a_float_network() -> None:
+def test_a_float_network_equals_pytorch() -> None:
     program, by_hand = small_network()
     np.testing.assert_allclose(in_float(program, X), by_hand(X), rtol=1e-5, atol=1e-5)
     fates = {fate.node: fate for fate in program.operators}
@@ -89,7 +89,7 @@ def test_a_float_network() -> None:
     assert fates["5 aten.addmm fc"].layers == ("fc",)
 
 
-def test_it_is_quantized() -> None:
+def test_a_float_network_is_quantized() -> None:
     program, by_hand = small_network()
     quantized = nmpsim.quantize(program, calibration={"x": SAMPLES}, per_channel=True)
     assert not quantized.staying_float
@@ -144,14 +144,14 @@ CASES: dict[str, tuple[str, dict[str, Any], Any]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_an_operation(case: str) -> None:
+def test_an_operation_equals_pytorch(case: str) -> None:
     operation, arguments, formula = CASES[case]
     run, right = FloatRun(), formula(X.astype(np.float64))
     y = run.call(operation, "op", run.tensor(right.shape), self=run.x, **arguments)
     np.testing.assert_allclose(in_float(run.lowered(y), X), right, rtol=1e-5, atol=1e-6)
 
 
-def test_parts_and_sums() -> None:
+def test_parts_and_sums_equal_pytorch() -> None:
     run = FloatRun()
     halves = tuple(run.tensor((1, 2, 4, 6)) for _ in range(2))
     run.call("aten.split", "split", halves[0], self=run.x, split_size=2, dim=1)
@@ -168,7 +168,7 @@ def test_parts_and_sums() -> None:
     np.testing.assert_allclose(in_float(run.lowered(joined), X), right, rtol=1e-6)
 
 
-def test_what_is_not_known_is_named() -> None:
+def test_unknown_operations_are_named() -> None:
     run = FloatRun()
     first = run.call("aten.fft", "spectrum", run.tensor(X.shape), self=run.x)
     other = run.call("aten.avg_pool2d", "pool", run.tensor((1, 4, 2, 3)), self=run.x,
@@ -183,7 +183,7 @@ def test_what_is_not_known_is_named() -> None:
     ]
 
 
-def test_a_live_float_model() -> None:
+def test_a_live_float_model_is_imported() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     nn = torch.nn
     torch.manual_seed(2)

@@ -60,7 +60,7 @@ def on_grid(x: Array, scale: float, zero_point: int, low: int = -128, high: int 
 
 
 @pytest.mark.parametrize("low", [-128, -100])
-def test_a_convolution_its_relu_and_a_product(low: int) -> None:
+def test_a_convolution_with_relu_and_a_product_become_integer(low: int) -> None:
     run, values = FloatRun("x86"), RNG.normal(size=(1, 3, 4, 4)).astype(np.float32)
     filters = RNG.integers(-127, 128, (4, 3, 1, 1)).astype(np.int8)
     scales = RNG.uniform(0.001, 0.01, 4)
@@ -95,7 +95,7 @@ def test_a_convolution_its_relu_and_a_product(low: int) -> None:
     assert on_host == {"quantize", "dequantize"}
 
 
-def test_pairs_moves_and_another_scale() -> None:
+def test_pairs_and_moves_become_integer() -> None:
     run, values = FloatRun("x86"), RNG.normal(size=(2, 6)).astype(np.float32)
     x = run.real(2, 6)
     held = run.between(x, **STEM)
@@ -111,7 +111,7 @@ def test_pairs_moves_and_another_scale() -> None:
     assert np.abs(found - on_grid(expected, 0.07, 5)).max() <= 0.071
 
 
-def test_what_stays_float_is_refused_by_name() -> None:
+def test_remaining_float_operations_are_refused_by_name() -> None:
     run = FloatRun("x86")
     x = run.real(2, 6)
     held = run.between(x, **STEM)

@@ -122,7 +122,7 @@ def compare(model: Any, example: Any, engine: str) -> int:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_digits(engine: str, shared: Path) -> None:
+def test_the_recorded_digits_equal_pytorch(engine: str, shared: Path) -> None:
     torch.backends.quantized.engine = engine
     digits = Digits(shared, "qnnpack" if engine == "qnnpack" else "fbgemm", 32)
     model = LiveDigits(digits, engine)
@@ -148,7 +148,7 @@ class Question(nn.Module):
 
 
 @pytest.mark.parametrize("engine", ["qnnpack", "onednn", "fbgemm"])
-def test_the_tutorial_s_bundles_are_a_live_model_s(engine: str) -> None:
+def test_bundles_of_the_tutorial_equal_a_live_model(engine: str) -> None:
     torch.backends.quantized.engine = engine
     model, ones = Question().eval(), torch.ones(1, 5, 5, 5)
     model.qconfig = quantization.get_default_qconfig(engine)
@@ -202,11 +202,11 @@ def converted(engine: str) -> Any:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_operations(engine: str) -> None:
+def test_recorded_operations_equal_pytorch(engine: str) -> None:
     assert compare(converted(engine), torch.randn(2, 3, 6, 6), engine) > 15
 
 
-def test_scripted() -> None:
+def test_traced_models_equal_pytorch() -> None:
     model, example = converted("fbgemm"), torch.randn(1, 3, 6, 6)
     scripted = torch.jit.trace(model, example, strict=False)
     assert compare(scripted, example, "fbgemm") > 15
@@ -224,7 +224,7 @@ class Small(nn.Module):
 
 
 @pytest.mark.parametrize("by_channel", [False, True])
-def test_pt2e_is_a_step_off_at_most(by_channel: bool) -> None:
+def test_pt2e_differs_by_one_step_at_most(by_channel: bool) -> None:
     pt2e = pytest.importorskip("torchao.quantization.pt2e.quantize_pt2e")
     kinds = pytest.importorskip("torchao.testing.pt2e._xnnpack_quantizer")
     torch.manual_seed(1)
@@ -258,7 +258,7 @@ class Function(nn.Module):
         return self.function(self.q(x))
 
 
-def test_refusals() -> None:
+def test_unsupported_operations_are_refused() -> None:
     x = torch.randn(1, 2, 4, 4)
 
     def changed_behind_its_back(q: Any) -> Any:
@@ -288,7 +288,7 @@ TIES = 2.0**-6, 64, 2.0**-7
 
 
 @pytest.mark.parametrize("size", [1, 256])
-def test_functions_of_a_few_values_and_of_many(size: int) -> None:
+def test_functions_of_8_bits_become_tables(size: int) -> None:
     """torch-tails: what does not fill a vector rounds by another form."""
     scale, zero, to = TIES
 
@@ -301,7 +301,7 @@ def test_functions_of_a_few_values_and_of_many(size: int) -> None:
     assert compare(model, values, "fbgemm") == 2
 
 
-def test_joined_in_blocks() -> None:
+def test_blocks_of_concatenations_are_joined() -> None:
     """Channels that lie next to each other, 64 at once."""
     scale, zero, to = TIES
 
@@ -315,7 +315,7 @@ def test_joined_in_blocks() -> None:
     assert compare(model, torch.randn(1, 70, 4, 4), "fbgemm") > 1
 
 
-def test_what_is_not_needed_is_left_out() -> None:
+def test_unused_operations_are_omitted() -> None:
     def logs(q: Any) -> Any:
         q.dequantize().cumsum(1)
         return q.relu()

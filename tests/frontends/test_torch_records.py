@@ -26,7 +26,7 @@ def report_of(recorded: ModelRecording, inputs: dict[str, Array], engine: str = 
 
 
 @pytest.mark.parametrize("torch_engine", ENGINES)
-def test_one_operation(torch_engine: str, shared: Path) -> None:
+def test_recorded_operations_equal_pytorch(torch_engine: str, shared: Path) -> None:
     kinds = {"conv", "linear", "add", "add_relu", "mul"}
     cases = list(torch_files(shared, torch_engine, kinds))
     assert len(cases) == 22
@@ -38,7 +38,7 @@ def test_one_operation(torch_engine: str, shared: Path) -> None:
 
 
 @pytest.mark.parametrize("torch_engine", ["fbgemm", "qnnpack"])
-def test_every_activation_of_a_network(torch_engine: str, shared: Path) -> None:
+def test_every_activation_of_a_network_equals_pytorch(torch_engine: str, shared: Path) -> None:
     digits = Digits(shared, torch_engine, 32)
     report = report_of(digits.recorded(torch_engine), {"x": digits.arrays["input_f32"]}, "compiled")
     layers = {key.partition(":")[2]: values for key, values in report.layer_outputs.items()}
@@ -54,7 +54,7 @@ def test_every_activation_of_a_network(torch_engine: str, shared: Path) -> None:
 
 
 @pytest.mark.parametrize(("torch_engine", "stored"), [("qnnpack", 255), ("fbgemm", 127)])
-def test_one_half(torch_engine: str, stored: int) -> None:
+def test_one_half_equals_pytorch(torch_engine: str, stored: int) -> None:
     """What a convolution without weights makes of its bias: two integers, one number."""
     report = report_of(question(torch_engine), {"x": np.ones((1, 5, 5, 5), np.float32)})
     (convolved,) = (values for key, values in report.layer_outputs.items() if key.endswith(":conv"))
@@ -62,7 +62,7 @@ def test_one_half(torch_engine: str, stored: int) -> None:
     assert set(report.outputs["output"].reshape(-1).tolist()) == {0.5}
 
 
-def test_x86_follows_two_engines(shared: Path) -> None:
+def test_x86_combines_two_engines(shared: Path) -> None:
     imported = lower_recording(Digits(shared, "fbgemm", 1).recorded("x86"))
     assert imported.numerics == "float-fbgemm"
     assert imported.layer_numerics == dict.fromkeys(
@@ -99,7 +99,7 @@ def mean(values: Array, late: int) -> Array:
 @pytest.mark.parametrize(
     ("channels_last", "channels", "late"), [(False, 32, 0), (True, 32, 32), (True, 20, 16)]
 )
-def test_an_average_knows_how_its_input_lay_in_memory(
+def test_an_average_depends_on_the_memory_order_of_its_input(
     channels_last: bool, channels: int, late: int
 ) -> None:
     recorded, values = average(channels_last, channels)
@@ -117,7 +117,7 @@ def test_an_average_that_no_profile_has_is_refused() -> None:
 @pytest.mark.parametrize(
     ("ceil_mode", "channels_last", "late"), [(False, True, 20), (True, True, 16), (True, False, 0)]
 )
-def test_qnnpack_has_no_average_of_rounded_up_size(
+def test_averages_with_ceil_mode_do_not_use_qnnpack(
     ceil_mode: bool, channels_last: bool, late: int
 ) -> None:
     """PyTorch then takes the other engines', which may divide by fewer taps than a window has."""
@@ -133,7 +133,7 @@ def pointwise(operation: str, table: Array, scale: float = 0.05, zero: int = 10)
     return run.recorded({"x": x}, y)
 
 
-def test_a_function_of_one_value_is_a_table_or_a_clip() -> None:
+def test_a_function_of_one_value_becomes_a_table_or_a_clip() -> None:
     values = np.arange(256)
     tables = {
         "relu": np.maximum(values, 10),
@@ -150,7 +150,7 @@ def test_a_function_of_one_value_is_a_table_or_a_clip() -> None:
     assert "intlookuptable" in {i.opcode for i in lower_recording(other_scale).module.instructions}
 
 
-def test_permutations_move_nothing_until_something_needs_an_order() -> None:
+def test_permutations_are_delayed_until_needed() -> None:
     """A channel shuffle: two groups of channels taken in turn."""
     run = Run("fbgemm")
     x = run.tensor((1, 6, 2, 3), 0.05, 10)
@@ -168,7 +168,7 @@ def test_permutations_move_nothing_until_something_needs_an_order() -> None:
     np.testing.assert_array_equal(report.outputs["output"], shuffled)
 
 
-def test_parts_and_smaller_operands() -> None:
+def test_parts_and_broadcast_operands_equal_pytorch() -> None:
     """Concatenation by tables, slices, an image times one value a channel."""
     run = Run("fbgemm")
     x = run.tensor((2, 4, 3, 3), 0.05, 10)
@@ -191,7 +191,7 @@ def test_parts_and_smaller_operands() -> None:
     np.testing.assert_array_equal(report.outputs["output"], expected)
 
 
-def test_joined_channels_follow_another_form_in_blocks() -> None:
+def test_concatenated_channels_use_the_block_form() -> None:
     run = Run("fbgemm")
     parts = [run.tensor((1, c, 2, 2), 0.05, 10, channels_last=True) for c in (70, 3)]
     y = run.tensor((1, 73, 2, 2), 0.1, 10)
@@ -206,7 +206,7 @@ def test_joined_channels_follow_another_form_in_blocks() -> None:
     np.testing.assert_array_equal(report.outputs["output"], expected)
 
 
-def test_what_is_float_stays_float_on_the_host() -> None:
+def test_float_operations_run_on_the_host() -> None:
     run = Run("fbgemm")
     x = run.tensor((2, 3))
     clipped = run.call("aten.relu", "relu", run.tensor(x.shape), self=x)
@@ -220,7 +220,7 @@ def test_what_is_float_stays_float_on_the_host() -> None:
     assert {layer.placement for layer in report.layers} == {"host"}
 
 
-def test_what_is_not_known_is_refused_by_name() -> None:
+def test_unknown_operations_are_refused_by_name() -> None:
     run = Run("fbgemm")
     x, y, z = (run.tensor((1, 4), 0.05, 10) for _ in range(3))
     run.call("aten.cumsum", "blk.cumsum", y, self=x, dim=1)
@@ -234,7 +234,7 @@ def test_what_is_not_known_is_refused_by_name() -> None:
     assert second.message == "operation 1 aten.sigmoid act cannot be compiled"
 
 
-def test_without_pytorch_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_pytorch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "nmpsim.frontends.torch.recorder", raising=False)
     with pytest.raises(nmpsim.UserError, match="PyTorch is needed") as error:
@@ -242,6 +242,6 @@ def test_without_pytorch_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert error.value.diagnostics[0].code == "PKG001"
 
 
-def test_weights_and_scales_are_the_models_own() -> None:
+def test_weight_options_are_refused() -> None:
     with pytest.raises(nmpsim.UserError, match="ARG001"):
         nmpsim.compile(lower_recording(pointwise("aten.relu", np.arange(256))), weights="w.npz")

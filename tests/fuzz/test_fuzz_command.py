@@ -75,7 +75,7 @@ def test_inputs_are_counted(project: Path) -> None:
         ("abort_", "SIGSEGV"),
     ],
 )
-def test_what_breaks_is_kept_and_told(project: Path, name: str, place: str) -> None:
+def test_failing_inputs_are_saved_and_reported(project: Path, name: str, place: str) -> None:
     log = project / "log.jsonl"
     done = fuzz(project, "--only", name, "--count", "20", "--seed", "1", "--log", str(log))
     assert done.returncode == 1, done.stdout + done.stderr
@@ -86,7 +86,7 @@ def test_what_breaks_is_kept_and_told(project: Path, name: str, place: str) -> N
     assert f"python -m tests.fuzz --only {name} --replay {kept}" in done.stdout
 
 
-def test_an_input_is_tried_again(project: Path) -> None:
+def test_an_input_is_replayed(project: Path) -> None:
     kept = project / "kept"
     kept.write_bytes(b"raise")
     done = fuzz(project, "--only", "raise_", "--replay", str(kept))
@@ -126,7 +126,7 @@ def test_ctrl_c_during_an_import_gives_the_exit_code(project: Path) -> None:
         (("--minutes", "-1"), "more than 0"),
     ],
 )
-def test_misuse(words: tuple[str, ...], text: str) -> None:
+def test_wrong_arguments_are_refused(words: tuple[str, ...], text: str) -> None:
     done = fuzz(ROOT, *words)
     assert done.returncode == 2
     assert text in done.stderr

@@ -16,7 +16,7 @@ MAX_BYTES = 64 << 10
 
 
 @pytest.mark.parametrize(("name", "path"), FILES, ids=[f"{n}/{p.name}" for n, p in FILES])
-def test_a_kept_input(name: str, path: Path) -> None:
+def test_a_saved_input_is_no_defect(name: str, path: Path) -> None:
     target(name).run(path.read_bytes())
 
 
@@ -31,7 +31,7 @@ def test_inputs_are_small() -> None:
 
 
 @pytest.mark.parametrize("name", names())
-def test_a_mutator_changes_what_it_is_given(name: str) -> None:
+def test_a_mutator_changes_its_input(name: str) -> None:
     judge = target(name)
     seed = corpus(name)[0].read_bytes()
     if judge.mutate is not None:
@@ -44,5 +44,5 @@ def test_a_mutator_changes_what_it_is_given(name: str) -> None:
         assert len(made) > 10
 
 
-def test_whole_layers_are_compared() -> None:
+def test_layer_kernels_are_compared() -> None:
     assert compare((CORPUS / "whole" / "tiled-convolution.bin").read_bytes())

@@ -45,7 +45,7 @@ def test_float_weights_give_the_float_network(name, shared):
 
 
 @pytest.mark.parametrize("name", [n for n in REAL_NETS if "/cpumax" in n])
-def test_integers_give_what_glow_recorded(name, shared):
+def test_integers_equal_glows_recording(name, shared):
     text = shared / name
     module = recorded_module(text)
     with np.load(text.with_name("cpumax.npz")) as recorded:
@@ -66,7 +66,7 @@ def profile(net: str) -> dict[str, tuple[float, float]]:
 
 
 @pytest.mark.parametrize("net", NETS)
-def test_float32_has_the_bits_of_glows_profile(net, shared):
+def test_float32_ranges_equal_glows_profile(net, shared):
     module = float_form(f"{net}/i8_asym_b32/interp.lir.txt")
     with np.load(shared / net / "calibration_inputs.npz") as archive:
         samples = archive["data"]
@@ -94,7 +94,7 @@ def float_type(*shape: int):
     return tensor_type("float", shape)
 
 
-def test_buffers_are_shared_as_the_program_says():
+def test_buffers_are_shared_like_in_the_program():
     draft = Draft()
     x = draft.input(float_type(2, 3))
     buffer = draft.buffer(float_type(2, 3))
@@ -113,7 +113,7 @@ def test_buffers_are_shared_as_the_program_says():
     assert run.contents(out.name).tolist() == [[7] * 3, [2, 4, 6], [1, -1, 0.5], [7] * 3]
 
 
-def test_what_is_touched_holds_zeros():
+def test_touched_buffers_contain_zeros():
     draft = Draft()
     x = draft.input(float_type(2))
     buffer = draft.buffer(float_type(4))

@@ -90,7 +90,7 @@ def extents(window: dict[str, Any], dilated: bool) -> tuple[int, int]:
 @examples(60)
 @given(windows(), st.sampled_from([(1, 3, 4), (2, 2, 3), (4, 1, 1), (3, 1, 2)]), st.integers(0, 9))
 @pytest.mark.parametrize("real", [np.float64, np.float32])
-def test_convolution(real, window, channels, seed):
+def test_convolution_equals_a_plain_loop(real, window, channels, seed):
     group, depth, outputs = channels
     rng = np.random.default_rng(seed)
     src = rng.normal(size=(2, *window["size"], group * depth)).astype(real)
@@ -123,7 +123,7 @@ def test_convolution(real, window, channels, seed):
 
 @examples(40)
 @given(windows(), st.integers(0, 9))
-def test_pools(window, seed):
+def test_pools_equal_a_plain_loop(window, seed):
     src = np.random.default_rng(seed).integers(-3, 3, (1, *window["size"], 2)).astype(np.float64)
     if min(extents(window, dilated=False)) < 1:
         return
@@ -154,7 +154,7 @@ ACTIVATED = {
 
 
 @pytest.mark.parametrize("kind", ACTIVATED)
-def test_fused_activation(kind):
+def test_fused_activations_are_applied(kind):
     arguments, function = ACTIVATED[kind]
     x = np.linspace(-4, 4, 33).reshape(1, 33, 1, 1)
     one, zero = np.ones((1, 1, 1, 1)), np.zeros(1)
@@ -193,7 +193,7 @@ UNARY = [
 
 
 @pytest.mark.parametrize(("opcode", "attributes", "function"), UNARY, ids=[u[0] for u in UNARY])
-def test_function_of_one_value(opcode, attributes, function):
+def test_functions_of_one_value_equal_numpy(opcode, attributes, function):
     actual = only(run(opcode, X.shape, X, **attributes))
     np.testing.assert_allclose(actual, [function(x) for x in X], rtol=1e-15)
 
@@ -209,7 +209,7 @@ BINARY = {
 
 
 @pytest.mark.parametrize("opcode", BINARY)
-def test_function_of_two_values(opcode):
+def test_functions_of_two_values_equal_numpy(opcode):
     other = np.roll(X, 4)
     expected = [BINARY[opcode](a, b) for a, b in zip(X, other, strict=True)]
     np.testing.assert_array_equal(only(run(opcode, X.shape, X, other)), expected)
@@ -221,7 +221,7 @@ def test_index_division_truncates():
     assert only(run("elementdiv", kinds[0], a, b, types=kinds)).tolist() == [3, -3, -3, 0]
 
 
-def test_comparison_and_selection():
+def test_comparison_and_selection_equal_numpy():
     truth = TensorType("bool", X.shape)
     smaller = only(run("elementcmplte", truth, X, np.zeros_like(X)))
     assert smaller.dtype == np.bool_
@@ -230,7 +230,7 @@ def test_comparison_and_selection():
     assert chosen.tolist() == [x if x <= 0 else x + 10 for x in X]
 
 
-def test_matrices():
+def test_matrix_products_equal_numpy():
     rng = np.random.default_rng(1)
     a, b, bias = rng.normal(size=(3, 5)), rng.normal(size=(5, 2)), rng.normal(size=2)
     product = [
@@ -247,7 +247,7 @@ def test_matrices():
     np.testing.assert_allclose(summed, full[0] + full[1] + full[2], rtol=1e-14)
 
 
-def test_moves():
+def test_moves_equal_numpy():
     x = np.arange(24.0).reshape(2, 3, 4)
     turned = only(run("transpose", (4, 2, 3), x, Shuffle=(2, 0, 1)))
     assert turned[3, 1, 2] == x[1, 2, 3]
@@ -270,7 +270,7 @@ def test_moves():
     assert bigger.ravel().tolist() == [0, 1, 0, 1, 2, 3, 2, 3]
 
 
-def test_rows_and_channels():
+def test_scales_of_rows_and_channels_are_applied():
     x = np.array([[1.0, 2.0, 3.0], [1e4, 0.0, -1e4]])
     powers = np.exp(x[0])
     expected = [(powers / powers.sum()).tolist(), [1.0, 0.0, 0.0]]
@@ -309,7 +309,7 @@ def test_a_type_that_begins_at_zero_hides_a_relu():
     assert only(run("quantize", begins, X)).tolist() == X.tolist()
 
 
-def test_stored_operands_stand_for_real_values():
+def test_stored_operands_are_dequantized():
     instruction = Instruction(
         0,
         "fc",
@@ -345,7 +345,7 @@ def not_done() -> set[str]:
     return set(OPCODES) - NO_WORK - done
 
 
-def test_every_opcode_can_be_done(monkeypatch: pytest.MonkeyPatch):
+def test_every_opcode_can_be_evaluated(monkeypatch: pytest.MonkeyPatch):
     assert not_done() == set()
     add_opcode(monkeypatch)
     assert not_done() == {"toy"}

@@ -89,7 +89,7 @@ def test_assembling_undoes_disassembling(one, pc):
     assert pending.word(pc, lambda _: 0) == word
 
 
-def test_an_unknown_mnemonic_is_told_with_the_nearest():
+def test_an_unknown_mnemonic_suggests_the_nearest():
     with pytest.raises(UserError) as raised:
         encode("nmp.cnv", {})
     assert "did you mean 'nmp.conv'" in _error(raised)
@@ -107,7 +107,7 @@ def test_an_unknown_mnemonic_is_told_with_the_nearest():
         ("lui", {"rd": 1, "imm": 1}, "a multiple of 4096"),
     ],
 )
-def test_operands_that_cannot_be(mnemonic, operands, text):
+def test_impossible_operands_are_refused(mnemonic, operands, text):
     with pytest.raises(UserError) as raised:
         encode(mnemonic, operands)
     assert text in _error(raised)
@@ -120,14 +120,14 @@ def descriptors(draw):
 
 
 @given(descriptors())
-def test_a_descriptor_survives(one):
+def test_a_descriptor_survives_encoding(one):
     name, values = one
     data = encode_descriptor(name, values)
     assert len(data) == RECORDS[name].nbytes
     assert decode_descriptor(name, data) == values
 
 
-def test_a_descriptor_word_by_word():
+def test_a_descriptor_is_encoded_word_by_word():
     output = {"element": "int16", "output": 0x2000_0010}
     values = {"layer": 1, **output, "count": np.int64(3), "value": -2}
     assert encode_descriptor("fill", values) == bytes.fromhex(
@@ -157,14 +157,14 @@ def test_a_choice_may_be_given_by_name():
         ({"row": 1}, "did you mean 'rows'"),
     ],
 )
-def test_words_that_cannot_be(change, text):
+def test_impossible_words_are_refused(change, text):
     values = {w.name: 0 for w in DESCRIPTORS["eltwise"]} | change
     with pytest.raises(UserError) as raised:
         encode_descriptor("eltwise", values)
     assert text in _error(raised)
 
 
-def test_a_missing_word_and_an_unknown_descriptor():
+def test_a_missing_word_and_an_unknown_descriptor_are_refused():
     with pytest.raises(UserError) as raised:
         encode_descriptor("fill", {"layer": 0, "element": 0, "count": 0, "value": 0})
     assert "expected: output" in _error(raised)
@@ -176,7 +176,7 @@ def test_a_missing_word_and_an_unknown_descriptor():
     assert "20 bytes" in _error(raised)
 
 
-def test_a_field_with_a_gap_or_an_overlap_cannot_be_made():
+def test_a_field_with_a_gap_or_an_overlap_is_refused():
     with pytest.raises(ValueError, match="gap"):
         BitField("x", (Piece(0, 0, 2), Piece(4, 3, 2)))
     with pytest.raises(ValueError, match="overlap"):

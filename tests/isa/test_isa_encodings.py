@@ -109,7 +109,7 @@ def _assemble(text: str) -> list[int]:
 
 
 @pytest.mark.parametrize(("text", "word"), SCALAR + TENSOR)
-def test_an_instruction_and_its_word(text: str, word: int):
+def test_an_instruction_has_its_word(text: str, word: int):
     assert [f"{w:#010x}" for w in _assemble(text)] == [f"{word:#010x}"]
     assert disassemble_word(word, PC) == text
 
@@ -144,12 +144,12 @@ def test_every_instruction_is_in_the_lists(monkeypatch: pytest.MonkeyPatch):
         ("csrw mtvec, a0", ["csrrw zero, 0x305, a0"]),
     ],
 )
-def test_a_pseudo_instruction_stands_for(text: str, same_as: list[str]):
+def test_a_pseudo_instruction_expands_to_instructions(text: str, same_as: list[str]):
     assert _assemble(text) == [_assemble(one)[0] for one in same_as]
 
 
 @pytest.mark.parametrize("word", [0, 0xFFFFFFFF, 0x0800500B, 0x0A00000B, 0x0002808B, 0x02051513])
-def test_what_is_no_instruction_is_shown_as_a_word(word: int):
+def test_an_invalid_instruction_is_shown_as_a_word(word: int):
     assert disassemble_word(word) == f".word {word:#010x}"
 
 

@@ -60,7 +60,7 @@ def _target_with_prefix(line: str) -> str:
 
 
 @pytest.mark.skipif(OBJDUMP is None, reason="GNU objdump for RISC-V is not installed")
-def test_scalar_instructions_read_as_gnu_reads_them(tmp_path: Path):
+def test_scalar_instructions_disassemble_like_gnu(tmp_path: Path):
     words = _words()
     theirs = _gnu(words, tmp_path)
     assert len(theirs) == len(words)

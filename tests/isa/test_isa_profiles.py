@@ -26,12 +26,12 @@ def test_rows_stand_at_their_numbers() -> None:
     assert len(set(PROFILES)) == len(ROWS)
 
 
-def test_every_profile_is_some_references_and_the_other_way_round() -> None:
+def test_profiles_and_references_match() -> None:
     assert {name for row in NUMERICS for name in row.profiles} == set(PROFILES)
     assert all(row.profiles for row in NUMERICS)
 
 
-def test_masks_and_forms_are_those_of_the_rows() -> None:
+def test_masks_and_forms_derive_from_the_rows() -> None:
     for descriptor, names in PROFILES_OF.items():
         numbers = {row.number for row in ROWS if row.name in names}
         assert profile_mask(descriptor) == sum(1 << number for number in numbers)
@@ -57,7 +57,5 @@ def test_the_page_on_numerics_begins_with_the_references() -> None:
         ("float32", (0, struct.unpack("<i", struct.pack("<f", -0.5))[0], 0), -0.5),
     ],
 )
-def test_the_factor_that_words_stand_for(
-    kind: ScaleKind, words: tuple[int, int, int], real: float
-) -> None:
+def test_words_give_their_factor(kind: ScaleKind, words: tuple[int, int, int], real: float) -> None:
     assert real_factor(kind, *words) == real

@@ -41,7 +41,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("verdict", ENDINGS)
-def test_how_a_test_ends(verdict: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_ending_gives_its_verdict(
+    verdict: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_test(tmp_path / "rv32ui-p-mine", ENDINGS[verdict])
     code = riscv_tests.main([str(tmp_path)])
     passed = int(verdict == "passed")
@@ -52,7 +54,9 @@ def test_how_a_test_ends(verdict: str, tmp_path: Path, capsys: pytest.CaptureFix
     assert code == 1 - passed
 
 
-def test_what_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tests_of_missing_features_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_test(tmp_path / "rv32mi-p-pmpaddr", "li gp, 3\nsw gp, 0(t0)")
     assert riscv_tests.main([str(tmp_path)]) == 0
     said = capsys.readouterr().out
@@ -63,14 +67,16 @@ def test_what_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "passed, though it is listed as left out" in capsys.readouterr().out
 
 
-def test_no_tests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_without_tests_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for folder in (tmp_path, tmp_path / "missing"):
         assert riscv_tests.main([str(folder)]) == 0
         assert capsys.readouterr().out.startswith("skipped: no built tests")
 
 
 @pytest.mark.parametrize("content", [b"", b"\x7fELF", b"text"])
-def test_files_that_are_no_tests(
+def test_invalid_files_are_errors(
     content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "rv32ui-p-mine").write_bytes(content)
@@ -78,7 +84,9 @@ def test_files_that_are_no_tests(
     assert capsys.readouterr().err.startswith("error: ")
 
 
-def test_a_file_without_tohost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_without_tohost_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_test(tmp_path / "rv32ui-p-mine", ENDINGS["passed"], symbol="other")
     assert riscv_tests.main([str(tmp_path)]) == 2
     assert capsys.readouterr().err == "error: rv32ui-p-mine: no symbol tohost\n"

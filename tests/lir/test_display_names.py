@@ -52,7 +52,7 @@ def joined(scope: str, *more: str) -> str:
         ((), ()),
     ],
 )  # fmt: skip
-def test_the_shortest_suffix_that_no_other_layer_has(full, shown):
+def test_a_display_name_is_the_shortest_unique_suffix(full, shown):
     assert tuple(display_names(full)) == shown
 
 
@@ -61,7 +61,7 @@ def test_no_display_name_is_another_layer_s_full_name_or_an_index():
     assert display_names(["net/x/add/f;net/x/add/g", "add"]) == ["x/add", "add"]
 
 
-def test_hostile_names_cost_no_more_than_their_length():
+def test_hostile_names_take_linear_time():
     names = [";".join(["/".join("ab" * 500)] * 200), "/" * 5000, ";" * 5000, ""]
     assert len(set(display_names(names))) == len(names)
 
@@ -89,5 +89,5 @@ def test_a_display_name_finds_its_layer():
         ("softmax", {}, None, "softmax"),
     ],
 )
-def test_operations_have_the_names_that_people_know(opcode, attributes, channels, word):
+def test_operations_have_common_names(opcode, attributes, channels, word):
     assert operation_name(opcode, attributes, channels) == word

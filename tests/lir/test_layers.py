@@ -38,15 +38,15 @@ def test_a_layer_is_found(word: str) -> None:
     assert find_layer(LAYERS, word).name == "relu__7"
 
 
-def test_without_its_suffix_a_name_means_the_only_layer_of_the_device() -> None:
+def test_a_name_without_suffix_means_the_only_device_layer() -> None:
     assert find_layer(LAYERS, "conv1").name == "conv1__2"
 
 
-def test_without_its_suffix_a_name_means_the_only_layer_if_the_device_has_none() -> None:
+def test_a_name_without_suffix_means_the_only_host_layer() -> None:
     assert find_layer(LAYERS, "prob").name == "prob__1__2"
 
 
-def test_a_whole_name_goes_before_one_without_its_suffix() -> None:
+def test_a_full_name_takes_precedence() -> None:
     layers = (*LAYERS, PlainLayer(8, 17, 57, "conv1", "host"))
     assert find_layer(layers, "conv1").index == 8
 
@@ -63,7 +63,7 @@ JOINED = (
 @pytest.mark.parametrize(
     ("word", "index"), [("m/add/add", 0), ("m/relu_1", 1), ("m/bn", 2), ("m/add/add__1", 3)]
 )
-def test_a_part_of_a_joined_name_is_enough(word: str, index: int) -> None:
+def test_a_part_of_a_joined_name_is_sufficient(word: str, index: int) -> None:
     assert find_layer(JOINED, word).index == index
 
 
@@ -71,7 +71,7 @@ def test_a_part_of_two_names_is_ambiguous() -> None:
     assert refused("m/conv/bias", JOINED).message == "'m/conv/bias' may be one of 2 layers"
 
 
-def test_two_of_the_device_are_listed() -> None:
+def test_two_device_layers_are_listed() -> None:
     problem = refused("add")
     assert problem.message == "'add' may be one of 2 layers"
     assert problem.found == "add__3 (index 4, number 9), add__4 (index 5, number 11)"
@@ -79,12 +79,12 @@ def test_two_of_the_device_are_listed() -> None:
     assert "number:9" in problem.hint
 
 
-def test_two_of_the_host_are_listed() -> None:
+def test_two_host_layers_are_listed() -> None:
     layers = (PlainLayer(0, 1, 1, "zero__3", "host"), PlainLayer(1, 2, 2, "zero__5", "host"))
     assert "2 layers" in refused("zero", layers).message
 
 
-def test_a_bare_number_is_an_index_and_nothing_else() -> None:
+def test_a_number_is_an_index_only() -> None:
     assert find_layer(LAYERS, "7").name == "last"
     problem = refused("11")
     assert problem.hint == "a number alone is an index; number:11 is an instruction of the LIR"
@@ -95,12 +95,12 @@ def test_a_bare_number_is_an_index_and_nothing_else() -> None:
     ["", "%", "77", "index:9", "number:2", "number:", "line:0x2f", "line:-1", "0004:relu__7",
      "conv", "add__", "rleu__7", "number:" + "9" * 5000, "\u0663"],
 )  # fmt: skip
-def test_no_layer_is_refused_with_those_that_there_are(word: str) -> None:
+def test_an_unknown_layer_lists_existing_layers(word: str) -> None:
     problem = refused(word)
     assert "(index 4, number 9)" in problem.found or "conv1__10 (index 1" in problem.found
 
 
-def test_of_many_layers_those_that_begin_so_are_listed() -> None:
+def test_matching_beginnings_of_many_layers_are_listed() -> None:
     many = tuple(PlainLayer(i, i, i, f"layer{i}__1") for i in range(50))
     assert refused("layer4__", many).found == "layer4__1 (index 4, number 4)"
     assert refused("nothing", many).found.endswith("layer7__1 (index 7, number 7) and 42 more")

@@ -81,7 +81,7 @@ def npz(path: Path, **arrays: np.ndarray) -> Path:
 # Values
 
 
-def test_values_with_and_without_prefix(tmp_path):
+def test_values_are_found_with_and_without_prefix(tmp_path):
     module, _ = attach_constants(program(), npz(tmp_path / "a.npz", const__w=W, n=N, input__x=W))
     assert set(module.constants) == {"w", "n"}
     assert np.array_equal(module.constants["w"], W)
@@ -97,26 +97,26 @@ def test_the_order_of_bytes_and_elements_does_not_matter(tmp_path, array):
     assert module.constants["n"].dtype == np.dtype("=i8")
 
 
-def test_compressed_files(tmp_path):
+def test_compressed_files_are_read(tmp_path):
     np.savez_compressed(tmp_path / "a.npz", w=W, n=N)
     module, _ = attach_constants(program(), tmp_path / "a.npz")
     assert np.array_equal(module.constants["w"], W)
 
 
-def test_several_files_the_last_one_wins(tmp_path):
+def test_the_last_of_several_files_takes_precedence(tmp_path):
     files = [npz(tmp_path / "a.npz", w=W, n=N), npz(tmp_path / "b.npz", w=W + 1)]
     module, _ = attach_constants(program(), files)
     assert np.array_equal(module.constants["w"], W + 1)
 
 
-def test_later_changes_to_an_array_do_not_show():
+def test_constants_are_copies():
     array = W.copy()
     module, _ = attach_constants_from(program(), {"w": array, "n": N})
     array[:] = 0
     assert np.array_equal(module.constants["w"], W)
 
 
-def test_missing_values():
+def test_missing_values_are_reported():
     problems = refused(program(), {"const/ww": W})
     assert [(p.code, p.place) for p in problems] == [
         ("CONST002", Place("f.lir.txt", 3, 3)),
@@ -126,7 +126,7 @@ def test_missing_values():
     assert problems[0].hint == "did you mean ww?"
 
 
-def test_no_file_with_values_is_one_finding():
+def test_a_missing_file_of_values_is_one_finding():
     (problem,) = refused(program(), [])
     assert (problem.code, problem.place) == ("CONST002", Place("f.lir.txt"))
     assert problem.message == "there are no values for the program's 2 constants"
@@ -142,7 +142,7 @@ def test_no_file_with_values_is_one_finding():
         (W.ravel(), "int8 <6>"),
     ],
 )
-def test_values_that_do_not_fit(tmp_path, array, found):
+def test_unsuitable_values_are_reported(tmp_path, array, found):
     for source in ({"w": array, "n": N}, npz(tmp_path / "a.npz", w=array, n=N)):
         (problem,) = refused(program(), source)
         assert (problem.code, problem.place) == ("CONST003", Place("f.lir.txt", 3, 3))
@@ -152,14 +152,14 @@ def test_values_that_do_not_fit(tmp_path, array, found):
 # Files that cannot be used
 
 
-def test_no_file(tmp_path):
+def test_a_missing_file_is_an_error(tmp_path):
     (problem,) = refused(program(), tmp_path / "none.npz")
     assert (problem.code, problem.place) == ("FILE001", Place(str(tmp_path / "none.npz")))
     (problem,) = refused(program(), tmp_path)
     assert problem.code == "FILE001"
 
 
-def test_no_zip_file(tmp_path):
+def test_a_file_that_is_not_zip_is_an_error(tmp_path):
     path = tmp_path / "a.npz"
     for content in (b"", b"not a zip", b"\x93NUMPY", b"PK\x03\x04" + bytes(100)):
         path.write_bytes(content)
@@ -167,7 +167,7 @@ def test_no_zip_file(tmp_path):
         assert (problem.code, problem.place) == ("CONST001", Place(str(path)))
 
 
-def test_every_truncation_and_many_flipped_bytes(tmp_path):
+def test_damaged_files_are_errors(tmp_path):
     path = npz(tmp_path / "a.npz", w=W, n=N)
     content = path.read_bytes()
     for length in range(0, len(content), 7):
@@ -219,7 +219,7 @@ def header(shape: str, descr: str = "'|i1'") -> str:
         (member(header("(2, 3)", "__import__('os')")), "CONST001"),
     ],
 )
-def test_hostile_members(tmp_path, content, code):
+def test_hostile_members_are_refused(tmp_path, content, code):
     path = tmp_path / "a.npz"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("w.npy", content)
@@ -237,7 +237,7 @@ def test_a_zip_bomb_stays_packed(tmp_path):
     assert peak < 5_000_000
 
 
-def test_unknown_compression(tmp_path):
+def test_unknown_compression_is_refused(tmp_path):
     path = tmp_path / "a.npz"
     data = io.BytesIO()
     np.save(data, W)
@@ -274,14 +274,14 @@ def test_the_hex_form_is_preferred():
     assert scale_of(module, "w") == EXACT
 
 
-def test_a_scale_that_is_not_listed_is_one_that_prints_the_same():
+def test_an_unlisted_scale_is_found_by_its_printed_form():
     exact = float(np.nextafter(np.float32(EXACT), np.float32(1)))
     module, warnings = attach_constants_from(program(), ARRAYS, {"act/0001:a:a_res": entry(exact)})
     assert [scale_of(module, name) for name in ("w", "x", "a_res")] == [exact] * 3
     assert warnings == ()
 
 
-def test_a_scale_that_cannot_be_known_is_warned_of():
+def test_an_unknown_scale_gives_a_warning():
     other = float(np.nextafter(np.float32(EXACT), np.float32(1)))
     tensors = {"const/w": entry(EXACT), "const/z": entry(other)}
     module, warnings = attach_constants_from(program(), ARRAYS, tensors)
@@ -295,7 +295,7 @@ def test_a_scale_that_cannot_be_known_is_warned_of():
 @pytest.mark.parametrize(
     "wrong", [entry(0.25), entry(EXACT, 2), entry(float("inf")), entry(float("nan")), entry(1e300)]
 )
-def test_scales_of_another_program(wrong):
+def test_scales_of_another_program_are_refused(wrong):
     (problem,) = refused(program(), ARRAYS, {"const/w": wrong})
     assert (problem.code, problem.place) == ("CONST004", Place("f.lir.txt", 3, 3))
     assert problem.expected == "scale 0.003920213, offset 1"
@@ -306,11 +306,11 @@ def test_scales_of_another_program(wrong):
     [{"scale": "x", "offset": 1}, {"scale": 1.0}, {"scale_hex": "0x1p99999", "offset": 0},
      {"scale_hex": 5, "offset": 0}, {"scale": None, "offset": 0}, {"scale": 1.0, "offset": []}],
 )  # fmt: skip
-def test_entries_that_make_no_sense(wrong):
+def test_impossible_entries_are_refused(wrong):
     assert refused(program(), ARRAYS, {"const/w": wrong})[0].code == "CONST004"
 
 
-def test_an_entry_that_makes_no_sense_is_placed_in_its_file(tmp_path):
+def test_an_impossible_entry_names_its_file(tmp_path):
     path = tmp_path / "f.tensors.json"
     path.write_text('{"const/w": {"scale": "x", "offset": 1}}')
     (problem,) = refused(program(), npz(tmp_path / "a.npz", w=W, n=N), path)
@@ -324,7 +324,7 @@ def test_an_entry_that_makes_no_sense_is_placed_in_its_file(tmp_path):
         (b'{"a":\n x}', {"line": 2, "column": 2}, "Expecting value"),
     ],
 )
-def test_what_is_no_json_is_told_in_plain_words(tmp_path, content, place, found):
+def test_invalid_json_gives_a_clear_error(tmp_path, content, place, found):
     path = tmp_path / "f.tensors.json"
     path.write_bytes(content)
     (problem,) = refused(program(), npz(tmp_path / "a.npz", w=W, n=N), path)
@@ -334,7 +334,7 @@ def test_what_is_no_json_is_told_in_plain_words(tmp_path, content, place, found)
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b"\xff\xfe\x00", b"[" * 100_000, b"1" * 9999]
 )
-def test_files_of_scales_that_cannot_be_used(tmp_path, content):
+def test_unusable_files_of_scales_are_refused(tmp_path, content):
     path = tmp_path / "f.tensors.json"
     path.write_bytes(content)
     weights = npz(tmp_path / "a.npz", w=W, n=N)
@@ -342,7 +342,7 @@ def test_files_of_scales_that_cannot_be_used(tmp_path, content):
     assert refused(program(), weights, tmp_path / "none.json")[0].code == "FILE001"
 
 
-def test_powers_of_two_without_a_sidecar():
+def test_powers_of_two_need_no_sidecar():
     module, warnings = attach_constants_from(program("0.000030518"), ARRAYS)
     assert {scale_of(module, name) for name in ("w", "x", "a_res", "v", "u")} == {2.0**-15}
     assert warnings == ()
@@ -360,7 +360,7 @@ def test_other_scales_without_a_sidecar_are_used_as_printed():
     assert len(warnings) == 1
 
 
-def test_the_sidecar_is_beside_the_text(tmp_path):
+def test_the_sidecar_is_in_the_folder_of_the_text(tmp_path):
     (tmp_path / "a.tensors.json").write_text("{}")
     expected = tmp_path / "a.tensors.json"
     assert find_tensors_file(tmp_path / "a.lir.txt") == expected
@@ -388,7 +388,7 @@ def arrays_of(module: Module, file: Path, recipe: dict[int, dict[str, np.ndarray
 
 
 @pytest.mark.parametrize("name", each_value(PROGRAMS, program_parts))
-def test_reference_programs(shared, recipe, name):
+def test_constants_of_reference_programs_are_read(shared, recipe, name):
     file = shared / name
     module = parse_file(file)
     sidecar = find_tensors_file(file)

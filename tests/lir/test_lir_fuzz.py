@@ -53,13 +53,13 @@ def read(text: str) -> None:
 
 @examples(250)
 @given(st.text())
-def test_any_text(text):
+def test_any_text_parses_or_is_refused(text):
     read(text)
 
 
 @examples(400)
 @given(st.data())
-def test_mutations_of_a_real_program(data):
+def test_mutated_programs_parse_or_are_refused(data):
     text = real_text()
     for _ in range(data.draw(st.integers(1, 4))):
         start = data.draw(st.integers(0, len(text)))
@@ -70,7 +70,7 @@ def test_mutations_of_a_real_program(data):
 
 @examples(200)
 @given(st.data())
-def test_tokens_of_a_real_program_exchanged(data):
+def test_exchanged_tokens_parse_or_are_refused(data):
     """Mutations that keep the grammar, so that the verifier sees them."""
     lines = real_text().split("\n")
     for _ in range(data.draw(st.integers(1, 3))):

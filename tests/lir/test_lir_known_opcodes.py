@@ -47,13 +47,13 @@ def only_problem(opcode: str):
     return problem
 
 
-def test_all_instructions_are_known_and_none_besides() -> None:
+def test_all_documented_instructions_are_known() -> None:
     assert len(GLOW) == 172
     assert set(GLOW) | OWN == set(OPCODES) | set(REFUSED)
     assert not set(OPCODES) & set(REFUSED)
 
 
-def test_what_is_known_can_be_done_by_the_host() -> None:
+def test_every_known_opcode_runs_on_the_host() -> None:
     done = {name for name, row in OPCODES.items() if row.kinds and (row.run or row.formula)}
     assert done == OPCODES.keys() - NO_WORK
 
@@ -64,7 +64,7 @@ def test_the_function_of_a_row_exists(path: str) -> None:
 
 
 @pytest.mark.parametrize("opcode", sorted(REFUSED))
-def test_refused_by_name(opcode: str) -> None:
+def test_unsupported_opcodes_are_refused_by_name(opcode: str) -> None:
     problem = only_problem(opcode)
     assert problem.code == "LIR012"
     assert problem.message == f"{opcode} is not supported"
@@ -73,7 +73,7 @@ def test_refused_by_name(opcode: str) -> None:
     assert problem.hint
 
 
-def test_a_module_that_was_not_parsed_is_refused_likewise() -> None:
+def test_an_unparsed_module_is_refused_by_name() -> None:
     here = Span(3, 1)
     module = Module("m", (), (Instruction(0, "it", "embedding", (), {}, here),))
     with pytest.raises(UserError) as caught:
@@ -92,6 +92,6 @@ def test_a_module_that_was_not_parsed_is_refused_likewise() -> None:
         ("x" * 100_000, None),
     ],
 )
-def test_a_hint_only_if_a_word_is_really_near(word: str, hint: str | None) -> None:
+def test_a_hint_needs_a_similar_word(word: str, hint: str | None) -> None:
     problem = only_problem(word)
     assert (problem.code, problem.hint) == ("LIR006", hint)

@@ -55,7 +55,7 @@ def marked(text: str) -> tuple[str, Place]:
     return before + after, Place("net.lir.txt", line, column + len(after) - len(after.lstrip(" ")))
 
 
-def test_a_program_becomes_data():
+def test_a_program_is_parsed():
     module = parse(PROGRAM, "net.lir.txt")
     assert (module.name, module.file) == ("main", "net.lir.txt")
     assert module.weights == (
@@ -75,7 +75,7 @@ def test_a_program_becomes_data():
     assert module.instructions[3].predicate == "p"
 
 
-def test_spans_are_the_first_characters():
+def test_spans_begin_at_the_first_character():
     module = parse(PROGRAM)
     assert module.weights[0].span == Span(3, 3)
     assert module.instructions[1].span == Span(11, 3)
@@ -92,11 +92,11 @@ def test_comments_and_blanks_do_not_matter():
     assert parse(text) == parse(PROGRAM)
 
 
-def test_the_derived_size_may_be_left_out():
+def test_the_derived_size_is_optional():
     assert parse(replaced("\n  ; size = 10 bytes\n", "")) == parse(PROGRAM)
 
 
-def test_an_empty_program():
+def test_an_empty_program_is_parsed():
     module = parse("function f\ndeclare {\n}\ncode {\n}\n")
     assert (module.weights, module.instructions) == ((), ())
 
@@ -130,7 +130,7 @@ def test_an_empty_program():
         ("}\n\ncode {", "¶code {", "LIR001", "code", "} before this line"),
     ],
 )
-def test_one_error(old, new, code, found, expected):
+def test_an_error_has_its_code_and_place(old, new, code, found, expected):
     text, place = marked(replaced(old, new))
     (error,) = errors(text)
     assert (error.code, error.place, error.found) == (code, place, found)
@@ -138,44 +138,44 @@ def test_one_error(old, new, code, found, expected):
         assert error.expected == expected
 
 
-def test_text_after_the_end():
+def test_text_after_the_end_is_an_error():
     assert places(PROGRAM + "  more\n") == [("LIR001", 15, 3)]
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "// nothing\n"])
-def test_an_empty_text(text):
+def test_an_empty_text_is_an_error(text):
     (error,) = errors(text)
     assert error.code == "LIR002"
 
 
-def test_a_cut_text():
+def test_a_truncated_text_is_an_error():
     (error,) = errors(PROGRAM[: PROGRAM.index("  3 %dealloc")])
     assert (error.code, error.place) == ("LIR002", Place("net.lir.txt", 13, 1))
     assert (error.found, error.expected) == ("end of text", "}")
     assert error.hint == "the text may be truncated"
 
 
-def test_hints():
+def test_errors_have_hints():
     (error,) = errors(replaced("cpumaxsplat @", "cpumaxslat @"))
     assert error.hint == "did you mean cpumaxsplat?"
     (error,) = errors(replaced("x = WeightVar float", "x = WeightVar floot"))
     assert error.hint == "did you mean float?"
 
 
-def test_several_errors_in_one_go():
+def test_several_errors_are_reported_together():
     text = (
         replaced("cpumaxsplat @", "relo @").replace("const", "cnst").replace("Ty: float", "T float")
     )
     assert places(text) == [("LIR001", 3, 64), ("LIR006", 11, 10), ("LIR001", 12, 36)]
 
 
-def test_errors_are_capped():
+def test_the_number_of_errors_is_limited():
     code = "".join(f"  {i} %a{i} = nothing\n" for i in range(1000))
     text = "function f\ndeclare {\n}\ncode {\n" + code + "}\n"
     assert len(errors(text)) == MAX_ERRORS
 
 
-def test_a_full_message():
+def test_a_message_has_all_parts():
     (error,) = errors(replaced("cpumaxsplat @", "cpumaxslat @"))
     assert str(error) == (
         "net.lir.txt:11:10: error[LIR006]: unknown opcode cpumaxslat\n"
@@ -189,12 +189,12 @@ def test_a_full_message():
     "dims",
     ["99999999999999", "65536 x 65536", "1 x 1 x 1 x 1 x 1 x 1 x 1", "-99999999999999"],
 )
-def test_absurd_sizes(dims):
+def test_absurd_sizes_are_refused(dims):
     assert places(replaced("<2 x 3> const", f"<{dims}> const")) == [("LIR011", 3, 18)]
 
 
 @pytest.mark.parametrize("dim", ["9" * 19, "9" * 100_000, "1e9", "0x10", "2.5", "٣"])
-def test_dimensions_that_are_no_integers(dim):
+def test_dimensions_must_be_integers(dim):
     text, place = marked(replaced("<2 x 3> const", f"<2 x ¶{dim}> const"))
     (error,) = errors(text)
     assert (error.code, error.place) == ("LIR001", place)
@@ -215,12 +215,12 @@ def test_dimensions_that_are_no_integers(dim):
         "function main\ndeclare {\n}\ncode {\n 0 %x = " + "y" * 1_000_000,
     ],
 )
-def test_garbage_ends_with_an_error_after_little_work(text):
+def test_garbage_fails_fast(text):
     assert errors(text)
     assert calls_of(errors, text) < 10 * len(text)
 
 
-def test_messages_do_not_quote_without_end():
+def test_messages_quote_a_limited_length():
     (error,) = errors(replaced("cpumaxsplat @", "y" * 10_000 + " @"))
     assert len(str(error)) < 400
 
@@ -233,7 +233,7 @@ def test_large_programs_take_linear_time():
     assert calls(4_000) < 2.1 * calls(2_000)
 
 
-def test_files_that_cannot_be_read(tmp_path):
+def test_unreadable_files_are_errors(tmp_path):
     with pytest.raises(UserError) as caught:
         parse_file(tmp_path / "none.lir.txt")
     assert caught.value.diagnostics[0].code == "FILE001"
@@ -260,7 +260,7 @@ def test_any_name_is_read_back(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ['%""', '%"open', '%"\\ud800"', '%"\\q"', '%"a\tb"'])
-def test_a_quoted_name_is_as_json_has_it(name: str) -> None:
+def test_a_quoted_name_has_json_syntax(name: str) -> None:
     with pytest.raises(UserError) as error:
         parse(f"function main\ndeclare {{\n  {name} = WeightVar float<1> const\n}}\ncode {{\n}}\n")
     assert error.value.diagnostics[0].code == "LIR001"

@@ -21,7 +21,7 @@ def without_comments(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", pairwise(FILES, program_parts))
-def test_round_trip_and_verify(shared, name):
+def test_reference_files_survive_a_round_trip(shared, name):
     text = (shared / name).read_text()
     module = parse(text, name)
     verify(module)
@@ -30,14 +30,14 @@ def test_round_trip_and_verify(shared, name):
     assert parse(printed) == module
 
 
-def test_the_sizes_printed_are_glows(shared):
+def test_printed_sizes_equal_glows_sizes(shared):
     sizes = re.compile(r"// size: \d+")
     for name in FILES:
         text = (shared / name).read_text()
         assert sizes.findall(print_module(parse(text))) == sizes.findall(text)
 
 
-def test_the_opcode_table_is_what_is_printed(shared):
+def test_the_opcode_table_covers_reference_files(shared):
     """Operand kinds, and names and order of the attributes."""
     met: dict[str, set[tuple[tuple[str, ...], tuple[str, ...]]]] = defaultdict(set)
     for name in FILES:

@@ -29,7 +29,7 @@ ROWS = [pytest.param(row, id=name) for name, row in OPCODES.items()]
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_operands_of_a_kind_are_in_the_same_places(row: Opcode) -> None:
+def test_operands_of_a_type_have_the_same_positions(row: Opcode) -> None:
     names = tuple(role.name for role in row.operands)
     expected = OPERANDS.get(row.kind, names)
     assert names[: len(expected)] == expected
@@ -38,7 +38,7 @@ def test_operands_of_a_kind_are_in_the_same_places(row: Opcode) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_a_formula_takes_what_is_read_and_the_attributes(row: Opcode) -> None:
+def test_a_formula_takes_read_operands_and_attributes(row: Opcode) -> None:
     """But for those that say how integers are rounded, which Glow does not have."""
     if row.formula is None:
         return
@@ -50,7 +50,7 @@ def test_a_formula_takes_what_is_read_and_the_attributes(row: Opcode) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_limits_say_what_the_formula_does(row: Opcode) -> None:
+def test_limits_agree_with_the_formula(row: Opcode) -> None:
     assert (row.limits is not None) == (row.kind is Kind.CLIP)
     if row.limits is None or row.formula is None:
         return

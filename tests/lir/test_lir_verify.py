@@ -54,7 +54,7 @@ LIFE = program(
 )
 
 
-def test_a_right_program():
+def test_a_correct_program_is_accepted():
     assert findings(LIFE) == ()
 
 
@@ -91,7 +91,7 @@ def test_a_right_program():
          "LIR010", "@out %y", "%y cannot be deallocated"),
     ],
 )  # fmt: skip
-def test_names_and_lives(old, new, code, at, message):
+def test_wrong_names_and_lifetimes_are_errors(old, new, code, at, message):
     assert old in LIFE
     text = LIFE.replace(old, new)
     found = [d for d in findings(text) if d.code == code]
@@ -102,7 +102,7 @@ def test_names_and_lives(old, new, code, at, message):
     assert rest.startswith(at)
 
 
-def test_use_after_life_through_a_view():
+def test_a_use_of_a_dead_buffer_through_a_view_is_an_error():
     lines = LIFE.split("\n")
     copy, free = (next(i for i, t in enumerate(lines) if w in t) for w in ("= copy", "%dealloc"))
     lines[copy], lines[free] = lines[free].replace("5", "4"), lines[copy].replace("4", "5", 1)
@@ -121,7 +121,7 @@ def test_a_view_of_a_constant_cannot_be_written():
     check_one(text, "LIR007", "@out %v", "%v cannot be written")
 
 
-def test_hints_name_what_was_meant():
+def test_hints_name_the_intended_word():
     (error,) = findings(LIFE.replace("@in %u", "@in %a_rs").replace("copy", "copy"))
     assert error.hint == "did you mean %a_res?"
     missing = findings(LIFE.replace(", Offsets: [0]", ", Offsts: [0]"))
@@ -129,12 +129,12 @@ def test_hints_name_what_was_meant():
     assert missing[1].message == "tensorview lacks the attribute Offsets"
 
 
-def test_all_findings_come_at_once():
+def test_all_findings_are_reported_together():
     text = LIFE.replace("@in %x", "@in %q").replace("4 %b", "9 %b").replace("@out %y", "@out %w")
     assert [d.code for d in findings(text)] == ["LIR003", "LIR005", "LIR007"]
 
 
-def test_an_unknown_opcode_in_a_module_made_by_hand():
+def test_an_unknown_opcode_in_a_module_is_an_error():
     instruction = Instruction(0, "a", "convolve", (), {}, Span(1, 1))
     with pytest.raises(UserError) as caught:
         verify(Module("f", (), (instruction,)))
@@ -164,7 +164,7 @@ def test_a_predicate_must_exist():
         ("float<4:0>", "LIR009", "%x: wrong alignments"),
     ],
 )
-def test_types(type, code, message):
+def test_impossible_types_are_errors(type, code, message):
     check_one(program({}, {"x": type}), code, "%x", message)
 
 
@@ -176,12 +176,12 @@ def test_types(type, code, message):
         TensorType("float", (1,), None, (1, 2)),
     ],
 )
-def test_types_made_by_hand(type):
+def test_impossible_types_of_a_module_are_errors(type):
     with pytest.raises(UserError):
         verify(Module("f", (WeightVar("x", type, False, Span(1, 1)),), ()))
 
 
-def test_nan_is_no_scale():
+def test_nan_is_refused_as_scale():
     type = TensorType("i8", (1,), Quantization(float("nan"), 0, 0.0, 0.0))
     with pytest.raises(UserError):
         verify(Module("f", (WeightVar("x", type, False, Span(1, 1)),), ()))
@@ -331,7 +331,7 @@ ELEMENTWISE = [binary(f"element{name}") for name in ("add", "sub", "mul", "div",
         REDUCE, RESIZE, INSERT, LOOKUP, LRN, SELECT, COMPARE, VIEW, SMALL, *ELEMENTWISE,
     ],
 )  # fmt: skip
-def test_right_types(text):
+def test_correct_types_are_accepted(text):
     assert findings(text) == ()
 
 
@@ -397,7 +397,7 @@ def test_right_types(text):
          "LHS and Dest differ in their element kind"),
     ],
 )  # fmt: skip
-def test_wrong_types(text, old, new, at, message):
+def test_wrong_types_are_errors(text, old, new, at, message):
     assert old in text
     check_one(text.replace(old, new, 1), "LIR009", at, message)
 
@@ -426,12 +426,12 @@ def test_wrong_types(text, old, new, at, message):
         (LEAKY, "1.000000e-01", "tenth", "Alpha: ", "attribute Alpha does not fit"),
     ],
 )  # fmt: skip
-def test_wrong_attributes(text, old, new, at, message):
+def test_wrong_attributes_are_errors(text, old, new, at, message):
     assert old in text
     check_one(text.replace(old, new, 1), "LIR008", at, message)
 
 
-def test_a_scale_of_zero_is_for_weights_with_scales_of_their_own_only():
+def test_a_zero_scale_is_valid_only_for_channelwise_weights():
     also_used = CHANNELWISE.replace("}\n}", "}\n  1 %u = tensorview @in %b { Ty: "
                                     + q("i32", "6") + ", Offsets: [0]}\n}")  # fmt: skip
     assert findings(CHANNELWISE) == ()

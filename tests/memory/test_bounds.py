@@ -37,7 +37,7 @@ COLUMNS = ("weight_offset", "bias_pre", "bias_mul", "bias_post", "out_pre", "out
 INFINITY = 0x7F80_0000
 
 
-def test_span() -> None:
+def test_span_covers_all_elements() -> None:
     assert count_spanned_bytes(1, 0, 1, 0, 5) == 5
     assert count_spanned_bytes(3, 100, 4, 10, 5) == 235
     assert count_spanned_bytes(3, 0, 4, 0, 5) == 5
@@ -48,7 +48,7 @@ def test_span() -> None:
         assert count_spanned_bytes(*nothing) == 0
 
 
-def test_outside() -> None:
+def test_outside_finds_accesses_outside_memory() -> None:
     for address, extent, expected in (
         (SPM, 100, False),
         (SPM, 101, True),
@@ -65,7 +65,7 @@ def test_outside() -> None:
         assert is_outside(address, extent, 100) is expected, (address, extent)
 
 
-def test_meets() -> None:
+def test_overlaps_are_found() -> None:
     for a, a_extent in ((0, 0), (0, 5), (3, 0), (3, 4), (7, 1)):
         for b in range(-3, 12):
             for b_extent in range(6):
@@ -81,7 +81,7 @@ def folded(rows: int, stride_y: int, columns: int, stride_x: int, run: int) -> b
     return overlaps_itself(touches, row)
 
 
-def test_folds() -> None:
+def test_overlaps_of_runs_with_themselves_are_found() -> None:
     assert not folded(1, 0, 1, 0, 5)
     for stride, expected in ((0, True), (4, True), (5, False), (6, False)):
         assert folded(1, 0, 2, stride, 5) is expected
@@ -114,7 +114,7 @@ def test_a_check_ignores_operands_of_the_previous_instruction() -> None:
     assert check_word("rescale", {"output": int(touches[3, START])}) == OK
 
 
-def test_the_first_word_that_is_wrong() -> None:
+def test_the_first_wrong_word_is_named() -> None:
     """Of a store: run_bytes, count_x, count_y, two strides in DRAM, two in the scratchpad."""
     kind, most = KINDS["store"], 1 << 26
     words = [0, 0, 0, most + 1, -1, most, 2 * most, 0, most + 1, 0]
@@ -127,7 +127,7 @@ def test_the_first_word_that_is_wrong() -> None:
     assert find_bad_size(kind, words) == 3
 
 
-def test_the_first_word_that_splits_an_element() -> None:
+def test_the_first_misaligned_word_is_named() -> None:
     """Of a fill: layer, element, output, count, value."""
     kind = KINDS["fill"]
     assert find_misaligned(kind, [1, INT16, 7, 3, 5]) == 2
@@ -144,14 +144,14 @@ def test_the_first_word_that_splits_an_element() -> None:
 
 
 @pytest.mark.parametrize(("element", "most"), [(INT8, 127), (INT16, 32767)])
-def test_values_of_an_element(element: int, most: int) -> None:
+def test_values_outside_the_element_are_wrong(element: int, most: int) -> None:
     for value in (-most - 1, -1, 0, most):
         assert not exceeds_element(value, element)
     for value in (most + 1, -most - 2):
         assert exceeds_element(value, element)
 
 
-def test_known_profiles() -> None:
+def test_unknown_profiles_are_wrong() -> None:
     numbers = {row.name: row.number for row in ROWS}
     assert numbers.items() >= PROFILES.items()
     for name, known in PROFILES_OF.items():
@@ -162,7 +162,7 @@ def test_known_profiles() -> None:
             assert find_out_of_range(KINDS[name], words, index, index + 1) == expected
 
 
-def test_products_beyond_a_limit() -> None:
+def test_products_beyond_the_limit_are_wrong() -> None:
     for a, b, c in ((1, 1, 1), (3, 4, 5), (4, 3, 5), (60, 1, 1), (1, 60, 1), (1, 1, 60)):
         product = a * b * c
         for most in (product - 1, product, product + 1):
@@ -191,7 +191,7 @@ class Table:
 
 @pytest.mark.parametrize("at", [0, 4, 400])
 @pytest.mark.parametrize("channels", [1, 5])
-def test_tables_of_scales(channels: int, at: int) -> None:
+def test_wrong_tables_of_scales_are_found(channels: int, at: int) -> None:
     integer = [(column, value) for column in COLUMNS if column.endswith(("pre", "post"))
                for value in (-1, 32)]  # fmt: skip
     real = [(column, value) for column in ("bias_mul", "out_mul") for value in (-1, INFINITY)]
@@ -219,7 +219,7 @@ def test_tables_of_scales(channels: int, at: int) -> None:
 
 
 @pytest.mark.parametrize(("element", "most"), [(INT8, 31), (INT16, 14 + 3)])
-def test_the_reduced_multiplier_of_a_table(element: int, most: int) -> None:
+def test_an_unreduced_multiplier_of_a_table_is_wrong(element: int, most: int) -> None:
     """q31 of Int16 shifts by 15 - pre + post, at least by one; only what scales results."""
     for column in ("bias_pre", "out_pre"):
         limit = most if column == "out_pre" else 31
@@ -230,6 +230,6 @@ def test_the_reduced_multiplier_of_a_table(element: int, most: int) -> None:
             assert table.bad(element, "q31") is (pre > limit)
 
 
-def test_no_table_is_never_wrong() -> None:
+def test_a_missing_table_is_valid() -> None:
     assert not bad_scale_table([-1] * 99, 0, 5, INT8, PROFILES["glow_int"])
     assert bad_scale_table([-1] * 99, SPM, 5, INT8, PROFILES["glow_int"])

@@ -163,7 +163,7 @@ def test_every_word_has_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", BASES)
-def test_words_without_a_limit(name: str) -> None:
+def test_words_without_a_limit_accept_all_values(name: str) -> None:
     names = {word.name for word in DESCRIPTORS[name]} - {*ELEMENTS.get(name, ())}
     for word in ANY & names:
         for value in (-(1 << 31), -1, 0, (1 << 31) - 1):
@@ -186,12 +186,12 @@ def with_scales() -> Iterator[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("element", [INT8, INT16])
 @pytest.mark.parametrize("name", BASES)
-def test_these_are_possible(name: str, element: int) -> None:
+def test_base_descriptors_are_valid(name: str, element: int) -> None:
     assert fault(name, possible(name, {"element": element} if name in ELEMENTS else {})) is None
 
 
 @pytest.mark.parametrize(("name", "word", "least", "most"), [*limits()])
-def test_limits(name: str, word: str, least: int, most: int) -> None:
+def test_values_beyond_the_limits_are_wrong(name: str, word: str, least: int, most: int) -> None:
     for value in (least, most):
         channels = {"out_channels": value} if word == "groups" else {}
         assert fault(name, possible(name, {word: value, **channels})) is None, value
@@ -200,7 +200,7 @@ def test_limits(name: str, word: str, least: int, most: int) -> None:
 
 
 @pytest.mark.parametrize("name", ADDRESSES)
-def test_odd_addresses_and_strides_are_for_int8(name: str) -> None:
+def test_odd_addresses_and_strides_are_valid_for_int8_only(name: str) -> None:
     for word in ADDRESSES[name]:
         words = possible(name)
         assert fault(name, {**words, word: words[word] + 1}) is None, word
@@ -240,7 +240,7 @@ def test_the_wide_side_of_a_pair_is_aligned() -> None:
 
 @pytest.mark.parametrize(("element", "most"), [(INT8, 127), (INT16, 32767)])
 @pytest.mark.parametrize("name", ELEMENTS)
-def test_values_of_the_element(name: str, element: int, most: int) -> None:
+def test_values_of_the_element_are_valid(name: str, element: int, most: int) -> None:
     ends = {"clip_low": -most - 1, "clip_high": most, "in_low": -most - 1, "in_high": most}
     words = {word: value for word, value in ends.items() if word in ELEMENTS[name]}
     words = possible(name, {**words, "element": element})
@@ -255,7 +255,7 @@ def test_values_of_the_element(name: str, element: int, most: int) -> None:
     ("name", "low", "high"),
     [(name, "clip_low", "clip_high") for name in SCALES] + [("rescale", "in_low", "in_high")],
 )
-def test_ranges_are_not_upside_down(name: str, low: str, high: str) -> None:
+def test_inverted_ranges_are_wrong(name: str, low: str, high: str) -> None:
     for least, most in ((5, 5), (-5, -5), (-128, 127), (4, 5)):
         assert fault(name, possible(name, {low: least, high: most})) is None
     for least, most in ((5, 4), (-5, -6), (127, -128), (1, 0)):
@@ -263,7 +263,7 @@ def test_ranges_are_not_upside_down(name: str, low: str, high: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCALES)
-def test_which_clips_are_wanted(name: str) -> None:
+def test_clip_wanted_accepts_its_flags_only(name: str) -> None:
     for sides in range(4):
         assert fault(name, possible(name, {"clip_wanted": sides})) is None
     for sides in (4, 5, 8, 0xFFFF_FFFF):
@@ -271,7 +271,7 @@ def test_which_clips_are_wanted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALLOWED)
-def test_profiles(name: str) -> None:
+def test_profiles_of_each_instruction_are_valid(name: str) -> None:
     for profile, number in PROFILES.items():
         expected = None if profile in ALLOWED[name] else "profile"
         assert fault(name, possible(name, {"profile": number})) == expected, profile
@@ -281,7 +281,7 @@ def test_profiles(name: str) -> None:
 
 @pytest.mark.parametrize("element", [INT8, INT16])
 @pytest.mark.parametrize(("name", "scale", "profile"), [*with_scales()])
-def test_scales(name: str, scale: str, profile: str, element: int) -> None:
+def test_impossible_scales_are_wrong(name: str, scale: str, profile: str, element: int) -> None:
     def named(**words: int) -> str | None:
         changes = {f"{scale}_{word}": value for word, value in words.items()}
         return fault(
@@ -337,7 +337,7 @@ def test_onednn_has_a_scale_of_the_result(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["conv", "dwconv"])
-def test_leaky_is_for_the_integer_profiles(name: str) -> None:
+def test_leaky_is_valid_for_integer_profiles_only(name: str) -> None:
     for profile in ALLOWED[name]:
         for activation in (0, 1, 2, 0xFFFF_FFFF):
             words = possible(name, {"profile": PROFILES[profile], "activation": activation})
@@ -345,7 +345,7 @@ def test_leaky_is_for_the_integer_profiles(name: str) -> None:
             assert fault(name, words) == (None if good else "activation"), profile
 
 
-def test_result_scales_of_rescales() -> None:
+def test_result_scales_of_rescales_have_limits() -> None:
     for profile in ALLOWED["rescale"]:
         for bits in (-1, 0, 1, INFINITY - 1, INFINITY, 0xFFFF_FFFF):
             good = 0 < bits < INFINITY or profile not in ("glow_float", "float")
@@ -354,7 +354,7 @@ def test_result_scales_of_rescales() -> None:
 
 
 @pytest.mark.parametrize(("operation", "name"), [*enumerate(("add", "sub", "max", "min", "mul"))])
-def test_what_each_pair_has(operation: int, name: str) -> None:
+def test_factors_of_pairs_have_limits(operation: int, name: str) -> None:
     """docs/isa.md, "Scales of nmp.eltwise"."""
     for profile in ALLOWED["eltwise"]:
         words = possible("eltwise", {"operation": operation, "profile": PROFILES[profile]})
@@ -391,7 +391,7 @@ def test_qnnpack_shifts_to_the_right() -> None:
         assert fault("eltwise", {**words, "out_post": shift}) == "out_post"
 
 
-def test_bytes_of_a_copied_element() -> None:
+def test_element_bytes_of_a_copy_are_1_2_4_or_8() -> None:
     for size in range(-1, 20):
         expected = None if size in (1, 2, 4, 8) else "element_bytes"
         assert fault("transpose", possible("transpose", {"element_bytes": size})) == expected
@@ -412,7 +412,7 @@ BAD_SIZE = {
 
 
 @pytest.mark.parametrize("name", SCALES)
-def test_which_of_several_is_named(name: str) -> None:
+def test_the_first_of_several_wrong_words_is_named(name: str) -> None:
     """Sizes come before addresses, addresses before scales and clips."""
     address = {"gemm": "lhs", "eltwise": "lhs"}.get(name, "input")
     words = possible(name, {"clip_wanted": 0xFFFF_FFFF})
@@ -429,7 +429,7 @@ def test_which_of_several_is_named(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("maxpool", "empty_value"), ("load", "fill")])
-def test_which_of_two_is_named(name: str, value: str) -> None:
+def test_the_first_of_two_wrong_words_is_named(name: str, value: str) -> None:
     words = possible(name, {value: 1 << 20})
     assert fault(name, words) == value
     words[BAD_SIZE[name]] = 0xFFFF_FFFF

@@ -203,7 +203,7 @@ RESULTS = {"gemm": ("output", "partial"), "conv": ("output", "partial"), "load":
 
 
 @pytest.mark.parametrize(("name", "seed"), CASES)
-def test_operands_lie_in_the_scratchpad(name: str, seed: int) -> None:
+def test_operands_must_lie_in_the_scratchpad(name: str, seed: int) -> None:
     w = placed(name, drawn(name, Random(seed)))
     assert fault(name, w, SPM_BYTES) is None
     for operand, (_, end) in ranges(name, w).items():
@@ -221,7 +221,7 @@ def test_operands_lie_in_the_scratchpad(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["conv", "dwconv"])
-def test_no_table_of_scales(name: str) -> None:
+def test_a_missing_table_of_scales_is_valid(name: str) -> None:
     w = placed(name, drawn(name, Random(1)))
     assert fault(name, {**w, "scales": 0}, SPM_BYTES) is None
     # Where there is no table nothing meets it.
@@ -235,7 +235,7 @@ def around(fixed: Range, moved: Range, unit: int) -> set[int]:
 
 
 @pytest.mark.parametrize(("name", "seed"), CASES)
-def test_results_meet_no_operand(name: str, seed: int) -> None:
+def test_results_must_not_overlap_operands(name: str, seed: int) -> None:
     w = placed(name, drawn(name, Random(seed)))
     lie = ranges(name, w)
     met = 0
@@ -271,7 +271,7 @@ def in_place(name: str, w: Words, operand: str) -> bool:
 @pytest.mark.parametrize("kind", ["element", "int32"])
 @pytest.mark.parametrize("element", [INT8, INT16])
 @pytest.mark.parametrize("side", ["lhs", "rhs"])
-def test_pairs_in_place(side: str, element: int, kind: str) -> None:
+def test_pairs_may_work_in_place(side: str, element: int, kind: str) -> None:
     shape = {"rows": 3, "columns": 4, "lhs_stride": 16, "rhs_stride": 16, "out_stride": 16}
     w = placed("eltwise", {**shape, "element": element, "rhs_kind": int(kind == "int32")})
     w["output"] = w[side]
@@ -295,7 +295,9 @@ def begins_before_its_predecessor_ends(starts: Iterator[int], run: int) -> bool:
 @pytest.mark.parametrize("element", [INT8, INT16])
 @pytest.mark.parametrize("name", ["conv", "dwconv", "maxpool", "avgpool"])
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3), (3, 1), (2, 3)])
-def test_images_do_not_lie_on_themselves(name: str, shape: tuple[int, int], element: int) -> None:
+def test_images_must_not_overlap_themselves(
+    name: str, shape: tuple[int, int], element: int
+) -> None:
     rows, columns = shape
     size, channels = element + 1, 3
     word = {"conv": "out_channels", "dwconv": "channels_count"}.get(name, "channels")
@@ -314,7 +316,7 @@ def test_images_do_not_lie_on_themselves(name: str, shape: tuple[int, int], elem
 
 @pytest.mark.parametrize("element", [INT8, INT16])
 @pytest.mark.parametrize("name", ["gemm", "eltwise"])
-def test_matrices_do_not_lie_on_themselves(name: str, element: int) -> None:
+def test_matrices_must_not_overlap_themselves(name: str, element: int) -> None:
     size, columns = element + 1, 5
     for rows, stride in product((1, 2, 3), range(0, 8 * size, size)):
         words = {"element": element, "rows": rows, "columns": columns, "out_stride": stride}
@@ -348,7 +350,7 @@ TOO_MANY: list[tuple[str, dict[str, int], str, str, int]] = [
 
 
 @pytest.mark.parametrize(("name", "shape", "raised", "named", "most"), TOO_MANY)
-def test_no_more_results_than_the_scratchpad_has_bytes(
+def test_results_must_not_exceed_the_scratchpad(
     name: str, shape: dict[str, int], raised: str, named: str, most: int
 ) -> None:
     """Whatever strides say: else a zero stride would let an instruction go on for ever."""
@@ -361,14 +363,14 @@ def test_no_more_results_than_the_scratchpad_has_bytes(
     assert fault(name, {**w, raised: w[raised] + 1}, most) == named
 
 
-def test_most_taps_of_a_window() -> None:
+def test_taps_of_a_window_have_a_limit() -> None:
     """The sum of 2^23 Int8 values less their zero point fits 32 bits; 10 x 838861 are 2 more."""
     for name in ("maxpool", "avgpool"):
         assert fault(name, possible(name, {"kernel_h": 1 << 10, "kernel_w": 1 << 13})) is None
         assert fault(name, possible(name, {"kernel_h": 10, "kernel_w": 838861})) == "kernel_h"
 
 
-def test_most_weights() -> None:
+def test_weights_have_a_limit() -> None:
     """Blocks of inputs in a row of the window, and rows of blocks: 2^26 of each at most."""
     rows = [
         # 2^28 inputs are 2^26 blocks of four; 87211 x 3078 are two more.
@@ -391,7 +393,7 @@ def test_most_weights() -> None:
 
 
 @pytest.mark.parametrize("name", ["conv", "dwconv"])
-def test_most_rows_and_columns_that_windows_touch(name: str) -> None:
+def test_rows_and_columns_of_windows_have_a_limit(name: str) -> None:
     """8191 x 8193 + 1 are 2^26; another tap is one too many."""
     for size, stride, kernel, dilation in (
         ("out_h", "stride_h", "kernel_h", "dilation_h"),
@@ -405,7 +407,7 @@ def test_most_rows_and_columns_that_windows_touch(name: str) -> None:
         assert fault(name, possible(name, {**most, size: 2})) == "input"
 
 
-def test_most_bytes_of_a_pixel() -> None:
+def test_bytes_of_a_pixel_have_a_limit() -> None:
     """2^13 x 2^13 channels of a byte are 2^26 bytes; 8065 x 8321 one more."""
     groups = {"groups": 1 << 13, "out_channels": 1 << 13}
     assert fault("conv", possible("conv", {**groups, "in_channels": 1 << 13})) is None
@@ -421,9 +423,7 @@ def test_most_bytes_of_a_pixel() -> None:
     ("name", "first", "second"),
     [(name, a, b) for name, places in OPERANDS.items() for a, b in combinations(places, 2)],
 )
-def test_of_two_operands_that_lie_outside_the_first_word_is_named(
-    name: str, first: str, second: str
-) -> None:
+def test_the_first_of_two_outside_operands_is_named(name: str, first: str, second: str) -> None:
     """In the order of the descriptor's words, whichever of them is read or written."""
     part = {"part": 1} if "partial" in (first, second) else {}  # which has partial sums
     outside = {first: SPM - FAR_APART, second: SPM - 2 * FAR_APART}

@@ -19,7 +19,7 @@ def lines_of(module: str) -> list[str]:
     return [line.strip() for line in (ROOT / module).read_text(encoding="utf-8").splitlines()]
 
 
-def test_modules_and_tests_are_there() -> None:
+def test_modules_and_tests_exist() -> None:
     for group in read("settings.toml")["groups"].values():
         assert group["modules"] and group["tests"]
         for path in (*group["modules"], *group["tests"]):
@@ -27,7 +27,7 @@ def test_modules_and_tests_are_there() -> None:
 
 
 @pytest.mark.parametrize("entry", read("equivalent.toml")["equivalent"])
-def test_an_equivalent_mutant_is_one_of_a_line_of_the_code(entry: dict[str, Any]) -> None:
+def test_an_equivalent_mutant_refers_to_a_line_of_code(entry: dict[str, Any]) -> None:
     assert entry["reason"].endswith(".")
     assert entry["line"] in lines_of(entry["module"])
     assert entry["becomes"] and entry["line"] not in entry["becomes"]

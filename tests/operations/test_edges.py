@@ -32,7 +32,7 @@ def ints(*values: Any, dtype: Any = np.int64) -> Any:
     return np.array(values, dtype)
 
 
-def test_the_largest_with_ties_and_nan() -> None:
+def test_maxima_handle_ties_and_nan() -> None:
     x = np.array([1, NAN, 3, 3, -INF, INF, -0.0, 0.0], F)
     operands = [HostTensor(np.zeros(8, F)), HostTensor(np.zeros(8, np.int64)), HostTensor(x)]
     scratch = HostTensor(np.zeros(1, I8))
@@ -51,13 +51,13 @@ def test_the_largest_with_ties_and_nan() -> None:
         ([-INF, -3, INF], 2, 0),
     ],
 )
-def test_index_of_extremes(x: Any, largest: int, smallest: int) -> None:
+def test_indices_of_extremes_are_the_first(x: Any, largest: int, smallest: int) -> None:
     """A first candidate must be above the lowest finite value (below the highest)."""
     assert run("argmax", (), x, dtype=np.int64, Axis=0, KeepDims=0) == largest
     assert run("argmin", (), x, dtype=np.int64, Axis=0, KeepDims=0) == smallest
 
 
-def test_extremes_pass_over_nan() -> None:
+def test_extremes_ignore_nan() -> None:
     x = [[NAN, 1.0, -5e9], [NAN, NAN, NAN]]
     assert run("batchedreducemin", (2,), x, Axes=(1,)) == [-5e9, INF]
     assert run("batchedreducemax", (2,), x, Axes=(1,)) == [1, -INF]
@@ -77,11 +77,11 @@ def test_extremes_pass_over_nan() -> None:
         ("elementerf", [-INF, 0, INF], [-1, 0, 1]),
     ],
 )
-def test_functions_at_their_ends(opcode: str, x: Any, y: Any) -> None:
+def test_functions_are_exact_at_their_limits(opcode: str, x: Any, y: Any) -> None:
     assert run(opcode, len(x), x) == [float(v) for v in y]
 
 
-def test_functions_where_they_are_undefined() -> None:
+def test_functions_handle_nan_and_infinities() -> None:
     for opcode in ("elementlog", "elementsqrt", "elementrsqrt"):
         assert np.isnan(run(opcode, 2, [-1.0, NAN])).all()
     assert run("elementisnan", 3, [NAN, 1, INF], dtype=bool) == [True, False, False]
@@ -89,7 +89,7 @@ def test_functions_where_they_are_undefined() -> None:
     assert replaced == [1, 2, 3]
 
 
-def test_powers_as_in_c() -> None:
+def test_powers_equal_c() -> None:
     cases = [
         (0, 0, 1), (NAN, 0, 1), (1, NAN, 1), (1, INF, 1), (2, INF, INF), (0.5, INF, 0),
         (-2, 3, -8), (-2, 2, 4), (0, -1, INF), (4, 0.5, 2), (4097, 2, F(4097) * F(4097)),
@@ -99,7 +99,7 @@ def test_powers_as_in_c() -> None:
     assert np.isnan(run("elementpow", 1, [-2.0], [0.5])[0])
 
 
-def test_conversions_beyond_the_range() -> None:
+def test_conversions_beyond_the_range_saturate() -> None:
     x = [2.9, -2.9, NAN, 1e20, -1e20, INF, 2147483648.0]
     low, high = -(2**31), 2**31 - 1
     assert run("convertto", 7, x, dtype=np.int32) == [2, -2, 0, high, low, high, high]
@@ -110,11 +110,11 @@ def test_conversions_beyond_the_range() -> None:
     assert run("convertto", 2, ints(2**32 + 5, -1), dtype=np.int32) == [5, -1]
 
 
-def test_no_boundary_is_below_nan() -> None:
+def test_nan_falls_into_the_first_bucket() -> None:
     assert run("bucketize", 3, [NAN, 2, 9], dtype=np.int32, Boundaries=(1.0, 2.0, 3.0)) == [0, 1, 3]
 
 
-def test_integers_stay_integers_beyond_what_float32_holds() -> None:
+def test_large_integers_stay_exact() -> None:
     big = 2**24 + 1
     assert run("elementneg", 1, ints(big), dtype=np.int64) == [-big]
     assert run("elementfmod", 1, ints(big), ints(2**23), dtype=np.int64) == [1]
@@ -182,9 +182,7 @@ def test_an_index_out_of_range_is_an_error(
         ),
     ],
 )
-def test_lengths_that_do_not_fit_are_errors(
-    opcode: str, types: Any, values: Any, found: str
-) -> None:
+def test_unsuitable_lengths_are_errors(opcode: str, types: Any, values: Any, found: str) -> None:
     it = OneInstruction(opcode, (*types, *(plain(v) for v in values.values())), values)
     with pytest.raises(UserError, match="HOST001") as caught:
         it.run()
@@ -192,7 +190,7 @@ def test_lengths_that_do_not_fit_are_errors(
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_suppression_as_the_onnx_reference_has_it(seed: int) -> None:
+def test_suppression_equals_the_onnx_reference(seed: int) -> None:
     rng = np.random.default_rng(seed)
     batches, classes, count, most = (int(i) for i in rng.integers(1, (3, 4, 9, 5)))
     boxes = rng.uniform(0, 4, (batches, count, 4)).astype(F)
@@ -221,7 +219,7 @@ def test_suppression_as_the_onnx_reference_has_it(seed: int) -> None:
         assert set(numbers.tolist()) == {len(wanted)}
 
 
-def test_suppression_fills_up_with_the_worst_box() -> None:
+def test_suppression_repeats_the_worst_box() -> None:
     boxes = np.array([[0, 0, 1, 1], [0, 0, 1, 1], [5, 5, 6, 6]], F)
     values = {"Boxes": boxes, "Scores": np.array([0.5, 0.9, 0.9], F)}
     attributes = {
@@ -234,7 +232,7 @@ def test_suppression_fills_up_with_the_worst_box() -> None:
     assert found["NumberOfSelectedIndices"].tolist() == [2] * 4
 
 
-def test_other_numerics_refuse_what_they_have_no_arithmetic_for() -> None:
+def test_other_numerics_refuse_unsupported_operations() -> None:
     grid = quantized("i8", (2,), 0.5, 0)
     x = {"Src": np.zeros(2, I8)}
     it = OneInstruction("elementsqrt", (grid, grid), x)

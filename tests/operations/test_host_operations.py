@@ -34,7 +34,7 @@ def assert_same(case: Case, found: dict) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_values(name: str) -> None:
+def test_host_operations_equal_plain_loops(name: str) -> None:
     for seed in SEEDS:
         case = case_of(name, seed)
         execution = execute_exact(case.it.module(), case.it.inputs())
@@ -44,7 +44,7 @@ def test_values(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_from_text_to_a_report(name: str) -> None:
+def test_operations_run_from_text_to_report(name: str) -> None:
     case = case_of(name, 100)
     bundle = case.it.bundle()
     (layer,) = [one for one in bundle.metadata.layers if one.op == case.it.opcode]
@@ -54,7 +54,7 @@ def test_from_text_to_a_report(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_in_float32_and_in_real_numbers(name: str) -> None:
+def test_float32_and_real_results_agree(name: str) -> None:
     """Float programs are calibrated in float32, and compared with the same in real numbers."""
     for seed in SEEDS:
         case = case_of(name, seed)

@@ -92,7 +92,7 @@ def test_changed_steps_run_or_are_refused(name: str) -> None:
         ({"opcode": "flip"}, "flip has the operands @out Dest, @in Src"),
     ],
 )
-def test_what_does_not_fit_is_told(changes: dict[str, Any], found: str) -> None:
+def test_unsuitable_steps_are_errors(changes: dict[str, Any], found: str) -> None:
     values = {"Data": np.zeros((4, 3), F), "Indices": np.array([3, 0])}
     types = (TensorType("float", (2, 3)), *(plain(v) for v in values.values()))
     it = OneInstruction("gather", types, values, {"BatchDims": 0})

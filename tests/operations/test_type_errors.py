@@ -72,7 +72,7 @@ WRONG: list[tuple[str, tuple[TensorType, ...], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("opcode", "types", "attributes", "message"), WRONG)
-def test_what_is_wrong_is_told(
+def test_type_errors_are_reported(
     opcode: str, types: tuple[TensorType, ...], attributes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UserError) as caught:
@@ -81,7 +81,7 @@ def test_what_is_wrong_is_told(
     assert message in str(caught.value)
 
 
-def test_integers_as_large_as_a_bundle_holds() -> None:
+def test_largest_integers_of_a_bundle_are_accepted() -> None:
     values = {"Src": np.array([(1 << 31) - 1, 1 << 31, -(1 << 40)])}
     attributes = {"Divisor": (1 << 31) - 1, "SignFollowDivisor": 0}
     rest = OneInstruction("modulo", (index(3), index(3)), values, attributes).run()["Dest"]
@@ -89,7 +89,7 @@ def test_integers_as_large_as_a_bundle_holds() -> None:
 
 
 @pytest.mark.parametrize("number", [1 << 31, -(1 << 33), 1 << 50])
-def test_real_numbers_that_are_written_as_large_integers(number: int) -> None:
+def test_large_integers_are_accepted_as_real_numbers(number: int) -> None:
     values = {"RHS": np.array([0.5, -2.0], np.float32)}
     types = (real(2), real(2))
     found = OneInstruction("elementmulconst", types, values, {"LHS": number}).run()
@@ -99,7 +99,7 @@ def test_real_numbers_that_are_written_as_large_integers(number: int) -> None:
     assert found["Dest"].tolist() == [number, number]
 
 
-def test_only_room_to_work_in_may_have_a_scale_of_zero() -> None:
+def test_only_workspaces_may_have_a_zero_scale() -> None:
     values = {"Input": np.zeros(4, np.float32)}
     types = (real(2), index(2), real(4), SCRATCH)
     assert OneInstruction("topk", types, values, {"K": 2}).module()

@@ -104,13 +104,13 @@ def test_quantized_and_float_agree(folder: Path) -> None:
     assert outputs[0]["place"].tolist() == outputs[1]["place"].tolist()
 
 
-def test_errors_of_each_layer(folder: Path) -> None:
+def test_shadow_shows_errors_of_each_layer(folder: Path) -> None:
     shadowed = report(folder, "@q.bin", "--shadow")
     rows = {row["name"]: row for row in shadowed["shadow"]["layers"]}
     assert {"bn", "rz", "g", "f", "t"} <= set(rows)
 
 
-def test_no_finding_about_room_to_work_in(folder: Path) -> None:
+def test_lint_ignores_workspaces(folder: Path) -> None:
     text = run(folder, "lint", "@q.lir.txt", "--weights", "@q.npz")
     assert "float-islands" in text
     assert "t_scratch" not in text
@@ -124,7 +124,7 @@ def test_the_debugger_steps_through(folder: Path) -> None:
     assert "(batchnormalization, host)" in text
 
 
-def test_what_the_host_does_is_told(folder: Path) -> None:
+def test_inspect_lists_host_layers(folder: Path) -> None:
     for command in ("inspect", "explain"):
         text = run(folder, command, "@q.bin")
         assert "topk" in text

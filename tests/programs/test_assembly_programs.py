@@ -28,7 +28,7 @@ def expected() -> ModuleType:
 
 @pytest.mark.parametrize("engine", ["compiled", "reference"])
 @pytest.mark.parametrize("program", sorted(p.stem for p in FOLDER.glob("*.s")))
-def test_answers(program: str, engine: str, expected: ModuleType) -> None:
+def test_programs_give_their_outputs(program: str, engine: str, expected: ModuleType) -> None:
     config = attrs.evolve(nmpsim.default_device(), cores_count=2)
     path = FOLDER / f"{program}.s"
     assembled = assemble(path.read_text(encoding="utf-8"), str(path), config.settings())
@@ -46,7 +46,7 @@ def test_answers(program: str, engine: str, expected: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("engine", ["compiled", "reference"])
-def test_int16_by_hand(engine: str) -> None:
+def test_an_int16_program_equals_results_by_hand(engine: str) -> None:
     """The numbers that the program's comment works out."""
     config = attrs.evolve(nmpsim.default_device(), cores_count=2)
     text = (FOLDER / "int16_conv.s").read_text(encoding="utf-8")

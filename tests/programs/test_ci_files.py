@@ -159,7 +159,7 @@ def test_the_action_installs_the_sources_that_it_comes_with():
     assert (CI / folder.removeprefix('"$GITHUB_ACTION_PATH/') / "pyproject.toml").is_file()
 
 
-def test_what_steps_keep_is_what_steps_write():
+def test_uploaded_files_are_written_by_earlier_steps():
     written = {word for *_, line in steps() for word in line.split() if "." in word}
     for step in _all_steps():
         named = step.get("with", {})
@@ -169,7 +169,7 @@ def test_what_steps_keep_is_what_steps_write():
             assert name in written
 
 
-def test_a_build_is_green_and_then_red(repository):
+def test_a_build_passes_and_then_fails(repository):
     green = run_workflow(repository)
     assert {name: code for name, (code, _) in green.items()} == {
         "Check": 0,
@@ -227,7 +227,7 @@ def compile_with(folder, option):
         pytest.param(change_bandwidth, 4, "cycles", "layer conv2__2 (", marks=pytest.mark.slow),
     ],
 )
-def test_each_change_turns_the_right_check_red(repository, tmp_path, change, code, check, words):
+def test_each_change_fails_its_check(repository, tmp_path, change, code, check, words):
     changed = copy.copy(repository)
     changed.folder = shutil.copytree(repository.folder, tmp_path / "changed")
     change(changed.folder)
@@ -242,7 +242,7 @@ def test_each_change_turns_the_right_check_red(repository, tmp_path, change, cod
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="pre-commit needs git")
-def test_the_hooks(repository):
+def test_the_hooks_run(repository):
     for line in ("git init -q", "git add -A"):
         assert repository.run(*line.split()).returncode == 0
     hooks = ("python", "-m", "pre_commit")
@@ -259,7 +259,7 @@ def test_the_hooks(repository):
     assert "conv1__2, line 20" in bad.stdout.partition("Failed")[2]
 
 
-def test_a_new_workflow_is_this_one_with_a_check_of_its_own():
+def test_a_new_workflow_equals_the_example():
     workflow = yaml.safe_load(format_workflow())
     ours = yaml.safe_load((CI / "nmpsim.yml").read_text())
     step = workflow["jobs"]["check"]["steps"][1]

@@ -8,7 +8,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parents[2] / "programs" / "digits"
 
 
-def test_accuracy_is_the_one_in_the_readme() -> None:
+def test_accuracy_equals_the_readme() -> None:
     spec = importlib.util.spec_from_file_location("digits_evaluate", FOLDER / "evaluate.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("engine", ["compiled", "reference"])
-def test_digits(engine: str) -> None:
+def test_the_trace_of_the_digits_is_unchanged(engine: str) -> None:
     folder = ROOT / "programs" / "digits"
     compiled = nmpsim.compile(folder / "digits.lir.txt", folder / "digits.npz")
     image = np.load(folder / "images" / "7.npy")
@@ -38,7 +38,7 @@ def test_digits(engine: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ["compiled", "reference"])
-def test_units_and_dram_of_two_cores(engine: str) -> None:
+def test_the_trace_of_two_cores_is_unchanged(engine: str) -> None:
     """The cycles that the comment of contention.s works out, and the addresses behind them."""
     config = attrs.evolve(nmpsim.default_device(), cores_count=2)
     text = (ROOT / "programs" / "assembly" / "contention.s").read_text(encoding="utf-8")

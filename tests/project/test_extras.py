@@ -47,7 +47,7 @@ class Installed:
         (None, "pip install 'nmpsim[tui]'"),
     ],
 )
-def test_an_extra_comes_from_where_nmpsim_came_from(
+def test_an_extra_is_installed_from_the_source_of_nmpsim(
     monkeypatch: pytest.MonkeyPatch, origin: dict[str, object] | None, command: str
 ) -> None:
     monkeypatch.setattr("importlib.metadata.distribution", lambda name: Installed(origin))
@@ -62,7 +62,7 @@ def test_sources_that_are_not_installed_name_their_folder(monkeypatch: pytest.Mo
     assert install_command("tui") == f"pip install '{CLONE}[tui]'"
 
 
-def test_an_error_names_the_package_the_command_and_what_does_without() -> None:
+def test_an_error_names_package_command_and_alternative() -> None:
     with (
         pytest.raises(UserError) as raised,
         require_extra("tui", "it needs Textual", instead="use --plain"),

@@ -53,7 +53,7 @@ def run(*words: object, folder: Path = ROOT) -> str:
 
 
 @pytest.mark.slow
-def test_the_sdist_has_all_that_it_takes_to_work_on_nmpsim(built: Path) -> None:
+def test_the_sdist_contains_everything_for_development(built: Path) -> None:
     (path,) = built.glob("*.tar.gz")
     top = f"nmpsim-{VERSION}"
     assert path.name == f"{top}.tar.gz"
@@ -81,7 +81,7 @@ def test_the_wheel_has_every_file_of_the_package_and_nothing_else(wheel: Path) -
     assert {f"nmpsim/{name}" for name in DATA} < package
 
 
-def test_the_wheel_tells_its_licence(wheel: Path) -> None:
+def test_the_wheel_names_its_licence(wheel: Path) -> None:
     information = f"nmpsim-{VERSION}.dist-info"
     with zipfile.ZipFile(wheel) as archive:
         metadata = Parser().parsestr(archive.read(f"{information}/METADATA").decode())
@@ -93,7 +93,7 @@ def test_the_wheel_tells_its_licence(wheel: Path) -> None:
     assert not [c for c in metadata.get_all("Classifier") or [] if c.startswith("License ::")]
 
 
-def test_the_wheel_is_installed_from(wheel: Path, tmp_path: Path) -> None:
+def test_the_wheel_can_be_installed(wheel: Path, tmp_path: Path) -> None:
     """Its dependencies are those that this environment has: they take too long to install."""
     place = tmp_path / "venv"
     venv.create(place, symlinks=os.name != "nt")

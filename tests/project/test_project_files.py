@@ -33,7 +33,7 @@ def test_a_file_is_valid_by_its_schema(name: str, schema: str) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_the_workflow_runs_what_is_checked_here_on_every_supported_python() -> None:
+def test_the_workflow_runs_all_checks_on_every_python() -> None:
     job = yaml.safe_load(read(".github/workflows/ci.yml"))["jobs"]["all"]
     matrix = job["strategy"]["matrix"]
     assert matrix["python"] == CLASSIFIED
@@ -90,7 +90,7 @@ def test_links_of_a_page_lead_somewhere(name: str) -> None:
     assert [target for target in targets if not (ROOT / target).exists()] == []
 
 
-def test_commands_of_contributing_name_what_there_is() -> None:
+def test_commands_of_contributing_exist() -> None:
     page = read("CONTRIBUTING.md")
     modules = set(re.findall(r"python -m (tests\.\w+)", page))
     named = ("campaign", "full", "fuzz", "mutation", "touched")

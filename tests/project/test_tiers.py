@@ -14,7 +14,7 @@ def pairs(cases: list[tuple[Any, ...]]) -> set[Any]:
     return {pair for case in cases for pair in combinations(enumerate(case), 2)}
 
 
-def test_every_pair_of_values_stays_and_no_case_is_lost() -> None:
+def test_pairwise_keeps_every_pair_of_values() -> None:
     marked = pairwise(CASES)
     assert [case.values for case in marked] == CASES
     fast = [case.values for case in marked if not case.marks]
@@ -24,7 +24,7 @@ def test_every_pair_of_values_stays_and_no_case_is_lost() -> None:
     assert pairwise(CASES) == marked
 
 
-def test_every_value_of_a_programs_path_stays() -> None:
+def test_each_value_keeps_every_part_of_a_path() -> None:
     names = [f"lir/{net}/{kind}/{part}.lir.txt" for net, kind, part in product("nm", "xyz", "p")]
     fast = [case.values[0] for case in each_value(names, program_parts) if not case.marks]
     assert len(fast) == 3
@@ -32,7 +32,7 @@ def test_every_value_of_a_programs_path_stays() -> None:
 
 
 @pytest.mark.parametrize(("slow", "tried"), [(True, 10), (False, 3)])
-def test_a_share_of_the_examples_without_slow_tests(
+def test_fewer_examples_run_without_slow_tests(
     slow: bool, tried: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(tiers.run, "slow", slow)

@@ -74,7 +74,7 @@ VALUES: list[list[dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("number", range(len(VALUES)))
-def test_comparison_hash_and_text_are_those_of_attrs(number: int) -> None:
+def test_comparison_hash_and_repr_equal_attrs(number: int) -> None:
     ours, theirs = made_by(frozen)[number], made_by(attrs.frozen)[number]
     mine = [ours(**values) for values in VALUES[number]]
     others = [theirs(**values) for values in VALUES[number]]
@@ -88,7 +88,7 @@ def test_comparison_hash_and_text_are_those_of_attrs(number: int) -> None:
     assert ours.__slots__ == theirs.__slots__
 
 
-def test_a_derived_record_is_another_one() -> None:
+def test_a_derived_record_differs() -> None:
     plain, _, derived, *_ = made_by(frozen)
     assert plain(1) != derived(1)
     assert derived(1) != plain(1)
@@ -113,6 +113,6 @@ def test_records_are_pickled() -> None:
     assert pickle.loads(pickle.dumps(Kept(1, ("a",)))) == Kept(1, ("a",))
 
 
-def test_what_has_no_hash_says_so() -> None:
+def test_an_unhashable_record_raises_an_error() -> None:
     with pytest.raises(TypeError, match="unhashable"):
         hash(Kept([]))  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ def two_layers() -> nmpsim.RunReport:
     return attrs.evolve(sample_report(), program="net", layers=layers, cycles=3_500)
 
 
-def test_one_line() -> None:
+def test_a_report_has_a_short_repr() -> None:
     run = two_layers()
     assert repr(run) == f"<RunReport net: 2 layers, 3,500 cycles; {run.limited_by}>"
     trapped = attrs.evolve(run, trap=report_trap(), layers=run.layers[:1])
@@ -66,7 +66,7 @@ def test_columns_have_one_value_a_layer() -> None:
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_data_frames(library: str) -> None:
+def test_reports_convert_to_data_frames(library: str) -> None:
     pytest.importorskip(library, reason=f"{library} is not installed")
     frame = getattr(two_layers(), f"to_{library}")()
     assert frame.shape == (2, 23)

@@ -17,7 +17,7 @@ from nmpsim.report.read import decode_report, read_report
 @pytest.mark.parametrize(
     "report", [sample_report(), sample_report(trap=TRAP), detailed_report()], ids=str
 )
-def test_a_report_reads_back(report, tmp_path):
+def test_a_report_survives_a_round_trip(report, tmp_path):
     path = tmp_path / "a run.json"
     path.write_bytes(b"\xef\xbb\xbf" + json_text(to_json(report)).replace("\n", "\r\n").encode())
     read = read_report(path)
@@ -42,7 +42,7 @@ def test_a_detailed_report_fits_the_schema():
 @pytest.mark.parametrize(
     "values", [np.zeros((0, 4)), np.array(3), np.array([np.nan, np.inf, -np.inf, 0.5])]
 )
-def test_odd_outputs_read_back(values):
+def test_unusual_outputs_survive_a_round_trip(values):
     output = OutputReport("y", "float", None, None, values)
     data = to_json(sample_report(output_reports=(output,)))
     (read,) = decode_report(json.loads(json_text(data))).output_reports
@@ -81,7 +81,7 @@ def changed(change):
         (changed(lambda d: d["outputs"]["prob"].update(values=[[1], [2, 3]])), "inhomogeneous"),
     ],
 )
-def test_what_is_no_report(text, found, tmp_path):
+def test_other_documents_are_refused(text, found, tmp_path):
     path = tmp_path / "run.json"
     path.write_bytes(text)
     with pytest.raises(UserError) as caught:
@@ -94,7 +94,7 @@ def test_what_is_no_report(text, found, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["missing.json", "."])
-def test_what_cannot_be_read(name, tmp_path):
+def test_unreadable_files_are_errors(name, tmp_path):
     with pytest.raises(UserError) as caught:
         read_report(tmp_path / name)
     assert caught.value.diagnostics[0].code == "FILE001"

@@ -22,7 +22,7 @@ def with_output(values: np.ndarray, scale: float | None = None, offset: int | No
     return to_json(sample_report(outputs={"y": values}, output_reports=(output,)))
 
 
-def test_the_schema_is_a_schema():
+def test_the_schema_is_valid():
     jsonschema.Draft202012Validator.check_schema(report_schema())
 
 
@@ -33,7 +33,7 @@ def test_a_report_fits_the_schema(changes):
     validator().validate(json.loads(json_text(report)))
 
 
-def test_nothing_may_be_missing_or_added():
+def test_missing_and_additional_fields_are_refused():
     report = to_json(sample_report(trap=TRAP))
     parts = [report, report["layers"][0], report["trap"], report["outputs"]["prob"]]
     parts += [report["layers"][0]["saturation"][0], report["layers"][0]["bytes"]]
@@ -48,7 +48,7 @@ def test_nothing_may_be_missing_or_added():
     validator().validate(report)
 
 
-def test_every_field_of_a_layer_is_told():
+def test_every_field_of_a_layer_is_written():
     layer = to_json(sample_report())["layers"][0]
     assert layer["bytes"] == {"read": 1000, "written": 500}
     assert layer["saturation"][0] == {
@@ -70,7 +70,7 @@ def test_floats_read_back_exactly():
     assert read["shape"] == [2, 3]
 
 
-def test_floats_that_json_has_not():
+def test_infinities_and_nan_are_strings():
     values = np.array([1.5, np.nan, np.inf, -np.inf], np.float32)
     report = with_output(values)
     validator().validate(report)
@@ -82,7 +82,7 @@ def test_floats_that_json_has_not():
     "values",
     [np.int8(3).reshape(()), np.zeros((0, 4), np.int8), np.array([True]), np.array([1 << 40])],
 )
-def test_odd_outputs(values):
+def test_unusual_outputs_are_written(values):
     report = with_output(np.asarray(values), 0.5, -1)
     validator().validate(json.loads(json_text(report)))
     assert report["outputs"]["y"]["scale"] == 0.5

@@ -83,7 +83,7 @@ def busy(m: Machine) -> int:
 @given(programs(), drams(), st.sampled_from((*DOUBLED, *HALVED)))
 @examples(60)
 @example(OVERTAKEN, device(2), "dram_latency_cycles")
-def test_it_never_costs_more_than_the_time_the_dram_serves(
+def test_an_anomaly_costs_at_most_the_busy_time_of_the_dram(
     text: str, config: DeviceConfig, setting: str
 ) -> None:
     """Who is late has waited for the DRAM, which then was busy; nothing else takes longer."""

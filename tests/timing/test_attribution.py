@@ -116,7 +116,7 @@ def with_device(program: Program, config: DeviceConfig) -> Program:
 
 @given(programs(), device_files(CORES))
 @examples(60)
-def test_against_a_count_cycle_by_cycle(program: Program, config: DeviceConfig) -> None:
+def test_causes_equal_a_count_cycle_by_cycle(program: Program, config: DeviceConfig) -> None:
     program = with_device(program, config)
     with pytest.MonkeyPatch.context() as patch:
         watch = Watch(patch)
@@ -129,6 +129,6 @@ def test_against_a_count_cycle_by_cycle(program: Program, config: DeviceConfig) 
 
 @given(programs(), device_files(CORES))
 @examples(100)
-def test_both_engines_on_random_devices(program: Program, config: DeviceConfig) -> None:
+def test_both_engines_agree_on_random_devices(program: Program, config: DeviceConfig) -> None:
     m = run_both(with_device(program, config), expect=None)
     assert m.layers.spent.sum() + m.cores.spent.sum() == m.cores.clock.sum()

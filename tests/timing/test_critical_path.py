@@ -63,7 +63,7 @@ def by_cause(path: CriticalPath) -> dict[str, int]:
     return {cause.name: int(cycles[cause]) for cause in PathCause if cycles[cause]}
 
 
-def test_one_core_by_hand() -> None:
+def test_the_path_of_one_core_equals_a_count_by_hand() -> None:
     text = load("first", "0xA0000000", 256) + load("second", "0xA0000100", 256)
     program = from_text(
         text
@@ -95,7 +95,7 @@ def test_one_core_by_hand() -> None:
 
 
 @pytest.mark.parametrize("name", ["reference", "compiled"])
-def test_contention_by_hand(name: str) -> None:
+def test_the_path_with_contention_equals_a_count_by_hand(name: str) -> None:
     """The first layer of contention.s: core 1 comes last to the barrier; core 0 is served first."""
     report = run_program("contention", name)
     layer = report.layers[0]
@@ -111,7 +111,7 @@ def test_contention_by_hand(name: str) -> None:
     assert sum(report.critical_path.values()) == report.cycles
 
 
-def test_a_semaphore_by_hand() -> None:
+def test_the_path_with_a_semaphore_equals_a_count_by_hand() -> None:
     program = from_text(
         """
         csrr  a0, mhartid
@@ -132,7 +132,7 @@ def test_a_semaphore_by_hand() -> None:
         assert by_cause(path) == {"CONTROL": 38 + 1, "SEMAPHORE": 8}
 
 
-def test_names() -> None:
+def test_the_names_of_causes_are_complete() -> None:
     assert tuple(cause.name.lower() for cause in CAUSES) == PATH_CAUSES
 
 
@@ -156,7 +156,7 @@ def with_banks(draw: st.DrawFn) -> DeviceConfig:
 
 @given(programs(), with_banks(), st.integers(30, 200))
 @examples(25)
-def test_laws(program: Program, config: DeviceConfig, room: int) -> None:
+def test_paths_obey_their_laws(program: Program, config: DeviceConfig, room: int) -> None:
     """It adds up to all cycles, on both engines alike, in whatever pieces it is noted."""
     program = attrs.evolve(program, config=config)
     m, path, _ = recorded("reference", program)
@@ -190,9 +190,7 @@ def halved(config: DeviceConfig, cause: PathCause) -> DeviceConfig:
 @pytest.mark.parametrize("cause", CAUSES)
 @given(program=programs(waits_for_all=True))
 @examples(12)
-def test_what_costs_half_shortens_by_no_more_than_its_share(
-    program: Program, cause: PathCause
-) -> None:
+def test_a_halved_cost_shortens_at_most_by_its_share(program: Program, cause: PathCause) -> None:
     """As long as the DRAM serves, and semaphores wake, in the same order (Graham's anomalies)."""
     before, path, order = recorded("compiled", program)
     cheaper = attrs.evolve(program, config=halved(program.config, cause))

@@ -31,7 +31,7 @@ LOAD = "spm=0x20000000, run_bytes=64, count_x=1, count_y=1"
         (2, [144, 148]),
     ],
 )
-def test_a_descriptor_takes_its_turn_in_the_dram(cores: int, clocks: list[int]) -> None:
+def test_a_descriptor_is_queued_in_the_dram(cores: int, clocks: list[int]) -> None:
     m = run_both(
         from_text(
             f"""
@@ -53,7 +53,7 @@ def test_a_descriptor_takes_its_turn_in_the_dram(cores: int, clocks: list[int]) 
     assert counts[Count.BYTES_READ] == 64 * cores
 
 
-def test_a_descriptor_in_two_rows_is_two_grants() -> None:
+def test_a_descriptor_in_two_rows_takes_two_grants() -> None:
     """Of 64 bytes, in rows of 64, it begins 4 bytes before a row."""
     m = run_both(
         from_text(

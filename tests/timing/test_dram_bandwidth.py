@@ -54,7 +54,7 @@ def test_a_transfer_takes_its_bytes_over_the_bandwidth(width: int, served: int) 
 
 
 @pytest.mark.parametrize("nbytes", [64, 4096])
-def test_more_bandwidth_is_less_time(nbytes: int) -> None:
+def test_more_bandwidth_takes_less_time(nbytes: int) -> None:
     rows = ceil(nbytes / 2048)
     for width in WIDTHS:
         exact = 14 + 20 * rows + Fraction(nbytes, width)

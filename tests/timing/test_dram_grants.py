@@ -101,12 +101,12 @@ def taken(box: Box, numbers: Costs) -> list[tuple[int, int]]:
         ((100, 8, 2, 0, 8, 8), []),
     ],
 )
-def test_grants_by_hand(box: Box, grants: list[tuple[int, int]]) -> None:
+def test_grants_equal_a_count_by_hand(box: Box, grants: list[tuple[int, int]]) -> None:
     assert taken(box, costs()) == grants
     assert grants_of(box, 64, 2048) == grants
 
 
-def test_grants_of_random_boxes() -> None:
+def test_grants_of_random_boxes_equal_a_walk_over_bytes() -> None:
     random = Random(20)
     seen = 0
     for _ in range(RANDOM_BOXES):
@@ -143,7 +143,7 @@ def test_grants_of_random_boxes() -> None:
         ((9, 8, 3, 1, 8, 64), 24, (1, 1), (0, 0)),
     ],
 )
-def test_runs_that_touch_are_one(
+def test_adjacent_runs_form_one_run(
     box: Box, run: int, shape: tuple[int, int], strides: tuple[int, int]
 ) -> None:
     cursor = [-7] * CURSOR_WORDS
@@ -160,7 +160,7 @@ def test_a_record_of_a_grant_keeps_its_words_in_this_order() -> None:
     assert words == tuple(range(CURSOR_WORDS))
 
 
-def test_where_a_transfer_stands() -> None:
+def test_a_cursor_continues_a_transfer() -> None:
     cursor = [1000, 8, 3, 2, 16, 100, 0, 0]
     stations = [(0, 0, 1000), (0, 5, 1005), (2, 0, 1032), (3, 0, 1100), (5, 7, 1139)]
     for runs, done, address in stations:
@@ -171,7 +171,7 @@ def test_where_a_transfer_stands() -> None:
     assert is_served(cursor)
 
 
-def test_cycles_of_a_grant() -> None:
+def test_a_grant_takes_its_cycles() -> None:
     """A burst of 64 bytes takes 4 cycles at 16 bytes a cycle, a row miss 20; nothing is rounded."""
 
     def cycles(bursts: int, row_miss: bool, **settings: int) -> Fraction:
@@ -193,7 +193,7 @@ def test_cycles_of_a_grant() -> None:
     assert cycles(1, True, dram_row_miss_cycles=0) == 4
 
 
-def test_ticks_and_cycles() -> None:
+def test_ticks_are_exact_fractions_of_cycles() -> None:
     """A tick moves one byte; what is not a whole cycle is seen in the next one."""
     numbers = costs(dram_bytes_per_cycle=12)
     assert convert_to_ticks(5, numbers) == 60

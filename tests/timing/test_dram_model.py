@@ -103,7 +103,7 @@ def test_channels_share_the_bandwidth(nbytes: int, channels: int, served: int) -
         ({"write_read_cycles": 11}, 153 + 11),
     ],
 )
-def test_turnaround(dram: dict[str, int], clock: int) -> None:
+def test_turnaround_adds_its_cycles(dram: dict[str, int], clock: int) -> None:
     m = run(
         f"""
         first:  .descriptor load, {ROW_0}, run_bytes=1024, count_x=1
@@ -135,7 +135,7 @@ def test_turnaround(dram: dict[str, int], clock: int) -> None:
         ("0xA0000040", 9, 86),
     ],
 )
-def test_write_recovery(place: str, recovery: int, clock: int) -> None:
+def test_write_recovery_delays_the_next_row(place: str, recovery: int, clock: int) -> None:
     m = run(
         f"""
         out:  .descriptor store, {ROW_0}, run_bytes=64, count_x=1
@@ -174,7 +174,7 @@ def test_a_refresh_waits_for_a_grant_and_closes_rows() -> None:
         (6, 296),
     ],
 )
-def test_a_refresh_while_nobody_asks(divisions: int, clock: int) -> None:
+def test_a_refresh_happens_during_idle_time(divisions: int, clock: int) -> None:
     divide = "div t1, t1, t1\n" * divisions  # 33 cycles each
     m = run(
         f"""

@@ -51,7 +51,7 @@ def new_channel() -> Any:
     return dram[1]
 
 
-def test_at_first_nothing_is_open() -> None:
+def test_all_rows_are_closed_at_first() -> None:
     channel = new_channel()
     assert (channel[FREE], channel[REFRESHES], channel[PHASE], channel[WRITES]) == (0, 0, 0, NONE)
     assert (channel.size, MAX_CHANNELS, MAX_BANKS, NONE) == (4 + 32 * 2, 8, 32, -1)
@@ -85,7 +85,7 @@ def test_rows_go_round_channels_then_banks() -> None:
         (600, 600, 5, 7, 650),
     ],
 )
-def test_the_first_burst(
+def test_the_first_burst_opens_its_row(
     known: int, request_at: int, row: int, miss_cycles: int, begin: int
 ) -> None:
     numbers = costs(banks=4, row_miss_cycles=miss_cycles, precharge_cycles=2)
@@ -110,7 +110,9 @@ def test_the_first_burst(
         (STORE, LOAD, 560, 560),
     ],
 )
-def test_the_bus_turns(last: int, now: int, request_at: int, begin: int) -> None:
+def test_a_turn_of_the_bus_takes_its_cycles(
+    last: int, now: int, request_at: int, begin: int
+) -> None:
     numbers = costs(read_write_cycles=3, write_read_cycles=5)
     channel = new_channel()
     channel[FREE], channel[WRITES], channel[BANKS + OPEN_ROW] = 500, last, 4
@@ -133,7 +135,9 @@ def test_the_bus_turns(last: int, now: int, request_at: int, begin: int) -> None
         (1900, 1, 2000, 2300, 2),
     ],
 )
-def test_refresh(free: int, done: int, tick: int, free_after: int, done_after: int) -> None:
+def test_a_refresh_closes_all_rows(
+    free: int, done: int, tick: int, free_after: int, done_after: int
+) -> None:
     numbers = costs(banks=2, refresh_interval_cycles=100, refresh_cycles=30)
     channel = new_channel()
     channel[FREE], channel[REFRESHES], channel[WRITES] = free, done, STORE
@@ -154,7 +158,7 @@ def test_without_an_interval_nothing_is_refreshed() -> None:
     assert channel[REFRESHES] == channel[FREE] == 0
 
 
-def test_what_a_grant_leaves() -> None:
+def test_a_grant_leaves_its_row_open() -> None:
     numbers = costs(banks=2, write_recovery_cycles=4, write_read_cycles=1)
     channel = new_channel()
     assert serve_grant(channel, 3, STORE, 100, 100, 25, numbers) == (100 + 70 + 25, True)
@@ -174,7 +178,7 @@ def test_a_refresh_before_a_grant_closes_its_row() -> None:
     assert serve_grant(channel, 3, LOAD, 990, 990, 25, numbers) == (1015 + 300 + 70 + 25, True)
 
 
-def test_when_a_transfer_requests_its_next_grant() -> None:
+def test_a_transfer_requests_its_next_grant_after_service() -> None:
     numbers = costs(channels=2)
     # The same channel: in the cycle in which this grant ends.
     assert next_request(2, 4, 105, 219, 300, numbers) == 21
@@ -202,7 +206,7 @@ def test_another_run_finds_rows_open_and_refreshes_due() -> None:
     assert (channel[PHASE], channel[REFRESHES]) == (650, 0)
 
 
-def test_runs_after_one_another_come_to_begin_alike() -> None:
+def test_repeated_runs_reach_a_constant_start_state() -> None:
     numbers = costs(read_write_cycles=2, write_read_cycles=3)
     dram = new_channel().reshape(1, -1)
     states = []

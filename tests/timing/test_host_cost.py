@@ -54,7 +54,7 @@ def step(opcode: str, *shapes: tuple[int, ...]) -> ProgramStep:
         (step("softmax", (0, 10), (0, 10)), 7),
     ],
 )
-def test_cycles_by_hand(of: ProgramStep, cycles: int) -> None:
+def test_cycles_of_the_host_equal_a_count_by_hand(of: ProgramStep, cycles: int) -> None:
     assert host_cycles(of, DEVICE) == cycles
     assert host_cycles(of, default_device()) == 0
 
@@ -69,7 +69,7 @@ def run(bundle: nmpsim.Compiled, config: nmpsim.DeviceConfig) -> nmpsim.RunRepor
     return device.run(bundle, [np.load(DIGITS / "images" / "7.npy")])
 
 
-def test_a_total_has_the_host_or_says_what_it_leaves_out(bundle: nmpsim.Compiled) -> None:
+def test_a_total_includes_the_host_or_a_note(bundle: nmpsim.Compiled) -> None:
     without, counted = run(bundle, default_device()), run(bundle, DEVICE)
     host = [layer for layer in counted.layers if layer.placement == "host"]
     elements = sum(int(np.prod(layer.shape)) for layer in host)
@@ -88,7 +88,7 @@ def test_a_total_has_the_host_or_says_what_it_leaves_out(bundle: nmpsim.Compiled
     assert dict(list_run_totals(counted))["latency"].endswith(f"; {added:,} of them on the host")
 
 
-def test_the_clock_of_the_device_does_not_see_the_host(bundle: nmpsim.Compiled) -> None:
+def test_the_device_clock_excludes_the_host(bundle: nmpsim.Compiled) -> None:
     without, counted = run(bundle, default_device()), run(bundle, DEVICE)
     assert counted.device_cycles == without.cycles
     assert counted.use == without.use

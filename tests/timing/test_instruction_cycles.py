@@ -66,7 +66,7 @@ def words_of(name: str, element: int, words: Mapping[str, int]) -> dict[str, int
 
 
 @pytest.mark.parametrize(("name", "element", "words", "its_macs", "its_cycles"), BY_HAND)
-def test_an_instruction_of_the_table(
+def test_an_instruction_takes_its_cycles(
     name: str, element: int, words: Mapping[str, int], its_macs: int, its_cycles: int
 ) -> None:
     named = words_of(name, element, words)

@@ -35,7 +35,7 @@ def spent(m: Machine, layer: int = 0) -> dict[str, int]:
     return {cause.name: int(record[cause]) for cause in CycleCause if record[cause]}
 
 
-def test_control_in_the_shadow_of_the_vector_unit() -> None:
+def test_control_during_vector_work_costs_nothing() -> None:
     m = run_both(
         from_text("""
         work: .descriptor fill, output=0x20000000, count=320
@@ -50,7 +50,7 @@ def test_control_in_the_shadow_of_the_vector_unit() -> None:
     assert spent(m) == {"CONTROL": 10 + (45 - 34), "VECTOR": 24}
 
 
-def test_double_buffering() -> None:
+def test_double_buffering_overlaps_transfers() -> None:
     text = load("first", "0xA0000000", 256) + load("second", "0xA0000100", 256)
     m = run_both(
         from_text(
@@ -80,7 +80,7 @@ def test_double_buffering() -> None:
     }
 
 
-def test_the_array_comes_before_the_vector_unit() -> None:
+def test_the_mac_array_takes_precedence_over_the_vector_unit() -> None:
     m = run_both(
         from_text("""
         product: .descriptor gemm, lhs=0x20000000, rhs=0x20000100, output=0x20001000, \\
@@ -100,7 +100,7 @@ def test_the_array_comes_before_the_vector_unit() -> None:
     assert spent(m) == {"CONTROL": 12 + 2, "VECTOR": (21 - 12) + (66 - 61), "MAC": 40}
 
 
-def test_what_stood_in_line_before_is_contention_of_the_wait() -> None:
+def test_earlier_queued_requests_count_as_contention() -> None:
     """Core 1's first load stands in line; it waits only for its second one."""
     text = load("first", "0xA0000000", 1024) + load("second", "0xA0000400", 64)
     m = run_both(
@@ -164,7 +164,7 @@ def test_a_core_without_work_is_unused() -> None:
     assert m.layers.worked.tolist() == [0b01, 0, 0]
 
 
-def test_a_semaphore_and_an_early_halt() -> None:
+def test_a_semaphore_and_an_early_halt_are_attributed() -> None:
     m = run_both(
         from_text(
             """
@@ -203,7 +203,7 @@ def causes(layer: LayerReport) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_contention(engine: str) -> None:
+def test_contention_is_attributed(engine: str) -> None:
     """The numbers of the program's comment and of the timing page."""
     report = run_program("contention", engine)
     layer = report.layers[0]

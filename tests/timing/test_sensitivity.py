@@ -53,7 +53,7 @@ def effect(found: SensitivityReport, setting: str) -> SettingEffect:
     return one
 
 
-def test_every_assumed_setting_is_moved_or_told(found: SensitivityReport) -> None:
+def test_every_assumed_setting_is_varied_or_listed(found: SensitivityReport) -> None:
     told = {e.setting for e in found.effects} | {s.setting for s in found.skipped}
     assumed = {name for name in setting_names() if CONFIG.sources[name] == "assumed"}
     assert told == assumed
@@ -63,7 +63,7 @@ def test_every_assumed_setting_is_moved_or_told(found: SensitivityReport) -> Non
     assert effects[0] > 0
 
 
-def test_cycles_are_those_of_a_run_on_such_a_device(
+def test_cycles_equal_a_run_on_the_varied_device(
     found: SensitivityReport, bundle_file: Path, inputs: dict[str, Any]
 ) -> None:
     bandwidth = effect(found, "dram_bytes_per_cycle")
@@ -75,7 +75,7 @@ def test_cycles_are_those_of_a_run_on_such_a_device(
     assert bandwidth.program == "same"
 
 
-def test_small_numbers_move_by_one_and_powers_of_two_twofold(found: SensitivityReport) -> None:
+def test_small_numbers_change_by_one_and_powers_of_two_by_two(found: SensitivityReport) -> None:
     branch = effect(found, "control_taken_branch_cycles")
     burst = effect(found, "dram_burst_bytes")
     for one, values in ((branch, (1, 3)), (burst, (32, 128))):
@@ -83,14 +83,14 @@ def test_small_numbers_move_by_one_and_powers_of_two_twofold(found: SensitivityR
         assert (one.lower.value, one.higher.value) == values
 
 
-def test_the_scratchpad_is_compiled_anew(found: SensitivityReport) -> None:
+def test_another_scratchpad_compiles_again(found: SensitivityReport) -> None:
     one = effect(found, "scratchpad_bytes")
     assert one.program == "recompiled"
     assert one.lower is not None and one.lower.value == 104_832
     assert one.lower.cycles is not None
 
 
-def test_an_assembly_program_has_nothing_to_compile_anew() -> None:
+def test_an_assembly_program_is_not_compiled_again() -> None:
     config = device(2)
     path = ROOT / "programs" / "assembly" / "contention.s"
     text = path.read_text(encoding="utf-8")
@@ -105,7 +105,7 @@ def test_an_assembly_program_has_nothing_to_compile_anew() -> None:
     assert effect(found, "mac_in_lanes").effect == 0
 
 
-def test_a_setting_at_its_limit_moves_to_one_side(
+def test_a_setting_at_its_limit_changes_in_one_direction(
     bundle_file: Path, inputs: dict[str, Any]
 ) -> None:
     config = attrs.evolve(CONFIG, dma_startup_cycles=0, queues_depth=16)
@@ -115,7 +115,7 @@ def test_a_setting_at_its_limit_moves_to_one_side(
     assert effect(found, "queues_depth").higher is None
 
 
-def test_command_line(bundle_file: Path) -> None:
+def test_the_command_prints_the_sensitivity(bundle_file: Path) -> None:
     arguments = ["run", str(bundle_file), "--input", str(SEVEN), "--sensitivity"]
     shown = CliRunner().invoke(app, arguments)
     assert shown.exit_code == 0, shown.output

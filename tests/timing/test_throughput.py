@@ -64,7 +64,7 @@ def test_a_later_run_finds_the_row_open(engine: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_refreshes_fall_due_whenever_runs_begin(engine: str) -> None:
+def test_refresh_times_carry_over_between_runs(engine: str) -> None:
     # Those of cycles 100, 200, 300 close the row. The second run begins at 82 and asks at 98, just
     # before one; the third one begins at 144 and asks at 160; the fourth one begins at 226.
     refresh = {"dram_refresh_interval_cycles": 100, "dram_refresh_cycles": 30}
@@ -81,7 +81,7 @@ def test_both_engines_report_the_same_runs() -> None:
         assert (len(set(cycles(both[0])[1:])) > 1) == bool(settings)
 
 
-def test_the_report_is_that_of_the_first_run() -> None:
+def test_the_report_describes_the_first_run() -> None:
     once, thrice = (runs(CONTENTION.read_text(), n) for n in (1, 3))
     assert once.throughput is None
     alike = attrs.evolve(thrice, throughput=None, host_seconds=once.host_seconds)
@@ -89,7 +89,7 @@ def test_the_report_is_that_of_the_first_run() -> None:
     assert decode_report(to_json(thrice)).throughput == thrice.throughput
 
 
-def test_what_an_earlier_run_left_is_told_where_it_matters() -> None:
+def test_a_dependence_on_an_earlier_run_gives_a_note() -> None:
     counting = """
         .output count, i32<1>
         _start:
@@ -113,7 +113,7 @@ def test_what_an_earlier_run_left_is_told_where_it_matters() -> None:
     assert runs(CONTENTION.read_text(), 2).notes == ()
 
 
-def test_cores_begin_as_after_a_reset() -> None:
+def test_cores_begin_each_run_like_after_a_reset() -> None:
     counters = """
         .output found, i32<1>
         _start:
@@ -131,7 +131,7 @@ def test_cores_begin_as_after_a_reset() -> None:
     assert (report.notes, report.outputs["found"].tolist()) == ((), [0])
 
 
-def test_a_trap_of_a_later_run_says_which() -> None:
+def test_a_trap_names_its_run() -> None:
     flag = """
         .input  block, i8[S:1.0 O:0]<4>
         .output flag, i32<1>
@@ -152,13 +152,13 @@ def test_a_trap_of_a_later_run_says_which() -> None:
     assert report.throughput is None and report.cycles > 0
 
 
-def test_at_least_one_run() -> None:
+def test_repeat_must_be_positive() -> None:
     with pytest.raises(UserError) as caught:
         runs(LOAD, 0)
     assert caught.value.diagnostics[0].code == "ARG001"
 
 
-def test_cycles_per_inference() -> None:
+def test_cycles_per_inference_exclude_the_first_run() -> None:
     one = Throughput(1, (120, 100, 101), 800)
     assert (one.cycles_per_inference, one.inferences_per_second) == (100.5, 800e6 / 100.5)
     batch = Throughput(4, (120,), 800)
@@ -180,11 +180,11 @@ def test_cycles_per_inference() -> None:
         ([], 1),
     ],
 )
-def test_what_is_a_batch(shapes: list[tuple[int, ...]], batch: int) -> None:
+def test_equal_first_dimensions_form_a_batch(shapes: list[tuple[int, ...]], batch: int) -> None:
     assert find_batch_size(shapes) == batch
 
 
-def test_a_batch_in_one_run() -> None:
+def test_cycles_are_divided_by_the_batch() -> None:
     of_four = LOAD.replace("<64>", "<4 x 16>")
     report = runs(of_four, 1)
     assert cycles(report) == (82,)
@@ -200,7 +200,7 @@ def test_a_batch_in_one_run() -> None:
     assert totals["latency"] == "82 cycles, 102 ns at 800 MHz"
 
 
-def test_a_network_on_both_engines(tmp_path: Path) -> None:
+def test_both_engines_agree_on_a_network(tmp_path: Path) -> None:
     folder = ROOT / "programs" / "digits"
     (tmp_path / "board.toml").write_text('[dram]\npreset = "lpddr4-3200"\n')
     device = nmpsim.load_device(tmp_path / "board.toml")

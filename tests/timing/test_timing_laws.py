@@ -62,7 +62,7 @@ def seven() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", each_value(int8_programs(), program_parts))
-def test_laws_of_recorded_programs(name: str, shared: Path) -> None:
+def test_recorded_programs_obey_the_laws(name: str, shared: Path) -> None:
     recording = Recording(Recorded(name))
     config = device(CORES)
     bundle = compiled(recording.program.text, device=config)
@@ -90,12 +90,12 @@ def seeded_device(seed: int) -> DeviceConfig:
 
 @given(device_files(CORES))
 @examples(25)
-def test_laws_on_random_devices(config: DeviceConfig) -> None:
+def test_random_devices_obey_the_laws(config: DeviceConfig) -> None:
     check_laws(nmpsim.Device(config).run(digits(), seven()), config)
 
 
 @pytest.mark.parametrize("preset", dram_presets.list_presets())
-def test_laws_of_presets(preset: str, tmp_path: Path) -> None:
+def test_presets_obey_the_laws(preset: str, tmp_path: Path) -> None:
     path = tmp_path / "device.toml"
     path.write_text(f'[cores]\ncount = {CORES}\n[dram]\npreset = "{preset}"\n', encoding="utf-8")
     config = nmpsim.load_device(path)
@@ -169,7 +169,7 @@ def cycles_of(image: bytes, config: DeviceConfig) -> int:
 
 @given(one_queue_programs(), device_files(1), st.sampled_from(MORE), st.integers(1, 40))
 @examples(200)
-def test_more_is_not_slower_where_one_queue_asks(
+def test_more_is_not_slower_with_one_queue(
     image: bytes, config: DeviceConfig, setting: str, more: int
 ) -> None:
     most = 16 if setting == "queues_depth" else 4096

@@ -62,7 +62,7 @@ def test_costs_are_the_settings_of_the_same_name() -> None:
     assert get_costs(device(**settings))._asdict() == settings
 
 
-def test_the_numbers_of_the_page_for_int8_and_int16() -> None:
+def test_cycles_equal_the_numbers_of_the_page() -> None:
     """Default device: 8 x 8 MACs after 8 cycles, 16 vector lanes after 4."""
     costs = get_costs(default_device())
     # 6 pixels, a 3x3 window of 5 channels: 3 rows of ceil(15 / 8) = 2 steps; 20 channels, 3 blocks.
@@ -88,7 +88,7 @@ def test_the_numbers_of_the_page_for_int8_and_int16() -> None:
 
 @ELEMENTS
 @pytest.mark.parametrize("config", DEVICES)
-def test_convolutions(config: DeviceConfig, wide: int) -> None:
+def test_convolutions_take_their_cycles(config: DeviceConfig, wide: int) -> None:
     costs = get_costs(config)
     in_lanes = halved(config.mac_in_lanes, wide)
     shapes = product((1, 6, 49), (1, 3), (1, 2, 5), (1, 3, 8, 17), (1, 2), (1, 7, 8, 9, 33))
@@ -105,7 +105,7 @@ def test_convolutions(config: DeviceConfig, wide: int) -> None:
 
 @ELEMENTS
 @pytest.mark.parametrize("config", DEVICES)
-def test_depthwise_convolutions(config: DeviceConfig, wide: int) -> None:
+def test_depthwise_convolutions_take_their_cycles(config: DeviceConfig, wide: int) -> None:
     costs, out_lanes = get_costs(config), halved(config.mac_out_lanes, wide)
     for pixels, taps, channels in product((1, 6, 49), (1, 9, 25), (1, 3, 4, 8, 9, 33)):
         cycles = config.mac_startup_cycles + pixels * taps * batches(channels, out_lanes)
@@ -114,7 +114,7 @@ def test_depthwise_convolutions(config: DeviceConfig, wide: int) -> None:
 
 @ELEMENTS
 @pytest.mark.parametrize("config", DEVICES)
-def test_matrix_products(config: DeviceConfig, wide: int) -> None:
+def test_matrix_products_take_their_cycles(config: DeviceConfig, wide: int) -> None:
     costs, in_lanes = get_costs(config), halved(config.mac_in_lanes, wide)
     for rows, inner, columns in product((1, 7, 40), (1, 3, 8, 17, 70), (1, 5, 8, 9, 200)):
         steps = batches(inner, in_lanes) * batches(columns, config.mac_out_lanes)
@@ -125,7 +125,7 @@ def test_matrix_products(config: DeviceConfig, wide: int) -> None:
 
 @ELEMENTS
 @pytest.mark.parametrize("config", DEVICES)
-def test_the_vector_unit(config: DeviceConfig, wide: int) -> None:
+def test_vector_instructions_take_their_cycles(config: DeviceConfig, wide: int) -> None:
     costs, lanes = get_costs(config), halved(config.vector_lanes, wide)
     for rows, columns in product((1, 7, 40), (1, 3, 8, 16, 17, 65, 200)):
         cycles = config.vector_startup_cycles + rows * batches(columns, lanes)
@@ -142,7 +142,7 @@ def test_a_transpose_takes_a_cycle_for_each_element(config: DeviceConfig) -> Non
         assert transpose_cycles(elements, costs) == config.vector_startup_cycles + elements
 
 
-def test_lanes_and_batches() -> None:
+def test_lanes_divide_the_work_into_batches() -> None:
     assert [count_lanes(lanes, INT8) for lanes in (1, 2, 3, 8)] == [1, 2, 3, 8]
     assert [count_lanes(lanes, INT16) for lanes in (1, 2, 3, 8)] == [1, 1, 1, 4]
     for value, by in product(range(1, 40), range(1, 12)):
@@ -152,7 +152,7 @@ def test_lanes_and_batches() -> None:
 @ELEMENTS
 @pytest.mark.parametrize("config", DEVICES)
 @pytest.mark.parametrize("cores", [1, 32])
-def test_bounds(config: DeviceConfig, wide: int, cores: int) -> None:
+def test_bounds_equal_their_formulas(config: DeviceConfig, wide: int, cores: int) -> None:
     config = attrs.evolve(config, cores_count=cores)
     peak = 0
     for _ in range(cores * config.mac_out_lanes):
@@ -165,13 +165,13 @@ def test_bounds(config: DeviceConfig, wide: int, cores: int) -> None:
 
 
 @pytest.mark.parametrize(("burst", "width"), [(64, 16), (64, 24), (16, 64)])
-def test_the_bound_of_the_memory(burst: int, width: int) -> None:
+def test_the_memory_bound_equals_its_formula(burst: int, width: int) -> None:
     config = device(dram_burst_bytes=burst, dram_bytes_per_cycle=width)
     for bursts in (0, 1, 3, 64, 1000):
         assert memory_bound(bursts, get_costs(config)) == batches(bursts * burst, width)
 
 
-def test_burst_efficiency() -> None:
+def test_burst_efficiency_is_the_share_of_used_bytes() -> None:
     assert burst_efficiency(4096, 64, device(dram_burst_bytes=64)) == 1.0
     assert burst_efficiency(96, 2, device(dram_burst_bytes=64)) == 0.75
     assert burst_efficiency(96, 2, device(dram_burst_bytes=32)) == 1.5

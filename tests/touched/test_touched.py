@@ -53,12 +53,12 @@ def repository(tmp_path: Path) -> Path:
         "pyproject.toml": "project/test_files",
     }.items(),
 )
-def test_tests_of_a_changed_file(changed: str, tests: str, repository: Path) -> None:
+def test_tests_of_a_changed_file_are_listed(changed: str, tests: str, repository: Path) -> None:
     found = selection.select([changed], repository)
     assert found == [f"tests/{name}.py" for name in tests.split()]
 
 
-def test_only_the_closest_tests_elsewhere(
+def test_only_the_closest_tests_of_other_packages_are_listed(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (repository / "tests/cli/test_less.py").write_text("from nmpsim.lir import lexer")
@@ -67,7 +67,7 @@ def test_only_the_closest_tests_elsewhere(
     assert [name for name in found if "/cli/" in name] == ["tests/cli/test_less.py"]
 
 
-def test_the_command_lists_tests_of_what_is_committed_and_what_is_not(
+def test_the_command_includes_uncommitted_changes(
     repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def git(*words: str) -> None:
