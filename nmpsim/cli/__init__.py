@@ -20,7 +20,7 @@ __all__ = ["main"]
 
 
 def main() -> NoReturn:
-    """Run the installed command."""
+    """Run ``nmpsim`` with the arguments of the process, and exit."""
     # Python collects garbage after each 700 new objects, which is a tenth of a short run, and once
     # more at its end, in all that was imported: a fifth.
     gc.set_threshold(100_000)

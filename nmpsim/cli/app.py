@@ -90,7 +90,7 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Parse the arguments; ``--help`` is printed here."""
+        """Parse the arguments and return the context, or print ``--help``."""
         with _hide_from_click(), report_write_errors():
             return super().make_context(*args, **extra)
 

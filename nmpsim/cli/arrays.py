@@ -51,7 +51,7 @@ def _damage() -> tuple[type[Exception], ...]:
 
 @frozen(eq=False)
 class StoredArray:
-    """The header of an array in a file; :meth:`read` reads the data."""
+    """The header of an array in a file, whose data are read on request."""
 
     file: ArrayFile
     key: str
@@ -63,7 +63,7 @@ class StoredArray:
     """Whether more data follow in the file."""
 
     def head(self, rows: int | None) -> StoredArray:
-        """Return the first rows; the whole array if ``rows`` is None, or in Fortran order."""
+        """Return the header of the first ``rows`` rows, or of all if None or in Fortran order."""
         if rows is None or self.fortran_order or not self.shape or rows >= self.shape[0]:
             return self
         shape = (rows, *self.shape[1:])
@@ -75,7 +75,7 @@ class StoredArray:
         return math.prod(self.shape)
 
     def read(self) -> npt.NDArray[Any]:
-        """Return the data in native byte order. Raises UserError (MEM001), see :func:`read_all`."""
+        """Read the data in native byte order. Raises UserError (MEM001) for lack of memory."""
         (array,) = read_all({self.key: self}).values()
         return array
 
@@ -100,21 +100,21 @@ class ArrayFile:
             if not start:
                 raise self.error("the file is empty")
             if not self.is_archive and start != MAGIC:
-                raise self.error("this is neither an .npy nor an .npz file", repr(start))
+                raise self.error("the file is neither an .npy nor an .npz file", repr(start))
             self.keys = self._archive_keys(file) if self.is_archive else ("",)
 
     def array(self, key: str) -> StoredArray:
-        """Return the header of the array with this key."""
+        """Read the header of the array with a key."""
         with self._open() as file, self._member(file, key) as member:
             header = self._header(member, key)
         return StoredArray(self, key, header.shape, header.dtype, header.fortran_order)
 
     def read(self, key: str) -> npt.NDArray[Any]:
-        """Return the data of the array with this key."""
+        """Read the data of the array with a key."""
         return self.array(key).read()
 
     def data(self, array: StoredArray) -> bytes:
-        """Return the bytes after the header of an array."""
+        """Read the bytes of an array's data."""
         nbytes = array.size * array.dtype.itemsize
         with self._open() as file, self._member(file, array.key) as member:
             self._header(member, array.key)
@@ -125,7 +125,7 @@ class ArrayFile:
         return data
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the bytes of the file in blocks."""
+        """Yield the contents of the file in blocks of bytes."""
         with self._open() as file:
             while block := file.read(_BLOCK):
                 yield block
@@ -133,7 +133,7 @@ class ArrayFile:
     def error(
         self, message: str, found: str | None = None, expected: str | None = None
     ) -> UserError:
-        """Return an error (INPUT003) about this file."""
+        """Return a UserError (INPUT003) about the contents of the file."""
         return fail(
             "INPUT003", message, place=self.path, found=found, expected=expected, hint=_HINT
         )
@@ -148,7 +148,7 @@ class ArrayFile:
             place=self.path,
             found=found,
             expected=f"{claimed:,} bytes",
-            hint="the file may be truncated; write or copy it again",
+            hint="Write or copy the file again; it may be truncated.",
         )
 
     @contextmanager
@@ -157,7 +157,7 @@ class ArrayFile:
             # Checked first: opening a pipe would wait for its other end.
             mode = self.path.stat().st_mode
             if stat.S_ISFIFO(mode):
-                raise self._unreadable("it is a pipe", "give a regular file")
+                raise self._unreadable("it is a pipe", "Pass a regular file.")
             if not stat.S_ISREG(mode):
                 raise self._unreadable("it is not a file")
             with self.path.open("rb") as file, self._convert_errors():
@@ -209,7 +209,7 @@ class ArrayFile:
 def read_all(
     arrays: Mapping[str, StoredArray], max_memory: int | None = None
 ) -> dict[str, npt.NDArray[Any]]:
-    """Read arrays of a file. Raises UserError (MEM001) beyond ``max_memory`` bytes."""
+    """Read arrays by key. Raises UserError (MEM001) if they need over ``max_memory`` bytes."""
     needed = [
         Part(_subject(array.key), _COPIES * array.size * array.dtype.itemsize)
         for array in arrays.values()

@@ -29,7 +29,7 @@ _COPIES = 2
 def load_calibration_samples(
     arguments: Sequence[str], images: ImageOptions, program: ImportedModel
 ) -> Mapping[str, Array]:
-    """Return for each input an array of samples along the first axis, read on request.
+    """Return the calibration samples of each input, stacked along the first axis.
 
     A file of arrays holds any number of samples; an image, and each file of a folder or a pattern,
     is one sample.

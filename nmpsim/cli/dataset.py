@@ -34,7 +34,7 @@ MAX_TEXT_BYTES = 64 << 20
 
 @attrs.frozen(eq=False)
 class LabelledDataset:
-    """Samples, the class of each, and the names of classes if folders name them."""
+    """Samples of a data set with the class of each sample."""
 
     samples: Samples
     labels: Sequence[int]
@@ -50,7 +50,7 @@ def load_dataset(
     max_memory: int | None = None,
     limit: int | None = None,
 ) -> LabelledDataset:
-    """Load the samples of a file or folder, with labels.
+    """Load the samples and labels of a data set from a file or folder.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def load_dataset(
     if dataset.is_dir():
         return _load_folder(dataset, labels, inputs)
     if labels is None:
-        hint = "--labels L.npy, L.csv, or the name of an array in the data set"
+        hint = "Pass --labels with an .npy or .csv file, or an array name of the data set."
         raise _dataset_error(dataset, "the data set has no labels", hint=hint)
     file = ArrayFile(dataset)
     if labels in file.keys:
@@ -117,10 +117,10 @@ def _find_arrays(file: ArrayFile, inputs: Sequence[str]) -> dict[str, StoredArra
     if missing:
         raise _dataset_error(
             file.path,
-            "the data set lacks samples for an input",
+            f"the data set has no samples for input {missing[0]!r}",
             found=", ".join(map(repr, file.keys)) or "no arrays",
             expected=", ".join(map(repr, inputs)),
-            hint=f"save them under {missing[0]!r} or {PREFIX + missing[0]!r}",
+            hint=f"Save the samples under {missing[0]!r} or {PREFIX + missing[0]!r}.",
         )
     return {name: file.array(key) for name, key in found.items()}
 
@@ -164,7 +164,7 @@ def _load_folder(folder: Path, labels: str | None, inputs: ProgramInputs) -> Lab
     else:
         paths, class_names = _sample_files(folder), ()
         if paths and labels is None:
-            hint = "--labels L.csv with lines NAME,CLASS; or put each class into a folder"
+            hint = "Pass --labels L.csv with lines NAME,CLASS, or put each class into a folder."
             raise _dataset_error(folder, "the folder has no labels", hint=hint)
         names_of_files = [path.name for path in paths]
         labelled = list(_read_labels(Path(labels or ""), (), names_of_files)) if paths else []
@@ -211,7 +211,7 @@ def _read_labels(path: Path, keys: Sequence[str], names: Sequence[str] = ()) -> 
     if not path.exists() and keys:
         expected = ", ".join(map(repr, keys))
         raise _dataset_error(
-            path, "no such file, and no such array in the data set", expected=expected
+            path, "the labels are neither a file nor an array of the data set", expected=expected
         )
     return _parse_rows(path, _csv_rows(path), names)
 
@@ -221,7 +221,9 @@ def _csv_rows(path: Path) -> list[list[str]]:
     try:
         rows = [[field.strip() for field in row] for row in csv.reader(text) if row]
     except csv.Error as error:
-        raise _dataset_error(path, "labels are an .npy or a .csv file", found=error) from error
+        raise _dataset_error(
+            path, "the labels are neither an .npy nor a .csv file", found=error
+        ) from error
     return rows[1:] if rows and not _is_label(rows[0][-1]) else rows
 
 

@@ -18,7 +18,7 @@ _PROCESSOR = ("NUMBA_CPU_NAME", _FEATURES)
 
 
 def is_background_compile_enabled(environment: Mapping[str, str]) -> bool:
-    """Return whether kernels are compiled in the background.
+    """Return whether kernels may be compiled in the background.
 
     ``NMPSIM_COMPILE_AHEAD`` decides, 1 or 0; without it, true except on test machines.
     """
@@ -29,9 +29,10 @@ def is_background_compile_enabled(environment: Mapping[str, str]) -> bool:
 
 
 def choose_engine(requested: str, *, runs_often: bool = False) -> str:
-    """Return the requested engine, or for ``auto`` the compiled one if the program runs often.
+    """Return the name of the engine to use for a requested name.
 
-    If nmpsim is free to choose, kernels for the next command are compiled in the background.
+    ``auto`` becomes ``compiled`` if the program runs often. Otherwise it stays ``auto``, and
+    kernels for the next command are compiled in the background.
     """
     if requested == "auto" and runs_often:
         return "compiled"
@@ -51,7 +52,7 @@ def choose_engine(requested: str, *, runs_often: bool = False) -> str:
 
 
 def set_kernel_target() -> None:
-    """Apply ``NMPSIM_KERNELS``; to be called before Numba is imported.
+    """Set Numba's environment variables by ``NMPSIM_KERNELS``, before Numba is imported.
 
     Raises
     ------
@@ -62,7 +63,7 @@ def set_kernel_target() -> None:
 
 
 def get_numba_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that make Numba compile for the vector instructions requested.
+    """Return Numba's environment variables for the target that ``NMPSIM_KERNELS`` names.
 
     Processes started by this one inherit them. Raises UserError (ENV001), see
     :func:`set_kernel_target`.

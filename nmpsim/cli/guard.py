@@ -42,15 +42,15 @@ _LABEL = re.compile(r"^(  \w+:|warning:)", re.MULTILINE)
 
 
 class CommandInterruptedError(Exception):
-    """Ctrl-C during a command."""
+    """Interruption of a command by Ctrl-C."""
 
 
 class PipeClosedError(Exception):
-    """The reader of standard output has closed it."""
+    """Failed write because the reader of standard output closed the pipe."""
 
 
 def run_guarded(command: Callable[[], object], *, debug: bool) -> int:
-    """Run a command and return its exit code; print a message for an exception."""
+    """Run a command and return its exit code, with a message on stderr for an exception."""
     _make_streams_safe()
     try:
         result = command()
@@ -86,12 +86,12 @@ def _interrupted() -> int:
 
 
 def print_message(text: str) -> None:
-    """Print a line for the user on stderr; never fails."""
+    """Print a line on stderr, escaped and colored; errors of writing are ignored."""
     print_ci_command(_coloured(escape(text)))
 
 
 def print_ci_command(command: str) -> None:
-    """Print a line on stderr without escapes: a command for a CI system."""
+    """Print a workflow command for a CI system on stderr, without escapes."""
     if sys.stderr is None:
         return
     try:
@@ -101,14 +101,14 @@ def print_ci_command(command: str) -> None:
 
 
 def discard_stdout_error(error: OSError) -> UserError:
-    """Discard the buffer of standard output and return the error for the failed write."""
+    """Discard the buffer of standard output, and return a UserError for a failed write."""
     discard_stdout()
     return fail("FILE002", "cannot write the result", place="standard output", found=error.strerror)
 
 
 @contextmanager
 def report_write_errors() -> Iterator[None]:
-    """Convert errors of writing standard output, while click parses arguments or prints help."""
+    """Convert errors of writing to standard output in the context to UserError (FILE002)."""
     try:
         yield
     except BrokenPipeError:
@@ -169,7 +169,7 @@ def _usage_error(error: click.ClickException) -> int:
         return EXIT_USER
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "nmpsim"
-    hint = f"see `{command} --help`"
+    hint = f"Run `{command} --help`."
     print_message(str(Diagnostic("ARG001", error.format_message(), hint=hint)))
     return EXIT_USER
 

@@ -71,7 +71,7 @@ class ImageFormat:
 
 
 def is_image(path: Path, head: bytes) -> bool:
-    """Return whether a file is, or claims to be, an image, also of an unsupported format."""
+    """Return whether a file is an image by its suffix or by its first bytes ``head``."""
     claimed = path.suffix.lower() in (*ENDINGS, *_OTHER_ENDINGS)
     return claimed or head.startswith(_BEGINNINGS) or _is_bmp(head)
 
@@ -110,9 +110,9 @@ def choose_image_format(
         if len(given) not in (0, 1, channels):
             raise fail(
                 "ARG001",
-                f"--image-{what} needs one number per channel",
+                f"--image-{what} needs one number per channel, or one for all",
                 found=str(len(given)),
-                expected=f"{channels}, the channels of {tensor.name!r}, or one for all",
+                expected=f"{channels}, the channels of input {tensor.name!r}",
             )
     if 0 in options.stddev:
         raise fail("ARG001", "--image-stddev must not be 0", found="0", expected="another number")
@@ -150,7 +150,7 @@ def _layout(tensor: Tensor, wanted: str | None) -> tuple[str, tuple[int, int, in
             "INPUT002",
             f"the layout of input {tensor.name!r} is ambiguous",
             found=format_shape(shape),
-            hint="--image-layout NCHW, or NHWC",
+            hint="Pass --image-layout NCHW or NHWC.",
         )
     expected = "1 or 3 channels and a batch of 1" + (f" as {wanted}" if wanted else "")
     raise fail(
@@ -158,7 +158,7 @@ def _layout(tensor: Tensor, wanted: str | None) -> tuple[str, tuple[int, int, in
         f"input {tensor.name!r} does not accept images",
         found=format_shape(shape),
         expected=expected,
-        hint="omit --image-layout" if fitting else "give an .npy file",
+        hint="Omit --image-layout." if fitting else "Pass an .npy file.",
     )
 
 
@@ -180,12 +180,12 @@ def _default_mode(tensor: Tensor) -> str | None:
         "INPUT002",
         f"the value range of pixels is unknown for input {tensor.name!r}",
         found=format_elem(tensor.elem),
-        hint=f"--image-mode {'|'.join(PIXEL_RANGES)}, as the network was trained",
+        hint=f"Pass --image-mode {'|'.join(PIXEL_RANGES)}, as the network was trained.",
     )
 
 
 def read_image(path: Path, tensor: Tensor, format: ImageFormat, resize: bool) -> npt.NDArray[Any]:
-    """Return an image in the shape of an input, as uint8 pixels or float32 values.
+    """Read an image in the shape of an input, as uint8 pixels or float32 values.
 
     Raises
     ------
@@ -203,7 +203,7 @@ def read_image(path: Path, tensor: Tensor, format: ImageFormat, resize: bool) ->
 
 
 def read_image_size(path: Path) -> tuple[int, int]:
-    """Return height and width of an image, from the header of its file.
+    """Read the height and width of an image, in pixels, from the header of its file.
 
     Raises
     ------
@@ -237,7 +237,7 @@ def _pixels(path: Path, format: ImageFormat, resize: bool) -> npt.NDArray[np.uin
                 place=path,
                 found=f"{image.width} x {image.height} pixels",
                 expected=f"{format.width} x {format.height} pixels",
-                hint="use --resize",
+                hint="Pass --resize, or resize the image.",
             )
         image = _convert(path, image, kind)
         if image.size != size:
@@ -268,7 +268,7 @@ def _open(path: Path) -> Iterator[Image]:
             "the image has too many pixels",
             place=path,
             expected=f"at most {Image.MAX_IMAGE_PIXELS:,}",
-            hint="reduce its size; --resize reads the whole image too",
+            hint="Reduce the size of the image file; --resize reads all pixels too.",
         ) from error
     except _DAMAGE as error:
         raise _damage_error(path, error) from error
@@ -288,14 +288,14 @@ def _damage_error(path: Path, error: Exception) -> UserError:
             "the image is damaged",
             place=path,
             found=str(error).split("\n", 1)[0][:120],
-            hint="the file may be truncated; write or copy it again",
+            hint="Write or copy the file again; it may be truncated.",
         )
     return fail(
         "INPUT003",
-        "this is not a PNG, JPEG or BMP image",
+        "the file is not a PNG, JPEG or BMP image",
         place=path,
         found=repr(head[:4]),
-        hint="convert it to PNG",
+        hint="Convert the image to PNG.",
     )
 
 
@@ -306,10 +306,12 @@ def _check_depth(path: Path, image: Image) -> None:
         with path.open("rb") as file:
             depth = file.read(_DEPTH_AT + 1)[-1]
     if depth > 8 or image.mode.startswith(("I", "F")):
-        raise _kind_error(path, "16 bits a channel", "8 bits", "convert it to 8 bits a channel")
+        raise _kind_error(
+            path, "16 bits per channel", "8 bits", "Convert the image to 8 bits per channel."
+        )
     frames = getattr(image, "n_frames", 1)
     if frames > 1:
-        raise _kind_error(path, f"{frames} frames", "one image", "save one frame as an image")
+        raise _kind_error(path, f"{frames} frames", "one image", "Save one frame as an image.")
 
 
 def _convert(path: Path, image: Image, kind: str) -> Image:
@@ -319,14 +321,14 @@ def _convert(path: Path, image: Image, kind: str) -> Image:
     if image.mode in ("RGBA", "LA"):
         low, _ = image.getchannel("A").getextrema()
         if low != 255:
-            hint = "flatten it onto a background: transparent pixels have no colour"
+            hint = "Flatten the image onto a background."
             raise _kind_error(path, "transparent pixels", "an opaque image", hint)
         image = image.convert(image.mode.removesuffix("A"))
     if image.mode == "1":
         image = image.convert("L")
     if image.mode != kind:
         names = {"RGB": "colour (RGB)", "L": "grey"}
-        hint = f"convert it to {'RGB' if kind == 'RGB' else 'grey'}"
+        hint = f"Convert the image to {'RGB' if kind == 'RGB' else 'grey'}."
         raise _kind_error(path, names.get(image.mode, image.mode), f"{names[kind]}", hint)
     return image
 

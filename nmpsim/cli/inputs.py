@@ -53,7 +53,7 @@ _HEAD_BYTES = 16
 
 
 def load_inputs(options: InputOptions, metadata: Metadata) -> dict[str, Array]:
-    """Return the values of a bundle's inputs for one run.
+    """Load the values of a bundle's inputs for one run, by input name.
 
     Raises UserError, see :func:`find_samples` and :meth:`InputSample.load`.
     """
@@ -62,20 +62,22 @@ def load_inputs(options: InputOptions, metadata: Metadata) -> dict[str, Array]:
 
 
 def get_single_sample(samples: Sequence[InputSample]) -> InputSample:
-    """Return the only sample. Raises UserError (INPUT001) if there are several."""
+    """Return the only element of ``samples``. Raises UserError (INPUT001) for several."""
     if len(samples) > 1:
         raise fail(
             "INPUT001",
-            "this command makes one run",
+            "the command accepts the inputs of one run only",
             found=f"{len(samples)} inputs, from {samples[0].name} to {samples[-1].name}",
             expected="one",
-            hint="only `nmpsim run` takes several",
+            hint="Pass one file, or use `nmpsim run` for several.",
         )
     return samples[0]
 
 
 def find_samples(arguments: Sequence[str], inputs: ProgramInputs) -> list[InputSample]:
-    """Return the input files of each run for the arguments of ``--input``; no values are read.
+    """Find the input files of each run for the arguments of ``--input``.
+
+    No values are read.
 
     Raises
     ------
@@ -131,7 +133,7 @@ def _make_sample(
 
 
 def read_sample_shapes(arguments: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Return the shape of the first array of each argument of ``--input``, by the input's name.
+    """Read the shape of the first file of each argument of ``--input``, by input name.
 
     The name is empty for an argument without one. The shape of an image is its height and width.
     Files that cannot be read are left out; reading the values reports the error.
@@ -151,7 +153,7 @@ def read_sample_shapes(arguments: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 
 def list_input_paths(arguments: Sequence[str], names: Sequence[str]) -> list[Path]:
-    """Return the files of the arguments of ``--input``."""
+    """Return the paths of all files that the arguments of ``--input`` name."""
     return [path for argument in arguments for path in _expand(argument, names)[1]]
 
 
@@ -167,7 +169,7 @@ def _expand(argument: str, names: Sequence[str]) -> tuple[str | None, list[Path]
     if not found:
         raise fail(
             "FILE001",
-            "no file matches",
+            "no file matches the pattern",
             place=path,
             expected="an existing file, or a pattern such as 'images/*.png'",
         )
@@ -197,7 +199,7 @@ def _find_files(folder: Path) -> list[Path]:
     if not files:
         raise fail(
             "FILE001",
-            "the folder has no inputs",
+            "the folder has no input files",
             place=folder,
             found=f"{format_count(len(found), 'other file')}" if found else "no files",
             expected=SAMPLE_PATTERNS,
@@ -206,7 +208,7 @@ def _find_files(folder: Path) -> list[Path]:
 
 
 def split_argument(argument: str, names: Sequence[str]) -> tuple[str | None, Path]:
-    """Return the name and the path of an argument ``[NAME=]FILE``.
+    """Split an argument ``[NAME=]FILE`` into the name (None without one) and the path.
 
     A name may contain ``=``, and so may a path that exists. Raises UserError (INPUT001) for a name
     that is not one of ``names``.
@@ -223,12 +225,12 @@ def split_argument(argument: str, names: Sequence[str]) -> tuple[str | None, Pat
         "INPUT001",
         f"the program has no input {head!r}",
         expected=format_names(names) or "no input",
-        hint=f"did you mean {near[0]!r}?" if near else "`nmpsim inspect` shows the inputs",
+        hint=f"did you mean {near[0]!r}?" if near else "List the inputs with `nmpsim inspect`.",
     )
 
 
 def is_array_file(path: Path) -> bool:
-    """Return whether a path is read as an ``.npy`` or ``.npz`` file, by its first bytes.
+    """Return whether a file is an ``.npy`` or ``.npz`` file by its first bytes.
 
     True also for a file that is missing or empty, to report that as an error.
     """
@@ -263,11 +265,11 @@ def _find_sources(name: str | None, path: Path, inputs: ProgramInputs) -> dict[s
         if head:
             raise fail(
                 "INPUT003",
-                "this is neither an array nor an image",
+                "the file is neither an array nor an image",
                 place=path,
                 found=repr(head[:6]),
                 expected=f"an array ({', '.join(ARRAY_ENDINGS)}) or an image (PNG, JPEG, BMP)",
-                hint="write arrays with numpy.save; raw values need a .bin or .raw file",
+                hint="Write arrays with numpy.save, and raw values to a .bin or .raw file.",
             )
     file = ArrayFile(path)
     if name is not None:
@@ -314,7 +316,7 @@ def _read_raw(path: Path, nbytes: int, tensor: Tensor) -> Array:
             place=path,
             found=f"{nbytes:,} bytes",
             expected=f"{expected:,} bytes: {format_shape(tensor.shape)} of {dtype.name}",
-            hint="use an .npy file, whose header has the type and shape",
+            hint="Pass an .npy file, whose header has the type and shape.",
         )
     try:
         data = path.read_bytes()
@@ -363,16 +365,17 @@ def _suggest_name(file: ArrayFile, names: Sequence[str]) -> str:
     for name in names:
         near = difflib.get_close_matches(name, keys, 1)
         if near:
-            return f"is {near[0]!r} meant to be {name!r}?"
-    return "save the arrays under the names of the inputs"
+            return f"Rename array {near[0]!r} to {name!r} if it is this input."
+    return "Save the arrays under the names of the inputs."
 
 
 def _check_complete(found: Mapping[str, object], tensors: Mapping[str, Tensor]) -> None:
     missing = [name for name in tensors if name not in found]
     if missing:
-        hint = " ".join(f"--input {shlex.quote(f'{name}=FILE.npy')}" for name in missing[:4])
+        given = " ".join(f"--input {shlex.quote(f'{name}=FILE.npy')}" for name in missing[:4])
+        hint = f"Pass {given}."
         if len(tensors) == 1:
-            hint = "--input FILE: an array, an image, a folder, a pattern, or -"
+            hint = "Pass --input FILE: an array, an image, a folder, a pattern, or -."
         raise fail(
             "INPUT001",
             f"no value for {'input' if len(missing) == 1 else 'inputs'} {format_names(missing)}",
@@ -399,8 +402,8 @@ def _read_array(array: StoredArray, tensor: Tensor) -> Array:
             place=array.file.path,
             found=f"{format_shape(array.shape)}, {format_count(array.size, 'value')}",
             expected=f"{format_shape(tensor.shape)}, {format_count(expected, 'value')}",
-            hint=f"it has {array.shape[0]} samples: save each in a separate file, or use"
-            " `nmpsim eval`"
+            hint=f"Save each of the {array.shape[0]} samples in a separate file, or use"
+            " `nmpsim eval`."
             if is_batch
             else None,
         )

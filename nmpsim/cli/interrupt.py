@@ -145,7 +145,7 @@ def _ignore_interrupts(error: Any) -> None:
 
 
 def ignore_interrupts() -> None:
-    """Stop raising KeyboardInterrupt in the main thread, if called there."""
+    """Ignore Ctrl-C from now on, if called in the main thread."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, lambda *_: None)
 
@@ -177,17 +177,17 @@ _watcher = _InterruptWatcher()
 
 
 def watch_interrupts() -> None:
-    """Let Ctrl-C end this process from now on, whatever it executes."""
+    """End the process at Ctrl-C from now on, even while it executes compiled code."""
     _watcher.watch()
 
 
 def get_interrupt_message() -> str:
-    """Return the message about an interruption, for the caller to print."""
+    """Return the message that is printed at an interruption."""
     return _watcher.message()
 
 
 def end_interrupted() -> None:
-    """End a watched process at once and print the message; to be called in the main thread.
+    """End the process at once with a message, if :func:`watch_interrupts` was called.
 
     A normal exit would take long, and could fail on an object whose creation was interrupted.
     """
@@ -197,7 +197,7 @@ def end_interrupted() -> None:
 
 @contextmanager
 def add_interrupt_note(note: Callable[[], str | None]) -> Iterator[None]:
-    """Print the text that ``note`` returns, unless None, if the body is interrupted."""
+    """Print the text that ``note`` returns if Ctrl-C interrupts the context."""
     before, _watcher.note = _watcher.note, note
     yield
     _watcher.note = before  # not after an exception, which may be the interruption
@@ -205,7 +205,7 @@ def add_interrupt_note(note: Callable[[], str | None]) -> Iterator[None]:
 
 @contextmanager
 def interactive_session() -> Iterator[None]:
-    """Let Ctrl-C interrupt the command being executed; the session continues."""
+    """Let Ctrl-C interrupt single commands instead of the process within the context."""
     _watcher.is_interactive = True
     try:
         yield
@@ -215,7 +215,7 @@ def interactive_session() -> Iterator[None]:
 
 @contextmanager
 def interactive_command() -> Iterator[None]:
-    """Mark the execution of a command that handles Ctrl-C; a second Ctrl-C ends the process."""
+    """Execute a command that handles Ctrl-C; a second Ctrl-C ends the process."""
     _watcher.line = object()
     try:
         yield

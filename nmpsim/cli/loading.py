@@ -30,7 +30,7 @@ def load_program(
     device: DeviceConfig | None = None,
     inputs: Sequence[str] = (),
 ) -> Bundle:
-    """Load a bundle or compile a model, see :func:`nmpsim.session.load`.
+    """Load a bundle, or compile a model to one, with messages for the user.
 
     ``inputs`` are arguments of ``--input``; a model's open dimensions are taken from the first
     array of each. Warnings about a model are printed.
@@ -47,7 +47,7 @@ def load_program(
 
 
 def load_device(path: Path | None) -> DeviceConfig | None:
-    """Return the device of ``--device``, or None without the option."""
+    """Load the device file of ``--device``; return None without the option."""
     if path is None:
         return None
     from nmpsim.config import load_device as load
@@ -71,19 +71,19 @@ def print_warning(warning: str) -> None:
 
 
 def warn_if_float(metadata: Metadata, model: Path) -> None:
-    """Print a warning with the command that quantizes the model if no layer is quantized."""
+    """Print a warning if no layer of a model is quantized."""
     from nmpsim.views.element_types import is_unquantized
     from nmpsim.views.inspect_text import NOTHING_QUANTIZED
 
     if is_unquantized(metadata):
         print_message(f"warning: {NOTHING_QUANTIZED}")
         command = f"nmpsim quantize {shlex.quote(str(model))} --calibration FILE -o NET.bin"
-        print_message(f"  hint: quantize it first: {command}")
+        print_message(f"  hint: Quantize the model with `{command}`.")
 
 
 @contextmanager
 def announce_loading(path: Path) -> Iterator[None]:
-    """Announce on a terminal that a file is being loaded, once, if that takes long."""
+    """Print on a terminal that a file is being loaded if the context takes over a second."""
     timer = threading.Timer(ANNOUNCE_SECONDS, _print_loading, (path,))
     timer.daemon = True
     if sys.stderr is not None and sys.stderr.isatty():

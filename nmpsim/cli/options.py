@@ -97,7 +97,7 @@ Size = Annotated[int, _Size()]
 
 @frozen(kw_only=True)
 class ImageOptions:
-    """How images become values of an input; None, or empty, where nothing was requested."""
+    """Options for the conversion of images to an input."""
 
     mode: Literal["0to1", "neg1to1", "neg128to127", "0to255"] | None = option(
         "Value range for pixels.  [default: from the model]", names="--image-mode", group=IMAGES
@@ -132,7 +132,7 @@ DEFAULT_IMAGES = ImageOptions()
 
 @frozen(kw_only=True)
 class InputOptions:
-    """The inputs of a run: ``--input`` and the options for images."""
+    """Options for the inputs of a run."""
 
     arguments: tuple[InputArgument, ...] = option(
         "Array, image or raw values; - is standard input.",
@@ -145,7 +145,7 @@ class InputOptions:
 
 @frozen(kw_only=True)
 class LimitOptions:
-    """Limits of each run."""
+    """Options for the limits of each run."""
 
     max_cycles: Annotated[int, click.IntRange(1, 1 << 62)] | None = option(
         "Stop a run after N simulated cycles.", "N", group=LIMITS
@@ -155,7 +155,7 @@ class LimitOptions:
     )
 
     def limits(self) -> Limits:
-        """Return the limits for a device."""
+        """Return the limits as ``Device.run`` takes them."""
         from nmpsim.core.limits import Limits
 
         return Limits(self.max_cycles, self.timeout)
@@ -163,14 +163,14 @@ class LimitOptions:
 
 @frozen(kw_only=True)
 class ShapeOptions:
-    """Shapes of the inputs of an ONNX model."""
+    """Options for the shapes of the inputs of an ONNX model."""
 
     input_shape: tuple[str, ...] = option(
         "Shape of an ONNX input, such as image=1,3,224,224.", "NAME=DIMS"
     )
 
     def parse(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of each input. Raises UserError (ARG001) if invalid or repeated."""
+        """Return the shape of each input by name. Raises UserError (ARG001) if invalid."""
         shapes: dict[str, tuple[int, ...]] = {}
         for value in self.input_shape:
             name, _, text = value.rpartition("=")
@@ -178,7 +178,9 @@ class ShapeOptions:
             if not name or name in shapes or not all(d.isascii() and d.isdigit() for d in dims):
                 raise fail(
                     "ARG001",
-                    "an input has two shapes" if name in shapes else "invalid shape",
+                    "--input-shape gives an input two shapes"
+                    if name in shapes
+                    else "invalid --input-shape",
                     found=f"--input-shape {value}",
                     expected="NAME=DIMS, such as image=1,3,224,224, once for an input",
                 )
@@ -188,7 +190,10 @@ class ShapeOptions:
 
 @frozen(kw_only=True)
 class WorkerOptions:
-    """Options for the workers of a command; raises UsageError if both are given."""
+    """Options for the processes that execute a command, local or on a cluster.
+
+    Raises UsageError if both options are given.
+    """
 
     jobs: Positive | None = option(
         "Number of processes.  [default: one per processor]", "N", group=EXECUTION
@@ -203,47 +208,47 @@ class WorkerOptions:
 
 
 def device_option(default: str) -> Any:
-    """Declare ``--device``; ``default`` describes the device without the option."""
+    """Return the request field of ``--device``; ``default`` describes the default device."""
     return option(f"Device file; without it, {default}.", "D.toml")
 
 
 def engine_option() -> Any:
-    """Declare ``--engine``, of type Engine."""
+    """Return the request field of ``--engine``, of type ``Engine``."""
     return option("Simulation engine; the report is the same.", group=EXECUTION, default="auto")
 
 
 def max_memory_option() -> Any:
-    """Declare ``--max-memory``, of type Size."""
+    """Return the request field of ``--max-memory``, of type ``Size``."""
     return option(
         "Allocate at most this much, such as 2GiB.  [default: free memory]", "SIZE", group=LIMITS
     )
 
 
 def strict_option() -> Any:
-    """Declare ``--strict/--no-strict``."""
+    """Return the request field of ``--strict/--no-strict``, of type bool."""
     return option("Stop at undefined behavior (docs/isa.md).", group=EXECUTION, default=True)
 
 
 def patch_option() -> Any:
-    """Declare ``--patch``."""
+    """Return the request field of ``--patch``, a file."""
     return option("Changes written by `export` of `nmpsim debug`.", "P.json")
 
 
 def format_option() -> Any:
-    """Declare ``--format``, of type Format."""
+    """Return the request field of ``--format``, of type ``Format``."""
     return option("Tables, or one JSON document.", default="text")
 
 
 def output_option(metavar: str, help: str, group: str = "Options") -> Any:
-    """Declare ``-o``."""
+    """Return the request field of ``-o``, a file."""
     return option(help, metavar, names="-o --output", group=group)
 
 
 def weights_option() -> Any:
-    """Declare ``--weights``."""
+    """Return the request field of ``--weights``, a file."""
     return option("Constants of a network in LIR.", "W.npz")
 
 
 def tensors_option() -> Any:
-    """Declare ``--tensors``."""
+    """Return the request field of ``--tensors``, a file."""
     return option("Exact scales.  [default: NET.tensors.json, if any]", "T.json")

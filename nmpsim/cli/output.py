@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None] = ()) -> None:
-    """Raise UserError if an output file cannot be written, before anything is computed.
+    """Raise UserError early if an output file cannot be written or is also an input.
 
     ``STDOUT`` is one of the outputs of a command that prints.
 
@@ -32,8 +32,8 @@ def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None] 
     """
     outputs = list(outputs)
     if outputs.count(STDOUT) > 1:
-        message = "two results cannot both go to standard output"
-        raise fail("ARG001", message, place="-", hint="name a file for one of them")
+        message = "two results cannot both be written to standard output"
+        raise fail("ARG001", message, place="-", hint="Write one of them to a file.")
     taken = {real_path(path): "is also an input" for path in inputs if path is not None}
     for path in outputs:
         if path is None or path == STDOUT:
@@ -47,16 +47,16 @@ def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None] 
         real = real_path(path)
         if real in taken:
             message = f"the output file {taken[real]}"
-            raise fail("ARG001", message, place=path, hint="choose another name")
+            raise fail("ARG001", message, place=path, hint="Choose another file name.")
         taken[real] = "is named twice"
 
 
 def _check_output(path: Path) -> None:
     if path.is_dir():
-        raise cannot_write(path, "it is a folder", "name a file in it")
+        raise cannot_write(path, "it is a folder", "Pass a file in the folder.")
     folder = real_path(path).parent
     if not folder.exists():
-        raise cannot_write(path, "its folder is missing", f"mkdir -p '{path.parent}'")
+        raise cannot_write(path, "its folder is missing", f"Run `mkdir -p '{path.parent}'`.")
     if not folder.is_dir():
         raise cannot_write(path, f"{path.parent} is not a folder", None)
     if not os.access(folder, os.W_OK) and not is_special(path):
@@ -64,7 +64,7 @@ def _check_output(path: Path) -> None:
 
 
 def describe_partial_results(results: Path | None) -> str | None:
-    """Return how an interrupted command can be continued; None if no result was written yet."""
+    """Return a message about the partial results of a command; None if the file is missing."""
     if results is None or not results.is_file():
         return None
     return f"partial results are in {results}; the same command continues from there"
@@ -72,7 +72,7 @@ def describe_partial_results(results: Path | None) -> str | None:
 
 @contextmanager
 def show_progress() -> Iterator[RunProgress]:
-    """Provide a listener for progress events, which it shows on stderr until the context ends."""
+    """Return a context manager whose callback shows progress events on stderr."""
     from nmpsim.views.progress import RunProgress, make_stderr_console
 
     with RunProgress(make_stderr_console()) as progress:
@@ -80,7 +80,7 @@ def show_progress() -> Iterator[RunProgress]:
 
 
 def write_text(text: str, output: Path | None = None) -> None:
-    """Write the result of a command to the file ``output``, or to standard output."""
+    """Write text to the file ``output``, or to standard output if None."""
     if output is not None:
         write_file(output, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
         return
@@ -99,7 +99,7 @@ def write_result(
     view: Callable[[Console], None],
     output: Path | None = None,
 ) -> None:
-    """Write a result as JSON or as text, to a file or to standard output."""
+    """Write a result in the requested format to ``output``, or to standard output if None."""
     if format == "json":
         write_json(data(), output)
     else:
@@ -108,7 +108,7 @@ def write_result(
 
 
 def write_json(data: Mapping[str, Any], output: Path | None = None) -> None:
-    """Write data as one JSON document, to a file or to standard output."""
+    """Write data as one JSON document to the file ``output``, or to standard output if None."""
     from nmpsim.report.json import json_text
 
     write_text(json_text(data), output)
@@ -116,7 +116,7 @@ def write_json(data: Mapping[str, Any], output: Path | None = None) -> None:
 
 @contextmanager
 def open_text_output(output: Path | None) -> Iterator[Console]:
-    """Provide a console whose text is written at the end, to a file or to standard output."""
+    """Return a context manager of a console whose text is written when the context ends."""
     from nmpsim.views.console import get_printed_text, make_text_console
 
     terminal = output is None and sys.stdout is not None and sys.stdout.isatty()

@@ -34,9 +34,7 @@ from nmpsim.diagnostics import fail
 _MAKE = "make"
 _WORDS = "nmpsim.words"
 _COMMON = "Options"
-_QUOTE_HINT = (
-    "quote a path with a space, and a pattern, or the shell splits them: --input 'images/*.png'"
-)
+_QUOTE_HINT = "Put paths with spaces, and patterns, in quotes: --input 'images/*.png'."
 
 
 class _InputPath(click.Path):
@@ -59,7 +57,7 @@ class Option(click.Option):
     group = _COMMON
 
     def get_help_extra(self, ctx: click.Context) -> Any:
-        """Return the default value only; the range of a number is part of its error message."""
+        """Return the default value for the help text, without the range of a number."""
         extra = super().get_help_extra(ctx)
         extra.pop("range", None)
         return extra
@@ -69,12 +67,12 @@ class Command(click.Command):
     """A command whose help text shows options in groups, and whose usage errors name it."""
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Parse the arguments; ``--help`` is printed here."""
+        """Parse the arguments and return the context, or print ``--help``."""
         with report_write_errors():
             return super().make_context(*args, **extra)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; attach this command to usage errors."""
+        """Parse the arguments into the context; usage errors name the command."""
         ctx.meta[_WORDS] = tuple(args)
         try:
             return super().parse_args(ctx, args)
@@ -98,7 +96,7 @@ class Command(click.Command):
 
 
 def get_given_arguments(ctx: click.Context) -> tuple[str, ...]:
-    """Return the arguments of a command as they were written."""
+    """Return the command-line arguments of the command, before parsing."""
     return tuple(ctx.meta[_WORDS])
 
 
@@ -117,7 +115,7 @@ def define_command(run: Callable[[Any], int | None], help: str | None = None) ->
 
 
 def argument(metavar: str) -> Any:
-    """Declare a field of a request as a positional argument, optional in square brackets."""
+    """Return a request field that is a positional argument, optional if in square brackets."""
 
     def make(name: str, kind: Any) -> click.Argument:
         type_, _, is_multiple = _parse_annotation(kind)
@@ -140,7 +138,7 @@ def option(
     group: str = _COMMON,
     default: Any = None,
 ) -> Any:
-    """Declare a field of a request as an option.
+    """Return a request field that is an option.
 
     Parameters
     ----------

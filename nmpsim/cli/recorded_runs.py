@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class RecordedRun:
-    """A file or folder with the results of a run, and its kind."""
+    """A recorded run: a file or folder with results, and the kind of its format."""
 
     path: Path
     kind: str
     """``report``, ``npz``, ``folder`` (dumps of Glow) or ``console`` (text printed by Glow)."""
 
     def tensors(self, bundle: Bundle | None = None) -> list[Tensor]:
-        """Return the tensors of a run that is not a report.
+        """Return the recorded tensors of a run; a report has none.
 
         ``bundle`` names dumps in a folder without a list of its files.
         """
@@ -43,7 +43,7 @@ class RecordedRun:
 
 
 def open_recorded_run(path: Path) -> RecordedRun:
-    """Return the recorded run at a path, its kind found from the contents.
+    """Return the recorded run in a file or folder, with its kind by its contents.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def open_recorded_run(path: Path) -> RecordedRun:
         return RecordedRun(path, "console")
     raise fail(
         "ARG001",
-        "this is not a recorded run",
+        "the file is not a recorded run",
         place=path,
         expected="a JSON report, an .npz file of a run, a folder of Glow's dumps, or the text that"
         " a program instrumented by Glow printed",

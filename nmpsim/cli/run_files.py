@@ -36,7 +36,10 @@ _TRACES = "Traces"
 
 @frozen(kw_only=True)
 class TraceOptions:
-    """Which traces are written. Raises UserError (ARG001) for a selection without a trace."""
+    """Options for the traces of a run.
+
+    Raises UserError (ARG001) for a selection of cores or layers without a trace.
+    """
 
     trace: OutputFile | None = option(
         "Timeline of all units, for ui.perfetto.dev.", "OUT.json[.gz]", group=_TRACES
@@ -54,16 +57,20 @@ class TraceOptions:
 
     def __attrs_post_init__(self) -> None:
         if (self.trace_cores or self.trace_layer) and not any(self.outputs):
-            raise fail("ARG001", "no trace is requested", hint="add --trace OUT.json")
+            raise fail(
+                "ARG001",
+                "--trace-cores and --trace-layer require a trace",
+                hint="Add --trace OUT.json.",
+            )
 
     @property
     def outputs(self) -> tuple[Path | None, ...]:
-        """The files of the traces."""
+        """Paths of the trace files; None for a trace not requested."""
         return self.trace, self.dram_trace
 
 
 class RunTraces:
-    """The traces of one run."""
+    """Trace files that are written during one run."""
 
     def __init__(
         self,
@@ -80,11 +87,11 @@ class RunTraces:
 
     @property
     def listener(self) -> Callable[[Any], None] | None:
-        """Listener for the work of the device; None without a trace."""
+        """Callback for the work of the device; None without a trace."""
         return self._listen if self._listeners else None
 
     def finish(self, report: RunReport) -> None:
-        """Complete the traces after the run."""
+        """Write the rest of the traces after the run."""
         if self._timeline is None:
             return
         if self._scratchpads is not None:
@@ -106,7 +113,7 @@ class RunTraces:
 
 @contextmanager
 def open_traces(options: TraceOptions, bundle: Bundle, config: DeviceConfig) -> Iterator[RunTraces]:
-    """Provide the requested traces, whose files are completed at the end of the context."""
+    """Return a context manager of the requested traces, which closes their files."""
     if not any(options.outputs):
         yield RunTraces(None, None, None)
         return

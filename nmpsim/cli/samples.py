@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @frozen(eq=False)
 class ProgramInputs:
-    """The inputs of a program, and the conversion of images."""
+    """Tensors of a program's inputs, with the conversion of images to them."""
 
     tensors: Mapping[str, Tensor]
     """Name -> tensor, in the user's layout."""
@@ -53,13 +53,13 @@ class ProgramInputs:
         return shape[0] if len(shape) > 1 else 1
 
     def get_item_tensor(self, name: str) -> Tensor:
-        """Return the tensor of one item of an input's batch."""
+        """Return the tensor of a single item of an input's batch."""
         tensor = self.tensors[name]
         shape = (1, *tensor.shape[1:]) if self.batch_size(name) > 1 else tensor.shape
         return attrs.evolve(tensor, shape=shape)
 
     def match_value_count(self, name: str, size: int) -> tuple[Tensor, int]:
-        """Return the input, or one item of it, with ``size`` values, and the files per run."""
+        """Return the tensor, input or batch item, with ``size`` values, and the files per run."""
         item, whole = self.get_item_tensor(name), self.tensors[name]
         is_item = size == math.prod(item.shape) != math.prod(whole.shape)
         return (item, self.batch_size(name)) if is_item else (whole, 1)
@@ -74,17 +74,18 @@ class ProgramInputs:
     def get_single_name(self, path: Path) -> str:
         """Return the name of the only input. Raises UserError (INPUT001) if there are several."""
         if len(self.tensors) != 1:
+            argument = shlex.quote(f"{next(iter(self.tensors), 'NAME')}={path}")
             raise fail(
                 "INPUT001",
-                "the input of this file is ambiguous",
+                "the file does not say which input it is for",
                 place=path,
                 expected=f"one of the inputs {format_names(list(self.tensors))}",
-                hint="--input " + shlex.quote(f"{next(iter(self.tensors), 'NAME')}={path}"),
+                hint=f"Pass --input {argument}.",
             )
         return next(iter(self.tensors))
 
     def read_image(self, name: str, path: Path) -> Array:
-        """Return an image in the shape of one item of an input."""
+        """Read an image in the shape of a batch item of an input."""
         return read_image(
             path, self.get_item_tensor(name), self.image_format(name), self.images.resize
         )
@@ -92,7 +93,7 @@ class ProgramInputs:
 
 @frozen(eq=False)
 class InputSource:
-    """A file with values of an input."""
+    """A file with the values of an input, or of one item of its batch."""
 
     path: Path
     read: Callable[[], Array]
@@ -104,7 +105,7 @@ class InputSource:
     is_image: bool = False
 
     def load(self) -> Array:
-        """Return the values. Raises UserError (INPUT002) if they do not fit the input."""
+        """Load the values. Raises UserError (INPUT002) if they do not fit the input."""
         from nmpsim.core.inputs import find_mismatch
 
         array = self.read()
@@ -130,11 +131,11 @@ class InputSample:
 
     @property
     def name(self) -> str:
-        """Name of the first file, for messages."""
+        """Name of the first file, for messages; followed by an ellipsis if there are more."""
         return self.files[0] + ", ..." * (len(self.files) > 1) if self.files else ""
 
     def load(self) -> dict[str, Array]:
-        """Return the values of each input.
+        """Load the values of each input, by input name.
 
         Raises UserError: FILE001, INPUT002, INPUT003 and PKG001.
         """
@@ -142,7 +143,7 @@ class InputSample:
 
     @property
     def formats(self) -> dict[str, ImageFormat]:
-        """Input -> conversion of its images."""
+        """Conversion of images by input, for inputs that are read from images."""
         return {
             name: self.inputs.image_format(name)
             for name, sources in self.sources.items()
@@ -151,7 +152,7 @@ class InputSample:
 
 
 def print_image_formats(samples: Sequence[InputSample]) -> None:
-    """Print how the images of samples become values."""
+    """Print the conversion of images of the samples on stderr."""
     formats = (str(one) for sample in samples for one in sample.formats.values())
     for format in dict.fromkeys(formats):
         print_message(f"note: images are converted to {format}")
@@ -172,7 +173,7 @@ def _load_items(sources: Sequence[InputSource]) -> Array:
 
 
 def group_batches(files: Sequence[Mapping[str, InputSource]]) -> list[RunSources]:
-    """Group the files of one argument by run, with the items of a batch together.
+    """Group the files of one ``--input`` argument by run, as batches fill an input.
 
     Raises
     ------
@@ -187,7 +188,7 @@ def group_batches(files: Sequence[Mapping[str, InputSource]]) -> list[RunSources
         if source is not None:
             raise fail(
                 "INPUT001",
-                "some files hold a whole batch, others one item",
+                "some files contain a whole batch and others one item",
                 place=source.path,
                 found=f"{source.batch} such files per run, for input {source.tensor.name!r}",
                 expected=f"{first.batch}, as for {first.path}",
@@ -202,16 +203,16 @@ def group_batches(files: Sequence[Mapping[str, InputSource]]) -> list[RunSources
             )
     size, left = first.batch, len(files) % first.batch
     if left:
-        more = f"add {size - left}"
+        more = f"add {size - left}."
         if len(files) < size:
-            more = f"a pattern in quotes or a folder gives {size} files"
+            more = f"Pass {size} files with a folder or a pattern in quotes."
         raise fail(
             "INPUT001",
             f"the last batch of input {first.tensor.name!r} is not full",
             place=next(iter(files[-1].values())).path,
             found=f"{format_count(len(files), 'file')} with one item each",
             expected=f"a multiple of {size}, the input's first dimension",
-            hint=f"leave out the last {left}, or {more}" if len(files) > size else more,
+            hint=f"Omit the last {left}, or {more}" if len(files) > size else more,
         )
     groups = [files[start : start + size] for start in range(0, len(files), size)]
     return [{name: tuple(file[name] for file in group) for name in group[0]} for group in groups]
@@ -223,19 +224,19 @@ def _suggest_conversion(tensor: Tensor, values: Array) -> str | None:
     if len(found) == len(shape) == 4:
         for order, name in (((0, 2, 3, 1), "NCHW"), ((0, 3, 1, 2), "NHWC")):
             if tuple(found[axis] for axis in order) == shape and found != shape:
-                return f"the array is {name}: x.transpose{order}"
+                return f"Convert the array from {name} with x.transpose{order}."
     own = ELEM_DTYPES[tensor.elem]
     if found == shape and values.dtype != own and values.dtype.kind in "iub":
         if tensor.scale is not None:
             return (
-                f"for real numbers x.astype('float32'); for values on the input's scale"
-                f" x.astype('{own.name}')"
+                "Convert real numbers with x.astype('float32'), and quantized values with"
+                f" x.astype('{own.name}')."
             )
-        return f"x.astype('{own.name}')"
+        return f"Convert the array with x.astype('{own.name}')."
     return None
 
 
 def format_names(names: Sequence[str]) -> str:
-    """Return the first names as text, for an error message."""
+    """Format the first eight names as a list for an error message."""
     shown = [repr(name) for name in names[:8]]
     return ", ".join(shown) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -23,7 +23,7 @@ MAX_BYTES = 4 << 30
 def copy_stream_to_file(
     name: str, context: click.Context | None, *, waits_for_pipes: bool = False
 ) -> str:
-    """Return the name of a temporary file with the contents of ``-`` or of an inherited pipe.
+    """Copy standard input (``-``) or a pipe to a temporary file and return its path.
 
     Other names are returned unchanged. The file is removed when the command ends. With
     ``waits_for_pipes`` any named pipe is read, waiting for its other end.
@@ -40,8 +40,8 @@ def copy_stream_to_file(
     if name in context.meta.setdefault(_KEY, set()):
         raise fail(
             "ARG001",
-            f"{name} is given twice, but can be read only once",
-            hint="save it in a file and name that",
+            f"{name} is given twice but can be read only once",
+            hint="Save the data in a file and pass its name.",
         )
     context.meta[_KEY].add(name)
     import shutil  # few commands need these
@@ -61,7 +61,7 @@ def copy_stream_to_file(
 
 
 def has_read_pipes(context: click.Context) -> bool:
-    """Return whether the command has read ``-`` or a pipe, which cannot be read again."""
+    """Return whether the command has read standard input or a pipe."""
     return bool(context.meta.get(_KEY))
 
 
@@ -75,8 +75,8 @@ def _is_pipe(name: str) -> bool:
 def _copy(name: str, path: Path) -> None:
     place = Place("standard input" if name == "-" else name)
     if name == "-" and (sys.stdin is None or sys.stdin.isatty()):
-        hint = "pipe something into the command, or name a file"
-        raise fail("FILE001", "there is nothing to read", place=place, hint=hint)
+        hint = "Pipe data into the command, or pass a file."
+        raise fail("FILE001", "there is no data", place=place, hint=hint)
     try:
         with path.open("wb") as file:
             if name == "-":
@@ -85,9 +85,9 @@ def _copy(name: str, path: Path) -> None:
                 with Path(name).open("rb") as source:
                     _copy_bytes(source, file, place)
     except OSError as error:
-        raise fail("FILE001", "cannot read it", place=place, found=error.strerror) from error
+        raise fail("FILE001", "cannot read the data", place=place, found=error.strerror) from error
     if path.stat().st_size == 0:
-        raise fail("FILE001", "there is nothing to read", place=place, found="0 bytes")
+        raise fail("FILE001", "there is no data", place=place, found="0 bytes")
 
 
 def _copy_bytes(source: IO[bytes], file: IO[bytes], place: Place) -> None:
@@ -96,5 +96,5 @@ def _copy_bytes(source: IO[bytes], file: IO[bytes], place: Place) -> None:
         copied += len(block)
         if copied > MAX_BYTES:
             expected = f"at most {MAX_BYTES:,} bytes"
-            raise fail("FILE001", "there is too much to read", place=place, expected=expected)
+            raise fail("FILE001", "there is too much data", place=place, expected=expected)
         file.write(block)

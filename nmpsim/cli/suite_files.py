@@ -35,7 +35,7 @@ def load_cases(
     strict: bool = True,
     images: ImageOptions = DEFAULT_IMAGES,
 ) -> Iterator[CaseWork | CaseResult]:
-    """Yield each case with its arrays, or a result with the errors of reading them.
+    """Yield each case with its bundle and arrays, or its result if they cannot be read.
 
     Core files of failed cases belong in ``core_folder``.
     """
@@ -55,14 +55,14 @@ def get_core_path(folder: Path | None, case: Case) -> Path | None:
 
 
 class BundleCache:
-    """A cache of the last bundle, as most cases of a suite use the same one."""
+    """A cache of the last loaded bundle, as most cases of a suite use the same bundle."""
 
     def __init__(self) -> None:
         self._key: tuple[object, ...] | None = None
         self._bundle: Bundle | None = None
 
     def load(self, case: Case) -> Bundle:
-        """Load the bundle of a case, unless it is the last one and its file has not changed."""
+        """Return the bundle of a case, loaded again only if its file or device changed."""
         device = None if case.device is None else load_device(case.device)
         arguments = tuple(one.argument for one in case.input)
         shapes = read_sample_shapes(arguments) if is_model(case.bundle) else {}
@@ -117,7 +117,9 @@ def _outputs(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
 def _layers(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
     file = ArrayFile(path)
     if not file.is_archive:
-        raise file.error("layer outputs need an .npz file, which has their names", "an .npy file")
+        raise file.error(
+            "expected outputs of layers need an .npz file, which has names", "an .npy file"
+        )
     layers = {layer.name: layer.output for layer in metadata.layers}
     return _arrays(file, {layer_name(key): key for key in file.keys}, layers, "layer")
 

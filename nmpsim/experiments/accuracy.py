@@ -195,13 +195,13 @@ def _is_little(bundle: Bundle, samples: int) -> bool:
 
 
 def write_results(path: Path, evaluation: Evaluation, top: Sequence[int]) -> None:
-    """Write the evaluation to a file atomically."""
+    """Write the JSON document of an evaluation to a file."""
     text = json_text(evaluation_json(evaluation, top))
     write_file(path, lambda file: file.write(text.encode()))
 
 
 def write_confusion(path: Path, evaluation: Evaluation, classes: int) -> None:
-    """Write the confusion matrix to a CSV file atomically.
+    """Write the confusion matrix of an evaluation to a CSV file.
 
     It has a named row for each of ``classes`` classes and a named column for each answer; samples
     whose run did not reach its end are left out.

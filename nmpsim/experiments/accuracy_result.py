@@ -23,7 +23,7 @@ _ANSWER_FIELDS = tuple(field.name for field in attrs.fields(Answer))
 
 @attrs.frozen
 class EvaluationKey:
-    """Identity of what is evaluated; results of different keys are never mixed."""
+    """Versions and digests that identify an evaluation, so that results are never mixed."""
 
     nmpsim: str
     program: str
@@ -37,7 +37,7 @@ class EvaluationKey:
 
 @attrs.frozen
 class LayerTally:
-    """Elements and saturated values of a layer over all samples that reached their end."""
+    """Number of elements and of saturated values of a layer, over all completed runs."""
 
     name: str
     display_name: str
@@ -48,13 +48,13 @@ class LayerTally:
 
     @property
     def share(self) -> float:
-        """Share of values that saturated."""
+        """Share of the elements that saturated."""
         return self.saturated / self.elements if self.elements else 0.0
 
 
 @attrs.frozen
 class ClassTally:
-    """Number of samples of a class, and how many are right."""
+    """Number of samples of a class, and of correct answers to them."""
 
     label: int
     name: str
@@ -73,7 +73,7 @@ class Confusion:
 
 @attrs.frozen
 class Evaluation:
-    """Answers so far, in the order of the data set."""
+    """Answers of a classifier to the samples of a data set, and their statistics."""
 
     subject: EvaluationKey
     labels: tuple[int, ...]
@@ -87,7 +87,7 @@ class Evaluation:
 
     @property
     def failed(self) -> tuple[Answer, ...]:
-        """Answers of samples whose run did not reach its end; they count as wrong."""
+        """Answers of samples whose run did not complete; they count as wrong."""
         return tuple(answer for answer in self.answers if answer.error is not None)
 
     def right(self, top: int = 1) -> int:
@@ -99,17 +99,17 @@ class Evaluation:
         return self.right(top) / len(self.answers) if self.answers else 0.0
 
     def cycles(self) -> tuple[int, float, int]:
-        """Return the least, mean and most cycles of completed runs; zeros if there are none."""
+        """Return the smallest, mean and largest cycles of completed runs; zeros without runs."""
         cycles = [answer.cycles for answer in self.answers if answer.error is None]
         return (min(cycles), sum(cycles) / len(cycles), max(cycles)) if cycles else (0, 0.0, 0)
 
     def worst_layers(self) -> list[LayerTally]:
-        """Return the layers with saturation, largest share first."""
+        """Return the layers with saturated values, largest share first."""
         saturated = [layer for layer in self.layers if layer.saturated]
         return sorted(saturated, key=lambda layer: -layer.share)
 
     def by_class(self) -> list[ClassTally]:
-        """Return the tally of each class that has samples."""
+        """Return the counts of each class with samples, by ascending label."""
         counts: dict[int, tuple[int, int]] = {}
         for answer in self.answers:
             samples, right = counts.get(self.labels[answer.index], (0, 0))
@@ -124,11 +124,11 @@ class Evaluation:
         return self.class_names[label] if label < len(self.class_names) else str(label)
 
     def unlabelled(self) -> int:
-        """Return the number of samples without a class, which are left out."""
+        """Return the number of samples without a label."""
         return self.labels.count(UNLABELLED)
 
     def confusions(self) -> list[Confusion]:
-        """Return the confusions that occurred, by class and answer."""
+        """Return the nonzero entries of the confusion matrix, sorted by class and answer."""
         counts = Counter(
             (self.labels[answer.index], answer.best)
             for answer in self.answers
@@ -137,7 +137,7 @@ class Evaluation:
         return [Confusion(*pair, samples) for pair, samples in sorted(counts.items())]
 
     def with_chunks(self, chunks: Sequence[ChunkResult]) -> Evaluation:
-        """Return the evaluation with the results of more samples."""
+        """Return the evaluation with the results of further chunks of samples."""
         if not chunks:
             return self
         more = (answer for chunk in chunks for answer in chunk.answers)
@@ -163,7 +163,7 @@ class CyclesDocument(TypedDict):
 
 
 class AnswersDocument(TypedDict):
-    """The answers so far, one list for each column."""
+    """Answers to samples, with one list per column."""
 
     index: list[int]
     best: Annotated[list[int | None], "the class that it names; null if the run did not end"]
@@ -173,7 +173,7 @@ class AnswersDocument(TypedDict):
 
 
 class EvaluationDocument(TypedDict):
-    """Document that `nmpsim eval --format json` and its file of results contain."""
+    """Output of `nmpsim eval --format json`, and contents of its results file."""
 
     schema: Literal["nmpsim-eval-3"]
     nmpsim: str
@@ -195,7 +195,7 @@ class EvaluationDocument(TypedDict):
 
 
 def evaluation_json(evaluation: Evaluation, top: Sequence[int]) -> EvaluationDocument:
-    """Return the evaluation as a JSON document; :func:`resume_evaluation` reads it."""
+    """Return the evaluation as a JSON document, with top-k accuracies for each of ``top``."""
     least, mean, most = evaluation.cycles()
     answers, subject = evaluation.answers, evaluation.subject
     return {
@@ -228,7 +228,7 @@ def exceeded_limit(answer: Answer) -> bool:
 
 
 def resume_evaluation(path: Path, fresh: Evaluation) -> Evaluation:
-    """Return the evaluation in a file, if it has the same key as ``fresh``.
+    """Read an evaluation from a results file, to be continued instead of ``fresh``.
 
     Raises
     ------

@@ -46,7 +46,7 @@ class _DaskPool(Pool):
 
 @contextmanager
 def open_dask_pool(shared: object, scheduler: str) -> Iterator[Pool]:
-    """Open the pool of all workers that the scheduler has now."""
+    """Return a context manager of the pool of all current workers of a Dask scheduler."""
     client = _connected(scheduler)
     try:
         hosts = _checked_workers(client, scheduler)
@@ -99,6 +99,5 @@ def _unusable(scheduler: str, message: str, found: str, expected: str | None = N
         f"{message} at {scheduler}" if expected is None else message,
         found=found,
         expected=expected,
-        hint="`dask scheduler` prints its address, `dask worker ADDRESS` joins it; all need the"
-        " same nmpsim",
+        hint="Start `dask scheduler` and `dask worker ADDRESS`, all with the same nmpsim.",
     )

@@ -17,12 +17,12 @@ from nmpsim.lir.messages import did_you_mean
 Grid = Mapping[str, Sequence[int]]
 """Setting (``cores_count``) -> its values."""
 MAX_POINTS = 1_000_000
-_HINT = "use device file syntax with lists, such as count = [1, 2, 4] in section [cores]"
+_HINT = "Write lists as in a device file, such as count = [1, 2, 4] in section [cores]."
 
 
 @attrs.frozen
 class GridPoint:
-    """A combination of settings, and its device or the reason why there is none."""
+    """A combination of settings, with its device or the error of an invalid combination."""
 
     settings: Mapping[str, int]
     device: DeviceConfig | None
@@ -30,7 +30,7 @@ class GridPoint:
 
 
 def read_grid(path: Path) -> dict[str, tuple[int, ...]]:
-    """Read a grid from a TOML file: a device file with a list of values for each setting.
+    """Read a grid from a TOML file with a list of values for each device setting.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def read_grid(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def parse_setting_name(text: str, place: Place | None = None) -> str:
-    """Return ``cores_count`` for ``cores.count``; raise GRID001 for an unknown setting."""
+    """Return ``cores_count`` for ``cores.count``. Raises UserError (GRID001) if unknown."""
     section, _, key = text.strip().partition(".")
     name = f"{section}_{key}" if key else section
     if name in setting_names():
@@ -63,7 +63,7 @@ def parse_setting_name(text: str, place: Place | None = None) -> str:
         "GRID001",
         f"unknown setting {text.strip()}",
         place=place,
-        hint=hint or "`nmpsim device` prints all settings",
+        hint=hint or "List the settings with `nmpsim device`.",
     )
 
 
@@ -81,7 +81,7 @@ def _whole(value: object, what: str, place: Place) -> int:
 
 
 def list_grid_points(grid: Grid, base: DeviceConfig) -> list[GridPoint]:
-    """Return every combination, the last setting changing fastest.
+    """Return the points of all combinations of values; the last setting changes fastest.
 
     Settings that contradict each other make a point without a device. A value with which no point
     has a device is an error.
@@ -94,8 +94,8 @@ def list_grid_points(grid: Grid, base: DeviceConfig) -> list[GridPoint]:
     unique = {parse_setting_name(name): tuple(dict.fromkeys(grid[name])) for name in grid}
     if not unique or not all(unique.values()):
         missing = next((format_setting_name(name) for name in unique if not unique[name]), None)
-        message = f"{missing} has no values" if missing else "there is nothing to sweep"
-        raise fail("GRID001", message, hint="--set cores.count=1,2,4 or --grid GRID.toml")
+        message = f"setting {missing} has no values" if missing else "the grid has no settings"
+        raise fail("GRID001", message, hint="Pass --set cores.count=1,2,4 or --grid GRID.toml.")
     _check_size(unique)
     points = [
         _point(dict(zip(unique, values, strict=True)), base)
@@ -109,7 +109,10 @@ def _check_size(grid: Grid) -> None:
     count = math.prod(len(values) for values in grid.values())
     if count > MAX_POINTS:
         raise fail(
-            "GRID001", "the grid is too large", found=f"{count:,}", expected=f"{MAX_POINTS:,}"
+            "GRID001",
+            "the grid has too many points",
+            found=f"{count:,}",
+            expected=f"at most {MAX_POINTS:,}",
         )
 
 

@@ -59,12 +59,12 @@ class Entry:
 
     @property
     def series(self) -> tuple[str, str]:
-        """Key of comparable entries: network and label."""
+        """Key that comparable entries share: network and label."""
         return self.network or self.program, self.label
 
 
 class EntryDocument(TypedDict):
-    """A file of the folder."""
+    """A file in the folder of a history."""
 
     schema: Literal["nmpsim-entry-2"]
     entry: Entry
@@ -72,7 +72,7 @@ class EntryDocument(TypedDict):
 
 
 def add_entry(folder: Path, document: Path, commit: str, label: str, date: datetime) -> Entry:
-    """Add a JSON report of a run, or a JSON document of an evaluation, to a folder.
+    """Add the JSON report of a run or of an evaluation to a history, and return its entry.
 
     One of the same network, commit, label and kind is replaced.
 
@@ -86,7 +86,7 @@ def add_entry(folder: Path, document: Path, commit: str, label: str, date: datet
         if not words.isprintable() or len(words) > _MAX_WORDS:
             raise fail(
                 "ARG001",
-                f"the {name} is not a line of text",
+                f"--{name} is not a line of text",
                 found=repr(words[:_MAX_WORDS]),
                 expected=f"a line of at most {_MAX_WORDS} characters",
             )
@@ -106,17 +106,17 @@ def add_entry(folder: Path, document: Path, commit: str, label: str, date: datet
 
 
 def list_entries(folder: Path) -> list[Entry]:
-    """Return all entries of a folder, oldest first; raise RESULT001 for a foreign file."""
+    """Return all entries of a history, oldest first. Raises UserError (RESULT001) if damaged."""
     return [entry for entry, _ in _all(folder)]
 
 
 def read_document(folder: Path, number: int) -> str:
-    """Return the JSON document of an entry, counted from 1 in the order of :func:`list_entries`."""
+    """Read the JSON document of an entry by its number from 1, as in :func:`list_entries`."""
     found = _all(folder)
     if not 0 < number <= len(found):
         raise fail(
             "ARG001",
-            "the history has no such entry",
+            f"the history has no entry {number}",
             place=folder,
             found=number,
             expected=f"1 to {len(found)}" if found else "an entry; there are none yet",
@@ -133,7 +133,7 @@ def read_document(folder: Path, number: int) -> str:
 
 
 def name_series(found: Sequence[Entry]) -> dict[tuple[str, str], str]:
-    """Return a name for each series: the last name of its network, and the label.
+    """Return a distinct name for each series, from its network and label.
 
     Networks of one name are told apart by their digests; so are those whose names are cut.
     """
@@ -149,7 +149,7 @@ def name_series(found: Sequence[Entry]) -> dict[tuple[str, str], str]:
 
 
 def find_latest_pairs(found: Sequence[Entry]) -> list[tuple[Entry, Entry]]:
-    """Return the last two entries of each series and kind with several."""
+    """Return the last two entries of each series and kind that has two or more."""
     series: dict[object, list[Entry]] = {}
     for entry in found:
         series.setdefault((entry.series, entry.kind), []).append(entry)
@@ -161,7 +161,7 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise fail(
-            "FILE002", "cannot make the folder", place=folder, found=error.strerror
+            "FILE002", "cannot create the folder", place=folder, found=error.strerror
         ) from error
 
 
@@ -239,7 +239,7 @@ def _all(folder: Path) -> list[tuple[Entry, str]]:
             "the history does not exist",
             place=folder,
             expected="a folder",
-            hint="name runs to add: nmpsim history FOLDER RUN.json",
+            hint="Add runs with `nmpsim history FOLDER RUN.json`.",
         )
     found = [_read_entry(path) for path in sorted(folder.glob(f"*{_SUFFIX}"))]
     networks = {entry.program: entry.network for entry, _ in found if entry.network}
@@ -273,5 +273,5 @@ def _damaged(path: Path, error: Exception) -> UserError:
         "an entry of the history is damaged",
         place=path,
         found=repr(error)[:_MAX_WORDS],
-        hint="delete the file and add its run again",
+        hint="Delete the file and add the run again.",
     )

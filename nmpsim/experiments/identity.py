@@ -29,25 +29,25 @@ _SEEN_ONLY = (
 def make_results_error(
     path: Path, message: str, found: object = None, expected: object = None
 ) -> UserError:
-    """Return the error (RESULT001) that a results file is damaged or of something else."""
+    """Return a UserError (RESULT001) about a results file, with a hint to replace it."""
     return fail(
         "RESULT001",
         message,
         place=path,
         found=found,
         expected=expected,
-        hint="name another file, or delete this one",
+        hint="Pass another file, or delete this one.",
     )
 
 
 @functools.cache
 def get_code_version() -> str:
-    """Return nmpsim's version and a digest of its sources."""
+    """Return nmpsim's version with a digest of its sources, as ``0.1.0+0123abcd``."""
     return f"{nmpsim.__version__}+{compute_source_digest(Path(__file__).parents[1])[:8]}"
 
 
 def compute_source_digest(root: Path) -> str:
-    """Return the digest of a package's sources that compute results, without line ends."""
+    """Return the digest of the source files of a package that compute results."""
     sources = [*root.rglob("*.py"), *root.rglob("*.toml")]
     names = {path.relative_to(root).as_posix(): path for path in sources}
     return compute_digest(
@@ -59,7 +59,7 @@ def compute_source_digest(root: Path) -> str:
 
 
 def compute_digest(parts: Iterable[bytes | memoryview]) -> str:
-    """Return 16 hexadecimal digits of the SHA-256 of the parts and their lengths."""
+    """Return the first 16 hexadecimal digits of the SHA-256 of byte strings."""
     hasher = hashlib.sha256()
     for part in parts:
         hasher.update(len(part).to_bytes(8, "little"))
@@ -71,7 +71,7 @@ def compute_network_digest(
     outputs: Iterable[tuple[str, str, tuple[int, ...]]],
     layers: Iterable[tuple[str, str, tuple[int, ...]]],
 ) -> str:
-    """Return the identity of a network, independent of the names of file and layers.
+    """Return a digest of a network's structure, independent of names and weights.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def compute_network_digest(
 
 
 def compute_array_digest(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
-    """Return the digest of named arrays: names, types, shapes and values."""
+    """Return a digest of the names, dtypes, shapes and values of arrays."""
     return compute_digest(
         part
         for name, array in sorted(arrays.items())

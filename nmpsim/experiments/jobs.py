@@ -38,7 +38,7 @@ def _serial_pool(shared: object) -> Iterator[Pool]:
 
 
 def open_pool(shared: object, *, jobs: int, scheduler: str | None) -> AbstractContextManager[Pool]:
-    """Return the pool of a Dask scheduler's address, or of ``jobs`` local processes.
+    """Open a pool of ``jobs`` local processes, or of a Dask cluster's workers.
 
     One job runs in this process. Leaving the context ends all jobs that still run.
 
@@ -63,7 +63,7 @@ def run_jobs(
     scheduler: str | None = None,
     progress: ProgressCallback | None = None,
 ) -> Iterator[Result]:
-    """Open a pool, compile the kernels and yield results in the order in which they are done.
+    """Run a job for each item in a pool, and yield the results as they complete.
 
     Parameters
     ----------

@@ -20,17 +20,17 @@ Job = Callable[[Any, Item], Result]
 
 
 class Pool(ABC):
-    """Workers that run jobs."""
+    """Interface of a pool of workers."""
 
     workers: int
     """Number of jobs that run at once."""
 
     @abstractmethod
     def submit(self, job: Job[Item, Result], item: Item) -> Future[Result]:
-        """Start a job and return its future result."""
+        """Schedule a job for an item and return its future."""
 
     def prepare(self, compiling: Callable[[], None]) -> None:
-        """Compile the kernels once, not in all workers at the same time.
+        """Compile the kernels once before jobs are submitted, if they are not cached.
 
         ``compiling`` is called first if they have to be compiled.
         """

@@ -30,7 +30,7 @@ _set_up_error: RuntimeError | None = None
 
 
 def choose_jobs(jobs: int | None, items: int) -> int:
-    """Return the number of processes: ``jobs``, or one for each processor, at most one an item."""
+    """Return the number of processes for a number of items, by default one per processor."""
     limit = MAX_WINDOWS_PROCESSES if sys.platform == "win32" else items
     return max(1, min(jobs or available_processors(), items, limit))
 
@@ -38,7 +38,7 @@ def choose_jobs(jobs: int | None, items: int) -> int:
 def share_resources(
     jobs: int | None, items: int, max_memory: int | None, scheduler: str | None = None
 ) -> tuple[int, int | None]:
-    """Return the number of processes, and the bytes of memory that each may take.
+    """Return the number of processes, and the limit of memory of each in bytes.
 
     The workers of a cluster (``scheduler``) have memory of their own.
     """
@@ -128,7 +128,7 @@ def _interrupts_blocked() -> Iterator[None]:
 
 @contextmanager
 def open_process_pool(shared: object, workers: int) -> Iterator[Pool]:
-    """Open a pool of local processes.
+    """Return a context manager of a pool of local processes.
 
     They are spawned, because a fork copies locks that a thread holds; so a script that uses it
     needs its ``if __name__ == "__main__"``.
@@ -143,8 +143,8 @@ def open_process_pool(shared: object, workers: int) -> Iterator[Pool]:
         raise fail(
             "WORK001",
             "a worker process was killed",
-            hint="the system may have run out of memory: use fewer --jobs; or a script has no"
-            ' `if __name__ == "__main__":` before its call',
+            hint="Use fewer --jobs if memory ran out; in a script, call nmpsim below"
+            ' `if __name__ == "__main__":`.',
         ) from error
     finally:
         end.close()

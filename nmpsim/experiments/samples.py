@@ -21,21 +21,21 @@ UNLABELLED = -1
 
 
 class Samples(Protocol):
-    """Inputs of a program, sample by sample."""
+    """Interface of the samples of a data set."""
 
     @property
     def digest(self) -> str:
-        """Digest of the contents."""
+        """Digest of the contents, which identifies the data set."""
         ...
 
     def __len__(self) -> int: ...
 
     def read(self, index: int) -> Arrays:
-        """Return an array for each input, in any shape that :func:`fit_sample` takes."""
+        """Read the arrays of a sample by input name."""
         ...
 
     def source(self, index: int) -> str:
-        """Return where a sample comes from, for errors."""
+        """Return the origin of a sample for error messages."""
         ...
 
 
@@ -55,7 +55,7 @@ class ArraySamples:
         lengths: Mapping[str, int] | None = None,
         digest: str | None = None,
     ) -> ArraySamples:
-        """Return samples of arrays.
+        """Return the samples along the first axis of arrays.
 
         Parameters
         ----------
@@ -88,12 +88,12 @@ class ArraySamples:
         return {name: array[index] for name, array in self.arrays.items()}
 
     def source(self, index: int) -> str:
-        """Return the position of a sample, for errors."""
+        """Return the position of a sample for error messages."""
         return f"sample {index} (counted from 0)"
 
 
 def fit_sample(samples: Samples, index: int, tensors: Sequence[Tensor]) -> Arrays:
-    """Return a sample in its inputs' shapes, which may differ in dimensions of 1 only.
+    """Read a sample, reshaped to the inputs' shapes where only dimensions of 1 differ.
 
     Raises INPUT002, with the sample's source, for one that no run could take.
     """
@@ -111,12 +111,12 @@ def fit_sample(samples: Samples, index: int, tensors: Sequence[Tensor]) -> Array
 
 
 def is_score_shape(shape: Sequence[int]) -> bool:
-    """Return whether a shape is a row of several numbers, apart from dimensions of 1."""
+    """Return whether a shape has exactly one dimension that is not 1, as scores have."""
     return sum(dim != 1 for dim in shape) == 1
 
 
 def count_classes(bundle: Bundle) -> int:
-    """Return the number of classes of a program; raise DATA001 if it is not a classifier."""
+    """Return the number of classes of a classifier. Raises UserError (DATA001) for others."""
     outputs = bundle.metadata.user_outputs
     scores = [output for output in outputs if is_score_shape(output.shape)]
     if not scores:
@@ -131,9 +131,12 @@ def count_classes(bundle: Bundle) -> int:
 
 
 def check_labels(labels: npt.ArrayLike, count: int, classes: int) -> list[int]:
-    """Return a class, or ``UNLABELLED``, for each of ``count`` samples; raise DATA001 otherwise."""
+    """Validate the labels of ``count`` samples and return them as ints.
+
+    A label is a class, or ``UNLABELLED``. Raises UserError (DATA001) for other labels.
+    """
     if count == 0:
-        raise fail("DATA001", "there are no samples")
+        raise fail("DATA001", "the data set has no samples")
     given = np.asarray(labels)
     if given.dtype.kind not in "iu" or given.ndim != 1:
         raise fail(

@@ -104,7 +104,7 @@ def measure_sensitivity(
     progress: ProgressCallback | None = None,
     budget: TimeBudget | None = None,
 ) -> SensitivityReport:
-    """Run a program again with each assumed setting of its device 20 % lower and higher.
+    """Measure the cycles of a program with each assumed setting 20 % lower and higher.
 
     Sizes of bursts and rows are halved and doubled; a small number moves by one at least. What
     the program is tiled for is compiled again, if the bundle carries its LIR.

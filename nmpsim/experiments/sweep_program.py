@@ -18,7 +18,7 @@ from nmpsim.lir.nodes import Module, TensorType
 
 @attrs.frozen(eq=False)
 class SweepProgram:
-    """A module with its constants, and the numerics profile of each layer."""
+    """A program that can be compiled for any device: LIR, constants and numerics profiles."""
 
     name: str
     module: Module
@@ -36,7 +36,7 @@ class SweepProgram:
 
     @property
     def digest(self) -> str:
-        """Digest of all that results depend on: text, exact scales, constants, numerics."""
+        """Digest of LIR, exact scales, constants and numerics, which identifies the program."""
         from nmpsim.bundle.debug import debug_sections
 
         arithmetic = repr((self.numerics, sorted(self.layer_numerics.items())))
@@ -45,7 +45,7 @@ class SweepProgram:
         return compute_digest([arithmetic.encode(), *parts])
 
     def inputs(self) -> tuple[Tensor, ...]:
-        """Return the inputs as a user passes them; they have no address yet.
+        """Return the input tensors in the user's types; their addresses are 0.
 
         Inputs are mutable weights that are read before they are written.
         """
@@ -97,8 +97,8 @@ def load_sweep_program(
     if is_bundle(path):
         refuse_files(path, *files)
         if numerics is not None:
-            hint = "leave --numerics out, or give the LIR"
-            message = "a bundle follows the numerics that it was compiled for"
+            hint = "Omit --numerics, or pass the LIR."
+            message = "--numerics cannot change the numerics of a bundle"
             raise fail("ARG001", message, place=path, hint=hint)
         return _of_bundle(read_bundle(path))
     loaded = load_program(path, *files)

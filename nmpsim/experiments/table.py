@@ -85,7 +85,7 @@ COLUMNS = (
 
 
 def compute_measures(measured: PointResult) -> dict[str, Any]:
-    """Return the columns of a completed point."""
+    """Return the measured columns of a completed point by name."""
     return {
         name: read(measured) if callable(read) else get_value(measured, read)
         for name, read in MEASURES.items()
@@ -94,14 +94,14 @@ def compute_measures(measured: PointResult) -> dict[str, Any]:
 
 @attrs.define
 class ResultsFile:
-    """Rows by point, in memory and in a file."""
+    """The table of a sweep's results, kept in memory and in a file."""
 
     path: Path
     rows: dict[str, Row]
 
     @classmethod
     def open(cls, path: Path, same: Mapping[str, str]) -> ResultsFile:
-        """Open a results file and read its rows if they are about the same things.
+        """Open a results file, new or of the same program, inputs and version.
 
         Raises
         ------
@@ -124,7 +124,7 @@ class ResultsFile:
         self.write()
 
     def sort(self, points: Sequence[str]) -> None:
-        """Put these points last, in this order, and write the file."""
+        """Reorder the rows so that ``points`` come last in their order, and write the file."""
         wanted = set(points)
         ordered = [point for point in self.rows if point not in wanted]
         ordered += [point for point in points if point in self.rows]
@@ -147,13 +147,13 @@ def _check_kind(path: Path) -> None:
     if path.suffix.lower() not in (".csv", ".parquet"):
         raise fail(
             "ARG001",
-            "results must be a CSV or Parquet file",
+            "the table of results must be a CSV or Parquet file",
             place=path,
             found=path.suffix or "no ending",
             expected=".csv or .parquet",
         )
     if is_special(path):
-        raise fail("ARG001", "results need a regular file", place=path)
+        raise fail("ARG001", "the table of results must be a regular file", place=path)
     if _is_parquet(path):
         needed, instead = "Parquet files need pyarrow", "name a .csv file"
         with require_extra("parquet", needed, place=path, instead=instead):
@@ -179,20 +179,20 @@ def _read_csv(path: Path) -> list[Row]:
         return []
     _check_columns(path, lines[0])
     if any(len(line) != len(COLUMNS) for line in lines[1:]):
-        raise make_results_error(path, "a row has too few or too many fields", None)
+        raise make_results_error(path, "a row of the table has too few or too many fields", None)
     try:
         return [
             {column: _value(column, text) for column, text in zip(COLUMNS, line, strict=True)}
             for line in lines[1:]
         ]
     except ValueError as error:
-        raise make_results_error(path, "a field does not hold what it should", error) from error
+        raise make_results_error(path, "a field of the table has the wrong type", error) from error
 
 
 def _check_columns(path: Path, found: Sequence[str]) -> None:
     if tuple(found) != COLUMNS:
         shown = ", ".join(found)[:80]
-        raise make_results_error(path, "the file has other columns than a sweep writes", shown)
+        raise make_results_error(path, "the columns of the file are not those of a sweep", shown)
 
 
 def _value(column: str, text: str) -> str | int | float | None:

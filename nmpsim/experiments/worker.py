@@ -33,12 +33,12 @@ _device: tuple[str, Bundle, Device] | None = None
 
 
 def are_kernels_ready(_: object, __: object) -> bool:
-    """Return whether no program on this machine has to wait for kernels to be compiled."""
+    """Return whether all kernels are compiled on this machine; a job of a pool."""
     return make_compiled_engine().is_complete()
 
 
 def compile_kernels(_: object, __: object) -> None:
-    """Compile all kernels into the cache."""
+    """Compile all kernels into the cache; a job of a pool."""
     engine = make_compiled_engine()
     engine.run(make_empty_machine(), get_costs(default_device()), 0, False)
     engine.compile_all()
@@ -46,7 +46,7 @@ def compile_kernels(_: object, __: object) -> None:
 
 @attrs.frozen
 class SweepPoint:
-    """A device of the sweep."""
+    """A device of a sweep, and its position in the grid."""
 
     index: int
     device: DeviceConfig
@@ -54,7 +54,7 @@ class SweepPoint:
 
 @attrs.frozen(eq=False)
 class SweepWork:
-    """Data that all points share."""
+    """Program, inputs and limits that all points of a sweep share."""
 
     program: SweepProgram
     inputs: Arrays
@@ -65,7 +65,7 @@ class SweepWork:
 
 @attrs.frozen(eq=False)
 class PointResult:
-    """Result of a point: a report without arrays, or the error that ended it."""
+    """Result of a sweep point: a report without arrays, or an error."""
 
     index: int
     compile_seconds: float
@@ -107,7 +107,7 @@ def _compiled(program: SweepProgram, device: DeviceConfig) -> Bundle:
 
 @attrs.frozen
 class EvalWork:
-    """Data that all samples share."""
+    """Bundle and limits that all samples of an evaluation share."""
 
     image: bytes
     """Contents of the bundle file."""
@@ -121,7 +121,7 @@ class EvalWork:
 
 @attrs.frozen(eq=False)
 class Chunk:
-    """Some samples and their indices in the data set."""
+    """Consecutive samples for one job, with their indices and labels."""
 
     indices: Sequence[int]
     samples: Sequence[Arrays]
@@ -130,7 +130,7 @@ class Chunk:
 
 @attrs.frozen
 class Answer:
-    """The answer of the program for a sample."""
+    """The answer of a classifier to a sample."""
 
     index: int
     best: int | None
@@ -143,7 +143,7 @@ class Answer:
 
 @attrs.frozen
 class ChunkResult:
-    """Answers of a chunk."""
+    """Answers to the samples of a chunk, and saturation by layer."""
 
     answers: tuple[Answer, ...]
     layers: tuple[tuple[int, int], ...]
@@ -151,7 +151,7 @@ class ChunkResult:
 
 
 def evaluate_chunk(work: EvalWork, chunk: Chunk) -> ChunkResult:
-    """Run samples one after the other."""
+    """Run the samples of a chunk and rank their classes; a job of a pool."""
     with _turn:
         bundle, device = _device_for(work)
         found = device.run_batch(bundle, chunk.samples, limits=work.limits)
@@ -187,7 +187,7 @@ def _answer(index: int, run: batch.SampleResult, best: int, rank: int) -> Answer
 
 
 def get_scores(outputs: Sequence[OutputReport]) -> npt.NDArray[np.float64]:
-    """Return the scores of classes: the first output with one long dimension."""
+    """Return the scores [C] of the classes, from the first output with scores."""
     output = next(one for one in outputs if is_score_shape(one.values.shape))
     return output.real().astype(np.float64).reshape(-1)
 

@@ -14,7 +14,7 @@ SHADOW_SCHEMA: Final = "nmpsim-shadow-1"
 
 @frozen
 class ErrorSize:
-    """Size of an error."""
+    """Size of an error: SQNR, mean and largest absolute error."""
 
     sqnr_db: Annotated[Real, 'signal to quantization noise in dB; `"Infinity"` without error']
     mean_units: Annotated[
@@ -43,7 +43,7 @@ class Split:
 
 @frozen
 class ShadowLayer:
-    """Errors of one layer; None where they cannot be measured."""
+    """Errors of one layer's output; None for an error that was not measured."""
 
     index: Annotated[Count, "position in `layers` of the report"]
     number: Annotated[Count, "number of the LIR instruction whose output it is"]
@@ -68,12 +68,12 @@ class ShadowLayer:
 
     @property
     def result_error(self) -> ErrorSize | None:
-        """Accumulated error, or without float weights the rounding error."""
+        """The accumulated error, or the rounding error without float weights."""
         return self.accumulated or self.rounding_alone
 
     @property
     def own_error(self) -> ErrorSize | None:
-        """Error that the layer adds, regardless of the error of its inputs."""
+        """The isolated error: that of the layer with exact inputs."""
         return self.layer_alone or self.rounding_alone
 
 
@@ -117,7 +117,7 @@ class ShadowReport:
     ]
 
     def worst(self) -> tuple[ShadowLayer, float] | None:
-        """Return the layer with the lowest SQNR of its result, and that in dB; None if unknown."""
+        """Return the layer with the lowest SQNR, and that SQNR in dB; None if there is none."""
         errors = [(one, one.result_error.sqnr_db) for one in self.layers if one.result_error]
         known = [item for item in errors if not math.isnan(item[1])]
         return min(known, key=lambda item: item[1], default=None)
@@ -140,7 +140,7 @@ SENSITIVITY_SCHEMA: Final = "nmpsim-sensitivity-1"
 
 @frozen
 class MovedSetting:
-    """Cycles with another value of a setting."""
+    """Cycles of a run with another value of a setting."""
 
     value: Annotated[Count, "value of the setting"]
     cycles: Annotated[
@@ -176,7 +176,7 @@ class SkippedSetting:
 
 @frozen
 class SensitivityReport:
-    """Effects of all assumed settings."""
+    """Effects of the assumed settings of a device on the cycles of a run."""
 
     cycles: Annotated[Count, "cycles of the run with the settings of the device"]
     share: Annotated[Finite, "relative change of the settings: 0.2"]
@@ -258,7 +258,7 @@ class ScratchpadBlock:
 
 @frozen
 class WorkSpan:
-    """A time in which one unit of a core worked for a layer."""
+    """An interval in which a unit of a core worked for a layer."""
 
     core: Count
     unit: Unit
@@ -274,7 +274,7 @@ class WorkSpan:
 
 @frozen
 class Timeline:
-    """Timeline of units, whose adjacent spans are joined if there are too many."""
+    """Timeline of the units of all cores; adjacent spans are joined if there are many."""
 
     resolution: Annotated[
         Count,

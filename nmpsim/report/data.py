@@ -61,7 +61,7 @@ class BytesMoved:
 
 @frozen
 class Bound:
-    """Lower limits of a layer's cycles by resource; 0 for an unused one."""
+    """Lower bounds of a layer's cycles by resource; 0 for an unused resource."""
 
     formula: Annotated[str, "formula of `cycles`, with numbers"] = ""
     mac: Annotated[Count, "cycles that the MAC arrays need at least"] = 0
@@ -76,7 +76,7 @@ class Bound:
         "what limits the layer: `compute`, `memory`, or `none` if it takes no time",
         Before("formula"),
     ]:
-        """Resource with the largest limit."""
+        """Resource with the largest bound: ``compute``, ``memory`` or ``none``."""
         if self.cycles == 0:
             return "none"
         return "memory" if self.memory > max(self.mac, self.vector) else "compute"
@@ -90,13 +90,13 @@ class Bound:
         " `memory`",
         Before("formula"),
     ]:
-        """Largest limit, for any schedule of the layer's instructions."""
+        """Lower bound of the cycles for any schedule of the layer's instructions."""
         return max(self.mac, self.vector, self.memory)
 
 
 @frozen(eq=False)
 class ChannelCounts(Sequence[tuple[int, int]]):
-    """Sequence of (channel, count) for every channel with a positive count.
+    """Sequence of pairs (channel, count) of the channels with a positive count.
 
     Pairs are made on access, as a report of a large network has tens of thousands.
     """
@@ -130,13 +130,13 @@ NOTABLE_SHARE: Final = 1e-3
 
 
 def saturates_notably(saturated: int, elements: int) -> bool:
-    """Return whether a suspicious share of a layer's results saturates."""
+    """Return whether over 0.1 % of a layer's results saturated, which suggests a wrong scale."""
     return saturated > NOTABLE_SHARE * elements
 
 
 @frozen
 class Saturation:
-    """Values of one layer that saturated or were clipped at one stage on one side."""
+    """Values of a layer that saturated, or were clipped, at one stage and one limit."""
 
     stage: Annotated[str, "stage at which it saturated, see below"]
     side: Annotated[Literal["low", "high"], "`low` or `high`"]
@@ -160,7 +160,7 @@ class Saturation:
 
     @property
     def wanted(self) -> bool:
-        """Whether the values were clipped as the network asks for."""
+        """Whether the values were clipped because the network requests it."""
         return self.stage == "activation"
 
 
@@ -248,32 +248,32 @@ class LayerReport:
         "`cycles` / `bound.cycles`; null without a bound",
         Before("use"),
     ]:
-        """Cycles as a multiple of the bound; None without a bound."""
+        """Cycles divided by their lower bound; None without a bound."""
         return self.cycles / self.bound.cycles if self.bound.cycles else None
 
     @property
     def burst_cycles(self) -> int:
-        """Cycles in which the DRAM transferred bursts."""
+        """Cycles in which the DRAM transferred bursts of the layer."""
         return self.bound.memory
 
     @property
     def device_cycles(self) -> int:
-        """Cycles of the device's clock, which stops during host layers."""
+        """Cycles of the device, without those of host layers."""
         return 0 if self.placement == "host" else self.cycles
 
     @property
     def bytes_read(self) -> int:
-        """Bytes that loads moved from DRAM."""
+        """Bytes that the layer loaded from DRAM."""
         return self.bytes.read
 
     @property
     def bytes_written(self) -> int:
-        """Bytes that stores moved into DRAM."""
+        """Bytes that the layer stored to DRAM."""
         return self.bytes.written
 
     @property
     def other_names(self) -> tuple[str, ...]:
-        """Further names by which a user may refer to the layer."""
+        """Names of fused instructions, by which a user may refer to the layer."""
         return self.fused
 
     @property
@@ -283,18 +283,18 @@ class LayerReport:
 
     @property
     def saturated_share(self) -> float:
-        """Share of the results that saturated."""
+        """Saturated values as a share of the layer's results."""
         return self.saturated / max(self.elements, 1)
 
     @property
     def saturates_notably(self) -> bool:
-        """Whether a suspicious share of the results saturates."""
+        """Whether over 0.1 % of the results saturated."""
         return saturates_notably(self.saturated, self.elements)
 
 
 @frozen
 class OutputReport:
-    """An output of the program, as stored values and as real numbers."""
+    """An output of a program: its type, quantization parameters and values."""
 
     name: Annotated[str, NOT_IN_JSON]
     elem: Annotated[str, "element type: `i8`, `i32`, `float` and so on, as in LIR; or `ui16`"]
@@ -313,7 +313,7 @@ class OutputReport:
         return self.values.shape
 
     def real(self) -> npt.NDArray[Any]:
-        """Return the values as real numbers: ``scale * (q - offset)`` if quantized."""
+        """Return the values dequantized, ``scale * (values - offset)``, in their shape."""
         if self.scale is None:
             return self.values
         return (self.values.astype("float64") - (self.offset or 0)) * self.scale
@@ -321,7 +321,7 @@ class OutputReport:
 
 @frozen(eq=False, kw_only=True)
 class RunReport:
-    """The report of one run."""
+    """The report of one run: outputs, cycles, and statistics of each layer."""
 
     program: Annotated[str, "name of the network"]
     numerics: Annotated[
@@ -405,7 +405,7 @@ class RunReport:
     ]
 
     def get_display_name(self, name: str) -> str:
-        """Return the display name of the layer with this full name; the name if there is none."""
+        """Return the display name of a layer by its full name, or ``name`` if it is unknown."""
         return next((layer.display_name for layer in self.layers if layer.name == name), name)
 
     def __repr__(self) -> str:
@@ -430,7 +430,7 @@ class RunReport:
         "use of the device, as shares of its cycles: a [device_use](#device_use)",
         Before("seconds"),
     ]:
-        """Use of the device as shares of its cycles."""
+        """Utilization of the device's units as shares of its cycles."""
         channels = int(self.device.get("dram_channels", 1))
         return compute_device_use(tuple(self.layers), self.device_cycles, channels)
 
@@ -463,7 +463,7 @@ class RunReport:
         "limiters of the run as text; empty if the critical path is unknown",
         Before("seconds"),
     ]:
-        """Limiters of the run as text."""
+        """Description of what limits the speed of the run; empty if unknown."""
         return describe_limiters(self.critical_path, self.use)
 
     @property
@@ -478,14 +478,14 @@ class RunReport:
 
     @property
     def device_cycles(self) -> int:
-        """Cycles of the device's clock, which stops during host layers."""
+        """Cycles of the device, without those of host layers."""
         return self.cycles - (self.host.cycles or 0)
 
     @property
     def host(
         self,
     ) -> Annotated[HostWork, "layers on the host: a [host_work](#host_work)", Before("seconds")]:
-        """Layers on the host; their cycles are part of ``cycles``."""
+        """Number, elements and cycles of the layers that the host executed."""
         layers = [layer for layer in self.layers if layer.placement == "host"]
         is_counted = any(self.device.get(name) for name in HOST_COSTS)
         return HostWork(

@@ -72,7 +72,7 @@ HOST_COSTS = (
 
 @frozen
 class HostWork:
-    """The layers that the host executes."""
+    """Number, elements and cycles of the layers that the host executes."""
 
     layers: Annotated[Count, "layers on the host"]
     elements: Annotated[Count, "elements of their results"]
@@ -93,7 +93,7 @@ class HostWork:
 
 @frozen
 class DeviceUse:
-    """Use of the device as shares of cycles; ``dram_busy`` includes the next two."""
+    """Utilization of a device as shares of its cycles."""
 
     dram_busy: Annotated[Share, "the DRAM served loads or stores; mean of all channels"] = 0.0
     row_misses: Annotated[
@@ -108,7 +108,7 @@ class DeviceUse:
     ] = 0.0
 
     def describe_dram(self) -> str:
-        """Return the use of the DRAM as text."""
+        """Return a text about the share of cycles in which the DRAM was busy."""
         return (
             f"busy {self.dram_busy:.1%} of cycles: {self.row_misses:.1%} opening rows,"
             f" {self.bursts_wasted:.1%} for unrequested bytes"
@@ -116,7 +116,7 @@ class DeviceUse:
 
 
 def compute_device_use(layers: Iterable[Any], cycles: int, channels: int) -> DeviceUse:
-    """Return the use of a device with ``channels`` DRAM channels, as shares of ``cycles``.
+    """Return the utilization of a device by its layers, as shares of ``cycles``.
 
     ``layers`` are :class:`~nmpsim.report.data.LayerReport`.
     """
@@ -134,7 +134,7 @@ def compute_device_use(layers: Iterable[Any], cycles: int, channels: int) -> Dev
 
 
 def compute_limiter_shares(path: Mapping[str, int]) -> Mapping[str, float]:
-    """Return limiters with their shares of the critical path, largest first."""
+    """Return the share of the critical path of each limiter, largest first."""
     total = sum(path.values())
     if not total:
         return {}
@@ -146,7 +146,7 @@ def compute_limiter_shares(path: Mapping[str, int]) -> Mapping[str, float]:
 
 
 def describe_limiters(path: Mapping[str, int], use: DeviceUse) -> str:
-    """Return the limiters of a run as text; empty if its critical path is unknown.
+    """Return a text about what limits a run's speed; empty if its critical path is unknown.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ class Throughput:
         "mean of all runs but the first, or of a single run, divided by `batch`",
         Before("clock_mhz"),
     ]:
-        """Mean cycles between the starts of two inferences."""
+        """Mean number of cycles of an inference after the first run."""
         later = self.run_cycles[1:] or self.run_cycles
         return sum(later) / len(later) / self.batch
 
@@ -203,12 +203,12 @@ class Throughput:
         "`clock_mhz` / `cycles_per_inference`; null if they take no cycles",
         Before(""),
     ]:
-        """Inferences per second; None if they take no cycles."""
+        """Inferences per second at the device's clock; None if they take no cycles."""
         cycles = self.cycles_per_inference
         return self.clock_mhz * 1e6 / cycles if cycles else None
 
 
 def find_batch_size(shapes: Sequence[Sequence[int]]) -> int:
-    """Return the inferences of one run, from the shapes of all inputs and outputs."""
+    """Return the number of inferences in a run, from the shapes of all inputs and outputs."""
     sizes = {shape[0] if len(shape) > 1 else 1 for shape in shapes}
     return max(sizes.pop(), 1) if len(sizes) == 1 else 1

@@ -22,7 +22,7 @@ from nmpsim.records import frozen
 
 @frozen
 class Range:
-    """Smallest and largest value of a number, or length of a collection."""
+    """Allowed range of a number, or of the length of a collection."""
 
     low: float
     high: float
@@ -30,28 +30,28 @@ class Range:
 
 @frozen
 class As:
-    """Marker: the JSON value has another type."""
+    """Annotation that gives the type of a field's JSON value."""
 
     kind: Any
 
 
 @frozen
 class Key:
-    """Marker: the key in JSON differs from the name."""
+    """Annotation that gives the key of a field in JSON."""
 
     key: str
 
 
 @frozen
 class Before:
-    """Marker: the property precedes this field; it is the last one if the name is empty."""
+    """Annotation of a property that is written to JSON before the named field."""
 
     name: str
 
 
 @frozen
 class From:
-    """Marker: the value is read from another attribute of the record."""
+    """Annotation of a document's field whose value comes from another attribute."""
 
     source: str | Callable[[Any], Any]
     """Path of attributes, or function of the record."""
@@ -59,7 +59,7 @@ class From:
 
 @frozen
 class Mark:
-    """Marker without a value."""
+    """Annotation without a parameter, such as ``NOT_IN_JSON``."""
 
     what: str
 
@@ -87,7 +87,7 @@ Values = Annotated[npt.NDArray[Any], NESTED]
 
 @frozen
 class Field:
-    """One key of a JSON object."""
+    """A field of a JSON object: its key, attribute and type."""
 
     key: str
     name: str
@@ -98,28 +98,28 @@ class Field:
 
     @property
     def description(self) -> str:
-        """Description as Markdown, empty without one."""
+        """Description of the field as Markdown; empty without one."""
         return next((one for one in get_annotations(self.kind) if isinstance(one, str)), "")
 
 
 def get_annotations(kind: Any) -> tuple[Any, ...]:
-    """Return the annotations of a type."""
+    """Return the metadata of an ``Annotated`` type; empty for other types."""
     return tuple(kind.__metadata__) if get_origin(kind) is Annotated else ()
 
 
 def strip_annotations(kind: Any) -> Any:
-    """Return a type without annotations."""
+    """Return a type without ``Annotated``."""
     return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
 def is_record(kind: Any) -> bool:
-    """Return whether a type is the definition of a JSON object."""
+    """Return whether a type, attrs class or TypedDict, defines a JSON object."""
     return isinstance(kind, type) and (attrs.has(kind) or is_typeddict(kind))
 
 
 @cache
 def list_fields(definition: type) -> tuple[Field, ...]:
-    """Return the fields of a record in the order of JSON."""
+    """Return the fields of a record's class in the order of JSON."""
     hints = get_type_hints(definition, include_extras=True)
     names = hints if is_typeddict(definition) else [f.name for f in attrs.fields(definition)]
     kinds = [(name, hints[name]) for name in names]
@@ -150,7 +150,7 @@ def _key(name: str, kind: Any) -> str:
 
 
 def get_value(record: Any, path: str) -> Any:
-    """Return the attribute or key at a dotted path, such as ``a.b``; None if ``a`` is None."""
+    """Return the value at a dotted path of attributes or keys; None if one is None."""
     for name in path.split("."):
         if record is not None:
             record = record.get(name) if isinstance(record, Mapping) else getattr(record, name)
@@ -158,7 +158,7 @@ def get_value(record: Any, path: str) -> Any:
 
 
 def encode_float(value: float) -> float | str:
-    """Return a float for JSON; infinities and NaN become strings that ``float()`` understands."""
+    """Return a float for JSON, with infinities and NaN as strings."""
     if np.isfinite(value):
         return float(value)
     return "NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -48,7 +48,7 @@ def to_json(record: attrs.AttrsInstance) -> Any: ...
 @overload
 def to_json(record: Any, definition: type[_Document]) -> _Document: ...
 def to_json(record: Any, definition: Any = None) -> Any:
-    """Return a record, such as a report, as plain data for ``json``.
+    """Convert a record, such as a report, to plain data for ``json``.
 
     With the ``definition`` of a document, its fields are read from attributes or keys of the same
     name, or as ``From`` specifies.
@@ -58,13 +58,13 @@ def to_json(record: Any, definition: Any = None) -> Any:
 
 
 def write_report(report: RunReport, path: Path | str) -> None:
-    """Write the report as JSON, like ``nmpsim run --format json``. Raises UserError (FILE002)."""
+    """Write a report to a JSON file. Raises UserError (FILE002) if it cannot be written."""
     text = json_text(to_json(report)).encode()
     write_file(Path(path), lambda file: file.write(text))
 
 
 def json_text(data: Any) -> str:
-    """Return data as a JSON document: objects indented, lists of plain values on one line."""
+    """Format plain data as an indented JSON document, with lists of plain values on one line."""
     return escape_json(_text(data, "\n")) + "\n"
 
 

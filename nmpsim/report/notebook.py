@@ -51,7 +51,7 @@ _SHOWN = (
 
 
 def list_columns(layers: Sequence[Any]) -> dict[str, list[Any]]:
-    """Return column -> values of all layers; ``shape`` is text."""
+    """Return the columns of a data frame of layers, by name."""
     table = {name: [*map(attrgetter(name), layers)] for name in COLUMNS}
     return {
         **table,
@@ -62,7 +62,7 @@ def list_columns(layers: Sequence[Any]) -> dict[str, list[Any]]:
 
 
 def make_data_frame(library: str, layers: Sequence[Any]) -> Any:
-    """Return a ``DataFrame`` of pandas or polars. Raises UserError (PKG001) without it."""
+    """Return a pandas or polars ``DataFrame`` of layers. Raises UserError (PKG001)."""
     from nmpsim.extras import require_extra  # slow to import
 
     with require_extra(library, f"a data frame needs {library}"):
@@ -71,7 +71,7 @@ def make_data_frame(library: str, layers: Sequence[Any]) -> Any:
 
 
 def summarize_run(report: Any) -> str:
-    """Return one line with layers, cycles and the limiter or trap."""
+    """Return one line about a run: layers, cycles, and the limiter or trap."""
     layers = "1 layer" if len(report.layers) == 1 else f"{len(report.layers)} layers"
     end = report.limited_by if report.trap is None else f"{report.trap.kind}: {report.trap.message}"
     text = f"{report.program}: {layers}, {report.cycles:,} cycles"
@@ -79,7 +79,7 @@ def summarize_run(report: Any) -> str:
 
 
 def make_html_table(report: Any) -> str:
-    """Return the summary and a table of layers as HTML."""
+    """Return an HTML fragment with a summary and a table of layers."""
     from html import escape
 
     head = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in (*_SHOWN, "shape", "saturated"))

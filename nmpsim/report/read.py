@@ -28,7 +28,7 @@ _MAX_FOUND = 200
 
 
 def read_report(path: Path | str) -> RunReport:
-    """Read a report that ``nmpsim run --format json`` wrote.
+    """Read the JSON report of a run from a file.
 
     Outputs are int64, float64 or bool arrays; ``elem`` is the element type of the device.
 
@@ -43,12 +43,12 @@ def read_report(path: Path | str) -> RunReport:
 
 
 def parse_report(text: bytes, place: Place) -> RunReport:
-    """Parse the contents of a report file. Raises UserError (REPORT001)."""
+    """Parse the text of a JSON report. Raises UserError (REPORT001) if it is not a report."""
     return decode_report(_parsed(text, place), place)
 
 
 def decode_report(data: Any, place: Place | None = None) -> RunReport:
-    """Return the report of data of :func:`~nmpsim.report.json.to_json`, or raise REPORT001."""
+    """Convert parsed JSON to a report. Raises UserError (REPORT001) if it is not a report."""
     found = data.get("schema") if isinstance(data, dict) else type(data).__name__
     if found != SCHEMA:
         raise _unusable(place, _short(found), f"an object whose schema is {SCHEMA!r}")
@@ -156,7 +156,7 @@ def _unusable(place: Place | None, found: str, expected: str) -> UserError:
         place=place,
         found=found,
         expected=expected,
-        hint="`nmpsim run NET.bin --format json -o RUN.json` writes one",
+        hint="Write a report with `nmpsim run NET.bin --format json -o RUN.json`.",
     )
 
 

@@ -45,12 +45,12 @@ _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(
 
 
 def report_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a report."""
+    """Return the JSON Schema of the report of a run."""
     return document_schema(RunReport, "Report of one run of nmpsim")
 
 
 def document_schema(definition: Any, title: str) -> dict[str, Any]:
-    """Return the JSON Schema of a document: a record, or a union of records."""
+    """Return the JSON Schema of a document by its definition."""
     defs: dict[str, Any] = {}
     whole = _object(definition, defs) if is_record(definition) else _type_schema(definition, defs)
     names = [one.get("properties", {}).get("schema", {}) for one in (whole, *defs.values())]
@@ -65,7 +65,7 @@ def document_schema(definition: Any, title: str) -> dict[str, Any]:
 
 
 def get_object_name(definition: type) -> str:
-    """Return the name of a record in schemas and pages: ``float_weight`` for ``FloatWeight``."""
+    """Return the name of a class in schemas: ``float_weight`` for ``FloatWeight``."""
     name = re.sub(r"(?<!^)(?=[A-Z])", "_", definition.__name__).lower()
     return name.removesuffix("_report").removesuffix("_document")
 
@@ -169,7 +169,7 @@ def _values(defs: dict[str, Any]) -> dict[str, Any]:
 
 
 def fill_tables(page: str) -> str:
-    """Return a page with its tables made from the definitions."""
+    """Return a Markdown page with the tables of fields regenerated from the definitions."""
     titles = {f"`{get_object_name(one)}`": one for one in _records(RunReport)}
     titles["The run"] = RunReport
 
@@ -185,7 +185,7 @@ def fill_tables(page: str) -> str:
 
 
 def make_field_table(definition: type) -> str:
-    """Return the fields of a record as a Markdown table."""
+    """Return a Markdown table of the fields of a class."""
     rows = [f"| `{field.key}` | {field.description} |\n" for field in list_fields(definition)]
     return _HEAD + "".join(rows)
 

@@ -10,7 +10,7 @@ from nmpsim.report.fields import Count, Whole
 
 @frozen
 class TrapReport:
-    """Why a run stopped early."""
+    """Reason and position at which a run stopped early."""
 
     kind: Annotated[
         Literal["trap", "deadlock", "cycle_limit", "timeout", "contract"],
@@ -66,7 +66,7 @@ class ViolationReport:
 
 @frozen
 class ContractReport:
-    """Whether a run obeyed the contract of the instruction set."""
+    """Result of checking a run against the contract of the instruction set."""
 
     status: Annotated[
         Literal["proved", "checked", "violated", "not_checked"],

@@ -142,7 +142,7 @@ _PARTS = tuple(Number(name, f"split.{name}", _units) for name in PARTS)
 
 
 def make_sensitivity_measures(report: SensitivityReport) -> tuple[Measure, ...]:
-    """Return the columns of the effects of assumed settings on the cycles of a run."""
+    """Return the columns of a table of the effects of settings on the cycles."""
 
     def change(moved: MovedSetting | None) -> Cell | None:
         if moved is None:

@@ -75,7 +75,7 @@ class RunsDocument(TypedDict):
 
 @attrs.frozen
 class OutputSummary:
-    """The best classes, or the range of values, of an output of one run."""
+    """Summary of an output: its best classes or its range of values."""
 
     output: str
     top: tuple[tuple[int, float], ...]
@@ -84,7 +84,7 @@ class OutputSummary:
 
     @classmethod
     def from_output(cls, output: OutputReport) -> OutputSummary:
-        """Summarize an output."""
+        """Return the summary of an output."""
         if not is_classifier(output.values.shape):
             return cls(output.name, (), format_range(output))
         real = output.real().reshape(-1)
@@ -94,7 +94,7 @@ class OutputSummary:
 
 @attrs.frozen
 class ItemSummary:
-    """The outputs for one input file."""
+    """Summaries of the outputs for one input file."""
 
     input: str
     answers: tuple[OutputSummary, ...]
@@ -102,7 +102,7 @@ class ItemSummary:
 
 @attrs.frozen
 class RunSummary:
-    """The results of a run on one input file, or on the files of a batch."""
+    """Summary of a run on one input file, or on the files of a batch."""
 
     input: str
     cycles: int
@@ -114,7 +114,7 @@ class RunSummary:
 
     @classmethod
     def from_report(cls, files: Sequence[str], report: RunReport) -> RunSummary:
-        """Summarize a run on a file, or on the files of a batch."""
+        """Return the summary of a run on a file, or on the files of a batch."""
         outputs = report.output_reports if report.trap is None else []
         input = files[0] if files else ""
         return cls(
@@ -128,7 +128,7 @@ class RunSummary:
 
     @property
     def rows(self) -> tuple[ItemSummary, ...]:
-        """The outputs for each file."""
+        """Summaries of the outputs for each input file."""
         return self.items or (ItemSummary(self.input, self.answers),)
 
 
@@ -140,7 +140,10 @@ def _items(files: Sequence[str], outputs: Sequence[OutputReport]) -> Iterator[It
 
 
 def print_batch(program: str, runs: Sequence[RunSummary], console: Console) -> None:
-    """Print a row for each input; the cycles of a batch are in its first row."""
+    """Print a table of several runs with a row for each input file.
+
+    The cycles of a batch are in the row of its first file.
+    """
     lines = [(run, item) for run in runs for item in run.rows]
     batches = f" in {format_count(len(runs), 'run')}" if len(runs) < len(lines) else ""
     print_line(console, f"{program}: {format_count(len(lines), 'input')}{batches}", "bold")
@@ -179,6 +182,6 @@ def _cell(output: str, row: tuple[RunSummary, ItemSummary]) -> str:
 
 
 def batch_json(program: str, bundle: str, runs: Sequence[RunSummary]) -> RunsDocument:
-    """Return the runs as one document; ``bundle`` is the bundle's digest."""
+    """Return the JSON document of several runs; ``bundle`` is the digest of the bundle."""
     data = {"program": program, "bundle": bundle, "runs": runs}
     return to_json(data, RunsDocument)

@@ -25,7 +25,7 @@ def require_junitparser() -> None:
 
 
 def format_junit(results: Sequence[CaseResult]) -> str:
-    """Return the XML document of all cases."""
+    """Return the results of checks as a JUnit XML document."""
     from junitparser import JUnitXml, TestSuite
 
     document = JUnitXml("nmpsim check")

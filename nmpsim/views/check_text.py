@@ -23,7 +23,7 @@ _STYLES = {"passed": "green", "wrong": "red", "over": "yellow", "error": "red"}
 
 
 def print_checks(results: Sequence[CaseResult], console: Console) -> None:
-    """Print all cases and their number by status."""
+    """Print the results of all cases and the number of cases by status."""
     for result in results:
         print_line(console, f"{result.name}: {STATUS_WORDS[result.status]}", "bold")
         _print_case(result, console)
@@ -32,7 +32,7 @@ def print_checks(results: Sequence[CaseResult], console: Console) -> None:
 
 
 def summarize_checks(results: Sequence[CaseResult]) -> str:
-    """Return the number of cases by status: ``3 cases: 1 passed, 2 over budget``."""
+    """Format the number of cases by status: ``3 cases: 1 passed, 2 over budget``."""
     counts = {status: sum(result.status == status for result in results) for status in STATUS_WORDS}
     parts = [f"{n} {STATUS_WORDS[status].lower()}" for status, n in counts.items() if n]
     return f"{format_count(len(results), 'case')}: {', '.join(parts)}"
@@ -75,7 +75,7 @@ _LAYER_HEAD = (
 
 
 def format_markdown(results: Sequence[CaseResult]) -> str:
-    """Return a Markdown document: a table of cases, then the failures and layers of each."""
+    """Return the results of checks as a Markdown document."""
     return "\n".join(_markdown_lines(results)) + "\n"
 
 

@@ -38,7 +38,7 @@ class CompileDocument(TypedDict):
 
 
 def compile_json(compiled: Compiled, digest: str, output: Path) -> CompileDocument:
-    """Return the results as JSON data; ``digest`` is the digest of the written bundle."""
+    """Return the JSON document of a compilation; ``digest`` is that of the written bundle."""
     metadata = compiled.file.metadata
     data = {
         "path": str(output),
@@ -55,7 +55,7 @@ def compile_json(compiled: Compiled, digest: str, output: Path) -> CompileDocume
 
 
 def summarize_bundle(compiled: Compiled, output: Path) -> str:
-    """Return one line about the written bundle."""
+    """Return one line about a written bundle: its layers, size and cores."""
     metadata = compiled.file.metadata
     host = sum(layer.placement == "host" for layer in metadata.layers)
     cores = metadata.device.get("cores_count")
@@ -67,7 +67,7 @@ def summarize_bundle(compiled: Compiled, output: Path) -> str:
 
 
 def list_host_notes(metadata: Metadata) -> list[str]:
-    """Return why layers run on the host although the device has a unit for such operations."""
+    """Return a note for each quantized layer that runs on the host although a unit fits."""
     from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE
 
     operations = opcodes_by_kind(*KINDS_ON_THE_DEVICE)
@@ -79,7 +79,7 @@ def list_host_notes(metadata: Metadata) -> list[str]:
 
 
 def print_biases(compiled: Compiled, console: Console) -> None:
-    """Print the effect of ``--rescale-bias`` on each layer."""
+    """Print a table of the biases that ``--rescale-bias`` changed."""
     biases, shown = compiled.rescaled_biases, compiled.file.metadata.display_names
     print_heading(console, "biases on the scale of the result")
     if not biases:

@@ -31,7 +31,7 @@ _ASCII_HEAD = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True
 
 
 def make_text_console(*, terminal: bool = False, width: int | None = None) -> Console:
-    """Return a console that stores text; ``terminal`` allows style, unless NO_COLOR is set."""
+    """Return a console that stores text, with styles if ``terminal``."""
     return Console(
         file=io.StringIO(),
         force_terminal=terminal,
@@ -44,7 +44,7 @@ def make_text_console(*, terminal: bool = False, width: int | None = None) -> Co
 
 
 def get_printed_text(console: Console) -> str:
-    """Return the stored text without leading empty lines and trailing spaces."""
+    """Return the text stored in a console, without trailing spaces."""
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     return "".join(f"{line.rstrip()}\n" for line in text.lstrip("\n").splitlines())
@@ -53,7 +53,7 @@ def get_printed_text(console: Console) -> str:
 def render_text(
     view: Callable[[Console], None], *, terminal: bool = False, width: int | None = None
 ) -> str:
-    """Return the text that a view prints."""
+    """Call a view with a new console and return the printed text."""
     console = make_text_console(terminal=terminal, width=width)
     view(console)
     return get_printed_text(console)
@@ -66,7 +66,7 @@ def print_heading(console: Console, text: str) -> None:
 
 
 def print_line(console: Console, text: str, style: str = "") -> None:
-    """Print a line, wrapped on a terminal only."""
+    """Print an escaped line, wrapped on a terminal only."""
     console.print(Text(escape_line(text), style=style), soft_wrap=not console.is_terminal)
 
 
@@ -78,7 +78,7 @@ def print_facts(console: Console, facts: Iterable[tuple[str, str]], width: int =
 
 @frozen
 class Column:
-    """The cells of a column, and its smallest width."""
+    """A column of a text table: its title, cells and smallest width."""
 
     title: str
     cells: Sequence[str]
@@ -92,7 +92,7 @@ class Column:
 
     @property
     def natural(self) -> int:
-        """Width without shortening."""
+        """Width of the longest cell or title, in characters."""
         return max(map(len, (self.title, *self.cells)))
 
 
@@ -110,7 +110,7 @@ def print_table(console: Console, rows: Sequence[Any], *measures: Measure) -> No
 
 
 def fit_table(columns: Sequence[Column], console: Console) -> Table | Text:
-    """Return a table that fits the console, or its rows as lines."""
+    """Return a table that fits the width of the console, or its rows as lines."""
     columns = _needed(columns, console.width)
     widths, gap = _fitted_widths(columns, console.width)
     if sum(widths) + gap * (len(columns) - 1) > console.width:

@@ -49,14 +49,14 @@ class DeviceDocument(TypedDict):
 
 
 def device_json(device: DeviceConfig) -> DeviceDocument:
-    """Return the settings as JSON data."""
+    """Return the settings of a device as a JSON document."""
     return to_json(device, DeviceDocument)
 
 
 def list_settings(
     settings: Mapping[str, Any], sources: Mapping[str, str]
 ) -> list[dict[str, int | str]]:
-    """Return a row for each setting, for ``SETTING_MEASURES``; ``settings`` may have a name."""
+    """Return a row for each setting, with the keys that ``SETTING_MEASURES`` read."""
     return [
         {
             "section": name.partition("_")[0],

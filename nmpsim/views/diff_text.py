@@ -24,7 +24,7 @@ MAX_NAMES = 8
 
 
 def print_run_difference(found: RunDifference, console: Console, *, show_all: bool = False) -> None:
-    """Print the first and the worst difference, a table, uncompared results and a summary."""
+    """Print the differences of two runs: the first, the worst, and a table."""
     differing = found.differing
     shown = _display_names([*(one.name for one in found.tensors), *found.only_second])
     if differing:
@@ -54,7 +54,7 @@ def print_run_difference(found: RunDifference, console: Console, *, show_all: bo
 
 
 def print_report_difference(found: ReportDifference, console: Console) -> None:
-    """Print the differences of the whole run, of each layer, and of the outputs."""
+    """Print the differences of two reports: totals, layers and outputs."""
     if found.facts:
         print_heading(console, "the whole run")
         for fact in found.facts:
@@ -122,7 +122,7 @@ def _of_real(name: str) -> Callable[[TensorDifference], Any]:
 
 
 def is_float(one: TensorDifference) -> bool:
-    """Return whether units of the last place do not apply."""
+    """Return whether a compared tensor is float, without units of the last place."""
     return "float" in one.elem
 
 

@@ -24,7 +24,7 @@ SOURCE, FILTER = 1, 2
 
 @frozen
 class Share:
-    """The layers of one element type."""
+    """Number of layers and multiplications of one element type."""
 
     kind: Annotated[str, "i8, i16, float, conversion or other: what the layers work on"]
     device: Annotated[int, "layers on the device"]
@@ -38,7 +38,7 @@ class Share:
 
 
 def compute_shares(metadata: Metadata) -> tuple[Share, ...]:
-    """Return the share of each element type in a program."""
+    """Return the layers and multiplications of each element type in a program."""
     steps = {step.layers[0]: step for step in metadata.steps if step.kind == "host"}
     found: dict[str, list[tuple[Layer, int]]] = {kind: [] for kind in KINDS}
     for layer in metadata.layers:
@@ -57,7 +57,10 @@ def compute_shares(metadata: Metadata) -> tuple[Share, ...]:
 
 
 def find_element_kind(layer: Layer, step: ProgramStep | None) -> str:
-    """Return the element type of a layer: of its input on the host, else of its output."""
+    """Return the element type of a layer, a key of ``KINDS``.
+
+    It is the type of the input on the host, and of the output on the device.
+    """
     if layer.op in CONVERSIONS:
         return "conversion"
     sources = [o.tensor.elem for o in step.operands if o.role != "out"] if step else []

@@ -28,7 +28,7 @@ FORMATS = (".svg", ".png")
 
 
 def draw_text_plot(band: ErrorBand, width: int, *, blocks: bool) -> Iterator[str]:
-    """Yield a text plot of the smallest and largest error of each part of the input range."""
+    """Yield the lines of a text plot of an error band over the input."""
     columns = max(min(width - _LABEL - 1, len(band.low)), 1)
     starts = np.arange(columns) * len(band.low) // columns
     low, high = np.minimum.reduceat(band.low, starts), np.maximum.reduceat(band.high, starts)
@@ -46,7 +46,7 @@ def draw_text_plot(band: ErrorBand, width: int, *, blocks: bool) -> Iterator[str
 
 
 def check_figure_path(path: Path) -> None:
-    """Raise UserError early if a figure cannot be made.
+    """Raise UserError early if a figure cannot be written.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def check_figure_path(path: Path) -> None:
     if path.suffix.lower() not in FORMATS:
         raise fail(
             "ARG001",
-            "a plot must be an SVG or PNG file",
+            "--plot must be an SVG or PNG file",
             place=path,
             found=path.suffix or "no suffix",
             expected=" or ".join(FORMATS),
@@ -66,7 +66,7 @@ def check_figure_path(path: Path) -> None:
 
 
 def write_figure(path: Path, factor: Factor, band: ErrorBand) -> None:
-    """Write the plot as SVG or PNG, by the suffix of the file; the bytes are reproducible."""
+    """Write a plot of an error band as SVG or PNG, by the suffix of the path."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8.0, 4.0), layout="constrained")
@@ -82,7 +82,7 @@ def write_figure(path: Path, factor: Factor, band: ErrorBand) -> None:
 
 
 def save_figure(path: Path, figure: Figure) -> None:
-    """Write a figure of matplotlib as SVG or PNG, by the suffix of the file, reproducibly."""
+    """Write a matplotlib figure as SVG or PNG with reproducible bytes."""
     import matplotlib
 
     kind = path.suffix.lower().removeprefix(".")

@@ -19,7 +19,7 @@ MAX_MISTAKES = 10
 
 
 def print_evaluation(found: Evaluation, top: Sequence[int], console: Console) -> None:
-    """Print the whole evaluation."""
+    """Print an evaluation: accuracy, cycles, saturation, classes and mistakes."""
     count = len(found.answers)
     print_line(console, f"{found.subject.program}: {format_count(count, 'sample')}", "bold")
     if count < len(found.labels):

@@ -29,7 +29,7 @@ _DIGITS = ".9g"
 
 
 def print_layers(program: str, layers: Sequence[LayerFacts], console: Console) -> None:
-    """Print a row per layer: its rescalings as ``pre/post/scale`` and their worst error."""
+    """Print a table of layers with their rescalings and worst errors."""
     print_line(console, f"{program}: {format_count(len(layers), 'operation')}", "bold")
     if not layers:
         return
@@ -188,7 +188,7 @@ _FACTOR = (
 def print_factor(
     factor: Factor, errors: FormErrors | None, band: ErrorBand | None, console: Console
 ) -> None:
-    """Print a factor: its forms, its error over the inputs, and a plot of the error."""
+    """Print the integers of a factor, and their error over the inputs with a plot."""
     form = factor.integer
     print_line(console, f"{factor.real!r} as a float32", "bold")
     rows = [

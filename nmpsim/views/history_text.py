@@ -27,12 +27,12 @@ class HistoryDocument(TypedDict):
 
 
 def history_json(entries: Sequence[Entry]) -> HistoryDocument:
-    """Return the entries as JSON data, the oldest first."""
+    """Return the entries of a history as a JSON document."""
     return to_json({"entries": entries}, HistoryDocument)
 
 
 def print_history(entries: Sequence[Entry], console: Console) -> None:
-    """Print a verdict on the last entry of each series, then all entries."""
+    """Print the latest change of each series, and a table of all entries."""
     for words in describe_latest_changes(entries):
         print_line(console, words, "bold")
     if not entries:
@@ -57,20 +57,20 @@ def print_history(entries: Sequence[Entry], console: Console) -> None:
 
 
 def make_number_measure(entries: Sequence[Entry]) -> Measure:
-    """Return the column of each entry's position in the history, counted from 1."""
+    """Return the measure of an entry's position in the history, counted from 1."""
     numbers = {id(entry): n for n, entry in enumerate(entries, 1)}
     meaning = "number of the entry, for nmpsim history --show"
     return Number("#", lambda one: numbers[id(one)], str, meaning)
 
 
 def make_network_measure(entries: Sequence[Entry]) -> Measure:
-    """Return the column of the name of each entry's series."""
+    """Return the measure of the name of an entry's series."""
     names = name_series(entries)
     return Measure("network", "series", names.__getitem__, "name and label", least=8)
 
 
 def describe_latest_changes(entries: Sequence[Entry]) -> list[str]:
-    """Return for each series whether its last entry is worse than the one before."""
+    """Return a sentence for each series that compares its last two entries."""
     names = name_series(entries)
     return [
         _verdict(before, after, names[after.series]) for before, after in find_latest_pairs(entries)

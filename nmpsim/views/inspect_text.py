@@ -151,12 +151,12 @@ class InspectDocument(TypedDict):
 
 
 def inspect_json(bundle: Bundle) -> InspectDocument:
-    """Return the contents of a bundle as JSON data."""
+    """Return the contents of a bundle as a JSON document."""
     return to_json(bundle, InspectDocument)
 
 
 def print_bundle(bundle: Bundle, console: Console) -> None:
-    """Print the contents of a bundle."""
+    """Print the contents of a bundle: inputs, outputs, layers and sizes."""
     metadata = bundle.metadata
     print_line(console, f"{metadata.program} from {metadata.source}", "bold")
     facts = [

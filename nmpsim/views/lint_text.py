@@ -20,7 +20,7 @@ _STYLES = {"error": "red", "warning": "yellow", "note": "cyan"}
 def print_findings(
     subject: LintSubject, report: LintReport, console: Console, *, show_all: bool = False
 ) -> None:
-    """Print all findings, their number by severity, and the rules that were not checked."""
+    """Print the findings of lint, their number by severity, and the skipped rules."""
     for (severity, rule), group in groupby(report.findings, lambda f: (f.severity, f.rule)):
         findings = list(group)
         print_heading(console, f"{severity}: {rule} ({len(findings)})")

@@ -24,7 +24,7 @@ from nmpsim.views.text import format_duration, format_elem, format_percent, form
 
 @frozen
 class Cell:
-    """A table cell: its text, and the value by which its column is sorted."""
+    """A table cell: its text, and the value by which the column is sorted."""
 
     text: str
     value: float | str
@@ -56,7 +56,7 @@ class Measure:
     number: ClassVar[bool] = False
 
     def cell(self, row: Any) -> Cell:
-        """Return the value of the measure for a record, with its text and style."""
+        """Return the table cell of the measure for a record."""
         source = self.value or self.title.replace(" ", "_")
         value = source(row) if callable(source) else get_value(row, source)
         if isinstance(value, Cell):
@@ -70,7 +70,7 @@ class Measure:
         return Cell(text, value if is_finite else math.copysign(1e308, value))
 
     def at(self, position: int) -> Measure:
-        """Return the same measure for rows that are tuples, with the record at ``position``."""
+        """Return the measure for rows that are tuples with the record at ``position``."""
         return attrs.evolve(self, value=lambda row: self.cell(row[position]))
 
     def _text(self, value: Any) -> str:
@@ -87,35 +87,35 @@ class Number(Measure):
 
 
 def make_share_cell(part: float, whole: float) -> Cell:
-    """Return a share in percent; ``-`` if the whole is 0."""
+    """Return the cell of a share in percent; ``-`` if the whole is 0."""
     return Cell(format_percent(part, whole), part / whole if whole > 0 else -1)
 
 
 def make_saturation_cell(count: int, elements: int) -> Cell:
-    """Return a count of saturated values, highlighted if there are many among ``elements``."""
+    """Return the cell of a number of saturated values, highlighted by their share."""
     mark = "alarm" if saturates_notably(count, elements) else "notice" if count else ""
     return Cell(f"{count:,}", count, mark)
 
 
 def make_name_cell(layer: Any) -> Cell:
-    """Return the display name of a layer, with its full name as the tooltip."""
+    """Return the cell of a layer's display name, with the full name as the tooltip."""
     shown = escape_line(layer.display_name)
     return Cell(shown, shown, hint=escape_line(layer.name))
 
 
 def format_tensor_type(tensor: Any) -> str:
-    """Return the element type and the shape of a tensor."""
+    """Format the element type and shape of a tensor: ``Int8 1x10``."""
     return f"{format_elem(tensor.elem)} {format_shape(tensor.shape)}"
 
 
 def make_placement_cell(place: str) -> Cell:
-    """Return where layers run, with the host marked; ``-`` for no layers."""
+    """Return the cell of a placement, with the host highlighted; ``-`` if it is empty."""
     return Cell(place or "-", place, "host" if "host" in place else "")
 
 
 @frozen
 class Cause:
-    """A cause of cycles: its title, meaning and color in figures."""
+    """A cause of cycles: its title, meaning, and color in figures."""
 
     title: str
     meaning: str
@@ -155,12 +155,12 @@ PATH_CAUSES = {
 
 
 def find_cause(causes: Mapping[str, Cause], name: str) -> Cause:
-    """Return a cause by its name in the report; one with that title if it is unknown."""
+    """Return a cause by its name in the report, or a new cause for an unknown name."""
     return causes.get(name) or Cause(name, name, "#b0b7bf")
 
 
 def list_largest(shares: Mapping[str, int], count: int | None = None) -> list[tuple[str, int]]:
-    """Return the largest positive values with their keys, largest first."""
+    """Return the ``count`` largest positive items of a mapping, largest first."""
     positive = [item for item in shares.items() if item[1]]
     return sorted(positive, key=lambda item: -item[1])[:count]
 
@@ -348,7 +348,7 @@ RUN_MEASURES: Mapping[str, Measure] = {
 
 
 def list_layer_columns(report: RunReport, view: str) -> list[Measure]:
-    """Return the columns of a view in ``LAYER_VIEWS``, for the layers of a run.
+    """Return the measures that a view in ``LAYER_VIEWS`` shows for a run's layers.
 
     The share of a scratchpad is omitted if the run recorded no timeline.
     """

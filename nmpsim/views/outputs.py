@@ -18,7 +18,7 @@ CLASSES = range(2, 100_001)
 
 
 def describe_output(output: OutputReport) -> Iterator[str]:
-    """Yield name, type, shape and range, and the best classes of a classifier's output."""
+    """Yield one or two lines about an output: type, shape, range, and best classes."""
     values = output.values
     head = f"{output.name}: {format_elem(output.elem)} {format_shape(values.shape)}"
     if values.size == 0:
@@ -32,19 +32,19 @@ def describe_output(output: OutputReport) -> Iterator[str]:
 
 
 def is_classifier(shape: tuple[int, ...]) -> bool:
-    """Return whether all dimensions but the last are 1, and the last may be classes."""
+    """Return whether an output shape may be the scores of classes: all 1 but the last."""
     return bool(shape) and shape[-1] in CLASSES and all(dim == 1 for dim in shape[:-1])
 
 
 def find_top_classes(values: npt.NDArray[Any], count: int = TOP) -> list[int]:
-    """Return the indices of the largest values, largest first; equal values in index order."""
+    """Return the indices of the ``count`` largest values, largest first."""
     flat = values.astype(np.float64).reshape(-1)
     order = np.argsort(-flat, kind="stable")[:count]
     return [int(index) for index in order]
 
 
 def format_range(output: OutputReport) -> str:
-    """Return the smallest and the largest value as real numbers."""
+    """Format the range of an output's real values: ``min 0, max 1``."""
     if output.values.size == 0:
         return "empty"
     real = output.real().astype(np.float64)

@@ -22,10 +22,10 @@ DELAY_SECONDS = 0.5
 
 @frozen
 class ItemProgress:
-    """A progress event of a work that is not a run."""
+    """Number of finished items, as a progress event."""
 
     done: int
-    """Finished items."""
+    """Number of finished items."""
     total: int
     name: str
     """Name of the current item."""
@@ -33,19 +33,19 @@ class ItemProgress:
 
 
 class Event(Protocol):
-    """A progress event, see :class:`nmpsim.session.Progress`."""
+    """Interface of a progress event."""
 
     @property
     def kind(self) -> str:
-        """``compiling``, ``layer`` or another kind."""
+        """Kind of the event, such as ``compiling`` or ``layer``."""
 
     @property
     def done(self) -> int:
-        """Finished items."""
+        """Number of finished items."""
 
     @property
     def total(self) -> int:
-        """All items."""
+        """Number of all items."""
 
     @property
     def name(self) -> str:
@@ -121,5 +121,5 @@ def _description(event: Event) -> str:
 
 
 def make_stderr_console() -> Console:
-    """Return the console for progress on stderr."""
+    """Return a console that prints to stderr, without markup."""
     return Console(stderr=True, highlight=False, markup=False, emoji=False)

@@ -93,7 +93,7 @@ def print_quantization(
     samples: int,
     console: Console,
 ) -> None:
-    """Print the quantized program, the comparisons, or both."""
+    """Print a quantized program, a comparison of settings, or both."""
     if program is not None:
         _print_program(program, console)
     if program is not None and comparisons:
@@ -136,7 +136,7 @@ def _print_saturated(
     elem = format_elem(settings.bias_elem)
     print_heading(console, f"biases with elements that do not fit {elem} on their scale")
     print_table(console, saturated, *_names(shown), Number("saturated", "bias_saturated", str))
-    print_line(console, "hint: --bias-precision int32, or --bias-scale product")
+    print_line(console, "hint: Pass --bias-precision int32, or --bias-scale product.")
 
 
 def _names(shown: Mapping[str, str]) -> tuple[Measure, Measure]:
@@ -182,6 +182,6 @@ def _worst_name(comparison: Comparison) -> str:
 def quantization_json(
     program: QuantizedProgram | None, comparisons: Sequence[Comparison], samples: int
 ) -> QuantizeDocument:
-    """Return the quantized program and the comparisons as JSON data."""
+    """Return a quantized program and a comparison of settings as a JSON document."""
     data = {"samples": samples, "program": program, "comparisons": comparisons}
     return to_json(data, QuantizeDocument)

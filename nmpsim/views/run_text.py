@@ -26,14 +26,13 @@ MAX_SATURATED = 10
 MAX_SLOW = 5
 """Layers that are listed by distance from their bound and by critical path."""
 _TRAP_HINTS = {
-    "deadlock": "every core waits: look for a barrier or semaphore that some core never reaches"
-    " (`nmpsim disasm`)",
-    "cycle_limit": "raise --max-cycles, or `cycles` under [limits] in a device file, unless the"
-    " program loops",
-    "timeout": "raise --timeout; --max-cycles stops at the same place on every computer",
-    "contract": "the output would depend on uninitialized memory or on the time of a transfer;"
-    " --no-strict continues",
-    "trap": "`nmpsim disasm` shows the code around this pc",
+    "deadlock": "Look for a barrier or semaphore that some core never reaches (`nmpsim disasm`).",
+    "cycle_limit": "Raise --max-cycles, or `cycles` under [limits] in a device file, unless the"
+    " program loops.",
+    "timeout": "Raise --timeout, or use --max-cycles to stop at the same place on every computer.",
+    "contract": "Pass --no-strict to continue with an output that depends on uninitialized memory"
+    " or on the time of a transfer.",
+    "trap": "Look at the code around this pc with `nmpsim disasm`.",
 }
 _TRAP_WORDS = {
     "trap": "trap",
@@ -52,7 +51,7 @@ CONTRACT_WORDS = {
 
 
 def print_run(report: RunReport, console: Console) -> None:
-    """Print the whole report."""
+    """Print the report of a run."""
     head = f"{report.program}: {_arithmetic(report)}, {report.engine} engine"
     print_line(console, f"{head}, device {report.device.get('name', '?')}", "bold")
     if report.limited_by:
@@ -121,7 +120,7 @@ def _print_saturation_note(report: RunReport, console: Console) -> None:
 
 
 def list_run_totals(report: RunReport) -> list[tuple[str, str]]:
-    """Return the totals of a run as labels and texts."""
+    """Return the totals of a run as pairs of label and text."""
     clock = report.device.get("cores_clock_mhz")
     macs = sum(layer.macs for layer in report.layers)
     host = report.host
@@ -140,7 +139,7 @@ def list_run_totals(report: RunReport) -> list[tuple[str, str]]:
 
 
 def describe_throughput(throughput: Throughput, host: HostWork) -> str:
-    """Return inferences per second, cycles per inference, and the runs they were measured in."""
+    """Return a text about inferences per second and cycles per inference."""
     later = throughput.run_cycles[1:]
     least, most = (f"{of(later or throughput.run_cycles):,}" for of in (min, max))
     took = least if least == most else f"{least} to {most}"
@@ -164,7 +163,7 @@ def _host(host: HostWork) -> str:
 
 
 def describe_contract(contract: ContractReport) -> str:
-    """Return the status of the contract, and why it was not checked."""
+    """Return a text about whether a run obeyed the contract of the instruction set."""
     text = CONTRACT_WORDS[contract.status]
     return f"{text}: {contract.message}" if contract.message else text
 

@@ -42,7 +42,7 @@ CHECK_RULES: Mapping[str, str] = {
 
 @attrs.frozen
 class SarifResult:
-    """A finding at a line of the LIR."""
+    """A result in SARIF: a finding at a line of the LIR."""
 
     rule: str
     level: str
@@ -55,7 +55,7 @@ class SarifResult:
 
 
 def make_sarif_document(rules: Mapping[str, str], results: Sequence[SarifResult]) -> dict[str, Any]:
-    """Return a document of one run of nmpsim; ``rules`` describe the rules of results."""
+    """Return the SARIF document of results; ``rules`` maps rule names to summaries."""
     order = list(rules)
     return {
         "$schema": SCHEMA,
@@ -80,7 +80,7 @@ def make_sarif_document(rules: Mapping[str, str], results: Sequence[SarifResult]
 
 
 def convert_findings(findings: Iterable[Finding]) -> list[SarifResult]:
-    """Return the findings of lint as SARIF results."""
+    """Convert the findings of lint to SARIF results."""
     return [
         SarifResult(
             finding.rule,
@@ -122,7 +122,7 @@ def _uri(file: str) -> str:
 
 
 def make_check_sarif(results: Sequence[CaseResult], findings: Iterable[Finding]) -> dict[str, Any]:
-    """Return the SARIF document of all cases.
+    """Return the SARIF document of the results of checks and of findings of lint.
 
     Parameters
     ----------

@@ -106,12 +106,12 @@ DOCUMENTS = (
 
 
 def format_schema(document: Document) -> str:
-    """Return the text of the schema file of a document."""
+    """Return the JSON Schema of a document as text."""
     return json.dumps(document_schema(document.definition, document.title), indent=2) + "\n"
 
 
 def main() -> None:
-    """Write all schema files into the folder of the command line."""
+    """Write the JSON Schemas of all documents to the folder given as argument."""
     folder = Path(sys.argv[1])
     folder.mkdir(exist_ok=True)
     for document in DOCUMENTS:

@@ -29,7 +29,7 @@ _DASHES = ("-", "--", ":", "-.")
 
 
 def check_plot_folder(folder: Path) -> None:
-    """Raise UserError early if figures cannot be made.
+    """Raise UserError early if figures cannot be written to a folder.
 
     Raises
     ------
@@ -41,11 +41,13 @@ def check_plot_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise cannot_write(folder, error.strerror or str(error), "--plot names a folder") from error
+        raise cannot_write(
+            folder, error.strerror or str(error), "Pass another folder to --plot."
+        ) from error
 
 
 def write_plots(folder: Path, result: SweepResult) -> Iterator[Path]:
-    """Write the figures, with reproducible bytes, and yield their paths.
+    """Write the figures of a sweep to a folder and yield their paths.
 
     At least one row must have a result.
     """
@@ -136,7 +138,7 @@ def _draw_pareto(axes: Axes, result: SweepResult, rows: Sequence[Row]) -> None:
 
 
 def find_pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the points that no other point improves in both coordinates."""
+    """Return the Pareto front of points: those that no other point improves in both axes."""
     front: list[tuple[float, float]] = []
     for point in sorted(points):
         if not front or point[1] < front[-1][1]:

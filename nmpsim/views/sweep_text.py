@@ -37,12 +37,12 @@ class SweepDocument(TypedDict):
 
 
 def sweep_json(result: SweepResult) -> SweepDocument:
-    """Return the sweep as JSON data; points have the columns of the results file."""
+    """Return a sweep as a JSON document, with the columns of the results file."""
     return to_json(result, SweepDocument)
 
 
 def print_sweep(result: SweepResult, console: Console) -> None:
-    """Print the points with results, the fastest first if there are many, then failed ones."""
+    """Print a table of the points of a sweep, and the points that failed."""
     done = [row for row in result.rows if row["error"] is None]
     failed = [row for row in result.rows if row["error"] is not None]
     shown = done

@@ -20,7 +20,7 @@ _ELEMS = {
 
 
 def shorten_middle(text: str, width: int) -> str:
-    """Shorten a text in its middle to ``width`` characters."""
+    """Shorten a text to ``width`` characters by an ellipsis in its middle."""
     if len(text) <= width:
         return text
     if width <= len(ELLIPSIS) + 1:
@@ -65,17 +65,17 @@ def _shorten_equal(texts: Sequence[str], width: int) -> dict[str, str]:
 
 
 def format_shape(shape: Sequence[int]) -> str:
-    """Return a shape as ``1x3x32x32``, or ``scalar``."""
+    """Format a shape as ``1x3x32x32``, or ``scalar``."""
     return "x".join(str(dim) for dim in shape) or "scalar"
 
 
 def format_elem(elem: str) -> str:
-    """Return the name of an element type, such as Int8 for i8."""
+    """Format an element type of LIR: ``Int8`` for ``i8``."""
     return _ELEMS.get(elem, elem)
 
 
 def format_percent(part: float, whole: float) -> str:
-    """Return a percentage as ``12.3``, ``<0.1`` if it would round to 0, ``-`` of nothing."""
+    """Format ``part`` in percent of ``whole``: ``12.3``, ``<0.1``, or ``-`` if ``whole`` is 0."""
     if whole <= 0:
         return "-"
     share = 100.0 * part / whole
@@ -83,7 +83,7 @@ def format_percent(part: float, whole: float) -> str:
 
 
 def format_bytes(nbytes: int) -> str:
-    """Return ``1,234 bytes``, from 10 KiB on also in KiB or MiB."""
+    """Format a size: ``1,234 bytes``, from 10 KiB on also in KiB or MiB."""
     exact = f"{nbytes:,} bytes"
     if nbytes >= 1 << 20:
         return f"{exact} ({nbytes / (1 << 20):.1f} MiB)"
@@ -93,7 +93,7 @@ def format_bytes(nbytes: int) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a time with a suitable unit: ``1.23 ms``."""
+    """Format a time in seconds with a suitable unit: ``1.23 ms``."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:,.3g} {unit}" if seconds < 1000 else f"{seconds:,.0f} s"
@@ -101,12 +101,12 @@ def format_duration(seconds: float) -> str:
 
 
 def format_rate(rate: float) -> str:
-    """Return a rate per second: ``1,234`` or ``3.25``."""
+    """Format a rate per second: ``1,234`` or ``3.25``."""
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:,.2f}"
 
 
 def format_short_count(count: int) -> str:
-    """Return a count in at most four characters: 999, 1.2k, 57k, 3.4M."""
+    """Format a count in at most four characters: 999, 1.2k, 57k, 3.4M."""
     for unit, name in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
         if count >= unit:
             share = count / unit
@@ -116,15 +116,15 @@ def format_short_count(count: int) -> str:
 
 
 def format_real(value: float) -> str:
-    """Return a real number with six digits."""
+    """Format a real number with six significant digits."""
     return f"{value:.6g}"
 
 
 def format_decibels(value: float, unit: str = "") -> str:
-    """Return a ratio in dB with one decimal and ``unit``; ``exact`` for infinity."""
+    """Format a ratio in dB with one decimal and ``unit``; ``exact`` for infinity."""
     return "exact" if value == math.inf else f"{value:.1f}{unit}"
 
 
 def format_count(count: int, one: str, many: str | None = None) -> str:
-    """Return a count with its noun: ``1 layer``, ``2 layers``."""
+    """Format a count with its noun: ``1 layer``, ``2 layers``."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

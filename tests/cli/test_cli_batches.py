@@ -73,9 +73,12 @@ def test_an_archive_may_hold_an_item_of_each_input(images: Path) -> None:
     [
         (
             "[012].png",
-            ("3 files with one item each", "a multiple of 2", "leave out the last 1, or"),
+            ("3 files with one item each", "a multiple of 2", "Omit the last 1, or"),
         ),
-        ("0.png", ("1 file with one item each", "a pattern in quotes or a folder gives 2 files")),
+        (
+            "0.png",
+            ("1 file with one item each", "Pass 2 files with a folder or a pattern in quotes."),
+        ),
         ("[ab].npy", ("2 such files per run, for input 'data'", "1, as for")),
         ("[cd].npy", ("have different types", "float32")),
         ("[ef].npz", ("have different inputs", "'mask'")),

@@ -57,7 +57,7 @@ def test_a_plain_file_is_not_enough_for_two_inputs(bundle, data):
     text = error(bundle, data)
     assert "error[INPUT001]" in text
     assert "'data', 'mask'" in text
-    assert f"hint: --input data={data}" in text
+    assert f"hint: Pass --input data={data}." in text
 
 
 @pytest.mark.parametrize("prefix", ["", "input/"])
@@ -97,12 +97,12 @@ def test_unknown_missing_and_double_inputs(bundle, data, tmp_path):
     assert "hint: did you mean 'data'?" in text
     text = error(bundle, f"data={data}")
     assert "no value for input 'mask'" in text
-    assert "hint: --input mask=FILE.npy" in text
+    assert "hint: Pass --input mask=FILE.npy" in text
     assert "no value for inputs 'data', 'mask'" in error(bundle)
     assert "'data' is given twice" in error(bundle, f"data={data}", f"data={data}")
     text = error(bundle, npz(tmp_path / "x.npz", dat=DATA))
     assert "none of the file's arrays" in text
-    assert "is 'dat' meant to be 'data'?" in text
+    assert "Rename array 'dat' to 'data'" in text
 
 
 def test_an_array_of_another_size_is_not_read(one_input, tmp_path):
@@ -195,7 +195,7 @@ def test_things_that_are_no_files(one_input, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     told = error(one_input, tmp_path / "pipe")
     assert "it is a pipe" in told
-    assert "hint: give a regular file" in told
+    assert "hint: Pass a regular file." in told
 
 
 @pytest.mark.parametrize("prefix", ["", "data=", "other="])

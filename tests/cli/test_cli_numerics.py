@@ -89,7 +89,7 @@ def test_one_layer(nmpsim_cli, program):
         (["glow-double"], "COMP001", "glow-int, glow-float, nmp, q31, float"),
         (["fc1=glow-double"], "COMP001", "unknown arithmetic profile"),
         (["fc2=float"], "COMP001", "did you mean fc1?"),
-        (["=float"], "ARG001", "the layer's name is missing"),
+        (["=float"], "ARG001", "--numerics lacks the name of the layer"),
         (["float", "nmp"], "ARG001", "twice"),
         (["fc1=float", "fc1=nmp"], "ARG001", "twice"),
         (["nmp"], "COMP001", "--rescale-bias"),

@@ -125,7 +125,7 @@ def test_a_missing_folder_is_told_before_the_run(fake, nmpsim_cli, one_input, da
         result = nmpsim_cli("run", one_input, "--input", data, option, path)
         assert result.exit_code == 2
         assert "error[FILE002]" in result.stderr
-        assert "hint: mkdir" in result.stderr
+        assert "hint: Run `mkdir" in result.stderr
     assert fake.calls == []
 
 

@@ -178,7 +178,7 @@ def test_errors_name_the_file_of_the_labels(cli, digits, digits_bin, tmp_path):
         assert done.exit_code == 2
         place = words[0] if words[-1] == "labels" else words[-1]
         assert done.stderr.startswith(f"{place}: error[DATA001]")
-    assert "there are no samples" in cli(
+    assert "the data set has no samples" in cli(
         "eval", digits_bin, "--dataset", tmp_path / "none.npz", "--labels", "labels"
     ).stderr  # fmt: skip
 

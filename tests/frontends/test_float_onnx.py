@@ -298,7 +298,7 @@ def test_a_float_model_gets_a_warning_to_quantize(tmp_path: Path, command: str) 
     np.save(tmp_path / "x.npy", samples(1)[0])
     more = ("-o", tmp_path / "x.bin") if command == "compile" else ("--input", tmp_path / "x.npy")
     said = run(command, path, *more).stderr
-    assert f"hint: quantize it first: nmpsim quantize '{path}' --calibration" in said
+    assert f"hint: Quantize the model with `nmpsim quantize '{path}' --calibration" in said
 
 
 def test_a_quantized_model_is_refused_by_quantize(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ _EXPECTED, _BUDGET, _SUITES, _FILES = "Expected outputs", "Budgets", "Suites", "
 
 @frozen(kw_only=True)
 class CaseOptions:
-    """Device, expectations and budgets for checking a single bundle; None or empty if not given."""
+    """Device, expectations and budgets for checking a single bundle."""
 
     device: InputFile | None = option("Run the bundle on this device.", "D.toml")
     baseline: OutputFile | None = option("Compare with this earlier run.", "B.json")
@@ -78,7 +78,7 @@ class CaseOptions:
     hazards: Literal["none"] | None = option("Search for hazards in a second run.", group=_BUDGET)
 
     def given(self) -> dict[str, str]:
-        """Return the options that were given, by field."""
+        """Return the names of the options that were given, by field."""
         values = attrs.asdict(self, recurse=False)
         return {
             name: f"--{name.replace('_', '-')}"
@@ -121,7 +121,7 @@ class Request:
 
     @property
     def results(self) -> tuple[Path | None, ...]:
-        """The report and the other result files."""
+        """Paths of the report and of the other result files; None for a file not requested."""
         return self.output, self.junit, self.sarif, self.markdown
 
 
@@ -154,12 +154,12 @@ def _init(request: Request) -> int:
     if not _is_program(request.program):
         message = "--init takes a bundle or a model"
         raise fail(
-            "ARG001", message, place=request.program, hint="compile LIR first: nmpsim compile"
+            "ARG001", message, place=request.program, hint="Compile LIR with `nmpsim compile`."
         )
     given = [name for field, name in request.case_options.given().items() if field != "device"]
     if given or request.inputs.images != DEFAULT_IMAGES:
         name = given[0] if given else "an option for images"
-        hint = "set it in the suite" if given else "prepare the input: --input X.npy"
+        hint = "Set the value in the suite." if given else "Convert the image: --input X.npy."
         raise fail("ARG001", f"--init does not take {name}", hint=hint)
     baseline = Path("baselines") / f"{make_file_name(request.program.stem)}.json"
     options = attrs.evolve(request.case_options, baseline=baseline)
@@ -168,12 +168,14 @@ def _init(request: Request) -> int:
     for one in case.input:
         if not one.path.is_file() or has_read_pipes(click.get_current_context()):
             message = "a suite needs a file for each input"
-            raise fail("ARG001", message, place=one.path, hint="--input FILE, once for each input")
+            raise fail(
+                "ARG001", message, place=one.path, hint="Pass --input FILE once for each input."
+            )
     texts = {_SUITE: format_suite(case, Path()), _WORKFLOW: format_workflow()}
     for path in (*texts, baseline):
         if path.exists() and not request.force:
-            hint = "use --force, or another folder"
-            raise fail("FILE002", "the file exists", place=path, hint=hint)
+            hint = "Pass --force, or change to another folder."
+            raise fail("FILE002", "the file exists already", place=path, hint=hint)
     _WORKFLOW.parent.mkdir(parents=True, exist_ok=True)
     check_outputs(texts, [request.program])
     if code := _check(request):
@@ -223,7 +225,7 @@ def _load_suite(request: Request) -> Suite:
     given = [*inputs, *request.case_options.given().values()]
     if given:
         message = f"{given[0]} is for a single bundle"
-        raise fail("ARG001", message, place=request.program, hint="set it in the suite")
+        raise fail("ARG001", message, place=request.program, hint="Set the value in the suite.")
     return read_suite(request.program)
 
 
@@ -308,7 +310,7 @@ def _check_files(request: Request, suite: Suite) -> None:
     made = [get_core_path(request.core_on_failure, case) for case in suite.cases]
     if request.update_baseline:
         if not any(baselines):
-            hint = "baseline = ... in the suite, or --baseline"
+            hint = "Set `baseline` in the suite, or pass --baseline."
             raise fail("ARG001", "there is no baseline to update", hint=hint)
         made += baselines
     else:

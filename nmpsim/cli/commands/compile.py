@@ -125,7 +125,9 @@ def _parse_numerics(values: tuple[str, ...]) -> tuple[str | None, dict[str, str]
         if is_repeated or (equals and not layer):
             raise fail(
                 "ARG001",
-                "--numerics is given twice" if is_repeated else "the layer's name is missing",
+                "--numerics is given twice"
+                if is_repeated
+                else "--numerics lacks the name of the layer",
                 found=f"--numerics {value}",
                 expected="PROFILE once, and LAYER=PROFILE once for a layer",
             )

@@ -139,17 +139,19 @@ def _serve(request: Request) -> int:
     from nmpsim.tui import check_serving
 
     if request.serve is None:
-        raise fail("ARG001", "--host requires --serve", hint=f"--serve 8000 --host {request.host}")
+        raise fail(
+            "ARG001", "--host requires --serve", hint=f"Pass --serve 8000 --host {request.host}."
+        )
     ctx = click.get_current_context()
     excluded = {"--script": request.script, "--command": request.commands, "--plain": request.plain,
                 "--record": request.record}  # fmt: skip
     for name, value in excluded.items():
         if value:
-            raise fail("ARG001", f"{name} and --serve exclude each other")
+            raise fail("ARG001", f"{name} and --serve exclude each other", hint=f"Omit {name}.")
     if has_read_pipes(ctx):
         raise fail(
-            "ARG001", "--serve reads its files again for each page",
-            found="standard input or a pipe", hint="save it in a file and name that",
+            "ARG001", "--serve reads files for each page and cannot read pipes",
+            found="standard input or a pipe", hint="Save the data in a file and pass its name.",
         )  # fmt: skip
     check_serving()
     _make_shell(request)  # errors are reported here, not in a browser
@@ -283,7 +285,7 @@ def _open_core(request: Request) -> CoreDump:
             "ARG001",
             "a core file contains its inputs, device and changes",
             place=request.bundle,
-            hint="omit --input, --device and --patch",
+            hint="Omit --input, --device and --patch.",
         )
     return read_core_file(request.bundle, ArrayFile(request.bundle))
 

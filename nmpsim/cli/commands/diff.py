@@ -114,9 +114,9 @@ def _compare_reports(
     if first.kind != second.kind:
         raise fail(
             "ARG001",
-            "a report can only be compared with a report",
+            "a report can be compared only with a report",
             found=f"{first.path}: {first.kind}; {second.path}: {second.kind}",
-            hint="nmpsim run --save-layers L.npz writes what can be compared with Glow's dumps",
+            hint="Compare outputs of layers: write them with `nmpsim run --save-layers L.npz`.",
         )
     return compare_reports(read_report(first.path), read_report(second.path), tolerance=tolerance)
 
@@ -158,7 +158,7 @@ def _read_names(maps: Sequence[str]) -> Mapping[str, str]:
             raise fail("ARG001", message, found=line, expected="A's name=B's name")
         if name in names or other in names.values():
             repeated = name if name in names else other
-            raise fail("ARG001", "--map names a result twice", found=repeated)
+            raise fail("ARG001", "a result occurs in two pairs of --map", found=repeated)
         names[name] = other
     return names
 

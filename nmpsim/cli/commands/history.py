@@ -59,7 +59,11 @@ def command(request: Request) -> None:
         require_html()
     label = request.label or ""
     if not documents and (request.commit, label, request.date) != (None, "", None):
-        raise fail("ARG001", "there is nothing to add", hint="name a RUN.json or an EVAL.json")
+        raise fail(
+            "ARG001",
+            "--commit, --label and --date require a report to add",
+            hint="Pass a RUN.json or an EVAL.json.",
+        )
     if documents:
         commit, when = _find_commit(request.commit, request.date)
         for document in documents:
@@ -92,9 +96,9 @@ def _find_commit(commit: str | None, date: str | None) -> tuple[str, datetime]:
     if commit is None:
         raise fail(
             "ARG001",
-            "the commit is not known",
+            "the commit is unknown",
             found="no git repository here, or one without commits",
-            hint="pass --commit with any text that identifies the version",
+            hint="Pass --commit with a text that identifies the version.",
         )
     if date is None:
         return commit, datetime.fromisoformat(known[1]) if known else datetime.now(UTC)
@@ -102,7 +106,10 @@ def _find_commit(commit: str | None, date: str | None) -> tuple[str, datetime]:
         given = datetime.fromisoformat(date)
     except ValueError as error:
         raise fail(
-            "ARG001", "invalid date", found=repr(date[:40]), expected="such as 2026-01-31T12:00Z"
+            "ARG001",
+            "--date is not an ISO 8601 date",
+            found=repr(date[:40]),
+            expected="such as 2026-01-31T12:00Z",
         ) from error
     return commit, given if given.tzinfo else given.replace(tzinfo=UTC)
 

@@ -61,7 +61,9 @@ def command(request: Request) -> int:
     from nmpsim.cli.inputs import load_inputs
 
     if request.reference is not None and request.saturates is not None:
-        raise fail("ARG001", "--reference and --saturates exclude each other", hint="give one")
+        raise fail(
+            "ARG001", "--reference and --saturates exclude each other", hint="Pass one of them."
+        )
     _check_folder(request.output)
     bundle = load_program(request.bundle, device=config, inputs=request.inputs.arguments)
     arrays = load_inputs(request.inputs, bundle.metadata)
@@ -115,7 +117,7 @@ def _load_results(path: Path) -> dict[str, Any]:
     if run.kind not in ("npz", "folder"):
         raise fail(
             "ARG001",
-            "the file does not contain exact results of a run",
+            "the file does not contain exact results of layers",
             place=path,
             expected="an .npz file, or a folder of Glow's dumps",
         )
@@ -126,11 +128,11 @@ def _load_results(path: Path) -> dict[str, Any]:
 def _check_folder(folder: Path) -> None:
     """Raise UserError if the folder cannot be written, before anything is run."""
     if folder == STDOUT:
-        hint = "name a new folder"
+        hint = "Pass a new folder."
         raise fail("ARG001", "a folder cannot be written to standard output", place="-", hint=hint)
     if folder.is_dir() and not any(folder.iterdir()):
         return
     if folder.exists():
-        raise fail("FILE002", "the folder is not empty", place=folder, hint="name a new folder")
+        raise fail("FILE002", "the folder is not empty", place=folder, hint="Pass a new folder.")
     if not folder.parent.is_dir():
         raise fail("FILE002", "the parent folder is missing", place=folder)

@@ -100,7 +100,7 @@ class Request:
 
     @property
     def outputs(self) -> tuple[Path | None, ...]:
-        """Files that the run will write."""
+        """Paths of the files that the command writes; None for a file not requested."""
         files = (self.output or STDOUT, self.save_outputs, self.save_layers, *self.traces.outputs)
         if self.node_data is None:
             return files
@@ -220,19 +220,21 @@ def _check(request: Request) -> None:
             "ARG001",
             "Model Explorer reads node data from .json files only",
             found=f"--node-data {request.node_data}",
-            hint="--node-data NODES.json",
+            hint="Pass a file such as NODES.json.",
         )
     check_outputs(
         request.outputs, [request.bundle, request.device, request.float_weights, request.patch]
     )
     if request.float_weights is not None and not request.shadow:
-        raise fail("ARG001", "--float-weights requires --shadow", hint="add --shadow")
+        raise fail("ARG001", "--float-weights requires --shadow", hint="Add --shadow.")
     if request.repeat > 1 and request.core_on_trap is not None:
         message = "--core-on-trap reproduces a single run"
-        raise fail("ARG001", message, found=f"--repeat {request.repeat}", hint="--repeat 1")
+        raise fail("ARG001", message, found=f"--repeat {request.repeat}", hint="Omit --repeat.")
     if (request.histogram or request.timeline) and request.format != "json":
         message = "--histogram and --timeline are for the JSON report only"
-        raise fail("ARG001", message, hint="add --format json; `nmpsim report` draws them")
+        raise fail(
+            "ARG001", message, hint="Add --format json, and draw the report with `nmpsim report`."
+        )
 
 
 def _check_batch(request: Request, count: int) -> None:
@@ -249,7 +251,7 @@ def _check_batch(request: Request, count: int) -> None:
     }
     for name, value in given.items():
         if value:
-            hint = "give one file; an .npy file can hold a whole batch"
+            hint = "Pass one file; an .npy file can contain a whole batch."
             raise fail("ARG001", f"{name} is for one input", found=f"{count} inputs", hint=hint)
 
 
@@ -302,11 +304,10 @@ def _find_layers(bundle: Bundle, words: tuple[str, ...]) -> tuple[str, ...]:
     if layers and all(one.barrier is None and one.index not in on_host for one in layers):
         raise fail(
             "ARG001",
-            "the outputs of these layers are not saved, because no barrier ends them",
+            "the outputs of the layers cannot be read, as no barrier ends the layers",
             place=bundle.path,
             found=", ".join(layer.display_name for layer in layers[:5]),
-            hint="name the barrier in the `.layer` line of the assembly (docs/assembly.md);"
-            " `nmpsim debug` shows the memory without it",
+            hint="Name the barrier in the `.layer` line of the assembly (docs/assembly.md).",
         )
     return tuple(str(layer.index) for layer in layers)
 

@@ -113,7 +113,7 @@ def _read_grid(request: Request) -> dict[str, tuple[int, ...]]:
     for text in request.set:
         name, values = _parse_setting(text)
         if name in given:
-            raise fail("GRID001", "a setting is given twice", found=f"--set {text}")
+            raise fail("GRID001", "--set gives a setting twice", found=f"--set {text}")
         given[name] = values
     return grid | given
 
@@ -127,7 +127,7 @@ def _parse_setting(text: str) -> tuple[str, tuple[int, ...]]:
     except ValueError as error:
         raise fail(
             "GRID001",
-            "values of a setting are integers with commas between them",
+            "--set needs integers with commas between them",
             found=f"--set {text}",
             expected="SECTION.KEY=V1,V2, such as cores.count=1,2,4",
         ) from error

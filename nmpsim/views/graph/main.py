@@ -12,7 +12,7 @@ from nmpsim.views.graph.network import Node, read_network
 
 
 class NmpsimAdapter(Adapter):  # type: ignore[misc]  # model_explorer ships no types
-    """Adapter that Model Explorer calls; errors are shown as text."""
+    """Adapter that opens nmpsim's files in Model Explorer."""
 
     metadata = AdapterMetadata(
         id="nmpsim",
@@ -23,7 +23,7 @@ class NmpsimAdapter(Adapter):  # type: ignore[misc]  # model_explorer ships no t
     )
 
     def convert(self, model_path: str, settings: dict[str, Any]) -> dict[str, Any]:
-        """Return the graph of a file."""
+        """Return the graph of a file in Model Explorer's format."""
         network = read_network(Path(model_path))
         nodes = [_node(node) for node in network.nodes]
         return {"graphs": [builder.Graph(id=network.name, nodes=nodes)]}

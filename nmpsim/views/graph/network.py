@@ -25,7 +25,7 @@ from nmpsim.views.text import format_elem, format_shape
 
 @attrs.frozen
 class Node:
-    """An instruction, a layer, an input or an output."""
+    """A node of a graph: an instruction, layer, input or output."""
 
     id: str
     """Identifier, see :func:`make_node_id`."""
@@ -49,7 +49,7 @@ class Network:
 
 
 def read_network(path: Path) -> Network:
-    """Return the graph of a bundle (layers), an ONNX model (operators) or LIR text (instructions).
+    """Read the graph of a bundle, an ONNX model or LIR text.
 
     A bundle without LIR has layers without edges.
 
@@ -67,7 +67,7 @@ def read_network(path: Path) -> Network:
 
 
 def make_node_id(name: str) -> str:
-    """Return the identifier of a layer, instruction, input or output: its name in LIR text.
+    """Return the node identifier of a layer, instruction, input or output by its name.
 
     It starts with a percent sign and so differs from the numbers of nodes in TFLite graphs.
     """

@@ -111,12 +111,12 @@ _OVERLAYS = (
 
 
 def list_node_data_paths(path: Path) -> tuple[Path, ...]:
-    """Return the files of all overlays; the first, ``path``, has all measures as text."""
+    """Return the paths of all overlay files, the first of which is ``path``."""
     return tuple(_path(path, one) for one in _OVERLAYS)
 
 
 def make_node_data(path: Path, metadata: Metadata, report: RunReport) -> Mapping[Path, str]:
-    """Return the JSON text of each overlay file, by path; overlays without results are omitted."""
+    """Return the JSON text of each overlay file by path."""
     nodes = {**_layers(report), **_operators(metadata.fates, metadata.origins, report)}
     overlays = {_path(path, one): _document(one, nodes) for one in _OVERLAYS}
     return {file: json.dumps(one, indent=1) for file, one in overlays.items() if one["results"]}

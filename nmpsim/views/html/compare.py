@@ -62,7 +62,7 @@ class _Row:
 
 
 def describe_changes(runs: _Runs) -> list[str]:
-    """Return a sentence about each further run: whether it is slower than the first, and where."""
+    """Return a sentence for each further run that compares it with the first run."""
     (name, first), *others = runs.items()
     return [_verdict(f"{other} against {name}", first, run) for other, run in others]
 
@@ -94,7 +94,7 @@ def _time_words(first: RunReport, run: RunReport) -> str:
 
 
 def make_totals_table(runs: _Runs) -> Table:
-    """Return a table with a row per run."""
+    """Return a table of the totals of several runs, with a row per run."""
     first = next(iter(runs.values()))
     cycles, latency, *uses = (
         RUN_MEASURES[key].at(1)
@@ -143,7 +143,7 @@ def make_settings_table(runs: _Runs) -> Table | None:
 
 
 def make_layers_table(runs: _Runs) -> Table:
-    """Return a table of layers: cycles, changes of cycles and saturation in each run."""
+    """Return a table of the cycles and saturation of each layer in several runs."""
     names = list(runs)
     return make_table(
         _rows(runs),
@@ -170,7 +170,7 @@ def make_layers_table(runs: _Runs) -> Table:
 
 
 def make_change_figure(runs: _Runs) -> Figure | None:
-    """Return the figure of the largest changes of cycles; None if there are none."""
+    """Return a figure of the layers with the largest changes of cycles; None without changes."""
     changed = sorted((row for row in _rows(runs) if row.change()), key=lambda r: -abs(r.change()))
     drawn = changed[:MAX_DRAWN]
     labels = shorten_names([row.shown.text for row in drawn])
@@ -247,7 +247,7 @@ def _change(before: int | None, after: int | None) -> Cell:
 
 
 def make_names_unique(names: Sequence[str]) -> list[str]:
-    """Return the names, with a number after repeated ones."""
+    """Return the names with a number appended to each repeated name."""
     seen: dict[str, int] = {}
     unique = []
     for name in names:

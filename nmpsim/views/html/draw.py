@@ -25,7 +25,7 @@ _UNQUOTED = " !$()*+,-./:;=?@[]^_{|}~"
 
 
 def render_image(figure: Figure) -> str:
-    """Return the data URL of an image for pages without JavaScript and for print."""
+    """Render a figure as an SVG or PNG image and return its data URL."""
     import vl_convert
 
     # Screen readers use the text of the img element.
@@ -56,7 +56,7 @@ def _joined(paths: str) -> Iterator[str]:
 
 
 def compress_text(text: str) -> str:
-    """Return a text as gzip in base64, a quarter of its size."""
+    """Return a text compressed by gzip and encoded in base64."""
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 

@@ -35,7 +35,7 @@ _MAX_LINES = 1000
 
 @attrs.frozen
 class Figure:
-    """A figure with title and description."""
+    """A figure: title, description and Vega-Lite specification."""
 
     title: str
     text: str
@@ -46,12 +46,12 @@ class Figure:
 
     @property
     def is_large(self) -> bool:
-        """Whether it has too many marks for SVG."""
+        """Whether the figure has too many marks for SVG."""
         return self.marks > _MAX_LINES
 
     @property
     def marks(self) -> int:
-        """Number of marks."""
+        """Number of marks, such as bars or points."""
         values = self.spec["data"]["values"]
         return values.count("\n") - 1 if isinstance(values, str) else len(values)
 
@@ -59,7 +59,7 @@ class Figure:
 def make_figure_spec(
     values: Sequence[Mapping[str, Any]], height: int, **parts: Any
 ) -> dict[str, Any]:
-    """Return a specification with the common parts of all figures."""
+    """Return a Vega-Lite specification of ``values`` with the common style of all figures."""
     return {
         "width": WIDTH,
         "height": height,
@@ -74,7 +74,7 @@ def make_figure_spec(
 def make_stacked_spec(
     values: Sequence[Mapping[str, Any]], parts: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return a specification of several charts of the same data, one below the other."""
+    """Return a Vega-Lite specification of charts of the same data, below each other."""
     spec = make_figure_spec(
         values, 0, vconcat=[{"width": WIDTH - MARGIN, **part} for part in parts]
     )
@@ -100,39 +100,39 @@ def _escape_value(value: Any) -> Any:
 
 
 def make_layer_labels(report: RunReport) -> list[str]:
-    """Return position and short, distinct name of each layer for an axis."""
+    """Return a distinct label of each layer for an axis: its index and short name."""
     names = shorten_names([layer.display_name for layer in report.layers])
     return [f"{layer.index} {name}" for layer, name in zip(report.layers, names, strict=True)]
 
 
 def shorten_names(names: Sequence[str]) -> list[str]:
-    """Return short, distinct names for an axis or a list."""
+    """Return names shortened to 30 characters so that they stay distinct."""
     return shorten_distinct([escape_line(name) for name in names], NAME_CHARACTERS)
 
 
 def encode_layers(field: str) -> dict[str, Any]:
-    """Return an encoding by layers, in order and with all labels."""
+    """Return the Vega-Lite encoding of a field of layer names, in their order."""
     return encode_names(field, None, sort=None, axis={"labelLimit": 8 * NAME_CHARACTERS})
 
 
 def get_core_count(report: RunReport) -> int:
-    """Return the number of cores of the device, 1 if unknown."""
+    """Return the number of cores of a run's device, 1 if unknown."""
     count = report.device.get("cores_count")
     return count if isinstance(count, int) and 0 < count <= MAX_CORES else 1
 
 
 def encode_numbers(field: str, title: str, **more: Any) -> dict[str, Any]:
-    """Return an encoding by a field of numbers."""
+    """Return the Vega-Lite encoding of a quantitative field."""
     return {"field": field, "type": "quantitative", "title": title, **more}
 
 
 def encode_names(field: str, title: str | None, **more: Any) -> dict[str, Any]:
-    """Return an encoding by a field of names."""
+    """Return the Vega-Lite encoding of a nominal field."""
     return {"field": field, "type": "nominal", "title": title, **more}
 
 
 def make_zoom(*encodings: str) -> dict[str, Any]:
-    """Return a parameter that allows moving and zooming along these axes."""
+    """Return the Vega-Lite parameter for panning and zooming along axes."""
     wheel = "wheel![event.ctrlKey]"
     return {
         "name": "zoom",
@@ -142,14 +142,14 @@ def make_zoom(*encodings: str) -> dict[str, Any]:
 
 
 def make_color_scale(colors: Mapping[str, str]) -> dict[str, Any]:
-    """Return a scale from names to colors."""
+    """Return the Vega-Lite scale from names to colors."""
     return {"domain": list(colors), "range": list(colors.values())}
 
 
 def encode_tooltips(
     values: Sequence[Mapping[str, Any]], *fields: str, **titles: str
 ) -> list[dict[str, Any]]:
-    """Return the tooltip encoding of fields, with rounded numbers.
+    """Return the Vega-Lite tooltip of fields, with rounded numbers.
 
     Fields are given by their names, then by name and title if these differ.
     """

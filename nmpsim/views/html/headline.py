@@ -32,7 +32,7 @@ OWN_PARTS = [part for part in PARTS if part != "inherited"]
 
 @attrs.frozen
 class KeyNumber:
-    """A number in large type."""
+    """A number in large type with its label and note."""
 
     label: str
     value: str
@@ -44,7 +44,7 @@ class KeyNumber:
 
 @attrs.frozen
 class Remark:
-    """A layer with a remark."""
+    """A remark about a layer."""
 
     layer: int
     name: str
@@ -53,7 +53,7 @@ class Remark:
 
 @attrs.frozen
 class Headline:
-    """The first screen of a run without its graph."""
+    """The summary at the top of a run's page: verdict, key numbers and remarks."""
 
     verdict: str
     numbers: tuple[KeyNumber, ...]
@@ -68,7 +68,7 @@ class Headline:
 
 
 def make_headline(report: RunReport) -> Headline:
-    """Return the headline of a run."""
+    """Return the summary at the top of a run's page."""
     notable = sorted(
         (layer for layer in report.layers if layer.saturates_notably),
         key=lambda layer: layer.saturated_share,
@@ -91,7 +91,7 @@ def make_headline(report: RunReport) -> Headline:
 
 
 def choose_title(name: str, report: RunReport) -> str:
-    """Return the name of the network, or ``name`` if it is Glow's default."""
+    """Return the network's name as a title, or ``name`` if it is Glow's default name."""
     return name if report.program == FUNCTION else escape_line(report.program)
 
 

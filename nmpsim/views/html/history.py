@@ -30,7 +30,7 @@ _NAME_CHARACTERS = 100
 
 
 def make_history_page(name: str, entries: Sequence[Entry]) -> str:
-    """Return an HTML page of entries, the oldest first. Raises UserError (PKG001)."""
+    """Return an HTML page of a history. Raises UserError (PKG001) without the libraries."""
     require_html()
     from nmpsim.views.html.draw import make_vega_script
 
@@ -46,7 +46,7 @@ def make_history_page(name: str, entries: Sequence[Entry]) -> str:
 
 
 def make_history_figures(entries: Sequence[Entry]) -> Iterator[Figure]:
-    """Yield a figure for each measure that an entry has."""
+    """Yield a figure over commits for each measure that an entry has."""
     measures: tuple[tuple[str, str, Callable[[Entry], float | None]], ...] = (
         ("Cycles", "cycles", lambda one: one.cycles),
         ("Saturated values", "values", lambda one: one.saturated),

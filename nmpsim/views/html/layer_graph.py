@@ -30,7 +30,7 @@ _POINTS = 72
 
 @attrs.frozen
 class Box:
-    """The box of a layer, with a bar of its cycles, divided by cause."""
+    """The box of a layer in a graph, with a bar of its cycles by cause."""
 
     index: int
     x: int
@@ -46,7 +46,7 @@ class Box:
 
 @attrs.frozen
 class Row:
-    """A row of the graph, from left to right; edges continue in the next row."""
+    """A row of a graph; its edges continue in the next row."""
 
     top: int
     """Vertical position on the page."""
@@ -59,7 +59,7 @@ class Row:
 
 @attrs.frozen
 class LayerGraph:
-    """The graph, divided into rows."""
+    """The graph of a run's layers, laid out in rows."""
 
     width: int
     height: int
@@ -75,7 +75,7 @@ class LayerGraph:
 
 
 def make_layer_graph(report: RunReport) -> LayerGraph | None:
-    """Return the graph of a run; None if it is empty or too large."""
+    """Return the graph of a run's layers; None without layers or above 1000."""
     span = sum(reader - maker for maker, reader in report.edges)
     if not 0 < len(report.layers) <= MAX_LAYERS or span > MAX_SPAN:
         return None

@@ -45,7 +45,7 @@ def require_html() -> None:
 
 
 def make_html_page(runs: Mapping[str, RunReport], listener: RenderCallback | None = None) -> str:
-    """Return one self-contained HTML report of one or more runs, by name.
+    """Return a self-contained HTML report of one or more runs.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def _comparison(
 
 
 class FigureRenderer:
-    """Renders figures in sequence and reports progress."""
+    """A renderer of figures that reports its progress."""
 
     def __init__(self, figures: Sequence[Figure], listener: RenderCallback | None) -> None:
         self._total = len(figures)
@@ -99,7 +99,7 @@ class FigureRenderer:
         self._done = 0
 
     def render(self, figures: list[Figure]) -> list[_RenderedFigure]:
-        """Return the figures with their images."""
+        """Return the figures with their specifications and images."""
         return [self._render(figure) for figure in figures]
 
     def _render(self, figure: Figure) -> _RenderedFigure:
@@ -149,7 +149,7 @@ def _shown(value: Any) -> Any:
 
 
 def load_template(name: str) -> Any:
-    """Return a template that escapes all texts."""
+    """Load a Jinja template of this package, with HTML escaping."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(

@@ -42,7 +42,7 @@ _PART_COLORS = {
 
 
 def make_error_figures(report: RunReport) -> Iterator[Figure]:
-    """Yield the figure of each layer's error by source, if the report has a shadow."""
+    """Yield a figure of the errors of layers by source, if the report has a shadow."""
     layers = report.shadow.layers if report.shadow is not None else ()
     labels = make_layer_labels(report)
     values = [
@@ -83,7 +83,7 @@ def make_error_figures(report: RunReport) -> Iterator[Figure]:
 
 
 def make_run_figures(report: RunReport) -> Iterator[Figure]:
-    """Yield every figure for which the report has data."""
+    """Yield the figures for which a report has data."""
     if any(sum(layer.core_cycles.values()) for layer in report.layers):
         yield _cause_figure(report)
     if any(report.critical_path.values()):
@@ -195,7 +195,7 @@ _MARGIN = 1.6
 
 
 def make_roofline_figure(report: RunReport, device: DeviceConfig) -> Figure:
-    """Return a figure with a point per layer with MACs, and the roof."""
+    """Return a roofline figure with a point per layer that has MACs."""
     points = [
         {
             "layer": label,
@@ -270,7 +270,7 @@ _LABEL_WIDTH = 200
 
 
 def make_saturation_figure(report: RunReport) -> Figure:
-    """Return the figure; layers with the same number of channels share an axis."""
+    """Return a heat map of saturated values by layer and channel."""
     values = [
         cell
         for layer, label in zip(report.layers, make_layer_labels(report), strict=True)

@@ -33,7 +33,7 @@ _NAMES_ROW = "layer"
 
 
 def make_timeline_figure(report: RunReport, timeline: Timeline) -> Figure:
-    """Return the timeline of units, with layers in the background."""
+    """Return a figure of the activity of each core's units over time."""
     labels = make_layer_labels(report)
     values = [
         {
@@ -130,7 +130,7 @@ def _names() -> dict[str, Any]:
 
 
 def make_memory_figure(report: RunReport) -> Figure:
-    """Return the figure of the contents of read-write DRAM over layers."""
+    """Return a figure of the tensors in read-write DRAM over layers."""
     ends = _ends(report)
     labels = make_layer_labels(report)
     blocks = [block for block in report.memory if block.kind != "program"]
@@ -159,7 +159,7 @@ def make_memory_figure(report: RunReport) -> Figure:
 
 
 def make_scratchpad_figure(report: RunReport) -> Figure:
-    """Return the figure of the contents of scratchpads by layer."""
+    """Return a figure of the contents of scratchpads over layers."""
     size = from_settings(report.device).scratchpad_bytes
     cores, labels = get_core_count(report), make_layer_labels(report)
     values = [
