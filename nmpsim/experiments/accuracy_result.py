@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypedDict, cast
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 import attrs
 import numpy as np
@@ -15,6 +16,7 @@ from nmpsim.experiments.identity import make_results_error
 from nmpsim.experiments.samples import UNLABELLED
 from nmpsim.experiments.worker import Answer, ChunkResult
 from nmpsim.input_files import read_text
+from nmpsim.report.fields import From
 from nmpsim.report.json import to_json
 
 SCHEMA: Final = "nmpsim-eval-3"
@@ -157,9 +159,9 @@ class Evaluation:
 class CyclesDocument(TypedDict):
     """Cycles of completed runs; zeros if there are none."""
 
-    min: int
-    mean: float
-    max: int
+    min: Annotated[int, From(itemgetter(0))]
+    mean: Annotated[float, From(itemgetter(1))]
+    max: Annotated[int, From(itemgetter(2))]
 
 
 class AnswersDocument(TypedDict):
@@ -172,6 +174,16 @@ class AnswersDocument(TypedDict):
     error: list[str | None]
 
 
+def _by_top(count: Callable[[Evaluation, int], float]) -> From:
+    """Return the source of a number for each k of top-k."""
+    return From(lambda data: {str(k): count(data["evaluation"], k) for k in data["top"]})
+
+
+def _columns(data: Any) -> dict[str, list[Any]]:
+    answers = data["evaluation"].answers
+    return {name: [getattr(answer, name) for answer in answers] for name in _ANSWER_FIELDS}
+
+
 class EvaluationDocument(TypedDict):
     """Output of `nmpsim eval --format json`, and contents of its results file."""
 
@@ -181,45 +193,33 @@ class EvaluationDocument(TypedDict):
     network: Annotated[str, "digest of outputs and layers: operations, types and shapes"]
     bundle: Annotated[str, "digest of the bundle"]
     dataset: Annotated[str, "digest of samples and labels"]
-    dataset_samples: int
-    unlabelled: Annotated[int, "in the data set, left out for their label is -1"]
-    samples: Annotated[int, "those that have an answer"]
-    failed: int
-    accuracy: Annotated[dict[str, float], "by k of top-k"]
-    right: Annotated[dict[str, int], "by k of top-k"]
-    cycles: CyclesDocument
-    layers: list[LayerTally]
-    classes: list[ClassTally]
-    confusions: Annotated[list[Confusion], "over samples with an answer; those that occurred"]
-    answers: AnswersDocument
+    dataset_samples: Annotated[int, From(lambda data: len(data["evaluation"].labels))]
+    unlabelled: Annotated[
+        int,
+        From(lambda data: data["evaluation"].unlabelled()),
+        "in the data set, left out for their label is -1",
+    ]
+    samples: Annotated[
+        int, From(lambda data: len(data["evaluation"].answers)), "those that have an answer"
+    ]
+    failed: Annotated[int, From(lambda data: len(data["evaluation"].failed))]
+    accuracy: Annotated[dict[str, float], _by_top(Evaluation.accuracy), "by k of top-k"]
+    right: Annotated[dict[str, int], _by_top(Evaluation.right), "by k of top-k"]
+    cycles: Annotated[CyclesDocument, From(lambda data: data["evaluation"].cycles())]
+    layers: Annotated[list[LayerTally], From("evaluation.layers")]
+    classes: Annotated[list[ClassTally], From(lambda data: data["evaluation"].by_class())]
+    confusions: Annotated[
+        list[Confusion],
+        From(lambda data: data["evaluation"].confusions()),
+        "over samples with an answer; those that occurred",
+    ]
+    answers: Annotated[AnswersDocument, From(_columns)]
 
 
 def evaluation_json(evaluation: Evaluation, top: Sequence[int]) -> EvaluationDocument:
     """Return the evaluation as a JSON document, with top-k accuracies for each of ``top``."""
-    least, mean, most = evaluation.cycles()
-    answers, subject = evaluation.answers, evaluation.subject
-    return {
-        "schema": SCHEMA,
-        "nmpsim": subject.nmpsim,
-        "program": subject.program,
-        "network": subject.network,
-        "bundle": subject.bundle,
-        "dataset": subject.dataset,
-        "dataset_samples": len(evaluation.labels),
-        "unlabelled": evaluation.unlabelled(),
-        "samples": len(answers),
-        "failed": len(evaluation.failed),
-        "accuracy": {str(k): evaluation.accuracy(k) for k in top},
-        "right": {str(k): evaluation.right(k) for k in top},
-        "cycles": {"min": least, "mean": mean, "max": most},
-        "layers": [to_json(layer) for layer in evaluation.layers],
-        "classes": [to_json(one) for one in evaluation.by_class()],
-        "confusions": [to_json(one) for one in evaluation.confusions()],
-        "answers": cast(
-            AnswersDocument,
-            {name: [getattr(answer, name) for answer in answers] for name in _ANSWER_FIELDS},
-        ),
-    }
+    data = {**attrs.asdict(evaluation.subject), "evaluation": evaluation, "top": top}
+    return to_json(data, EvaluationDocument)
 
 
 def exceeded_limit(answer: Answer) -> bool:
