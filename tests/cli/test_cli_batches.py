@@ -149,4 +149,7 @@ def test_one_batch_of_several_files_has_the_report_of_several(
     assert [Path(one["input"]).name for one in run["items"]] == ["m0.npy", "m1.npy"]
     assert fake.calls[-1]["inputs"]["mask"].tolist() == [[0, 0, 0], [1, 1, 1]]
     refused = nmpsim_cli(*words, "--shadow")
-    assert (refused.exit_code, "an .npy file can hold a whole batch" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "an .npy file can contain a whole batch" in refused.stderr) == (
+        2,
+        True,
+    )

@@ -56,7 +56,7 @@ def test_node_data(fake, nmpsim_cli, one_input, data, tmp_path):
     assert (result.exit_code, "ARG001" in result.stderr) == (2, True)
     for other in ("-", tmp_path / "nodes"):
         result = nmpsim_cli("run", one_input, "--input", data, "--node-data", other)
-        assert (result.exit_code, "--node-data NODES.json" in result.stderr) == (2, True)
+        assert (result.exit_code, "Pass a file such as NODES.json." in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("style", ["text", "json"])

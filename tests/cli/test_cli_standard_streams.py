@@ -103,7 +103,10 @@ def test_two_things_on_standard_output_are_refused(fake, one_input, tmp_path: Pa
     npy(tmp_path)
     words = ("run", one_input, "--input", tmp_path / "x.npy", "--save-outputs", "-")
     result = invoke(*words)
-    assert (result.exit_code, "cannot both go to standard output" in result.stderr) == (2, True)
+    assert (result.exit_code, "cannot both be written to standard output" in result.stderr) == (
+        2,
+        True,
+    )
     result = invoke(*words, "-o", tmp_path / "report.txt")
     assert result.exit_code == 0, result.stderr
     assert result.stdout_bytes.startswith(b"PK")

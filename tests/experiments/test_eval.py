@@ -50,7 +50,7 @@ def test_little_work_starts_no_processes(monkeypatch, digits, digits_bin, jobs, 
         assert workers > 1
         raise ProcessesError
 
-    monkeypatch.setattr(process_pool, "process_pool", start_processes)
+    monkeypatch.setattr(process_pool, "open_process_pool", start_processes)
     monkeypatch.setattr(process_pool, "available_processors", lambda: 2)
     monkeypatch.setattr(accuracy, "START_SECONDS", seconds)
     with np.load(digits / "testset.npz") as data:
@@ -143,7 +143,7 @@ def test_folders(cli, digits, digits_bin, tmp_path):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ("nothing", "no such array in the data set"),
+        ("nothing", "neither a file nor an array of the data set"),
         ("x", "labels must be integers"),
         (None, "the data set has no labels"),
         ("short.csv", "the numbers of labels and samples differ"),

@@ -75,7 +75,7 @@ def test_results_of_another_program_are_not_mixed(digits, seven, tmp_path):
         swept(digits, seven, {"cores_count": [1]}, results=path, numerics="float")
     assert path.read_bytes() == before
     path.write_text("a,b\n1,2\n")
-    with pytest.raises(nmpsim.UserError, match=r"RESULT001.*other columns"):
+    with pytest.raises(nmpsim.UserError, match=r"RESULT001.*columns of the file are not those"):
         swept(digits, seven, {"cores_count": [1]}, results=path)
 
 
@@ -125,7 +125,7 @@ def test_the_command_takes_a_bundle_and_a_grid_file(cli, digits, digits_bin, tmp
         (("--set", "cores.count=1,x"), "GRID001"),
         (("--set", "cores.count=0"), "DEV003"),
         ((), "GRID001"),
-        (("--set", "cores.count=1", "--set", "cores.count=2"), "given twice"),
+        (("--set", "cores.count=1", "--set", "cores.count=2"), "gives a setting twice"),
     ],
 )
 def test_a_grid_that_cannot_be_used_is_told(cli, digits, digits_bin, tmp_path, words, code):

@@ -109,13 +109,28 @@ def command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resu
 
 
 MISTAKES = [
-    ("a text", "run u8.bin --input notes.txt", "INPUT003", "write arrays with numpy.save"),
+    ("a text", "run u8.bin --input notes.txt", "INPUT003", "Write arrays with numpy.save"),
     ("a text called PNG", "run u8.bin --input text.png", "INPUT003", "Convert the image to PNG."),
     ("another format", "run u8.bin --input photo.webp", "INPUT003", "Convert the image to PNG."),
     ("an empty file", "run u8.bin --input empty.png", "INPUT003", "the file is empty"),
-    ("a truncated image", "run u8.bin --input cut.png", "INPUT003", "may be truncated; write or"),
-    ("another size", "run u8.bin --input large.png", "INPUT002", "use --resize"),
-    ("with alpha", "run u8.bin --input transparent.png", "INPUT002", "flatten it onto"),
+    (
+        "a truncated image",
+        "run u8.bin --input cut.png",
+        "INPUT003",
+        "Write or copy the file again; it may be truncated.",
+    ),
+    (
+        "another size",
+        "run u8.bin --input large.png",
+        "INPUT002",
+        "Pass --resize, or resize the image.",
+    ),
+    (
+        "with alpha",
+        "run u8.bin --input transparent.png",
+        "INPUT002",
+        "Flatten the image onto a background.",
+    ),
     ("grey", "run u8.bin --input grey.png", "INPUT002", "Convert the image to RGB."),
     ("for print", "run u8.bin --input cmyk.jpg", "INPUT002", "Convert the image to RGB."),
     (
@@ -124,9 +139,19 @@ MISTAKES = [
         "INPUT002",
         "Convert the image to 8 bits per channel.",
     ),
-    ("animated", "run u8.bin --input moving.png", "INPUT002", "save one frame"),
-    ("a bomb", "run u8.bin --input bomb.png", "INPUT003", "reduce its size; --resize"),
-    ("a bomb to resize", "run u8.bin --input bomb.png --resize", "INPUT003", "reduce its size"),
+    ("animated", "run u8.bin --input moving.png", "INPUT002", "Save one frame as an image."),
+    (
+        "a bomb",
+        "run u8.bin --input bomb.png",
+        "INPUT003",
+        "Reduce the size of the image file; --resize",
+    ),
+    (
+        "a bomb to resize",
+        "run u8.bin --input bomb.png --resize",
+        "INPUT003",
+        "Reduce the size of the image file",
+    ),
     ("no mode", "run i8.bin --input photo.png", "INPUT002", "--image-mode 0to1|neg1to1|"),
     (
         "wrong layout",
@@ -138,33 +163,43 @@ MISTAKES = [
     ("no number", "run u8.bin --input photo.png --image-mean x", "ARG001", "numbers with commas"),
     ("NCHW", "run u8.bin --input nchw.npy", "INPUT002", "from NCHW with x.transpose(0, 2, 3, 1)"),
     ("wrong dtype", "run u8.bin --input int64.npy", "INPUT002", "x.astype('uint8')"),
-    ("five samples", "run u8.bin --input five.npy", "INPUT002", "save each in a separate file"),
+    (
+        "five samples",
+        "run u8.bin --input five.npy",
+        "INPUT002",
+        "Save each of the 5 samples in a separate file",
+    ),
     ("no numbers", "run u8.bin --input nan.npy", "INPUT002", "expected: numbers"),
     ("raw of another size", "run u8.bin --input short.bin", "INPUT002", "48 bytes: 1x4x4x3 of"),
     ("an empty folder", "run u8.bin --input none", "FILE001", "*.npy, *.npz, *.png"),
     ("a pattern of nothing", "run u8.bin --input x*.png", "FILE001", "or a pattern such as"),
     ("- twice", "run - --input -", "ARG001", "Save the data in a file"),
     ("- of nothing", "run u8.bin --input -", "FILE001", "there is no data"),
-    ("no input", "run u8.bin", "INPUT001", "--input FILE: an array, an image"),
-    ("another input", "run u8.bin --input img=photo.png", "INPUT001", "`nmpsim inspect` shows"),
+    ("no input", "run u8.bin", "INPUT001", "Pass --input FILE: an array, an image"),
+    (
+        "another input",
+        "run u8.bin --input img=photo.png",
+        "INPUT001",
+        "List the inputs with `nmpsim inspect`.",
+    ),
     (
         "two images",
         "run u8.bin --input photo.png --input photo.png",
         "INPUT001",
-        "for several runs give a folder",
+        "For several runs pass a folder",
     ),
     ("a missing file", "run u8.bin --input photo.jpg", "FILE001", "No such file"),
     (
         "a path in two words",
         "run u8.bin --input a photo.png",
         "ARG001",
-        "quote a path with a space",
+        "Put paths with spaces, and patterns, in quotes",
     ),
     (
         "a pattern by the shell",
         "run u8.bin --input a.png b.png",
         "ARG001",
-        "quote a path with a space",
+        "Put paths with spaces, and patterns, in quotes",
     ),
     (
         "several at once",
@@ -177,7 +212,12 @@ MISTAKES = [
     ("no such model", "compile missing.tflite -o x.bin", "FILE001", "cannot read the program"),
     ("a float model", "run float.tflite --input photo.png", "MODEL002", "full integer"),
     ("a truncated model", "run cut.tflite --input photo.png", "MODEL001", "may be incomplete"),
-    ("both on stdout", "run u8.bin --input photo.png --save-outputs -", "ARG001", "name a file"),
+    (
+        "both on stdout",
+        "run u8.bin --input photo.png --save-outputs -",
+        "ARG001",
+        "Write one of them",
+    ),
     ("no samples", "eval u8.bin --dataset none", "DATA001", "*.npy, *.npz, *.png"),
 ]
 
@@ -215,7 +255,7 @@ def test_a_missing_package_is_named(
     monkeypatch.setitem(__import__("sys").modules, package, None)
     result = command(*words.split())
     assert (result.exit_code, "error[PKG001]" in result.stderr) == (2, True)
-    assert f"hint: {hint}" in result.stderr
+    assert f"hint: Run `{hint}`." in result.stderr
 
 
 def test_an_image_of_another_size_is_not_a_batch(command: Callable[..., Result]) -> None:
