@@ -62,7 +62,7 @@ class StoredArray:
     is_part: bool = False
     """Whether more data follow in the file."""
 
-    def head(self, rows: int | None) -> StoredArray:
+    def take_rows(self, rows: int | None) -> StoredArray:
         """Return the header of the first ``rows`` rows, or of all if None or in Fortran order."""
         if rows is None or self.fortran_order or not self.shape or rows >= self.shape[0]:
             return self
@@ -80,7 +80,7 @@ class StoredArray:
         return array
 
     def _read(self) -> npt.NDArray[Any]:
-        flat = np.frombuffer(self.file.data(self), self.dtype)
+        flat = np.frombuffer(self.file.read_data(self), self.dtype)
         array = flat.reshape(self.shape, order="F" if self.fortran_order else "C")
         return np.ascontiguousarray(array, self.dtype.newbyteorder("=")).reshape(self.shape)
 
@@ -98,12 +98,12 @@ class ArrayFile:
             start = file.read(6)
             self.is_archive = start[:2] == b"PK"
             if not start:
-                raise self.error("the file is empty")
+                raise self.make_error("the file is empty")
             if not self.is_archive and start != MAGIC:
-                raise self.error("the file is neither an .npy nor an .npz file", repr(start))
+                raise self.make_error("the file is neither an .npy nor an .npz file", repr(start))
             self.keys = self._archive_keys(file) if self.is_archive else ("",)
 
-    def array(self, key: str) -> StoredArray:
+    def get_array(self, key: str) -> StoredArray:
         """Read the header of the array with a key."""
         with self._open() as file, self._member(file, key) as member:
             header = self._header(member, key)
@@ -111,9 +111,9 @@ class ArrayFile:
 
     def read(self, key: str) -> npt.NDArray[Any]:
         """Read the data of the array with a key."""
-        return self.array(key).read()
+        return self.get_array(key).read()
 
-    def data(self, array: StoredArray) -> bytes:
+    def read_data(self, array: StoredArray) -> bytes:
         """Read the bytes of an array's data."""
         nbytes = array.size * array.dtype.itemsize
         with self._open() as file, self._member(file, array.key) as member:
@@ -124,13 +124,13 @@ class ArrayFile:
         self._check_size(len(data), nbytes, array.key)
         return data
 
-    def blocks(self) -> Iterator[bytes]:
+    def iter_blocks(self) -> Iterator[bytes]:
         """Yield the contents of the file in blocks of bytes."""
         with self._open() as file:
             while block := file.read(_BLOCK):
                 yield block
 
-    def error(
+    def make_error(
         self, message: str, found: str | None = None, expected: str | None = None
     ) -> UserError:
         """Return a UserError (INPUT003) about the contents of the file."""
@@ -175,7 +175,7 @@ class ArrayFile:
             yield
         except _damage() as error:
             found = str(error).split("\n", 1)[0][:120] or type(error).__name__
-            raise self.error("the file is damaged or not a NumPy file", found) from error
+            raise self.make_error("the file is damaged or not a NumPy file", found) from error
 
     def _archive_keys(self, file: IO[bytes]) -> tuple[str, ...]:
         from zipfile import ZipFile
@@ -194,7 +194,7 @@ class ArrayFile:
 
         with ZipFile(file) as archive:
             if archive.getinfo(f"{key}.npy").compress_type not in ZIP_METHODS:
-                raise self.error(f"{_subject(key)} is compressed by an unknown method")
+                raise self.make_error(f"{_subject(key)} is compressed by an unknown method")
             with archive.open(f"{key}.npy") as member:
                 yield member
 
@@ -203,7 +203,7 @@ class ArrayFile:
             return read_header(member)
         except HeaderError as error:
             message = f"{_subject(key)} {error.message}"
-            raise self.error(message, error.found, error.expected) from None
+            raise self.make_error(message, error.found, error.expected) from None
 
 
 def read_all(

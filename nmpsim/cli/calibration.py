@@ -52,10 +52,10 @@ def load_calibration_samples(
             continue
         file = ArrayFile(path)
         if name is None:
-            stored |= {key: file.array(key) for key in file.keys}
+            stored |= {key: file.get_array(key) for key in file.keys}
         else:
             key = next((key for key in (name, PREFIX + name) if key in file.keys), file.keys[0])
-            stored[name] = file.array(key)
+            stored[name] = file.get_array(key)
     if not others:
         return _StoredArrays(stored)
     left = {

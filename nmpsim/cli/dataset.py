@@ -79,14 +79,14 @@ def load_dataset(
         raise _dataset_error(dataset, "the data set has no labels", hint=hint)
     file = ArrayFile(dataset)
     if labels in file.keys:
-        numbers = _numbers(file.array(labels))
+        numbers = _numbers(file.get_array(labels))
     else:
         numbers = _read_labels(Path(labels), file.keys if file.is_archive else ())
     source = dataset if labels in file.keys else Path(labels)
     stored = _find_arrays(file, list(inputs.tensors))
     lengths = {name: array.shape[0] if array.shape else 0 for name, array in stored.items()}
-    read = read_all({name: array.head(limit) for name, array in stored.items()}, max_memory)
-    samples = ArraySamples.from_arrays(read, lengths, compute_digest(file.blocks()))
+    read = read_all({name: array.take_rows(limit) for name, array in stored.items()}, max_memory)
+    samples = ArraySamples.from_arrays(read, lengths, compute_digest(file.iter_blocks()))
     return LabelledDataset(samples, numbers, source)
 
 
@@ -111,7 +111,7 @@ def _find_arrays(file: ArrayFile, inputs: Sequence[str]) -> dict[str, StoredArra
     """Return the array of each input: by name, or the only one with two or more dimensions."""
     found = {name: key for name in inputs for key in (PREFIX + name, name) if key in file.keys}
     if not found and len(inputs) == 1:
-        keys = [key for key in file.keys if len(file.array(key).shape) > 1]
+        keys = [key for key in file.keys if len(file.get_array(key).shape) > 1]
         found = {inputs[0]: keys[0]} if len(keys) == 1 else {}
     missing = [name for name in inputs if name not in found]
     if missing:
@@ -122,7 +122,7 @@ def _find_arrays(file: ArrayFile, inputs: Sequence[str]) -> dict[str, StoredArra
             expected=", ".join(map(repr, inputs)),
             hint=f"Save the samples under {missing[0]!r} or {PREFIX + missing[0]!r}.",
         )
-    return {name: file.array(key) for name, key in found.items()}
+    return {name: file.get_array(key) for name, key in found.items()}
 
 
 @attrs.frozen(eq=False)
@@ -207,7 +207,7 @@ def _read_labels(path: Path, keys: Sequence[str], names: Sequence[str] = ()) -> 
             raise _dataset_error(
                 path, "a file of labels needs exactly one array", found=f"{len(file.keys)}"
             )
-        return _numbers(file.array(file.keys[0]))
+        return _numbers(file.get_array(file.keys[0]))
     if not path.exists() and keys:
         expected = ", ".join(map(repr, keys))
         raise _dataset_error(

@@ -146,7 +146,7 @@ def read_sample_shapes(arguments: Sequence[str]) -> dict[str, tuple[int, ...]]:
             file = ArrayFile(paths[0])
             for key in file.keys:
                 own = name if name is not None and len(file.keys) == 1 else key
-                shapes[own.removeprefix(PREFIX)] = file.array(key).shape
+                shapes[own.removeprefix(PREFIX)] = file.get_array(key).shape
     return shapes
 
 
@@ -275,7 +275,7 @@ def _find_sources(name: str | None, path: Path, inputs: ProgramInputs) -> dict[s
     elif file.is_archive:
         found = _match_arrays(file, inputs.tensors)
     else:
-        found = {inputs.get_single_name(path): file.array("")}
+        found = {inputs.get_single_name(path): file.get_array("")}
     return {name: _array_source(array, name, inputs) for name, array in found.items()}
 
 
@@ -327,17 +327,17 @@ def _read_raw(path: Path, nbytes: int, tensor: Tensor) -> Array:
 def _find_array(name: str, file: ArrayFile) -> StoredArray:
     """Return the array of a file for an input."""
     if len(file.keys) == 1:
-        return file.array(file.keys[0])
+        return file.get_array(file.keys[0])
     for key in (name, PREFIX + name):
         if key in file.keys:
-            return file.array(key)
+            return file.get_array(key)
     raise _no_match_error(file, [name])
 
 
 def _match_arrays(file: ArrayFile, tensors: Mapping[str, Tensor]) -> dict[str, StoredArray]:
     """Return the arrays of an archive whose names, with or without prefix, are inputs."""
     found = {
-        name: file.array(key)
+        name: file.get_array(key)
         for name in tensors
         for key in (PREFIX + name, name)  # the plain name wins
         if key in file.keys

@@ -154,7 +154,7 @@ class LimitOptions:
         "Stop a run after this many seconds of simulation.", "SECONDS", group=LIMITS
     )
 
-    def limits(self) -> Limits:
+    def make_limits(self) -> Limits:
         """Return the limits as ``Device.run`` takes them."""
         from nmpsim.core.limits import Limits
 

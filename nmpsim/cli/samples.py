@@ -142,7 +142,7 @@ class InputSample:
         return {name: _load_items(sources) for name, sources in self.sources.items()}
 
     @property
-    def formats(self) -> dict[str, ImageFormat]:
+    def image_formats(self) -> dict[str, ImageFormat]:
         """Conversion of images by input, for inputs that are read from images."""
         return {
             name: self.inputs.image_format(name)
@@ -153,7 +153,7 @@ class InputSample:
 
 def print_image_formats(samples: Sequence[InputSample]) -> None:
     """Print the conversion of images of the samples on stderr."""
-    formats = (str(one) for sample in samples for one in sample.formats.values())
+    formats = (str(one) for sample in samples for one in sample.image_formats.values())
     for format in dict.fromkeys(formats):
         print_message(f"note: images are converted to {format}")
 

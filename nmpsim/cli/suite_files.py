@@ -117,7 +117,7 @@ def _outputs(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
 def _layers(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
     file = ArrayFile(path)
     if not file.is_archive:
-        raise file.error(
+        raise file.make_error(
             "expected outputs of layers need an .npz file, which has names", "an .npy file"
         )
     layers = {layer.name: layer.output for layer in metadata.layers}
@@ -130,7 +130,7 @@ def _arrays(
     """Return the arrays of these keys by the names of tensors, whose shapes they have."""
     with locate_errors(file.path):
         reject_unknown_names(keys, tensors, what)
-    stored = {name: file.array(key) for name, key in keys.items()}
+    stored = {name: file.get_array(key) for name, key in keys.items()}
     for name, array in stored.items():
         if not tensors[name].accepts_shape(array.shape):
             raise fail(

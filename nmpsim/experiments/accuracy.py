@@ -157,7 +157,7 @@ class _Recorder:
         self._path = None if path is None or is_special(path) else path
         """None for a pipe, which gets the complete evaluation only."""
         self._added: list[ChunkResult] = []
-        self._count, self._right = len(found.answers), found.right()
+        self._count, self._right = len(found.answers), found.count_correct()
         self._written, self._written_at = self._count, -math.inf
 
     def add(self, result: ChunkResult) -> None:
@@ -184,7 +184,7 @@ class _Recorder:
 
     def merge(self) -> Evaluation:
         """Return the evaluation with all answers."""
-        self._found, self._added = self._found.with_chunks(self._added), []
+        self._found, self._added = self._found.add_chunks(self._added), []
         return self._found
 
 
@@ -207,9 +207,9 @@ def write_confusion(path: Path, evaluation: Evaluation, classes: int) -> None:
     whose run did not reach its end are left out.
     """
     counts = np.zeros((classes, classes), np.int64)
-    for one in evaluation.confusions():
+    for one in evaluation.count_confusions():
         counts[one.label, one.best] = one.samples
-    names = [evaluation.class_name(label) for label in range(classes)]
+    names = [evaluation.get_class_name(label) for label in range(classes)]
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     fields = [escape_csv(name) for name in names]

@@ -92,44 +92,44 @@ class Evaluation:
         """Answers of samples whose run did not complete; they count as wrong."""
         return tuple(answer for answer in self.answers if answer.error is not None)
 
-    def right(self, top: int = 1) -> int:
+    def count_correct(self, top: int = 1) -> int:
         """Return the number of samples whose label is among the ``top`` best classes."""
         return sum(a.rank is not None and a.rank < top for a in self.answers)
 
     def accuracy(self, top: int = 1) -> float:
         """Return the share of samples whose label is among the ``top`` best classes."""
-        return self.right(top) / len(self.answers) if self.answers else 0.0
+        return self.count_correct(top) / len(self.answers) if self.answers else 0.0
 
     def cycles(self) -> tuple[int, float, int]:
         """Return the smallest, mean and largest cycles of completed runs; zeros without runs."""
         cycles = [answer.cycles for answer in self.answers if answer.error is None]
         return (min(cycles), sum(cycles) / len(cycles), max(cycles)) if cycles else (0, 0.0, 0)
 
-    def worst_layers(self) -> list[LayerTally]:
+    def list_saturated_layers(self) -> list[LayerTally]:
         """Return the layers with saturated values, largest share first."""
         saturated = [layer for layer in self.layers if layer.saturated]
         return sorted(saturated, key=lambda layer: -layer.share)
 
-    def by_class(self) -> list[ClassTally]:
+    def count_by_class(self) -> list[ClassTally]:
         """Return the counts of each class with samples, by ascending label."""
         counts: dict[int, tuple[int, int]] = {}
         for answer in self.answers:
             samples, right = counts.get(self.labels[answer.index], (0, 0))
             counts[self.labels[answer.index]] = samples + 1, right + (answer.rank == 0)
         return [
-            ClassTally(label, self.class_name(label), *count)
+            ClassTally(label, self.get_class_name(label), *count)
             for label, count in sorted(counts.items())
         ]
 
-    def class_name(self, label: int) -> str:
+    def get_class_name(self, label: int) -> str:
         """Return the name of a class, or its number if it has no name."""
         return self.class_names[label] if label < len(self.class_names) else str(label)
 
-    def unlabelled(self) -> int:
+    def count_unlabelled(self) -> int:
         """Return the number of samples without a label."""
         return self.labels.count(UNLABELLED)
 
-    def confusions(self) -> list[Confusion]:
+    def count_confusions(self) -> list[Confusion]:
         """Return the nonzero entries of the confusion matrix, sorted by class and answer."""
         counts = Counter(
             (self.labels[answer.index], answer.best)
@@ -138,7 +138,7 @@ class Evaluation:
         )
         return [Confusion(*pair, samples) for pair, samples in sorted(counts.items())]
 
-    def with_chunks(self, chunks: Sequence[ChunkResult]) -> Evaluation:
+    def add_chunks(self, chunks: Sequence[ChunkResult]) -> Evaluation:
         """Return the evaluation with the results of further chunks of samples."""
         if not chunks:
             return self
@@ -196,7 +196,7 @@ class EvaluationDocument(TypedDict):
     dataset_samples: Annotated[int, From(lambda data: len(data["evaluation"].labels))]
     unlabelled: Annotated[
         int,
-        From(lambda data: data["evaluation"].unlabelled()),
+        From(lambda data: data["evaluation"].count_unlabelled()),
         "in the data set, left out for their label is -1",
     ]
     samples: Annotated[
@@ -204,13 +204,13 @@ class EvaluationDocument(TypedDict):
     ]
     failed: Annotated[int, From(lambda data: len(data["evaluation"].failed))]
     accuracy: Annotated[dict[str, float], _by_top(Evaluation.accuracy), "by k of top-k"]
-    right: Annotated[dict[str, int], _by_top(Evaluation.right), "by k of top-k"]
+    right: Annotated[dict[str, int], _by_top(Evaluation.count_correct), "by k of top-k"]
     cycles: Annotated[CyclesDocument, From(lambda data: data["evaluation"].cycles())]
     layers: Annotated[list[LayerTally], From("evaluation.layers")]
-    classes: Annotated[list[ClassTally], From(lambda data: data["evaluation"].by_class())]
+    classes: Annotated[list[ClassTally], From(lambda data: data["evaluation"].count_by_class())]
     confusions: Annotated[
         list[Confusion],
-        From(lambda data: data["evaluation"].confusions()),
+        From(lambda data: data["evaluation"].count_confusions()),
         "over samples with an answer; those that occurred",
     ]
     answers: Annotated[AnswersDocument, From(_columns)]

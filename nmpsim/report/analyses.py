@@ -116,7 +116,7 @@ class ShadowReport:
         " not reach is missing",
     ]
 
-    def worst(self) -> tuple[ShadowLayer, float] | None:
+    def find_worst_layer(self) -> tuple[ShadowLayer, float] | None:
         """Return the layer with the lowest SQNR, and that SQNR in dB; None if there is none."""
         errors = [(one, one.result_error.sqnr_db) for one in self.layers if one.result_error]
         known = [item for item in errors if not math.isnan(item[1])]

@@ -474,7 +474,7 @@ class RunReport:
     @property
     def worst_sqnr(self) -> tuple[ShadowLayer, float] | None:
         """Layer with the lowest SQNR of its result, and that in dB; None without a shadow."""
-        return None if self.shadow is None else self.shadow.worst()
+        return None if self.shadow is None else self.shadow.find_worst_layer()
 
     @property
     def device_cycles(self) -> int:

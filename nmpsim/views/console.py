@@ -91,7 +91,7 @@ class Column:
     """Row -> style; the text has the same meaning."""
 
     @property
-    def natural(self) -> int:
+    def natural_width(self) -> int:
         """Width of the longest cell or title, in characters."""
         return max(map(len, (self.title, *self.cells)))
 
@@ -148,7 +148,7 @@ def fit_table(columns: Sequence[Column], console: Console) -> Table | Text:
 def _needed(columns: Sequence[Column], available: int) -> Sequence[Column]:
     """Return the columns without optional ones, from the right, until the rest fits."""
     optional = [column for column in columns if column.is_optional]
-    while optional and sum(column.natural + 1 for column in columns) - 1 > available:
+    while optional and sum(column.natural_width + 1 for column in columns) - 1 > available:
         left_out = optional.pop()
         columns = [column for column in columns if column is not left_out]
     return columns
@@ -171,7 +171,7 @@ def _rows_as_lines(columns: Sequence[Column], width: int) -> Iterator[str]:
 
 def _fitted_widths(columns: Sequence[Column], available: int) -> tuple[list[int], int]:
     """Return widths and gap; excess width is taken from the widest columns that may shrink."""
-    widths = [column.natural for column in columns]
+    widths = [column.natural_width for column in columns]
     gap = GAP if sum(widths) + GAP * (len(columns) - 1) <= available else 1
     gaps = gap * (len(columns) - 1)
     while sum(widths) + gaps > available:

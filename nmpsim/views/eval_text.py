@@ -23,12 +23,12 @@ def print_evaluation(found: Evaluation, top: Sequence[int], console: Console) ->
     count = len(found.answers)
     print_line(console, f"{found.subject.program}: {format_count(count, 'sample')}", "bold")
     if count < len(found.labels):
-        without = found.unlabelled()
+        without = found.count_unlabelled()
         left_out = f", {without:,} of them without a label" if without else ""
         print_line(console, f"  of {len(found.labels):,} in the data set{left_out}")
     print_heading(console, "accuracy")
     for k in top:
-        right = found.right(k)
+        right = found.count_correct(k)
         print_line(
             console, f"  top {k:<3} {format_percent(right, count)}% ({right:,} of {count:,})"
         )
@@ -55,7 +55,7 @@ def _print_failed(found: Evaluation, console: Console) -> None:
 
 
 def _print_layers(found: Evaluation, console: Console) -> None:
-    layers = found.worst_layers()
+    layers = found.list_saturated_layers()
     if not layers:
         print_heading(console, "no value saturated")
         return
@@ -77,7 +77,7 @@ def _print_layers(found: Evaluation, console: Console) -> None:
 
 
 def _print_classes(found: Evaluation, console: Console) -> None:
-    classes = sorted(found.by_class(), key=lambda one: one.right / one.samples)
+    classes = sorted(found.count_by_class(), key=lambda one: one.right / one.samples)
     if len(classes) < 2:
         return
     many = len(classes) > MAX_CLASSES
@@ -93,15 +93,15 @@ def _print_classes(found: Evaluation, console: Console) -> None:
 
 
 def _print_confusions(found: Evaluation, console: Console) -> None:
-    wrong = [one for one in found.confusions() if one.label != one.best]
+    wrong = [one for one in found.count_confusions() if one.label != one.best]
     if not wrong:
         return
     print_heading(console, "most frequent mistakes")
     print_table(
         console,
         sorted(wrong, key=lambda one: -one.samples)[:MAX_MISTAKES],
-        Measure("class", "label", found.class_name, least=8),
-        Measure("taken for", "best", found.class_name, least=8),
+        Measure("class", "label", found.get_class_name, least=8),
+        Measure("taken for", "best", found.get_class_name, least=8),
         Number("samples"),
     )
     if len(wrong) > MAX_MISTAKES:

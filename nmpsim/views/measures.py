@@ -69,7 +69,7 @@ class Measure:
         is_finite = not isinstance(value, float) or math.isfinite(value)
         return Cell(text, value if is_finite else math.copysign(1e308, value))
 
-    def at(self, position: int) -> Measure:
+    def for_item(self, position: int) -> Measure:
         """Return the measure for rows that are tuples with the record at ``position``."""
         return attrs.evolve(self, value=lambda row: self.cell(row[position]))
 

@@ -77,7 +77,7 @@ class CaseOptions:
     memory: Natural | None = option("Maximum DRAM usage in bytes.", "BYTES", group=_BUDGET)
     hazards: Literal["none"] | None = option("Search for hazards in a second run.", group=_BUDGET)
 
-    def given(self) -> dict[str, str]:
+    def list_given(self) -> dict[str, str]:
         """Return the names of the options that were given, by field."""
         values = attrs.asdict(self, recurse=False)
         return {
@@ -156,7 +156,7 @@ def _init(request: Request) -> int:
         raise fail(
             "ARG001", message, place=request.program, hint="Compile LIR with `nmpsim compile`."
         )
-    given = [name for field, name in request.case_options.given().items() if field != "device"]
+    given = [name for field, name in request.case_options.list_given().items() if field != "device"]
     if given or request.inputs.images != DEFAULT_IMAGES:
         name = given[0] if given else "an option for images"
         hint = "Set the value in the suite." if given else "Convert the image: --input X.npy."
@@ -222,7 +222,7 @@ def _load_suite(request: Request) -> Suite:
     if _is_program(request.program):
         return Suite(str(request.program), (_case(request),)).validate()
     inputs = ["--input"] if request.inputs.arguments else []
-    given = [*inputs, *request.case_options.given().values()]
+    given = [*inputs, *request.case_options.list_given().values()]
     if given:
         message = f"{given[0]} is for a single bundle"
         raise fail("ARG001", message, place=request.program, hint="Set the value in the suite.")

@@ -258,7 +258,7 @@ def _make_debugger(request: Request, core: CoreDump | None) -> Debugger:
     return Debugger(
         bundle,
         arrays,
-        config=request.limits.limits().of_device(config),
+        config=request.limits.make_limits().of_device(config),
         engine=engine,
         budget_mib=request.budget,
         max_memory=request.max_memory,
@@ -380,7 +380,9 @@ def _apply_timeout(request: Request, debugger: Debugger) -> Iterator[None]:
         return
     from nmpsim.core.limits import TimeBudget
 
-    with debugger.execution.limit_time(TimeBudget(request.limits.limits(), subject="the command")):
+    with debugger.execution.limit_time(
+        TimeBudget(request.limits.make_limits(), subject="the command")
+    ):
         yield
 
 

@@ -153,7 +153,7 @@ def command(request: Request) -> int:
         device,
         bundle,
         samples,
-        limits=request.limits.limits(),
+        limits=request.limits.make_limits(),
         strict=request.strict,
         save_outputs=request.save_outputs,
         format=request.format,
@@ -166,7 +166,7 @@ def _run(request: Request, bundle: Bundle, device: Device, arrays: Arrays) -> in
     from nmpsim import session
     from nmpsim.core.limits import TimeBudget, TimeLimitError
 
-    limits = request.limits.limits()
+    limits = request.limits.make_limits()
     keeps_layers = request.shadow or bool(request.histogram) or request.save_layers is not None
     shadow = session.Shadow(bundle, request.float_weights) if request.shadow else None
     recorder = _Recorder(bundle) if request.timeline else None

@@ -100,7 +100,7 @@ def command(request: Request) -> int:
             scheduler=request.workers.scheduler,
             max_memory=request.max_memory,
             progress=progress,
-            limits=request.limits.limits(),
+            limits=request.limits.make_limits(),
         )
     return _show(request, result)
 

@@ -97,28 +97,28 @@ def make_totals_table(runs: _Runs) -> Table:
     """Return a table of the totals of several runs, with a row per run."""
     first = next(iter(runs.values()))
     cycles, latency, *uses = (
-        RUN_MEASURES[key].at(1)
+        RUN_MEASURES[key].for_item(1)
         for key in ("cycles", "latency", "DRAM busy", "MAC utilization", "saturated")
     )
     return make_table(
         runs.items(),
         Measure("run", itemgetter(0), meaning="name of the file"),
-        Measure("network", "program", meaning="name of the program").at(1),
-        Measure("device", "", _device, "name and number of cores").at(1),
+        Measure("network", "program", meaning="name of the program").for_item(1),
+        Measure("device", "", _device, "name and number of cores").for_item(1),
         cycles,
         Number(
             "change",
             lambda run: _change(first.cycles, run.cycles),
             meaning="change of cycles against the first run",
-        ).at(1),
+        ).for_item(1),
         latency,
         *uses,
         Measure(
             "outputs",
             lambda run: "equal" if _same_outputs(first, run) else "different",
             meaning="whether outputs are bit-exact equal to those of the first run",
-        ).at(1),
-        Measure("end", _end, meaning="whether the run completed").at(1),
+        ).for_item(1),
+        Measure("end", _end, meaning="whether the run completed").for_item(1),
     )
 
 

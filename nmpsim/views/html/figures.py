@@ -47,10 +47,10 @@ class Figure:
     @property
     def is_large(self) -> bool:
         """Whether the figure has too many marks for SVG."""
-        return self.marks > _MAX_LINES
+        return self.mark_count > _MAX_LINES
 
     @property
-    def marks(self) -> int:
+    def mark_count(self) -> int:
         """Number of marks, such as bars or points."""
         values = self.spec["data"]["values"]
         return values.count("\n") - 1 if isinstance(values, str) else len(values)

@@ -109,7 +109,7 @@ class FigureRenderer:
             self._listener(ItemProgress(self._done, self._total, figure.title))
         self._done += 1
         id = f"figure-{self._done}"
-        if figure.marks > MAX_MARKS:
+        if figure.mark_count > MAX_MARKS:
             return _RenderedFigure(figure, None, None, id)
         spec = compress_text(json.dumps(figure.spec, separators=(",", ":")))
         return _RenderedFigure(figure, spec, None if figure.narrow else render_image(figure), id)

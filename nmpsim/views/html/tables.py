@@ -56,15 +56,15 @@ def make_saturation_table(report: RunReport) -> Table:
     """Return a table of saturated values by layer, stage and side."""
     return make_table(
         ((layer, one) for layer in report.layers for one in layer.saturation if not one.wanted),
-        *(one.at(0) for one in (INDEX, NAME, LAYER_MEASURES["line"])),
-        *(one.at(1) for one in _STAGE),
+        *(one.for_item(0) for one in (INDEX, NAME, LAYER_MEASURES["line"])),
+        *(one.for_item(1) for one in _STAGE),
         Number("saturated", _stage_count, meaning="number of values"),
         Number(
             "% saturated",
             lambda row: make_share_cell(row[1].count, row[0].elements),
             meaning="share of the layer's results",
         ),
-        *(one.at(1) for one in _EXTENT),
+        *(one.for_item(1) for one in _EXTENT),
     )
 
 

@@ -222,7 +222,7 @@ def test_a_missing_package_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(builtins, "__import__", without_onnx)
     found = refused(tmp_path / "m.onnx", {1})
     assert found.code == "PKG001"
-    assert found.hint == f"{install_command('onnx')}; or save the weights as an .npz file"
+    assert found.hint == f"Run `{install_command('onnx')}`, or save the weights as an .npz file."
 
 
 def test_a_file_without_any_of_the_weights(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def run(data: bytes) -> None:
     with refusals("INPUT003", "FILE001"):
         file = ArrayFile(path)
         for key in file.keys:
-            stored = file.array(key)
+            stored = file.get_array(key)
             if stored.size <= MAX_ELEMENTS:
                 values = stored.read()
                 assert values.shape == stored.shape
