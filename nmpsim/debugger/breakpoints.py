@@ -1,8 +1,9 @@
-"""Breakpoints and watchpoints as data, and the engine's stop conditions for them."""
+"""Breakpoints and watchpoints: conditions as data, their forms as text, and hits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import attrs
@@ -10,82 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.core.state import NEVER
-from nmpsim.core.stop_conditions import ANY_INSTRUCTION, TraceColumn
-from nmpsim.debugger.execution import Execution, Pause, PauseReason
-
-
-def find_place_hits(
-    active: Sequence[Breakpoint], pause: Pause, execution: Execution, layer: int | None, since: int
-) -> list[BreakpointHit]:
-    """Return the hits of breakpoints on a layer, an address, a cycle or a trap.
-
-    Parameters
-    ----------
-    active : sequence of Breakpoint
-        Enabled breakpoints.
-    pause : Pause
-        Pause of the run.
-    execution : Execution
-        The paused run.
-    layer : int or None
-        Layer that comes next.
-    since : int
-        Cycle at which the run was resumed.
-    """
-    texts = [(one, _describe_hit(one, pause, execution, layer, since)) for one in active]
-    return [BreakpointHit(pause.position, one.number, text) for one, text in texts if text]
-
-
-def _describe_hit(
-    one: Breakpoint, pause: Pause, execution: Execution, layer: int | None, since: int
-) -> str:
-    """Return a description of the hit; empty if the breakpoint was not hit."""
-    condition = one.condition
-    if isinstance(condition, TrapCondition) and pause.reason == PauseReason.TRAP and execution.trap:
-        return execution.trap.message
-    if (
-        isinstance(condition, LayerCondition)
-        and pause.reason == PauseReason.LAYER
-        and layer == condition.index
-    ):
-        return f"{execution.layers[layer].name} begins"
-    if pause.reason != PauseReason.STOPPED:
-        return ""
-    if isinstance(condition, CycleCondition) and execution.cycle >= condition.cycle > since:
-        return f"cycle {execution.cycle}"
-    if isinstance(condition, AddressCondition) and pause.core is not None:
-        is_there = int(execution.machine.cores[pause.core].pc) == condition.address
-        if is_there and condition.core in (None, pause.core):
-            return f"core {pause.core} at {condition.address:#x}"
-    return ""
-
-
-def list_stop_addresses(
-    breakpoints: Sequence[Breakpoint], more: AddressCondition | None = None
-) -> npt.NDArray[np.int64]:
-    """Return the addresses that an engine must stop before, [n, 2]: core (-1: any), address."""
-    conditions = [one.condition for one in breakpoints if one.is_enabled]
-    wanted = [c for c in (*conditions, more) if isinstance(c, AddressCondition)]
-    pairs = [(-1 if c.core is None else c.core, c.address) for c in wanted]
-    return np.array(pairs, np.int64).reshape(-1, 2)
-
-
-def find_stop_cycle(breakpoints: Sequence[Breakpoint], since: int) -> int:
-    """Return the first cycle after ``since`` that an engine must stop at, or NEVER."""
-    conditions = [one.condition for one in breakpoints if one.is_enabled]
-    cycles = [c.cycle for c in conditions if isinstance(c, CycleCondition) and c.cycle > since]
-    return min(cycles, default=NEVER)
-
-
-def ends_step(pause: Pause, after: int, cores: npt.NDArray[np.bool_] | None) -> bool:
-    """Return whether a pause follows an instruction of ``cores``, and thus ends a step.
-
-    An instruction that ends a layer is reported as the end of the layer.
-    """
-    if pause.reason == PauseReason.LAYER and after & ANY_INSTRUCTION and len(pause.trace):
-        return cores is None or bool(cores[pause.trace[-1, TraceColumn.CORE]])
-    return pause.reason == PauseReason.STOPPED
-
+from nmpsim.diagnostics import fail
 
 Access = Literal["read", "write", "access"]
 
@@ -94,7 +20,7 @@ Access = Literal["read", "write", "access"]
 class LayerCondition:
     """Stop before a layer begins."""
 
-    index: int
+    layer: int
 
 
 @attrs.frozen
@@ -185,9 +111,9 @@ class Breakpoint:
     """Evaluated in the state in which the run would stop; it stops only if this is true."""
 
     @property
-    def is_watchpoint(self) -> bool:
-        """Return whether the breakpoint watches memory."""
-        return isinstance(self.condition, AccessCondition)
+    def kind(self) -> str:
+        """``watchpoint`` if the breakpoint watches memory, otherwise ``breakpoint``."""
+        return "watchpoint" if isinstance(self.condition, AccessCondition) else "breakpoint"
 
 
 @attrs.frozen
@@ -202,3 +128,100 @@ class BreakpointHit:
     """Description of what happened."""
     next: str = ""
     """Command that shows the place."""
+
+
+def list_stop_addresses(
+    breakpoints: Sequence[Breakpoint], more: AddressCondition | None = None
+) -> npt.NDArray[np.int64]:
+    """Return the addresses that an engine must stop before, [n, 2]: core (-1: any), address."""
+    conditions = [one.condition for one in breakpoints if one.is_enabled]
+    wanted = [c for c in (*conditions, more) if isinstance(c, AddressCondition)]
+    pairs = [(-1 if c.core is None else c.core, c.address) for c in wanted]
+    return np.array(pairs, np.int64).reshape(-1, 2)
+
+
+def find_stop_cycle(breakpoints: Sequence[Breakpoint], since: int) -> int:
+    """Return the first cycle after ``since`` that an engine must stop at, or NEVER."""
+    conditions = [one.condition for one in breakpoints if one.is_enabled]
+    cycles = [c.cycle for c in conditions if isinstance(c, CycleCondition) and c.cycle > since]
+    return min(cycles, default=NEVER)
+
+
+# --- conditions as text -----------------------------------------------------------------------
+
+_CONDITIONS: Mapping[str, Callable[..., Condition]] = {
+    "layer LAYER": LayerCondition,
+    "line LINE": LayerCondition,
+    "address ADDRESS [core CORE]": AddressCondition,
+    "cycle CYCLE": CycleCondition,
+    "trap": TrapCondition,
+    "hazard": HazardCondition,
+    "saturation [in LAYER] [> LIMIT]": SaturationCondition,
+    "stall [on core CORE] > LIMIT [cycles]": StallCondition,
+    "result [in|of LAYER] differs [from [the] reference] [by more than LIMIT]": DifferenceCondition,
+}
+"""Form of a condition -> its class, whose fields are the words in capitals."""
+FORMS = tuple(_CONDITIONS)
+"""Forms of a condition, as the help shows them."""
+
+
+def _compile_form(form: str) -> re.Pattern[str]:
+    """Return the pattern of a form; parts in brackets are optional."""
+    pattern = re.sub(r"\b[A-Z]+\b", lambda word: rf"(?P<{word[0].lower()}>\S+)", form)
+    pattern = re.sub(r"\w+\|\w+", r"(?:\g<0>)", pattern)
+    pattern = pattern.replace("> ", "(?P<sign>>=?) ")
+    return re.compile(pattern.replace(" [", "(?: ").replace("]", ")?"))
+
+
+_PATTERNS = {_compile_form(form): condition for form, condition in _CONDITIONS.items()}
+
+
+def parse_condition(
+    text: str, find_layer: Callable[[str], int], find_address: Callable[[str], int]
+) -> Condition:
+    """Return the condition that a text describes.
+
+    Parameters
+    ----------
+    text : str
+        One of FORMS; words in lower case, numbers also as ``0x...``.
+    find_layer : callable
+        Returns the index of the layer that a word names.
+    find_address : callable
+        Returns the address that a word names.
+
+    Raises
+    ------
+    UserError
+        DEBUG001 if the text is no condition; whatever the look-ups raise.
+    """
+    readers: Mapping[str, Callable[[str], int]] = {
+        "layer": find_layer,
+        "line": lambda word: find_layer(f"line:{int(word, 0)}"),
+        "address": find_address,
+        "sign": lambda sign: int(sign == ">="),
+    }
+    words = " ".join(re.findall(r">=|[>=]|[^\s>=]+", text))
+    for pattern, condition in _PATTERNS.items():
+        if (match := pattern.fullmatch(words)) is None:
+            continue
+        given = {name: word for name, word in match.groupdict().items() if word is not None}
+        try:
+            values = {name: readers.get(name, _read_integer)(word) for name, word in given.items()}
+        except ValueError:
+            break
+        if "sign" in values:
+            values["limit"] -= values.pop("sign")
+        if "line" in values:
+            values["layer"] = values.pop("line")
+        return condition(**values)
+    raise fail(
+        "DEBUG001",
+        "the condition is not understood",
+        found=text[:200] or "nothing",
+        expected="one of: " + "; ".join(FORMS),
+    )
+
+
+def _read_integer(word: str) -> int:
+    return int(word, 0)

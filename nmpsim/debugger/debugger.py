@@ -12,20 +12,18 @@ from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig, from_settings
 from nmpsim.core.host_steps import read_tensor
 from nmpsim.core.state import NEVER
-from nmpsim.core.stop_conditions import ANY_INSTRUCTION
+from nmpsim.core.stop_conditions import ANY_INSTRUCTION, TraceColumn
 from nmpsim.debugger.breakpoints import (
     AddressCondition,
     Breakpoint,
     BreakpointHit,
     Condition,
     HazardCondition,
-    ends_step,
-    find_place_hits,
     find_stop_cycle,
     list_stop_addresses,
 )
 from nmpsim.debugger.edits import Edit
-from nmpsim.debugger.events import EventObserver, HazardLog
+from nmpsim.debugger.events import BreakpointObserver, HazardLog
 from nmpsim.debugger.execution import UNLIMITED, Execution, Pause, PauseReason
 from nmpsim.debugger.hazards import Hazard
 from nmpsim.debugger.position import Location, RunPosition, StopResult
@@ -92,9 +90,8 @@ class Debugger(RunPosition):
         """Called with the location after each layer."""
         self.is_interrupted: Callable[[], bool] = lambda: False
         """Polled about every ten milliseconds; the run stops if it returns True."""
-        self.events = EventObserver(self.execution)
+        self.events = BreakpointObserver(self.execution)
         self._last_number = 0
-        self._resume_cycle = 0
 
     def add_breakpoint(
         self, condition: Condition, text: str, predicate: Callable[[], bool] | None = None
@@ -138,8 +135,7 @@ class Debugger(RunPosition):
         if cache.hazards is None:
             cache.hazards = HazardLog(self.execution)
         if cache.hazards.checked < here:
-            with self.execution.visit():
-                self.execution.go_to(cache.hazards.checked)
+            with self.execution.visit(cache.hazards.checked):
                 self.execution.replay(here, self._record)
         return cache.hazards
 
@@ -147,8 +143,7 @@ class Debugger(RunPosition):
         """Record what units do, from the start of the run on."""
         self.cache.work = WorkLog()
         here = self.execution.position
-        with self.execution.visit():
-            self.execution.go_to(0)
+        with self.execution.visit(0):
             self.execution.replay(here, self._record)
 
     def get_work_log(self) -> WorkLog:
@@ -162,8 +157,7 @@ class Debugger(RunPosition):
         """
         paths, here = self.cache.paths, self.execution.position
         if paths.position < here:  # it was interrupted
-            with self.execution.visit():
-                self.execution.go_to(paths.position)
+            with self.execution.visit(paths.position):
                 self.execution.replay(here, paths.watch)
         return self.execution.report(paths.path)
 
@@ -299,7 +293,7 @@ class Debugger(RunPosition):
         addresses = list_stop_addresses(self.breakpoints, address)
         while True:
             pause = execution.advance(
-                cycle=min(cycle, find_stop_cycle(self.breakpoints, self._resume_cycle)),
+                cycle=min(cycle, find_stop_cycle(self.breakpoints, self.events.resume_cycle)),
                 after=after,
                 cores=cores,
                 addresses=addresses,
@@ -316,7 +310,7 @@ class Debugger(RunPosition):
                     return self.make_stop("step")
             if hits and not self._is_target(pause, after, cores, cycle, address):
                 self._continue_past()
-            elif ends_step(pause, after, cores):
+            elif _ends_step(pause, after, cores):
                 steps -= 1
                 if steps <= 0:
                     return self.make_stop("step", core=pause.core)
@@ -324,8 +318,7 @@ class Debugger(RunPosition):
                 return self.make_stop("interrupted")
 
     def _resume(self) -> None:
-        """Note where the run is resumed."""
-        self._resume_cycle = self.execution.cycle
+        """Note where the run is resumed, and check hazards up to there if a breakpoint asks."""
         self.events.start()
         if any(isinstance(one.condition, HazardCondition) for one in self.breakpoints):
             self._checked_hazards()
@@ -339,12 +332,9 @@ class Debugger(RunPosition):
     def _process(self, pause: Pause) -> list[BreakpointHit]:
         """Record what happened in a pause and return the breakpoint hits, the earliest first."""
         self._record(pause)
-        active = [one for one in self.breakpoints if one.is_enabled]
-        hits = find_place_hits(
-            active, pause, self.execution, self.find_current_layer(), self._resume_cycle
+        return self.events.find_hits(
+            self.breakpoints, pause, self.find_current_layer(), self.cache.found_hazards
         )
-        hits += self.events.find_hits(active, pause, self.cache.found_hazards)
-        return sorted(hits, key=lambda hit: (hit.position, hit.breakpoint))
 
     def _record(self, pause: Pause) -> None:
         """Record where layers end, and take snapshots there."""
@@ -395,7 +385,7 @@ class Debugger(RunPosition):
     def _continue_past(self) -> None:
         """Continue from a position without stopping there again."""
         self.execution.skip_address(self.find_next_core())
-        self._resume_cycle = self.execution.cycle
+        self.events.resume_cycle = self.execution.cycle
 
     def _is_target(
         self,
@@ -456,7 +446,7 @@ class Debugger(RunPosition):
         """Go back to just before the last ``count`` instructions of the given units."""
 
         def stops(pause: Pause) -> list[int]:
-            return [pause.position] if ends_step(pause, after, cores) else []
+            return [pause.position] if _ends_step(pause, after, cores) else []
 
         found = self._find_earlier(count, stops, after=after, cores=cores)
         return self.go_to(found if found is not None else 0)
@@ -500,7 +490,7 @@ class Debugger(RunPosition):
                 pause = execution.advance(until, cycle=self._stop_cycle(is_run), **conditions)
                 found |= {position for position in look(pause) if position < here}
                 if pause.reason == PauseReason.STOPPED:
-                    self._resume_cycle = execution.cycle  # a cycle is met once
+                    self.events.resume_cycle = execution.cycle  # a cycle is met once
                 if pause.reason in (PauseReason.END, PauseReason.TRAP):
                     break
             if is_run and execution.position == until < here:
@@ -514,4 +504,14 @@ class Debugger(RunPosition):
 
     def _stop_cycle(self, is_run: bool) -> int:
         """Return the next cycle at which a run must stop; steps ignore cycle breakpoints."""
-        return find_stop_cycle(self.breakpoints, self._resume_cycle) if is_run else NEVER
+        return find_stop_cycle(self.breakpoints, self.events.resume_cycle) if is_run else NEVER
+
+
+def _ends_step(pause: Pause, after: int, cores: npt.NDArray[np.bool_] | None) -> bool:
+    """Return whether a pause follows an instruction of ``cores``, and thus ends a step.
+
+    An instruction that ends a layer is reported as the end of the layer.
+    """
+    if pause.reason == PauseReason.LAYER and after & ANY_INSTRUCTION and len(pause.trace):
+        return cores is None or bool(cores[pause.trace[-1, TraceColumn.CORE]])
+    return pause.reason == PauseReason.STOPPED

@@ -17,7 +17,6 @@ import numpy as np
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.error_patterns import MIN_VALUES, ErrorPattern, LayerTraits, find_patterns
 from nmpsim.debugger.error_regions import Mask
-from nmpsim.debugger.events import format_code_command
 from nmpsim.debugger.instructions import ExecutedInstruction
 from nmpsim.debugger.output_writers import (
     OutputWriters,
@@ -149,7 +148,7 @@ def _outliers(
     if np.count_nonzero(wrong) < MIN_VALUES:
         return ()
     return tuple(
-        ErrorPattern(one.text, (format_code_command(one.done.core, one.done.pc),))
+        ErrorPattern(one.text, (one.done.code_command,))
         for one in find_outliers(trace, cores, writable)[:MAX_OUTLIERS]
     )
 

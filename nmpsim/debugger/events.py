@@ -1,37 +1,40 @@
-"""Breakpoint hits between two pauses: hazards, saturation, stalls, differences, memory accesses."""
+"""Breakpoint hits and hazards, found in what happened between two pauses of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
-from nmpsim.bundle.metadata import ProgramStep, Tensor
-from nmpsim.core.counters import host_saturation
+from nmpsim.bundle.metadata import ProgramStep
+from nmpsim.core.counters import ValueCounters, count_host_clipping
 from nmpsim.core.stop_conditions import TraceColumn
 from nmpsim.debugger.breakpoints import (
     AccessCondition,
+    AddressCondition,
     Breakpoint,
     BreakpointHit,
+    Condition,
+    CycleCondition,
     DifferenceCondition,
     HazardCondition,
+    LayerCondition,
     SaturationCondition,
     StallCondition,
+    TrapCondition,
 )
 from nmpsim.debugger.byte_runs import get_tensor_bytes
-from nmpsim.debugger.execution import Execution, Pause
+from nmpsim.debugger.execution import Execution, Pause, PauseReason
 from nmpsim.debugger.hazards import Hazard, HazardDetector
 from nmpsim.debugger.instructions import (
     AccessKind,
     ExecutedInstruction,
     MemoryAccess,
+    format_code_command,
     iterate_instructions,
 )
 from nmpsim.isa.table import DRAM_BASE, INSTRUCTIONS, SCRATCHPAD_BASE, Unit
-from nmpsim.kernels.saturation_stages import STAGE_NAMES
 
-ACTIVATION_STAGE = STAGE_NAMES.index("activation")
-"""Index of the stage that counts clipped values, which are not saturated."""
 COMPUTE_UNITS = 1 << Unit.MAC | 1 << Unit.VECTOR
 
 MeasureDifference = Callable[[int], tuple[int, str] | None]
@@ -70,10 +73,9 @@ class HazardLog:
         """Yield the host's accesses: of a host operation, and of the outputs at the end."""
         execution = self._execution
         step = find_host_step(execution, pause)
-        accesses = [] if step is None else sorted(list_host_accesses(step), key=lambda one: one[0])
-        ends = execution.bundle.metadata.outputs if execution.step is None else ()
-        for kind, tensor in (*accesses, *(("read", tensor) for tensor in ends)):
-            yield MemoryAccess(kind, tensor.name, get_tensor_bytes(tensor))
+        yield from sorted(() if step is None else list_host_accesses(step), key=lambda a: a.kind)
+        for tensor in execution.bundle.metadata.outputs if execution.step is None else ():
+            yield MemoryAccess("read", tensor.name, get_tensor_bytes(tensor))
 
 
 def find_host_step(execution: Execution, pause: Pause) -> ProgramStep | None:
@@ -83,148 +85,174 @@ def find_host_step(execution: Execution, pause: Pause) -> ProgramStep | None:
     return done[0] if done else None
 
 
+_Event = tuple[int, str, str]
+"""Position at which something happened, its description, and the command that shows it."""
+
+
 @attrs.define(eq=False)
-class EventObserver:
-    """Observer that finds breakpoint hits of events and memory accesses."""
+class BreakpointObserver:
+    """Observer that finds which breakpoints are hit in a pause of a run."""
 
     execution: Execution
-    differs: MeasureDifference | None = None
-    _cuts: dict[int, int] = attrs.field(factory=dict)
+    measure_difference: MeasureDifference = lambda _: None
+    resume_cycle: int = 0
+    """Cycle at which the run was resumed."""
+    _cuts: Mapping[int, int] = attrs.field(factory=dict)
     """Layer -> number of saturated values when the last pause began."""
 
     def start(self) -> None:
         """Note the current state; called when a run is resumed."""
-        self._cuts = self._saturated_now()
+        self._cuts, self.resume_cycle = self._count_saturated(), self.execution.cycle
 
     def find_hits(
-        self, breakpoints: Sequence[Breakpoint], pause: Pause, hazards: Sequence[Hazard]
-    ) -> Sequence[BreakpointHit]:
-        """Return the breakpoint hits in a pause; ``hazards`` are all hazards known of the run."""
-        before, self._cuts = self._cuts, self._saturated_now()
-        found: list[BreakpointHit] = []
-        conditions = [one.condition for one in breakpoints]
-        if any(isinstance(c, AccessCondition) for c in conditions):
-            done = list(iterate_instructions(pause, self.execution.machine))
-            found += self._accesses(breakpoints, pause, done)
-        for one in breakpoints:
-            condition = one.condition
-            if isinstance(condition, StallCondition):
-                found += self._stalls(one, condition, pause)
-            elif isinstance(condition, HazardCondition):
-                found += _hazard_hits(one, pause, hazards)
-            elif isinstance(condition, DifferenceCondition):
-                found += self._differences(one, condition, pause)
-            elif isinstance(condition, SaturationCondition):
-                found += self._saturation(one, condition, pause, before)
-        return found
+        self,
+        breakpoints: Sequence[Breakpoint],
+        pause: Pause,
+        layer: int | None,
+        hazards: Sequence[Hazard],
+    ) -> list[BreakpointHit]:
+        """Return the hits of enabled breakpoints in a pause, the earliest first.
 
-    def _stalls(
-        self, one: Breakpoint, condition: StallCondition, pause: Pause
-    ) -> Iterator[BreakpointHit]:
-        rows = pause.trace
-        long = rows[rows[:, TraceColumn.END] - rows[:, TraceColumn.BEGIN] > condition.limit]
-        for row in long:
-            core = int(row[TraceColumn.CORE])
-            if condition.core in (None, core):
-                name = INSTRUCTIONS[int(row[TraceColumn.NUMBER])].mnemonic
-                cycles = int(row[TraceColumn.END] - row[TraceColumn.BEGIN])
-                pc = int(row[TraceColumn.PC])
-                text = f"core {core} stood {cycles} cycles at {name}, {pc:#x}"
-                yield BreakpointHit(
-                    int(row[TraceColumn.TURN]) + 1, one.number, text, format_code_command(core, pc)
-                )
+        Parameters
+        ----------
+        breakpoints : sequence of Breakpoint
+            All breakpoints.
+        pause : Pause
+            Pause of the run.
+        layer : int or None
+            Index of the layer that comes next.
+        hazards : sequence of Hazard
+            All hazards known of the run.
+        """
+        before, self._cuts = self._cuts, self._count_saturated()
+        active = [one for one in breakpoints if one.is_enabled]
+        is_watching = any(isinstance(one.condition, AccessCondition) for one in active)
+        machine = self.execution.machine
+        done = list(iterate_instructions(pause, machine)) if is_watching else []
+        hits = [
+            BreakpointHit(position, one.number, text, place)
+            for one in active
+            for position, text, place in (
+                *self._find_place(one.condition, pause, layer),
+                *self._find_events(one.condition, pause, hazards, before, done),
+            )
+        ]
+        return sorted(hits, key=lambda hit: (hit.position, hit.breakpoint))
 
-    def _differences(
-        self, one: Breakpoint, condition: DifferenceCondition, pause: Pause
-    ) -> Iterator[BreakpointHit]:
-        for index in pause.layers:
-            if self.differs is None or condition.layer not in (None, index):
-                continue
-            apart = self.differs(index)
-            if apart is not None and apart[0] > condition.limit:
-                yield BreakpointHit(pause.position, one.number, apart[1])
+    def _find_place(
+        self, condition: Condition, pause: Pause, layer: int | None
+    ) -> Iterator[_Event]:
+        """Yield the event if the run is before a layer, an address or a cycle, or at a trap."""
+        execution, reason, text = self.execution, pause.reason, ""
+        match condition:
+            case TrapCondition() if reason == PauseReason.TRAP and execution.trap:
+                text = execution.trap.message
+            case LayerCondition(index) if reason == PauseReason.LAYER and layer == index:
+                text = f"{execution.layers[index].name} begins"
+            case CycleCondition(cycle) if reason == PauseReason.STOPPED:
+                if execution.cycle >= cycle > self.resume_cycle:
+                    text = f"cycle {execution.cycle}"
+            case AddressCondition(address, core) if reason == PauseReason.STOPPED:
+                at = pause.core
+                if at is not None and core in (None, at):
+                    is_there = int(execution.machine.cores[at].pc) == address
+                    text = f"core {at} at {address:#x}" if is_there else ""
+        if text:
+            yield pause.position, text, ""
 
-    # --- saturation -------------------------------------------------------------------------
+    def _find_events(
+        self,
+        condition: Condition,
+        pause: Pause,
+        hazards: Sequence[Hazard],
+        before: Mapping[int, int],
+        done: Sequence[ExecutedInstruction],
+    ) -> Iterator[_Event]:
+        """Yield what happened in a pause: saturation, stalls, differences, accesses, hazards."""
+        match condition:
+            case HazardCondition():
+                for hazard in hazards:
+                    if pause.start < hazard.position <= pause.position:
+                        yield hazard.position, hazard.what, hazard.place.code_command
+            case StallCondition(limit, core):
+                yield from _find_stalls(pause, limit, core)
+            case DifferenceCondition(limit, layer):
+                for index in pause.layers if layer is None else {layer} & set(pause.layers):
+                    found = self.measure_difference(index)
+                    if found is not None and found[0] > limit:
+                        yield pause.position, found[1], ""
+            case SaturationCondition(limit, layer):
+                for index, count in self._cuts.items():
+                    if layer in (None, index) and count > limit >= before[index]:
+                        name = self.execution.layers[index].name
+                        position, exact = self._locate_saturation(index, limit, pause, count)
+                        yield position, f"{name} has saturated {exact} values", ""
+            case AccessCondition():
+                yield from _find_accesses(condition, done)
+                for text in self._find_host_accesses(condition, pause):
+                    yield pause.position, text, ""
 
-    def _saturated_now(self) -> dict[int, int]:
+    def _count_saturated(self) -> Mapping[int, int]:
         """Return the number of saturated values of each layer, without clipped values."""
-        stages = self.execution.machine.layers.saturated.sum(axis=2)
-        counts = stages.sum(axis=1) - stages[:, ACTIVATION_STAGE]
-        found = {index: int(counts[index]) for index in range(len(self.execution.layers))}
-        for index, host in self.execution.account.clips.items():
-            found[index] = sum(one.count for one in host_saturation(host) if not one.wanted)
-        return found
+        counts = dict(enumerate(ValueCounters.of(self.execution.machine).unwanted))
+        clips = self.execution.account.clips.items()
+        return counts | {index: count_host_clipping(clip).unwanted for index, clip in clips}
 
-    def _saturation(
-        self, one: Breakpoint, condition: SaturationCondition, pause: Pause, before: dict[int, int]
-    ) -> Iterator[BreakpointHit]:
-        for index, count in self._cuts.items():
-            if condition.layer in (None, index) and count > condition.limit >= before[index]:
-                name = self.execution.layers[index].name
-                position, exact = self._where(index, condition.limit, pause, count)
-                yield BreakpointHit(position, one.number, f"{name} has saturated {exact} values")
-
-    def _where(self, index: int, limit: int, pause: Pause, count: int) -> tuple[int, int]:
+    def _locate_saturation(
+        self, index: int, limit: int, pause: Pause, count: int
+    ) -> tuple[int, int]:
         """Return the position at which a layer's count exceeded a limit, and the count there."""
         execution, here = self.execution, pause.position
-        if self.execution.layers[index].placement == "host":
+        if execution.layers[index].placement == "host":
             return here, count
-        with execution.visit():
-            execution.go_to(pause.start)
-            now = 0
-            while execution.position < here:
+        with execution.visit(pause.start):
+            count = 0
+            while execution.position < here and count <= limit:
                 execution.advance(here, after=COMPUTE_UNITS)
-                now = self._saturated_now()[index]
-                if now > limit:
-                    break
-            return execution.position, now
+                count = self._count_saturated()[index]
+            return execution.position, count
 
-    # --- watchpoints ------------------------------------------------------------------------
-
-    def _accesses(
-        self, breakpoints: Sequence[Breakpoint], pause: Pause, done: Sequence[ExecutedInstruction]
-    ) -> Iterator[BreakpointHit]:
-        for one in breakpoints:
-            condition = one.condition
-            if not isinstance(condition, AccessCondition):
-                continue
-            for instruction in done:
-                for access in (*instruction.fetches, *instruction.accesses):
-                    if _is_watched(condition, instruction.core, access):
-                        text = format_access(instruction, access)
-                        place = format_code_command(instruction.core, instruction.pc)
-                        yield BreakpointHit(instruction.position, one.number, text, place)
-                        break
-            for text in self._host_accesses(condition, pause):
-                yield BreakpointHit(pause.position, one.number, text)
-
-    def _host_accesses(self, condition: AccessCondition, pause: Pause) -> Iterator[str]:
+    def _find_host_accesses(self, condition: AccessCondition, pause: Pause) -> Iterator[str]:
         step = find_host_step(self.execution, pause)
-        if step is None:
-            return
-        layer = self.execution.layers[pause.layers[0]]
-        for kind, tensor in list_host_accesses(step):
-            is_kind = condition.access in (kind, "access")
-            if is_kind and get_tensor_bytes(tensor).overlaps_range(condition.start, condition.end):
-                yield f"the host {kind}s {tensor.name} ({layer.display_name})"
+        for access in () if step is None else list_host_accesses(step):
+            is_kind = condition.access in (access.kind, "access")
+            if is_kind and access.region.overlaps_range(condition.start, condition.end):
+                layer = self.execution.layers[pause.layers[0]]
+                yield f"the host {access.kind}s {access.what} ({layer.display_name})"
 
 
-def _hazard_hits(
-    one: Breakpoint, pause: Pause, hazards: Sequence[Hazard]
-) -> Iterator[BreakpointHit]:
-    for hazard in hazards:
-        if pause.start < hazard.position <= pause.position:
-            place = format_code_command(hazard.place.core, hazard.place.pc)
-            yield BreakpointHit(hazard.position, one.number, hazard.what, place)
+def _find_stalls(pause: Pause, limit: int, core: int | None) -> Iterator[_Event]:
+    """Yield the instructions at which a core waited for more than ``limit`` cycles."""
+    cycles = pause.trace[:, TraceColumn.END] - pause.trace[:, TraceColumn.BEGIN]
+    for row, waited in zip(pause.trace[cycles > limit], cycles[cycles > limit], strict=True):
+        at, pc = int(row[TraceColumn.CORE]), int(row[TraceColumn.PC])
+        if core in (None, at):
+            name = INSTRUCTIONS[int(row[TraceColumn.NUMBER])].mnemonic
+            text = f"core {at} stood {waited} cycles at {name}, {pc:#x}"
+            yield int(row[TraceColumn.TURN]) + 1, text, format_code_command(at, pc)
 
 
-def list_host_accesses(step: ProgramStep) -> Iterable[tuple[AccessKind, Tensor]]:
-    """Yield the tensors that a host operation reads and writes."""
-    for operand in step.operands:
-        if operand.role in ("in", "inout"):
-            yield "read", operand.tensor
-        if operand.role in ("out", "inout"):
-            yield "write", operand.tensor
+def _find_accesses(
+    condition: AccessCondition, done: Sequence[ExecutedInstruction]
+) -> Iterator[_Event]:
+    """Yield the first watched access of each instruction."""
+    for one in done:
+        for access in (*one.fetches, *one.accesses):
+            if _is_watched(condition, one.core, access):
+                text = f"{one.place} {access.kind}s {access.what}, cycle {one.end}"
+                yield one.position, text, one.code_command
+                break
+
+
+def list_host_accesses(step: ProgramStep) -> tuple[MemoryAccess, ...]:
+    """Return the reads and writes of tensors by a host operation, operand by operand."""
+    kinds: Sequence[AccessKind] = ("read", "write")
+    return tuple(
+        MemoryAccess(kind, operand.tensor.name, get_tensor_bytes(operand.tensor))
+        for operand in step.operands
+        for kind, role in zip(kinds, ("in", "out"), strict=True)
+        if operand.role in (role, "inout")
+    )
 
 
 def _is_watched(condition: AccessCondition, core: int, access: MemoryAccess) -> bool:
@@ -236,16 +264,3 @@ def _is_watched(condition: AccessCondition, core: int, access: MemoryAccess) -> 
     if (access.region.space == "scratchpad") != is_local:
         return False
     return access.region.overlaps_range(condition.start, condition.end)
-
-
-def format_code_command(core: int, pc: int) -> str:
-    """Return the command that shows an instruction."""
-    return f"code {pc:#x} core {core}"
-
-
-def format_access(done: ExecutedInstruction, access: MemoryAccess) -> str:
-    """Return a description of a memory access."""
-    return (
-        f"core {done.core} {done.instruction.mnemonic} at {done.pc:#x} {access.kind}s"
-        f" {access.what}, cycle {done.end}"
-    )

@@ -281,10 +281,12 @@ class Execution:
                 break
 
     @contextmanager
-    def visit(self) -> Iterator[None]:
-        """Return to the current state when the context exits, whatever is done in it."""
+    def visit(self, position: int | None = None) -> Iterator[None]:
+        """Go to a position, if given; return to the current state when the context exits."""
         here, trap = self.position, self.trap
         try:
+            if position is not None:
+                self.go_to(position)
             yield
         finally:
             self.restore(self.snapshots.find_before(here))

@@ -22,7 +22,6 @@ from nmpsim.debugger.arithmetic import (
     list_terms,
     trace_result,
 )
-from nmpsim.debugger.byte_runs import get_tensor_bytes
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.events import list_host_accesses
 from nmpsim.debugger.inspect import ravel_index, unravel_index
@@ -98,7 +97,7 @@ def _explain_host_element(
 ) -> Explanation:
     """Name the inputs of a host operation, and trace the steps of quantize and dequantize."""
     step = debugger.find_step(layer.index)
-    inputs = [tensor for kind, tensor in list_host_accesses(step) if kind == "read"]
+    inputs = [one.tensor for one in step.operands if one.role in ("in", "inout")]
     sources = tuple(
         f"{tensor.name}: {tensor.elem} {'x'.join(map(str, tensor.shape))}" for tensor in inputs
     )
@@ -106,8 +105,7 @@ def _explain_host_element(
     if step.opcode not in ("quantize", "dequantize") or len(inputs) != 1:
         return found
     (source,) = inputs
-    with debugger.execution.visit():
-        debugger.execution.go_to(debugger.get_layer_start(layer.index))
+    with debugger.execution.visit(debugger.get_layer_start(layer.index)):
         value = read_tensor(debugger.execution.machine, source).reshape(-1)[flat].item()
     tensor = layer.output if step.opcode == "quantize" else source
     scale, offset = np.float32(tensor.scale or 1.0), tensor.offset or 0
@@ -228,8 +226,7 @@ def _explain_moved_element(
     """Explain a value that was loaded to scratchpad address ``spm`` and stored from there."""
     load, store = moves
     _, source = ScratchpadSources(debugger, layer.index, own).find(spm)
-    with debugger.execution.visit():
-        debugger.execution.go_to(store.position - 1)
+    with debugger.execution.visit(store.position - 1):
         dtype = ELEM_DTYPES[layer.output.elem]
         held = bytes_at(debugger.execution.machine, store.core, spm, dtype.itemsize) or b""
     value = np.frombuffer(held, dtype)[0].item()
@@ -368,11 +365,7 @@ def _list_uses(debugger: Debugger, layer: Layer, address: int) -> tuple[list[Ele
     """Return the reads of a byte of DRAM in a layer, and whether the layer overwrites it."""
     if layer.placement == "host":
         step = debugger.find_step(layer.index)
-        kinds = {
-            kind
-            for kind, tensor in list_host_accesses(step)
-            if get_tensor_bytes(tensor).contains(address)
-        }
+        kinds = {one.kind for one in list_host_accesses(step) if one.region.contains(address)}
         position = debugger.layer_ends[layer.index]
         event = ElementEvent("read", -1, step.opcode or "", 0, 0, 0, position, layer.name)
         return [event] if "read" in kinds else [], "write" in kinds

@@ -408,10 +408,7 @@ _VERBS = {"read": "reads", "write": "writes"}
 
 
 def _sentence(other: _OpenAccess, done: ExecutedInstruction, access: MemoryAccess) -> str:
-    return (
-        f"core {done.core} {done.instruction.mnemonic} at {done.pc:#x} {_accesses(access)} that"
-        f" {_earlier(other)}; {_missing(other, done)}"
-    )
+    return f"{done.place} {_accesses(access)} that {_earlier(other)}; {_missing(other, done)}"
 
 
 def _host_sentence(other: _OpenAccess, access: MemoryAccess) -> str:
@@ -428,18 +425,11 @@ def _accesses(access: MemoryAccess) -> str:
 
 
 def _earlier(other: _OpenAccess) -> str:
-    first, access = other.done, other.access
-    return (
-        f"core {first.core} {first.instruction.mnemonic} at {first.pc:#x} {_VERBS[access.kind]}"
-        f" ({access.what})"
-    )
+    return f"{other.done.place} {_VERBS[other.access.kind]} ({other.access.what})"
 
 
 def _unwritten(done: ExecutedInstruction, access: MemoryAccess, address: int) -> str:
-    return (
-        f"core {done.core} {done.instruction.mnemonic} at {done.pc:#x} reads scratchpad"
-        f" {address:#x} ({access.what}), which nothing has written"
-    )
+    return f"{done.place} reads scratchpad {address:#x} ({access.what}), which nothing has written"
 
 
 def _missing(first: _OpenAccess, then: ExecutedInstruction) -> str:

@@ -93,6 +93,21 @@ class ExecutedInstruction:
         """Unit that executes it; None for the core itself."""
         return self.instruction.unit
 
+    @property
+    def place(self) -> str:
+        """Core, mnemonic and address, as messages name the instruction."""
+        return f"core {self.core} {self.instruction.mnemonic} at {self.pc:#x}"
+
+    @property
+    def code_command(self) -> str:
+        """Command that shows the instruction."""
+        return format_code_command(self.core, self.pc)
+
+
+def format_code_command(core: int, pc: int) -> str:
+    """Return the command that shows an instruction."""
+    return f"code {pc:#x} core {core}"
+
 
 def iterate_instructions(
     pause: Pause, machine: Machine, since: int = 0

@@ -14,10 +14,10 @@ from nmpsim.debugger.byte_runs import ByteRuns, get_tensor_bytes
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.error_patterns import ErrorPattern
 from nmpsim.debugger.error_regions import ElementOwners, Mask, describe_extent
-from nmpsim.debugger.events import format_code_command, list_host_accesses
+from nmpsim.debugger.events import list_host_accesses
 from nmpsim.debugger.execution import UNLIMITED
 from nmpsim.debugger.inspect import unravel_index
-from nmpsim.debugger.instructions import ExecutedInstruction
+from nmpsim.debugger.instructions import ExecutedInstruction, MemoryAccess
 from nmpsim.debugger.tracing import find_last_writer, trace_layer
 from nmpsim.lir.nodes import ELEM_DTYPES
 
@@ -47,15 +47,12 @@ class OutputWriters:
         cores = [done.core for done in self.stores]
         by_core = np.where(self.last < 0, -1, np.array([*cores, -1], np.int64)[self.last])
         some = max(cores, default=-1) + 1
-        first = {done.core: done for done in reversed(self.stores)}
-        places = [
-            format_code_command(core, first[core].pc) if core in first else ""
-            for core in range(some)
-        ]
+        first = {done.core: done.code_command for done in reversed(self.stores)}
+        places = [first.get(core, "") for core in range(some)]
         return (
             ElementOwners("core", by_core, [f"core {core}" for core in range(some)], places),
             ElementOwners("store", self.last, [describe_store(one) for one in self.stores],
-                   [format_code_command(one.core, one.pc) for one in self.stores]),
+                   [one.code_command for one in self.stores]),
         )  # fmt: skip
 
 
@@ -107,7 +104,7 @@ def find_misplaced(
             f"{np.count_nonzero(spoiled)} of them{f' ({place})' if place else ''} were written"
             f" twice, last by {describe_store(culprit)}"
         )
-        yield ErrorPattern(text, (format_code_command(culprit.core, culprit.pc),))
+        yield ErrorPattern(text, (culprit.code_command,))
 
 
 def _describe_missing(
@@ -136,9 +133,7 @@ def _describe_missing(
         text += f"; {describe_store(away)} writes outside of {layer.output.name}"
     if away is None:
         text += _describe_overlap(known)
-    return ErrorPattern(
-        text, ("layer L",) if away is None else (format_code_command(away.core, away.pc),)
-    )
+    return ErrorPattern(text, ("layer L",) if away is None else (away.code_command,))
 
 
 def _describe_overlap(known: OutputWriters) -> str:
@@ -171,14 +166,12 @@ def find_overwritten_inputs(debugger: Debugger, index: int) -> Iterator[ErrorPat
     order = debugger.get_layer_order()
     before = order[: order.index(index)]
     if layer.placement == "host":
-        step = debugger.find_step(index)
-        read = [
-            get_tensor_bytes(tensor) for kind, tensor in list_host_accesses(step) if kind == "read"
-        ]
+        accesses: Sequence[MemoryAccess] = list_host_accesses(debugger.find_step(index))
     else:
         trace = trace_layer(debugger, index)
-        read = [t.region for done in trace for t in done.accesses if t.kind == "read"]
+        accesses = [access for done in trace for access in done.accesses]
         yield from _find_own_overwrite(layer, trace)
+    read = [access.region for access in accesses if access.kind == "read"]
     yield from _find_spoiled(debugger, before, read, debugger.get_layer_start(index), layer.name)
 
 
@@ -201,7 +194,7 @@ def _find_own_overwrite(
                 reads = (t.region for t in done.accesses if t.kind == "read")
                 if done.position > store.position and any(region.overlaps(one) for one in reads):
                     text = f"{describe_store(store)} writes over what the layer reads after that"
-                    yield ErrorPattern(text, (format_code_command(store.core, store.pc),))
+                    yield ErrorPattern(text, (store.code_command,))
                     return
 
 
@@ -216,8 +209,7 @@ def _find_spoiled(
 
     A byte belongs to the last layer done there.
     """
-    with debugger.execution.visit():
-        debugger.execution.go_to(position)
+    with debugger.execution.visit(position):
         now: Bytes = debugger.execution.machine.ram.view(np.uint8).copy()
         tensors = _tensors(debugger, done)
     base = debugger.bundle.rw_base
@@ -269,9 +261,8 @@ def _describe_writer(debugger: Debugger, later: Sequence[int], address: int) -> 
     for index in reversed(later):
         layer = debugger.layers[index]
         if layer.placement == "host":
-            step = debugger.find_step(index)
-            written = [t for kind, t in list_host_accesses(step) if kind == "write"]
-            if any(get_tensor_bytes(tensor).contains(address) for tensor in written):
+            accesses = list_host_accesses(debugger.find_step(index))
+            if any(one.kind == "write" and one.region.contains(address) for one in accesses):
                 return f", last by the host in {layer.display_name}"
             continue
         done = find_last_writer(trace_layer(debugger, index), "dram", address)

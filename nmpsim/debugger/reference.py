@@ -196,8 +196,7 @@ def isolate_layer(debugger: Debugger, reference: Reference, index: int) -> Layer
         return comparison
     order = debugger.get_layer_order()
     before = order[: order.index(index)]
-    with debugger.execution.visit():
-        debugger.execution.go_to(debugger.get_layer_start(index))
+    with debugger.execution.visit(debugger.get_layer_start(index)):
         for tensor in debugger.bundle.metadata.inputs:  # layers before it may have spoiled them
             values = debugger.execution.inputs[tensor.name]
             write_tensor(debugger.execution.machine, tensor, values)

@@ -110,8 +110,7 @@ def run_script(
 def list_unmet_breakpoints(shell: Shell) -> tuple[str, ...]:
     """Return descriptions of the breakpoints and watchpoints that were never hit."""
     return tuple(
-        f"{'watchpoint' if one.is_watchpoint else 'breakpoint'} {one.number} was never hit:"
-        f" {one.text}"
+        f"{one.kind} {one.number} was never hit: {one.text}"
         for one in shell.debugger.breakpoints
         if one.hits == 0
     )

@@ -30,8 +30,7 @@ def trace_layer(debugger: Debugger, index: int) -> list[ExecutedInstruction]:
     def look(pause: Pause) -> None:
         found.extend(iterate_instructions(pause, debugger.execution.machine))
 
-    with debugger.execution.visit():
-        debugger.execution.go_to(debugger.get_layer_start(index))
+    with debugger.execution.visit(debugger.get_layer_start(index)):
         debugger.execution.replay(debugger.layer_ends[index], look)
     return found
 

@@ -59,7 +59,7 @@ def format_breakpoint_command(view: View, condition: AddressCondition | LayerCon
     if there:
         return f"delete {' '.join(map(str, there))}"
     if isinstance(condition, LayerCondition):
-        return f"break layer {condition.index}"
+        return f"break layer {condition.layer}"
     return f"break address {condition.address:#x}"
 
 

@@ -150,7 +150,7 @@ class View:
     def breakpoint_layers(self) -> frozenset[int]:
         """Layers with a breakpoint."""
         conditions = [one.condition for one in self.debugger.breakpoints if one.is_enabled]
-        return frozenset(one.index for one in conditions if isinstance(one, LayerCondition))
+        return frozenset(one.layer for one in conditions if isinstance(one, LayerCondition))
 
     @property
     def breakpoint_addresses(self) -> frozenset[int]:

@@ -18,8 +18,9 @@ from nmpsim.debugger.breakpoints import (
     SaturationCondition,
     StallCondition,
     TrapCondition,
+    parse_condition,
 )
-from nmpsim.debugger.language import evaluate, parse_condition
+from nmpsim.debugger.expressions import evaluate
 from nmpsim.diagnostics import UserError
 
 LAYERS = {"conv3": 3, "line:40": 7}
@@ -85,7 +86,8 @@ def test_expressions_are_evaluated(text: str, value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "1 +", "x", "cycle.__class__", "(((", "1 2", "'a'", "(" * 5000, "-" * 900 + "1"]
+    "text",
+    ["", "1 +", "x", "cycle.__class__", "(((", "1 2", "007", "'a'", "(" * 5000, "-" * 900 + "1"],
 )
 def test_an_invalid_expression_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="DEBUG001"):

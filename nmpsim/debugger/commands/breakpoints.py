@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 
 from nmpsim.debugger.breakpoints import (
+    FORMS,
     Access,
     AccessCondition,
     Breakpoint,
     Condition,
     DifferenceCondition,
+    parse_condition,
 )
 from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.commands.command import (
@@ -23,8 +25,8 @@ from nmpsim.debugger.commands.command import (
 )
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.commands.expecting import FUNCTIONS, make_functions
+from nmpsim.debugger.expressions import evaluate
 from nmpsim.debugger.inspect import find_address, find_layer, find_tensor, ravel_index, read_values
-from nmpsim.debugger.language import FORMS, evaluate, parse_condition
 
 ACCESSES: tuple[Access, ...] = ("read", "write", "access")
 
@@ -104,7 +106,7 @@ def to_dict(one: Breakpoint) -> dict[str, Any]:
     """Return a breakpoint as plain data."""
     return {
         "number": one.number,
-        "kind": "watchpoint" if one.is_watchpoint else "breakpoint",
+        "kind": one.kind,
         "text": one.text,
         "enabled": one.is_enabled,
         "hits": one.hits,

@@ -84,7 +84,7 @@ class Context:
         with locate_errors(path):
             layers = self.debugger.bundle.metadata.layers
             self.reference = Reference(layers, arrays.keys, arrays.read)
-        self.debugger.events.differs = self._differs
+        self.debugger.events.measure_difference = self._differs
         return self.reference
 
     def _differs(self, index: int) -> tuple[int, str] | None:

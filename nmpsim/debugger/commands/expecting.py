@@ -9,6 +9,7 @@ from nmpsim.analysis.difference import Difference
 from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.commands.command import Command, CommandResult, make_result
 from nmpsim.debugger.commands.context import Context
+from nmpsim.debugger.expressions import Function, Number, evaluate
 from nmpsim.debugger.inspect import (
     find_layer,
     find_tensor,
@@ -17,7 +18,6 @@ from nmpsim.debugger.inspect import (
     read_registers,
     read_values,
 )
-from nmpsim.debugger.language import Function, Number, evaluate
 from nmpsim.debugger.reference import compare_layer
 from nmpsim.diagnostics import UserError, fail
 
@@ -127,7 +127,7 @@ COMMANDS = (
         check_expectation,
         (),
         (*FUNCTIONS, "<layer>"),
-        "For example: expect cycles < 3000 and saturation(conv1) == 0. RunCache are "
+        "For example: expect cycles < 3000 and saturation(conv1) == 0. Functions: "
         + ", ".join(FUNCTIONS),
     ),
     Command(

@@ -15,7 +15,6 @@ from nmpsim.debugger.commands.command import (
     to_json_value,
 )
 from nmpsim.debugger.commands.context import Context
-from nmpsim.debugger.events import format_code_command
 from nmpsim.debugger.explanation import ElementEvent, Explanation, explain_element, find_readers
 from nmpsim.debugger.inspect import find_layer
 
@@ -127,8 +126,7 @@ def show_hazards(context: Context, arguments: Arguments) -> CommandResult:
     found = context.debugger.find_hazards()
     lines = tuple(f"position {one.position}: {one.what}" for one in found)
     if found:
-        place = format_code_command(found[0].place.core, found[0].place.pc)
-        lines += (f"  next: `{place}`; `break hazard` stops at them",)
+        lines += (f"  next: `{found[0].place.code_command}`; `break hazard` stops at them",)
     data = [
         {"position": h.position, "core": h.place.core, "pc": h.place.pc, "what": h.what}
         for h in found
