@@ -11,8 +11,8 @@ reached forwards or backwards (:mod:`nmpsim.debugger.execution`). The parts:
   time: a screen makes them in a worker thread and only reads between them.
 - ``debugger.add_breakpoint(condition, text)``, ``delete_breakpoint(number)``; the conditions are
   records of :mod:`nmpsim.debugger.breakpoints`.
-- :mod:`nmpsim.debugger.inspect` reads: ``list_layer_states``, ``find_layer``, ``find_tensor``,
-  ``read_values``, ``count_saturation``, ``list_core_states``, ``read_registers``, ``read_memory``,
+- :mod:`nmpsim.debugger.inspect` reads: ``list_layer_states``, ``find_tensor``, ``read_values``,
+  ``count_saturation``, ``list_core_states``, ``read_registers``, ``read_memory``,
   ``disassemble``.
 - ``debugger.report()`` is the report of the run so far, as of :meth:`nmpsim.Device.run`.
 """

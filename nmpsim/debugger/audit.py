@@ -16,7 +16,7 @@ from nmpsim.core.reference.mac import read_scale_tables
 from nmpsim.core.reference.operands import Scratchpad
 from nmpsim.core.state import Machine
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.inspect import unravel_index
+from nmpsim.debugger.inspect import format_type, unravel_index
 from nmpsim.debugger.instructions import ExecutedInstruction
 from nmpsim.isa.profiles import FLOAT64, INTEGER, ROWS, ScaleKind, ScaleWords, float64_scale
 from nmpsim.kernels.scale import IntegerScale
@@ -52,12 +52,8 @@ class OperandType:
 
 def describe_operands(facts: LayerFacts | None) -> list[OperandType]:
     """Return the operands of a layer's instruction with their types."""
-    found = []
-    for one in facts.operands if facts else ():
-        shape = "x".join(map(str, one.shape)) or "scalar"
-        quant = "" if one.scale is None else f" scale {one.scale:.9g} offset {one.offset or 0}"
-        found.append(OperandType(one.role, one.name, f"{one.elem} {shape}{quant}"))
-    return found
+    operands = facts.operands if facts else ()
+    return [OperandType(one.role, one.name, format_type(one)) for one in operands]
 
 
 def describe_bias_scale(facts: LayerFacts | None) -> str:

@@ -107,6 +107,11 @@ class LayerEffect:
     saturated_before: int
     saturated: int
 
+    @property
+    def problem(self) -> str:
+        """Why there is no difference; empty if there is one."""
+        return "has not run" if self.difference is None else ""
+
 
 class ProgramChanges:
     """Changes made in a debugging session, and their effects on the run."""
@@ -123,18 +128,23 @@ class ProgramChanges:
         return self._debugger.execution.edits
 
     def set_word(self, layer: Layer, word: str, value: int, channel: int | None = None) -> int:
-        """Change a word in all descriptors or channel records of a layer; return the place count.
+        """Change a word in all descriptors or channel records of a layer.
 
         Parameters
         ----------
         layer : Layer
-            The layer.
+            Layer to change.
         word : str
             Name of the word. ``bias`` is the bias in the record of ``channel``.
         value : int
             New value.
         channel : int, optional
             Channel whose scale record is changed; all channels if None.
+
+        Returns
+        -------
+        int
+            Number of places in the program's memory that were changed.
 
         Raises
         ------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -10,6 +9,7 @@ from typing import Any, Literal
 import attrs
 import numpy.typing as npt
 
+from nmpsim.analysis.explain.layers import OperandFacts
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.core.counters import ValueCounters, host_saturation
 from nmpsim.core.host_steps import read_tensor
@@ -18,12 +18,12 @@ from nmpsim.core.reference.system import read_csr
 from nmpsim.core.state import CoreStatus
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.edits import apply_scale
-from nmpsim.debugger.execution import UNLIMITED
 from nmpsim.diagnostics import fail
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.isa.csrs import Csr
 from nmpsim.isa.table import DRAM_BASE, REGISTERS, SCRATCHPAD_BASE
-from nmpsim.lir.layers import find_layer as layer_among
+from nmpsim.lir.layers import find_layer
+from nmpsim.lir.messages import did_you_mean
 from nmpsim.memory.address_map import bytes_at, word_at
 from nmpsim.report.data import RunReport, Saturation
 from nmpsim.report.device_use import compute_limiter_shares
@@ -86,14 +86,14 @@ def list_layer_states(
 
     ``report`` is the report of the run so far; it is computed if None.
     """
-    current, position = debugger.find_current_layer(), debugger.execution.position
+    current, has_begun = debugger.find_current_layer(), debugger.execution.position > 0
     report = debugger.report() if report is None else report
     states = []
     for layer, counters in zip(debugger.layers, report.layers, strict=True):
         state: Literal["done", "running", "pending"] = "pending"
-        if debugger.layer_ends.get(layer.index, UNLIMITED) <= position:
+        if debugger.is_done(layer.index):
             state = "done"
-        elif layer.index == current and position > 0:
+        elif layer.index == current and has_begun:
             state = "running"
         saturated = sum(s.count for s in counters.saturation if s.stage != "activation")
         states.append(
@@ -129,11 +129,6 @@ def count_saturation(debugger: Debugger, layer: Layer) -> tuple[Saturation, ...]
     return ValueCounters.of(debugger.execution.machine).saturation(layer)
 
 
-def find_layer(debugger: Debugger, text: str) -> Layer:
-    """Return the layer that a text names; see :func:`nmpsim.lir.layers.find_layer`."""
-    return layer_among(debugger.layers, text)
-
-
 def list_tensors(debugger: Debugger) -> Mapping[str, Tensor]:
     """Return all tensors stored in DRAM, keyed by tensor name and layer name."""
     metadata, edits = debugger.bundle.metadata, debugger.execution.edits
@@ -151,7 +146,7 @@ def find_tensor(debugger: Debugger, name: str) -> Tensor:
     known = list_tensors(debugger)
     if name in known:
         return known[name]
-    return find_layer(debugger, name).output
+    return find_layer(debugger.layers, name).output
 
 
 def read_values(debugger: Debugger, tensor: Tensor) -> npt.NDArray[Any]:
@@ -160,6 +155,15 @@ def read_values(debugger: Debugger, tensor: Tensor) -> npt.NDArray[Any]:
     Layers may share memory: it holds the tensor from the end of its layer until it is reused.
     """
     return read_tensor(debugger.execution.machine, tensor).copy()
+
+
+def format_type(tensor: Tensor | OperandFacts) -> str:
+    """Return element type, shape and quantization of a tensor as text."""
+    shape = "x".join(map(str, tensor.shape)) or "scalar"
+    quantization = ""
+    if tensor.scale is not None:
+        quantization = f" scale {tensor.scale:.9g} offset {tensor.offset or 0}"
+    return f"{tensor.elem} {shape}{quantization}"
 
 
 def list_core_states(debugger: Debugger) -> tuple[CoreState, ...]:
@@ -233,13 +237,12 @@ def find_address(debugger: Debugger, word: str) -> int:
     known = debugger.bundle.symbols
     if word in known:
         return known[word]
-    near = difflib.get_close_matches(word, known, 1)
     raise fail(
         "DEBUG002",
         "the address does not exist",
         found=repr(word),
         expected="a number such as 0x80000000, or a symbol",
-        hint=f"did you mean {near[0]}?" if near else None,
+        hint=did_you_mean(word, known),
     )
 
 

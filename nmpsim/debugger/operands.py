@@ -80,8 +80,7 @@ def find_lir_operands(module: Module, layers: tuple[Layer, ...]) -> LirOperands:
 def read_layer_output(debugger: Debugger, layer: Layer) -> Operand:
     """Return a layer's output as it was when the layer ended; layers share memory."""
     tensor, kept = layer.output, debugger.layer_outputs.get(layer.index)
-    is_done = debugger.layer_ends.get(layer.index, 1 << 62) <= debugger.execution.position
-    if kept is not None and is_done:
+    if kept is not None and debugger.is_done(layer.index):
         return _of(tensor, kept, layer=layer.index)
     is_current = layer.index == debugger.find_current_layer() and debugger.execution.position > 0
     state = "being computed" if is_current else "not computed yet"

@@ -169,29 +169,28 @@ class RunPosition:
         order = self.get_layer_order()
         return max((self.layer_ends[one] for one in order[: order.index(index)]), default=0)
 
+    def is_done(self, index: int) -> bool:
+        """Return whether a layer is done at the current position."""
+        return self.layer_ends.get(index, UNLIMITED) <= self.execution.position
+
     def find_current_layer(self) -> int | None:
         """Return the first layer that is not done yet; None at the end."""
-        position = self.execution.position
-        for index in self.get_layer_order():
-            if self.layer_ends.get(index, UNLIMITED) > position:
-                return index
-        return None
+        return next((one for one in self.get_layer_order() if not self.is_done(one)), None)
 
     def get_location(self) -> Location:
         """Return where the run is."""
         index, core = self.find_current_layer(), self.find_next_core()
         layer = None if index is None else self.layers[index]
         pc = None if core is None else int(self.execution.machine.cores[core].pc)
-        position = self.execution.position
         return Location(
-            position=position,
+            position=self.execution.position,
             cycle=self.execution.cycle,
             layer=index,
             layer_name=layer.name if layer else "",
             layer_display_name=layer.display_name if layer else "",
             line=layer.line if layer else 0,
             placement=layer.placement if layer else "",
-            layers_done=sum(end <= position for end in self.layer_ends.values()),
+            layers_done=sum(map(self.is_done, self.layer_ends)),
             layers=len(self.layers),
             core=core,
             pc=pc,

@@ -19,7 +19,6 @@ from nmpsim.debugger import Debugger
 from nmpsim.debugger.changes import find_word_addresses, find_word_index
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.debugger.edits import Edit, Piece
-from nmpsim.debugger.inspect import find_layer
 from nmpsim.debugger.instructions import ExecutedInstruction
 from nmpsim.debugger.reference import Reference, dequantize
 from nmpsim.debugger.tracing import trace_layer
@@ -77,7 +76,7 @@ class Planted:
         ]
 
     def layer(self, name: str) -> Layer:
-        return find_layer(self.debugger, name)
+        return nmpsim.find_layer(self.debugger.layers, name)
 
     def found(self, pieces: Sequence[Piece], reference: dict[str, Any] | None = None) -> Any:
         """What ``diverge`` says with these bytes of the program changed."""

@@ -67,7 +67,7 @@ def test_a_changed_channel_is_found_and_corrected(shared: Path) -> None:
         (stage["stage"], one["channel"])
         for stage in shell.execute(f"integers {GROUPED}").data["stages"]
         for one in stage["channels"]
-        if one["found"] != (one["expected"],)
+        if one["found"] != [one["expected"]]
     ]
     assert wrong == ("out", 17)
     told = shell.execute(f"integers {GROUPED}")

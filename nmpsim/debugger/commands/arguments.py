@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import shlex
 from collections.abc import Sequence
+from typing import TypeVar
 
 from nmpsim.diagnostics import UserError, fail
+
+Choice = TypeVar("Choice", bound=str)
 
 
 def split_line(line: str) -> list[str]:
@@ -50,15 +52,16 @@ class Arguments:
                 return True
         return False
 
-    def take_choice(self, choices: Sequence[str], default: str) -> str:
+    def take_choice(self, choices: Sequence[Choice], default: Choice) -> Choice:
         """Consume the next word if it is one of ``choices`` or a unique prefix of one."""
         if not self._words or not self._words[0][:1].isalpha():
             return default
         found = [name for name in choices if name.startswith(self._words[0])]
-        if len(found) == 1 or self._words[0] in choices:
-            word = self._words.pop(0)
-            return word if word in choices else found[0]
-        return default
+        exact = [name for name in found if name == self._words[0]]
+        if not exact and len(found) != 1:
+            return default
+        self._words.pop(0)
+        return (exact or found)[0]
 
     def take_option(self, name: str) -> str | None:
         """Consume ``name`` anywhere and return the word after it; None if it is not there."""
@@ -100,6 +103,19 @@ class Arguments:
         except ValueError:
             raise self.make_error(f"{what} must be a whole number", word) from None
 
+    def take_real(self, what: str) -> float:
+        """Consume the next word and return it as a number."""
+        word = self.take_word(what)
+        try:
+            return float(word)
+        except ValueError:
+            raise self.make_error(f"{what} must be a number", word) from None
+
+    def take_reals(self, what: str) -> list[float]:
+        """Consume all remaining words as numbers, at least one; commas may separate them."""
+        self._words = self.take_text().replace(",", " ").split() or [self.take_word(what)]
+        return [self.take_real("each coordinate and the value") for _ in range(len(self._words))]
+
     def take_coordinates(self) -> tuple[int, ...]:
         """Consume all remaining words as coordinates: ``1 2 3``, ``1,2,3`` or ``[1, 2, 3]``."""
         text = self.take_text().strip("[]()").replace(",", " ")
@@ -113,9 +129,3 @@ class Arguments:
     def make_error(self, message: str, found: str | None = None) -> UserError:
         """Return an error about these arguments."""
         return fail("DEBUG001", message, found=found, expected=self._usage)
-
-
-def suggest(word: str, known: Sequence[str]) -> str | None:
-    """Return a hint for an unknown word, or None."""
-    close = difflib.get_close_matches(word, known, 1)
-    return f"did you mean {close[0]!r}?" if close else None

@@ -10,14 +10,21 @@ import numpy as np
 from nmpsim.debugger.audit import (
     RESULT_STAGE,
     ChannelAudit,
+    ConstantAudit,
     StageAudit,
     audit_constants,
     audit_integers,
 )
 from nmpsim.debugger.commands.arguments import Arguments
-from nmpsim.debugger.commands.command import Command, CommandResult, format_count, format_table
+from nmpsim.debugger.commands.command import (
+    Column,
+    Command,
+    CommandResult,
+    format_count,
+    format_table,
+    make_result,
+)
 from nmpsim.debugger.commands.context import Context
-from nmpsim.debugger.inspect import find_layer
 from nmpsim.isa.profiles import LOW_BITS, ScaleKind, ScaleWords, real_factor
 
 MAX_CHANNELS = 8
@@ -28,10 +35,9 @@ def show_integers(context: Context, arguments: Arguments) -> CommandResult:
     """Compare rescale integers with those that the scales require."""
     debugger = context.debugger
     is_all = arguments.take_flag("all")
+    chosen = [layer for layer in debugger.layers if layer.placement == "device"]
     if arguments:
-        chosen = [find_layer(debugger, arguments.take_word("a layer"))]
-    else:
-        chosen = [layer for layer in debugger.layers if layer.placement == "device"]
+        chosen = [context.take_layer(arguments)]
     arguments.expect_end()
     found = [
         one
@@ -40,21 +46,27 @@ def show_integers(context: Context, arguments: Arguments) -> CommandResult:
             debugger, context.explain_layer(layer), layer, context.changes.trace_layer(layer)
         )
     ]
-    rows = [
-        [context.get_display_name(str(name)), *facts]
-        for one in found
-        for name, *facts in _rows(one, is_all)
+    columns: list[Column] = [
+        ("layer", lambda one: context.get_display_name(one.stage.layer)),
+        ("stage", "stage.stage"),
+        ("channel", "label"),
+        ("factor", lambda one: one.channel and f"{one.channel.real:.6g}"),
+        ("expected", "expected"),
+        ("found", "found"),
+        ("", lambda one: "" if one.channel and one.channel.is_right else "WRONG"),
+        ("formula", lambda one: one.channel and one.stage.formula),
     ]
-    names = ("layer", "stage", "channel", "factor", "expected", "found", "", "formula")
+    rows = [row for stage in found for row in _list_rows(stage, is_all)]
     wrong = [one for one in found if one.wrong]
-    lines = list(format_table(names, rows)) if rows else ["no rescaling on the device"]
-    differing = format_count(len(wrong), "rescaling")
-    lines.append(f"{differing} of {len(found)} differ from what the scales require")
+    lines = [
+        *format_table(rows, columns, "no rescaling on the device"),
+        f"{format_count(len(wrong), 'rescaling')} of {len(found)} differ from what the scales"
+        " require",
+    ]
     if wrong:
         name = context.get_display_name(wrong[0].layer)
         lines.append(f"  next: `change {name} {_format_correction(wrong[0])}` corrects one")
-    data = {"stages": [attrs.asdict(one) for one in found], "wrong": len(wrong)}
-    return CommandResult(tuple(lines), data)
+    return make_result(*lines, stages=found, wrong=len(wrong))
 
 
 def _format_correction(stage: StageAudit) -> str:
@@ -73,25 +85,35 @@ def _format_correction(stage: StageAudit) -> str:
     return f"{prefix}_{word} {value}{channel}"
 
 
-def _rows(stage: StageAudit, is_all: bool) -> list[list[object]]:
+@attrs.frozen
+class _AuditRow:
+    """A row of the table of rescale integers; without a channel, it stands for several."""
+
+    stage: StageAudit
+    label: object
+    """Channel, or a note in its place."""
+    channel: ChannelAudit | None = None
+
+    @property
+    def expected(self) -> str:
+        return format_factor(self.channel.expected, self.stage.kind) if self.channel else ""
+
+    @property
+    def found(self) -> str:
+        found = self.channel.found if self.channel else ()
+        return " and ".join(format_factor(integers, self.stage.kind) for integers in found)
+
+
+def _list_rows(stage: StageAudit, is_all: bool) -> list[_AuditRow]:
     """Return one row if everything is right, otherwise one for each wrong channel."""
     shown = stage.channels if is_all else stage.wrong[:MAX_CHANNELS] or stage.channels[:1]
-    rows = [_row(stage, one) for one in shown]
+    rows = [_AuditRow(stage, one.channel, one) for one in shown]
     left = len(stage.wrong) - len(shown)
     if not is_all and not stage.wrong and len(stage.channels) > 1:
-        rows[0][2] = f"0 of {len(stage.channels)}"
+        rows = [attrs.evolve(rows[0], label=f"0 of {len(stage.channels)}")]
     elif not is_all and left > 0:
-        note = f"... {left} more; `all` shows them"
-        rows.append([stage.layer, stage.stage, note, "", "", "", "WRONG", ""])
+        rows.append(_AuditRow(stage, f"... {left} more; `all` shows them"))
     return rows
-
-
-def _row(stage: StageAudit, one: ChannelAudit) -> list[object]:
-    said = " and ".join(format_factor(integers, stage.kind) for integers in one.found)
-    mark = "" if one.is_right else "WRONG"
-    channel = "" if one.channel is None else one.channel
-    return [stage.layer, stage.stage, channel, f"{one.real:.6g}",
-            format_factor(one.expected, stage.kind), said, mark, stage.formula]  # fmt: skip
 
 
 def format_factor(integers: ScaleWords, kind: ScaleKind) -> str:
@@ -113,24 +135,22 @@ def show_constants(context: Context, arguments: Arguments) -> CommandResult:
     arguments.expect_end()
     arrays = context.open_arrays(path)
     found = list(audit_constants(context.module(), arrays.keys, arrays.read))
-    rows: list[list[object]] = []
-    for one in found:
-        first = ""
-        if one.differing:
-            first = f"{list(one.first)}: {one.ours:g} instead of {one.theirs:g}"
-        result = one.problem or ("DIFFERS" if one.differing else "equal")
-        rows.append(
-            [one.name, one.elem, "x".join(map(str, one.shape)), result, one.differing, first]
-        )
-    lines = (
-        format_table(("constant", "elem", "shape", "result", "differ", "first"), rows)
-        if rows
-        else ()
-    )
+    columns: list[Column] = [
+        ("constant", "name"),
+        "elem",
+        ("shape", lambda one: "x".join(map(str, one.shape))),
+        ("result", lambda one: one.problem or ("DIFFERS" if one.differing else "equal")),
+        ("differ", "differing"),
+        ("first", _format_first),
+    ]
     wrong = sum(bool(one.differing or one.problem) for one in found)
     summary = f"{format_count(wrong, 'constant')} of {len(found)} differ"
-    data = {"constants": [attrs.asdict(one) for one in found], "differing": wrong}
-    return CommandResult((*lines, summary), data)
+    lines = format_table(found, columns) if found else ()
+    return make_result(*lines, summary, constants=found, differing=wrong)
+
+
+def _format_first(one: ConstantAudit) -> str:
+    return f"{list(one.first)}: {one.ours:g} instead of {one.theirs:g}" if one.differing else ""
 
 
 COMMANDS = (
@@ -139,7 +159,7 @@ COMMANDS = (
         "compare rescale integers with those that the LIR's scales require",
         show_integers,
         (),
-        ("<layer>", "all"),
+        (),
         "In the form of each layer's arithmetic: shifts and a factor, a fraction of 2^31, a"
         " float32. Where each channel has its own, wrong channels are listed; all lists every one.",
     ),
@@ -147,7 +167,5 @@ COMMANDS = (
         "constants FILE.npz",
         "compare the program's weights and biases with those of a file",
         show_constants,
-        (),
-        ("<file>",),
     ),
 )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
+from typing import Any, get_args
 
 from nmpsim.debugger.breakpoints import (
     FORMS,
@@ -26,32 +24,31 @@ from nmpsim.debugger.commands.command import (
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.commands.expecting import FUNCTIONS, make_functions
 from nmpsim.debugger.expressions import evaluate
-from nmpsim.debugger.inspect import find_address, find_layer, find_tensor, ravel_index, read_values
+from nmpsim.debugger.inspect import find_address, find_tensor, ravel_index, read_values
 
-ACCESSES: tuple[Access, ...] = ("read", "write", "access")
+ACCESSES: tuple[Access, ...] = get_args(Access)
 
 
 def add_breakpoint(context: Context, arguments: Arguments) -> CommandResult:
     """Add a breakpoint."""
-    predicate = _only_if(context, arguments)
+    predicate = arguments.take_text_after("if")
     text = arguments.take_text()
     condition = parse_condition(
         text,
-        lambda word: find_layer(context.debugger, word).index,
+        lambda word: context.find_layer(word).index,
         lambda word: find_address(context.debugger, word),
     )
-    added = _added(context, condition, text, predicate)
-    lines = [f"breakpoint {added.number}: {added.text}"]
+    notes = []
     if isinstance(condition, DifferenceCondition) and context.reference is None:
-        lines.append("  no reference is loaded yet: load one with `reference FILE`")
-    return make_result(*lines, breakpoint=to_dict(added))
+        notes.append("  no reference is loaded yet: load one with `reference FILE`")
+    return _add(context, condition, text, predicate, *notes)
 
 
 def add_watchpoint(context: Context, arguments: Arguments) -> CommandResult:
     """Add a watchpoint."""
-    predicate = _only_if(context, arguments)
+    predicate = arguments.take_text_after("if")
     core = arguments.take_integer_option("core")
-    access = next(a for a in ACCESSES if a == _access(arguments))
+    access: Access = next((one for one in ACCESSES if arguments.take_flag(one)), "write")
     what = arguments.take_word("a tensor or an address")
     if what[:1].isdigit():
         start, nbytes = (
@@ -72,66 +69,46 @@ def add_watchpoint(context: Context, arguments: Arguments) -> CommandResult:
     arguments.expect_end()
     if nbytes < 1:
         raise arguments.make_error("there must be at least one byte", str(nbytes))
-    condition = AccessCondition(start, start + nbytes, access, core)
-    added = _added(context, condition, text, predicate)
-    return make_result(f"watchpoint {added.number}: {added.text}", breakpoint=to_dict(added))
+    return _add(context, AccessCondition(start, start + nbytes, access, core), text, predicate)
 
 
-def _only_if(context: Context, arguments: Arguments) -> str:
-    """Consume the expression after ``if`` and check it; return an empty text if there is none."""
-    text = arguments.take_text_after("if")
-    if text:
-        evaluate(text, make_functions(context))
-    return text
+def _add(
+    context: Context, condition: Condition, text: str, predicate: str, *notes: str
+) -> CommandResult:
+    """Add a breakpoint that stops the run only where an expression is true, if there is one."""
+    holds = None
+    if predicate:
+
+        def holds() -> bool:
+            return bool(evaluate(predicate, make_functions(context)))
+
+        holds()  # refuses what is no expression
+        text = f"{text} if {predicate}"
+    added = context.debugger.add_breakpoint(condition, text, holds)
+    line = f"{added.kind} {added.number}: {added.text}"
+    return make_result(line, *notes, breakpoint=_describe(added))
 
 
-def _added(context: Context, condition: Condition, text: str, predicate: str) -> Breakpoint:
-    if not predicate:
-        return context.debugger.add_breakpoint(condition, text)
-
-    def holds() -> bool:
-        return bool(evaluate(predicate, make_functions(context)))
-
-    return context.debugger.add_breakpoint(condition, f"{text} if {predicate}", holds)
-
-
-def _access(arguments: Arguments) -> str:
-    for access in ACCESSES:
-        if arguments.take_flag(access):
-            return access
-    return "write"
-
-
-def to_dict(one: Breakpoint) -> dict[str, Any]:
-    """Return a breakpoint as plain data."""
-    return {
-        "number": one.number,
-        "kind": one.kind,
-        "text": one.text,
-        "enabled": one.is_enabled,
-        "hits": one.hits,
-    }
+def _describe(one: Breakpoint) -> dict[str, Any]:
+    """Return the JSON data of a breakpoint."""
+    fields = {name: getattr(one, name) for name in ("number", "kind", "text", "hits")}
+    return fields | {"enabled": one.is_enabled}
 
 
 def list_breakpoints(context: Context, arguments: Arguments) -> CommandResult:
     """List all breakpoints and watchpoints."""
     arguments.expect_end()
-    rows = [to_dict(one) for one in context.debugger.breakpoints]
-    if not rows:
-        return make_result("no breakpoints", breakpoints=[])
+    found = list(map(_describe, context.debugger.breakpoints))
+    enabled = ("enabled", lambda one: "yes" if one["enabled"] else "no")
     lines = format_table(
-        ("number", "kind", "enabled", "hits", "what"),
-        [
-            [r["number"], r["kind"], "yes" if r["enabled"] else "no", r["hits"], r["text"]]
-            for r in rows
-        ],
+        found, ("number", "kind", enabled, "hits", ("what", "text")), "no breakpoints"
     )
-    return CommandResult(lines, {"breakpoints": rows})
+    return make_result(*lines, breakpoints=found)
 
 
 def delete_breakpoints(context: Context, arguments: Arguments) -> CommandResult:
     """Delete some breakpoints, or all."""
-    numbers = _numbers(context, arguments)
+    numbers = _take_numbers(context, arguments)
     for number in numbers:
         context.debugger.delete_breakpoint(number)
     return make_result(f"{format_count(len(numbers), 'breakpoint')} deleted", deleted=numbers)
@@ -148,23 +125,19 @@ def disable_breakpoints(context: Context, arguments: Arguments) -> CommandResult
 
 
 def _switch(context: Context, arguments: Arguments, is_enabled: bool) -> CommandResult:
-    numbers = _numbers(context, arguments)
+    numbers = _take_numbers(context, arguments)
     for number in numbers:
         context.debugger.get_breakpoint(number).is_enabled = is_enabled
-    word = "enabled" if is_enabled else "disabled"
-    return make_result(
-        f"{format_count(len(numbers), 'breakpoint')} {word}", numbers=numbers, enabled=is_enabled
-    )
+    text = f"{format_count(len(numbers), 'breakpoint')} {'enabled' if is_enabled else 'disabled'}"
+    return make_result(text, numbers=numbers, enabled=is_enabled)
 
 
-def _numbers(context: Context, arguments: Arguments) -> list[int]:
+def _take_numbers(context: Context, arguments: Arguments) -> list[int]:
     """Consume breakpoint numbers; return those of all breakpoints if there are none."""
-    if not arguments:
-        return [one.number for one in context.debugger.breakpoints]
-    numbers = []
+    numbers = set()
     while arguments:
-        numbers.append(context.debugger.get_breakpoint(arguments.take_integer("a number")).number)
-    return [int(number) for number in np.unique(numbers)]
+        numbers.add(context.debugger.get_breakpoint(arguments.take_integer("a number")).number)
+    return sorted(numbers) or [one.number for one in context.debugger.breakpoints]
 
 
 COMMANDS = (
@@ -173,28 +146,7 @@ COMMANDS = (
         "stop at a place or on an event",
         add_breakpoint,
         ("br", "stop"),
-        (
-            "layer",
-            "line",
-            "address",
-            "cycle",
-            "trap",
-            "hazard",
-            "saturation",
-            "stall",
-            "result",
-            "in",
-            "differs",
-            "from",
-            "reference",
-            "by",
-            "more",
-            "than",
-            "core",
-            "if",
-            *FUNCTIONS,
-            "<layer>",
-        ),
+        (*FUNCTIONS, "<layer>"),
         "A layer or line stops before it, an address before its instruction; the others just"
         " after what they name. With if only where the expression holds there, as expect takes"
         " it: break address 0x80000400 if register(2, a0) == 3",
@@ -204,7 +156,7 @@ COMMANDS = (
         "stop after each write (read, access) of a tensor, an element, a piece of memory",
         add_watchpoint,
         ("w",),
-        (*ACCESSES, "if", *FUNCTIONS, "<tensor>"),
+        tuple(FUNCTIONS),
         "With if only where the expression holds, as expect takes it: watch pool1 if cycle > 5000",
     ),
     Command(
@@ -214,24 +166,19 @@ COMMANDS = (
         ("info",),
     ),
     Command(
-        "delete [N ...]",
+        "delete [BREAKPOINT ...]",
         "delete breakpoints; all without a number",
         delete_breakpoints,
         ("d",),
-        ("<breakpoint>",),
     ),
     Command(
-        "enable [N ...]",
+        "enable [BREAKPOINT ...]",
         "enable breakpoints; all without a number",
         enable_breakpoints,
-        (),
-        ("<breakpoint>",),
     ),
     Command(
-        "disable [N ...]",
+        "disable [BREAKPOINT ...]",
         "disable breakpoints without deleting them",
         disable_breakpoints,
-        (),
-        ("<breakpoint>",),
     ),
 )

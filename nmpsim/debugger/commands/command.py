@@ -1,16 +1,17 @@
-"""Commands, and their results as lines of text and as data for JSON."""
+"""Commands, and their results as lines of text and as data for JSON, both from records."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.commands.context import Context
+from nmpsim.report.fields import value_at
 
 
 @attrs.frozen
@@ -31,59 +32,85 @@ class CommandResult:
         return "".join(f"{line}\n" for line in self.lines)
 
 
-def make_result(*lines: str, **data: Any) -> CommandResult:
-    """Return a result of some lines and data."""
-    return CommandResult(lines, data)
-
-
-def format_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[str, ...]:
-    """Return rows as aligned columns, numbers to the right."""
-    cells = [[str(value) for value in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
-    is_number = [
-        bool(rows) and all(isinstance(row[i], int | float) or row[i] == "" for row in rows)
-        for i in range(len(headers))
-    ]
-
-    def line(row: Sequence[str]) -> str:
-        aligned = [
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, is_number, strict=True)
-        ]
-        return "  ".join(aligned).rstrip()
-
-    return line(list(headers)), *(line(row) for row in cells)
-
-
-Column = str | tuple[str, Callable[[Any], object]]
-"""Attribute of a record that is also the title; or a title and a function of a record."""
-
-
-def list_records(
-    name: str, records: Sequence[Any], columns: Sequence[Column], empty: str = ""
+def make_result(
+    *lines: str, record: Any = None, hints: Iterable[str] = (), is_worse: bool = False, **data: Any
 ) -> CommandResult:
-    """Return attrs records as a table, and with all their fields as JSON data under ``name``.
+    """Return the result of a command.
 
-    ``empty`` is the text if there are no records; by default only the titles are shown.
+    Parameters
+    ----------
+    *lines : str
+        Text of the result.
+    record : object, optional
+        attrs record whose fields are the first JSON data.
+    hints : iterable of str
+        Commands to continue with, which the last line lists.
+    is_worse : bool
+        Whether a run trapped or an expectation failed.
+    **data
+        More JSON data: plain values, records, and collections of them.
     """
-    named: dict[str, Callable[[Any], object]] = dict(
-        (one, attrgetter(one)) if isinstance(one, str) else one for one in columns
-    )
-    rows = [[read(record) for read in named.values()] for record in records]
-    lines = format_table(tuple(named), rows) if rows or not empty else (empty,)
-    return CommandResult(lines, {name: [attrs.asdict(one) for one in records]})
+    commands = ", ".join(f"`{hint}`" for hint in hints)
+    if commands:
+        lines = (*lines, f"  next: {commands}")
+    fields = {} if record is None else to_json_data(record)
+    return CommandResult(lines, fields | to_json_data(data), is_worse)
 
 
-def to_json_value(value: Any) -> Any:
-    """Return a value that JSON can represent: infinity and NaN become text."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
+def to_json_data(value: Any) -> Any:
+    """Return a value as JSON data: records as objects, infinity and NaN as text."""
+    if attrs.has(type(value)):
+        names = [field.name for field in attrs.fields(type(value)) if field.repr]
+        return {name: to_json_data(getattr(value, name)) for name in names}
+    if isinstance(value, Mapping):
+        return {key: to_json_data(one) for key, one in value.items()}
+    if isinstance(value, Collection) and not isinstance(value, str):
+        return [to_json_data(one) for one in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+Column = str | tuple[str, str | Callable[[Any], object]]
+"""Title and attribute path of a column; or its title, and the path or a function of a record."""
+
+
+def format_table(
+    records: Sequence[Any], columns: Iterable[Column], empty: str = ""
+) -> tuple[str, ...]:
+    """Return records as lines of aligned cells below the titles of the columns.
+
+    Numbers are aligned to the right. ``empty`` is the text if there are no records; by default the
+    titles are shown.
+    """
+    if empty and not records:
+        return (empty,)
+    titles, reads = zip(*((c, c) if isinstance(c, str) else c for c in columns), strict=True)
+    rows = [[_read_cell(record, read) for read in reads] for record in records]
+    cells = [titles, *([str(value) for value in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    alignments = [
+        ">" if rows and all(isinstance(v, int | float) or v == "" for v in column) else "<"
+        for column in (zip(*rows, strict=True) if rows else titles)
+    ]
+    shapes = list(zip(alignments, widths, strict=True))
+    return tuple(
+        "  ".join(f"{cell:{side}{width}}" for cell, (side, width) in zip(row, shapes, strict=True))
+        .rstrip()
+        for row in cells
+    )  # fmt: skip
+
+
+def _read_cell(record: Any, read: str | Callable[[Any], object]) -> object:
+    value = read(record) if callable(read) else value_at(record, read)
+    return "" if value is None else value
 
 
 def format_count(number: int, thing: str) -> str:
     """Return a count with its noun: ``1 layer``, ``2 layers``."""
     return f"{number:,} {thing}" + ("" if number == 1 else "s")
+
+
+PLACEHOLDERS = ("LAYER", "TENSOR", "BREAKPOINT", "FILE", "COMMAND")
+"""Words of a usage that stand for names, which can be completed."""
 
 
 @attrs.frozen
@@ -95,11 +122,18 @@ class Command:
     summary: str
     run: Callable[[Context, Arguments], CommandResult]
     aliases: tuple[str, ...] = ()
-    completes: tuple[str, ...] = ()
-    """Completions of its arguments: words, or <layer>, <tensor>, <breakpoint>, <file>."""
+    words: tuple[str, ...] = ()
+    """Completions besides those that the usage names."""
     details: str = ""
 
     @property
     def name(self) -> str:
         """Name of the command, the first word of its usage."""
         return self.usage.split()[0]
+
+    @property
+    def completes(self) -> tuple[str, ...]:
+        """Completions of its arguments: words, or <layer>, <tensor>, <breakpoint>, <file>."""
+        arguments = re.findall(r"(?<!\.)\b[A-Za-z]+\b", self.usage[len(self.name) :])
+        words = (f"<{word.lower()}>" if word in PLACEHOLDERS else word for word in arguments)
+        return (*self.words, *(word for word in words if word.islower()))

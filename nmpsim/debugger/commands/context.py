@@ -22,11 +22,13 @@ from nmpsim.debugger.audit import (
     find_facts,
 )
 from nmpsim.debugger.changes import ProgramChanges
+from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.edits import Edit, list_scale_changes
 from nmpsim.debugger.reference import ArrayOpener, Reference, compare_layer
 from nmpsim.debugger.scale_changes import rescale_module
 from nmpsim.diagnostics import fail, locate_errors
+from nmpsim.lir.layers import find_layer
 from nmpsim.lir.names import display_names
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.printer import format_instruction
@@ -95,6 +97,24 @@ class Context:
             return None
         text = f"{self.debugger.layers[index].display_name} differs in {found.differing} elements"
         return found.worst_ulp, f"{text}, worst {found.worst_ulp} ulp"
+
+    def get_reference(self) -> Reference:
+        """Return the reference; raise UserError (DEBUG002) if none is loaded."""
+        if self.reference is None:
+            raise fail("DEBUG002", "no reference is loaded", hint="Load one with `reference FILE`.")
+        return self.reference
+
+    def find_layer(self, text: str) -> Layer:
+        """Return the layer that a text names; raise UserError (LAYER001) if there is none."""
+        return find_layer(self.debugger.layers, text)
+
+    def take_layer(self, arguments: Arguments) -> Layer:
+        """Consume a layer; raise UserError (DEBUG001) if no word is left."""
+        return self.find_layer(arguments.take_word("a layer"))
+
+    def take_layer_or_current(self, arguments: Arguments) -> Layer:
+        """Consume a layer; return the current one if no word is left."""
+        return self.take_layer(arguments) if arguments else self.get_current_layer()
 
     def get_current_layer(self) -> Layer:
         """Return the layer that is being computed; the last one at the end."""

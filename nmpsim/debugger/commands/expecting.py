@@ -11,7 +11,6 @@ from nmpsim.debugger.commands.command import Command, CommandResult, make_result
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.expressions import Function, Number, evaluate
 from nmpsim.debugger.inspect import (
-    find_layer,
     find_tensor,
     list_layer_states,
     ravel_index,
@@ -19,18 +18,18 @@ from nmpsim.debugger.inspect import (
     read_values,
 )
 from nmpsim.debugger.reference import compare_layer
-from nmpsim.diagnostics import UserError, fail
+from nmpsim.diagnostics import fail
 
 
 def _cycles(context: Context, words: Sequence[str]) -> Number:
     if not words:
         return context.debugger.report().cycles
-    index = find_layer(context.debugger, words[0]).index
+    index = context.find_layer(words[0]).index
     return list_layer_states(context.debugger)[index].cycles
 
 
 def _saturation(context: Context, words: Sequence[str]) -> Number:
-    index = find_layer(context.debugger, words[0]).index if words else None
+    index = context.find_layer(words[0]).index if words else None
     states = list_layer_states(context.debugger)
     return sum(state.saturated for state in states if index in (None, state.index))
 
@@ -56,11 +55,9 @@ def _hits(context: Context, words: Sequence[str]) -> Number:
 
 
 def _differences(context: Context, words: Sequence[str]) -> list[Difference]:
-    if context.reference is None:
-        raise fail("DEBUG002", "no reference is loaded", hint="load one with `reference FILE`")
-    debugger = context.debugger
-    chosen = [find_layer(debugger, words[0]).index] if words else debugger.get_layer_order()
-    found = [compare_layer(debugger, context.reference, index).accumulated for index in chosen]
+    debugger, reference = context.debugger, context.get_reference()
+    chosen = [context.find_layer(words[0]).index] if words else debugger.get_layer_order()
+    found = [compare_layer(debugger, reference, index).accumulated for index in chosen]
     return [one for one in found if one is not None]
 
 
@@ -74,11 +71,7 @@ def _integer(word: str) -> int:
     try:
         return int(word, 0)
     except ValueError:
-        raise _no_number(word) from None
-
-
-def _no_number(word: str) -> UserError:
-    return fail("DEBUG001", "a whole number is expected", found=word)
+        raise fail("DEBUG001", "a whole number is expected", found=word) from None
 
 
 FUNCTIONS: Mapping[str, Callable[[Context, Sequence[str]], Number]] = {
@@ -115,9 +108,7 @@ def check_expectation(context: Context, arguments: Arguments) -> CommandResult:
     text = arguments.take_text()
     value = evaluate(text, make_functions(context))
     line = f"expectation holds: {text}" if value else f"EXPECTATION FAILED: {text}"
-    return CommandResult(
-        (line,), {"expression": text, "value": value, "holds": bool(value)}, is_worse=not value
-    )
+    return make_result(line, is_worse=not value, expression=text, value=value, holds=bool(value))
 
 
 COMMANDS = (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import attrs
-
 from nmpsim.bundle.metadata import Layer
 from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.commands.command import (
@@ -11,12 +9,10 @@ from nmpsim.debugger.commands.command import (
     Command,
     CommandResult,
     format_table,
-    list_records,
-    to_json_value,
+    make_result,
 )
 from nmpsim.debugger.commands.context import Context
-from nmpsim.debugger.explanation import ElementEvent, Explanation, explain_element, find_readers
-from nmpsim.debugger.inspect import find_layer
+from nmpsim.debugger.explanation import Explanation, explain_element, find_readers
 
 MAX_TERMS = 40
 """Maximum number of products in the text; ``all`` and JSON have every one."""
@@ -25,113 +21,100 @@ MAX_TERMS = 40
 def explain_value(context: Context, arguments: Arguments) -> CommandResult:
     """Show everything that produced an element."""
     is_all = arguments.take_flag("all")
-    layer, at = _element(context, arguments)
+    layer, at = _take_element(context, arguments)
     found = explain_element(context.debugger, layer, at)
-    data = attrs.asdict(found, value_serializer=lambda _, __, value: to_json_value(value))
-    return CommandResult(tuple(_lines(context, found, layer, is_all)), data)
+    output, value, real = layer.output, f"{found.value:g}", ""
+    if output.scale is not None:
+        value = f"{found.value}"
+        real = f", stands for {output.scale * (found.value - (output.offset or 0)):.6g}"
+    lines = []
+    if found.made is not None:
+        lines += _format_terms(context, found, is_all)
+        lines += [f"{s.name:<16} {_shown(s.value):>12}  {s.formula}" for s in found.made.steps]
+        if found.made.result != found.value:
+            lines.append(f"but {value} was stored: something wrote it after that")
+    lines += [f"from {context.get_display_name(source)}" for source in found.sources]
+    if found.tile:
+        lines.append(f"tile of {found.tile}")
+    if found.events:
+        lines += _format_events(context, found)
+    return make_result(
+        f"{layer.display_name}{list(found.at)} = {value}{real} ({layer.operation},"
+        f" {found.placement})",
+        *(f"  {line}" for line in lines),
+        record=found,
+    )
 
 
-def _element(context: Context, arguments: Arguments) -> tuple[Layer, tuple[int, ...]]:
-    layer = find_layer(context.debugger, arguments.take_word("a layer"))
-    at = arguments.take_coordinates()
+def _take_element(context: Context, arguments: Arguments) -> tuple[Layer, tuple[int, ...]]:
+    """Consume a layer and the coordinates of an element of its output."""
+    layer, at = context.take_layer(arguments), arguments.take_coordinates()
     if not at:
         raise arguments.make_error(f"coordinates in {list(layer.output.shape)} are missing")
     return layer, at
-
-
-def _lines(context: Context, found: Explanation, layer: Layer, is_all: bool) -> list[str]:
-    output = layer.output
-    value = f"{found.value:g}" if output.scale is None else f"{found.value}"
-    real = ""
-    if output.scale is not None:
-        real = f", stands for {output.scale * (found.value - (output.offset or 0)):.6g}"
-    how = f"{layer.operation}, {found.placement}"
-    lines = [f"{layer.display_name}{list(found.at)} = {value}{real} ({how})"]
-    if found.made is not None:
-        lines += _terms(context, found, is_all)
-        lines += [f"  {s.name:<16} {_shown(s.value):>12}  {s.formula}" for s in found.made.steps]
-        if found.made.result != found.value:
-            lines.append(f"  but {value} was stored: something wrote it after that")
-    lines += [f"  from {context.get_display_name(source)}" for source in found.sources]
-    if found.tile:
-        lines.append(f"  tile of {found.tile}")
-    lines += [f"  {line}" for line in _events(context, found.events)]
-    return lines
 
 
 def _shown(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{value:.9g}"
 
 
-def _terms(context: Context, found: Explanation, is_all: bool) -> list[str]:
+def _format_terms(context: Context, found: Explanation, is_all: bool) -> list[str]:
     shown = found.terms if is_all else found.terms[:MAX_TERMS]
-    has_weights = any(named.term.weight is not None for named in found.terms)
-    names = (
-        ("window", "x", "w", "product", "input", "weight")
-        if has_weights
-        else ("window", "x", "input")
-    )
-    rows: list[list[object]] = []
-    for named in shown:
-        term, source = named.term, context.get_display_name(named.input) or "padding"
-        if has_weights:
-            weight = "" if term.weight is None else term.weight
-            rows.append(
-                [
-                    list(term.at),
-                    term.input,
-                    weight,
-                    term.product,
-                    source,
-                    context.get_display_name(named.weight),
-                ]
-            )
-        else:
-            rows.append([list(term.at), term.input, source])
-    lines = [f"  {line}" for line in format_table(names, rows)]
+    columns: list[Column] = [
+        ("window", lambda one: list(one.term.at)),
+        ("x", "term.input"),
+        ("w", "term.weight"),
+        ("product", "term.product"),
+        ("input", lambda one: context.get_display_name(one.input) or "padding"),
+        ("weight", lambda one: context.get_display_name(one.weight)),
+    ]
+    if all(one.term.weight is None for one in found.terms):
+        columns = [column for column in columns if column[0] in ("window", "x", "input")]
+    lines = list(format_table(shown, columns))
     if len(shown) < len(found.terms):
-        lines.append(f"  ... and {len(found.terms) - len(shown):,} more; `all` shows them")
+        lines.append(f"... and {len(found.terms) - len(shown):,} more; `all` shows them")
     return lines
 
 
-def _events(context: Context, events: tuple[ElementEvent, ...]) -> tuple[str, ...]:
-    if not events:
-        return ()
-    rows: list[list[object]] = [
-        [e.what, f"core {e.core}", e.instruction, f"{e.pc:#x}", f"cycle {e.cycle}",
-         f"position {e.position}", context.get_display_name(e.data)]
-        for e in events
-    ]  # fmt: skip
-    return format_table(("", "", "", "", "", "", ""), rows)[1:]
+def _format_events(context: Context, found: Explanation) -> tuple[str, ...]:
+    columns: list[Column] = [
+        ("", "what"),
+        ("", lambda one: f"core {one.core}"),
+        ("", "instruction"),
+        ("", lambda one: f"{one.pc:#x}"),
+        ("", lambda one: f"cycle {one.cycle}"),
+        ("", lambda one: f"position {one.position}"),
+        ("", lambda one: context.get_display_name(one.data)),
+    ]
+    return format_table(found.events, columns)[1:]
 
 
 def show_readers(context: Context, arguments: Arguments) -> CommandResult:
     """Show what read an element."""
-    layer, at = _element(context, arguments)
-    found = find_readers(context.debugger, layer, at)
-    columns: tuple[Column, ...] = (
+    found = find_readers(context.debugger, *_take_element(context, arguments))
+    columns: list[Column] = [
         ("layer", lambda one: context.get_display_name(one.layer)),
         ("who", lambda one: "host" if one.core < 0 else f"core {one.core}"),
         "instruction",
         ("pc", lambda one: "" if one.core < 0 else f"{one.pc:#x}"),
         ("cycle", lambda one: "" if one.core < 0 else one.cycle),
         "position",
-    )
-    return list_records("readers", found, columns, "nothing has read it yet")
+    ]
+    return make_result(*format_table(found, columns, "nothing has read it yet"), readers=found)
 
 
 def show_hazards(context: Context, arguments: Arguments) -> CommandResult:
     """Show unordered accesses."""
     arguments.expect_end()
     found = context.debugger.find_hazards()
-    lines = tuple(f"position {one.position}: {one.what}" for one in found)
+    lines = [f"position {one.position}: {one.what}" for one in found] or ["no hazards up to here"]
     if found:
-        lines += (f"  next: `{found[0].place.code_command}`; `break hazard` stops at them",)
+        lines.append(f"  next: `{found[0].place.code_command}`; `break hazard` stops at them")
     data = [
-        {"position": h.position, "core": h.place.core, "pc": h.place.pc, "what": h.what}
-        for h in found
+        {"position": one.position, "core": one.place.core, "pc": one.place.pc, "what": one.what}
+        for one in found
     ]
-    return CommandResult(lines or ("no hazards up to here",), {"hazards": data})
+    return make_result(*lines, hazards=data)
 
 
 COMMANDS = (
@@ -140,7 +123,7 @@ COMMANDS = (
         "how an element was computed: window, weights, sum, rescale, clip, transfers",
         explain_value,
         (),
-        ("<layer>", "all"),
+        (),
         "Values are read back from the scratchpad as it stood when the instruction was issued.",
     ),
     Command(
@@ -148,7 +131,6 @@ COMMANDS = (
         "what read an element",
         show_readers,
         ("uses",),
-        ("<layer>",),
     ),
     Command(
         "hazards",

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import attrs
+from typing import get_args
 
 from nmpsim.debugger.commands.arguments import Arguments
-from nmpsim.debugger.commands.command import Command, CommandResult
+from nmpsim.debugger.commands.command import Command, CommandResult, make_result
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.debugger import StepUnit
-from nmpsim.debugger.inspect import find_layer
 from nmpsim.debugger.position import Location, StopResult
 
-STEP_UNITS: tuple[StepUnit, ...] = ("layer", "tile", "tensor", "instruction")
+STEP_UNITS: tuple[StepUnit, ...] = get_args(StepUnit)
 
 
-def to_result(stopped: StopResult) -> CommandResult:
+def make_stop_result(stopped: StopResult, *notes: str) -> CommandResult:
     """Return why and where a run has stopped as a command's result."""
     lines = [f"breakpoint {hit.breakpoint}: {hit.text}" for hit in stopped.hits]
-    if stopped.reason == "trap":
-        lines.append(f"trap: {stopped.message}")
-    elif stopped.message:
-        lines.append(stopped.message)
-    lines += format_stop(stopped)
-    places = dict.fromkeys(hit.next for hit in stopped.hits if hit.next)
-    if places:
-        lines.append("  next: " + ", ".join(f"`{place}`" for place in places))
-    data: dict[str, Any] = attrs.asdict(stopped)
-    return CommandResult(tuple(lines), data, is_worse=stopped.reason == "trap")
+    if stopped.message:
+        lines.append(f"trap: {stopped.message}" if stopped.reason == "trap" else stopped.message)
+    return make_result(
+        *lines,
+        *format_stop(stopped),
+        *notes,
+        record=stopped,
+        hints=dict.fromkeys(hit.next for hit in stopped.hits if hit.next),
+        is_worse=stopped.reason == "trap",
+    )
 
 
 def format_stop(stopped: StopResult) -> list[str]:
@@ -58,52 +55,44 @@ def format_next_instruction(location: Location) -> list[str]:
     return [f"  core {location.core}  {location.pc:#010x}  {location.instruction}"]
 
 
-def _unit(arguments: Arguments) -> StepUnit:
-    word = arguments.take_choice(STEP_UNITS, "layer")
-    return next(unit for unit in STEP_UNITS if unit == word)
-
-
 def step_forward(context: Context, arguments: Arguments) -> CommandResult:
     """Step forwards."""
-    core = arguments.take_integer_option("core")
     is_over = arguments.take_flag("over")
     arguments.take_flag("into")
-    unit, count = _unit(arguments), arguments.take_integer("how many", 1)
-    arguments.expect_end()
+    unit, count, core = _take_steps(arguments)
     if is_over and unit == "instruction":
-        return to_result(context.debugger.step_over(core))
-    return to_result(context.debugger.step(unit, _positive(arguments, count), core=core))
+        return make_stop_result(context.debugger.step_over(core))
+    return make_stop_result(context.debugger.step(unit, count, core=core))
 
 
 def step_back(context: Context, arguments: Arguments) -> CommandResult:
     """Step backwards."""
+    unit, count, core = _take_steps(arguments)
+    return make_stop_result(context.debugger.step(unit, count, core=core, back=True))
+
+
+def _take_steps(arguments: Arguments) -> tuple[StepUnit, int, int | None]:
+    """Consume all words: the unit of steps, their number, and a core."""
     core = arguments.take_integer_option("core")
-    unit, count = _unit(arguments), arguments.take_integer("how many", 1)
+    unit, count = arguments.take_choice(STEP_UNITS, "layer"), arguments.take_integer("how many", 1)
     arguments.expect_end()
-    return to_result(context.debugger.step(unit, _positive(arguments, count), core=core, back=True))
-
-
-def _positive(arguments: Arguments, count: int) -> int:
     if count < 1:
         raise arguments.make_error("the number of steps must be positive", str(count))
-    return count
+    return unit, count, core
 
 
 def continue_run(context: Context, arguments: Arguments) -> CommandResult:
     """Run to the next breakpoint."""
     arguments.expect_end()
-    was_over = context.debugger.execution.is_over
-    result = to_result(context.debugger.run())
-    if not was_over:
-        return result
     hint = "  the run was over: `restart` begins again, `reverse` and `back` go back"
-    return attrs.evolve(result, lines=(*result.lines, hint))
+    notes = (hint,) if context.debugger.execution.is_over else ()
+    return make_stop_result(context.debugger.run(), *notes)
 
 
 def reverse_run(context: Context, arguments: Arguments) -> CommandResult:
     """Run back to the last breakpoint."""
     arguments.expect_end()
-    return to_result(context.debugger.run(back=True))
+    return make_stop_result(context.debugger.run(back=True))
 
 
 def run_until(context: Context, arguments: Arguments) -> CommandResult:
@@ -111,24 +100,24 @@ def run_until(context: Context, arguments: Arguments) -> CommandResult:
     kind = arguments.take_choice(("cycle", "layer", "position", "end"), "layer")
     if kind == "end":
         arguments.expect_end()
-        return to_result(context.debugger.run_to_end())
+        return make_stop_result(context.debugger.run_to_end())
     if kind == "layer":
-        index = find_layer(context.debugger, arguments.take_word("a layer")).index
+        index = context.take_layer(arguments).index
         arguments.expect_end()
-        return to_result(context.debugger.run_until_layer(index))
+        return make_stop_result(context.debugger.run_until_layer(index))
     number = arguments.take_integer(f"a {kind}")
     arguments.expect_end()
     if number < 0:
         raise arguments.make_error(f"a {kind} cannot be negative", str(number))
     if kind == "cycle":
-        return to_result(context.debugger.run_until_cycle(number))
-    return to_result(context.debugger.go_to(number))
+        return make_stop_result(context.debugger.run_until_cycle(number))
+    return make_stop_result(context.debugger.go_to(number))
 
 
 def restart_run(context: Context, arguments: Arguments) -> CommandResult:
     """Go back to the start."""
     arguments.expect_end()
-    return to_result(context.debugger.restart())
+    return make_stop_result(context.debugger.restart())
 
 
 COMMANDS = (
@@ -137,7 +126,7 @@ COMMANDS = (
         "step by layers, tiles, tensor instructions or instructions",
         step_forward,
         ("s", "next", "n"),
-        (*STEP_UNITS, "core", "over", "into"),
+        ("into",),
         "A tile is done when its result is on its way to the DRAM. With a core its instructions"
         " count, the others go on meanwhile; over runs through a call.",
     ),
@@ -146,7 +135,6 @@ COMMANDS = (
         "step backwards by the same units",
         step_back,
         ("b", "reverse-step", "rs"),
-        (*STEP_UNITS, "core"),
     ),
     Command(
         "continue",
@@ -165,7 +153,7 @@ COMMANDS = (
         "run forwards or backwards to a cycle, the end of a layer, a position, the end",
         run_until,
         ("u", "goto"),
-        ("cycle", "layer", "position", "end", "<layer>"),
+        (),
         "Breakpoints stop it on the way to a cycle or layer that was not reached before; not on"
         " the way to a position or to the end.",
     ),

@@ -15,7 +15,7 @@ from nmpsim.debugger.commands import (
     inspecting,
     moving,
 )
-from nmpsim.debugger.commands.arguments import Arguments, split_line, suggest
+from nmpsim.debugger.commands.arguments import Arguments, split_line
 from nmpsim.debugger.commands.command import Command, CommandResult, make_result
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.core_dump import CoreDump, write_core_file
@@ -23,6 +23,7 @@ from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.inspect import list_tensors
 from nmpsim.debugger.reference import ArrayOpener
 from nmpsim.diagnostics import fail
+from nmpsim.lir.messages import did_you_mean
 
 
 class Shell(Context):
@@ -75,21 +76,18 @@ class Shell(Context):
 def show_help(context: Context, arguments: Arguments) -> CommandResult:
     """Show all commands, or one."""
     if arguments:
-        command = find_command(arguments.take_word("a command"))
+        one = find_command(arguments.take_word("a command"))
         arguments.expect_end()
-        lines = [command.usage, f"  {command.summary}"]
-        if command.details:
-            lines.append(f"  {command.details}")
-        if command.aliases:
-            lines.append(f"  also: {', '.join(command.aliases)}")
+        also = one.aliases and f"also: {', '.join(one.aliases)}"
+        lines = [f"  {line}" for line in (one.summary, one.details, also) if line]
         return make_result(
-            *lines, command=command.name, usage=command.usage, summary=command.summary
+            one.usage, *lines, command=one.name, usage=one.usage, summary=one.summary
         )
     lines = []
     for heading, commands in GROUPS.items():
         lines.append(heading)
         for one in commands:
-            short = f" ({', '.join(one.aliases[:1])})" if one.aliases else ""
+            short = f" ({one.aliases[0]})" if one.aliases else ""
             lines.append(f"  {one.name + short:<18} {one.summary}")
     lines.append("`help COMMAND` shows more")
     return make_result(*lines, commands={one.name: one.summary for one in COMMANDS})
@@ -125,11 +123,11 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
     "Session": (
         Command(
             "help [COMMAND]", "list all commands, or describe one", show_help,
-            ("h", "?"), ("<command>",),
+            ("h", "?"),
         ),
         Command(
             "core FILE", "write a core file: `nmpsim debug FILE` opens the run again here",
-            write_core, (), ("<file>",),
+            write_core,
         ),
         Command("quit", "end the session", quit_session, ("q", "exit")),
     ),
@@ -150,5 +148,5 @@ def find_command(word: str) -> Command:
         "DEBUG001",
         f"there is no command {word!r}",
         expected=", ".join(c.name for c in begun) if begun else "one of `help`",
-        hint=suggest(word, list(_BY_NAME)),
+        hint=did_you_mean(word, _BY_NAME),
     )
