@@ -36,14 +36,14 @@ from nmpsim.core.reference.saturation import LayerCounters, ResultPositions
 from nmpsim.core.reference.vector import (
     average,
     combine_pair,
+    maximum,
     read_valid_taps,
     rescale_values,
-    sum_taps,
 )
 from nmpsim.core.state import Int64s, Machine
 from nmpsim.isa.exhaustive import check_exhaustive
 from nmpsim.isa.table import INSTRUCTIONS, Unit
-from nmpsim.isa.words import DIVIDE_BY_VALID_TAPS, PART_FIRST, PART_ONLY, RHS_INT32
+from nmpsim.isa.words import PART_FIRST, PART_ONLY, RHS_INT32
 
 
 @attrs.frozen
@@ -295,48 +295,34 @@ def _window_terms(spm: Scratchpad, d: Descriptor, at: OutputElement) -> tuple[Te
 
 def _trace_maxpool(spm: Scratchpad, d: Descriptor, at: OutputElement) -> ResultTrace:
     terms = _window_terms(spm, d, at)
-    result = max((term.input for term in terms), default=d["empty_value"])
-    formula = f"of {len(terms)} taps" if terms else "nothing but padding: the descriptor's value"
-    return _make_trace(terms, ArithmeticStep("maximum", formula, result))
+    return _make_trace(terms, *_evaluate(maximum(_list_inputs(terms), d)))
 
 
 def _trace_avgpool(spm: Scratchpad, d: Descriptor, at: OutputElement) -> ResultTrace:
     terms = _window_terms(spm, d, at)
-    taps = np.array([[term.input - d["in_offset"]] for term in terms], np.int64).reshape(-1, 1)
-    (added,) = sum_taps(taps, d)
-    divisor = max(len(terms), 1) if d["divide"] == DIVIDE_BY_VALID_TAPS else 1
-    return _make_trace(
-        terms,
-        ArithmeticStep("sum", f"of {len(terms)} taps less {d['in_offset']}", added.item()),
-        *_evaluate(average(np.array([added]), divisor, d, _UNCOUNTED)),
-    )
+    return _make_trace(terms, *_evaluate(average(_list_inputs(terms), d, _UNCOUNTED)))
+
+
+def _list_inputs(terms: Sequence[Term]) -> Int64s:
+    """Return the inputs of a window, [taps, 1]."""
+    return np.array([term.input for term in terms], np.int64).reshape(-1, 1)
 
 
 def _trace_eltwise(spm: Scratchpad, d: Descriptor, at: OutputElement) -> ResultTrace:
-    nbytes, limit = get_element_type(d).nbytes, 1 << 31
-    terms, steps = list[Term](), list[ArithmeticStep]()
+    nbytes, terms = get_element_type(d).nbytes, list[Term]()
     for side, size in (("lhs", nbytes), ("rhs", 4 if d["rhs_kind"] == RHS_INT32 else nbytes)):
         address = d[side] + at.y * d[f"{side}_stride"] + at.channel * size
-        stored, offset = _read_value(spm, size, address), d[f"{side}_offset"]
-        value = max(min(stored - offset, limit - 1), -limit) if side == "rhs" else stored - offset
-        terms.append(Term((len(terms),), address, stored))
-        steps.append(ArithmeticStep(side, f"{stored} - {offset}", value))
-    left, right = (np.array([step.value]) for step in steps)
-    return _make_trace(tuple(terms), *steps, *_evaluate(combine_pair(left, right, d, _UNCOUNTED)))
+        terms.append(Term((len(terms),), address, _read_value(spm, size, address)))
+    left, right = _list_inputs(terms)
+    return _make_trace(tuple(terms), *_evaluate(combine_pair(left, right, d, _UNCOUNTED)))
 
 
 def _trace_rescale(spm: Scratchpad, d: Descriptor, at: OutputElement) -> ResultTrace:
     nbytes = get_element_type(d).nbytes
     address = d["input"] + at.channel * nbytes
-    stored = _read_value(spm, nbytes, address)
-    clamped = min(max(stored, d["in_low"]), d["in_high"])
-    x = clamped - d["in_offset"]
-    return _make_trace(
-        (Term((at.channel,), address, stored),),
-        ArithmeticStep("clamped", f"to {d['in_low']} ... {d['in_high']}, an activation", clamped),
-        ArithmeticStep("x", f"less {d['in_offset']}", x),
-        *_evaluate(rescale_values(np.array([x]), d, _UNCOUNTED)),
-    )
+    term = Term((at.channel,), address, _read_value(spm, nbytes, address))
+    x = np.array([term.input], np.int64)
+    return _make_trace((term,), *_evaluate(rescale_values(x, d, _UNCOUNTED)))
 
 
 def _trace_lut(spm: Scratchpad, d: Descriptor, at: OutputElement) -> ResultTrace:

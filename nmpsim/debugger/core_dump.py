@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypedDict
 
 import attrs
 import numpy as np
@@ -20,14 +21,17 @@ import numpy.typing as npt
 from nmpsim.atomic import write_npz
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.patch import MAX_PATCH_BYTES
+from nmpsim.bundle.schema import strict_converter
 from nmpsim.config import DeviceConfig, from_settings
 from nmpsim.core.engine_selection import ENGINES
-from nmpsim.debugger.edits import Edit
+from nmpsim.debugger.edits import Edit, Piece
 from nmpsim.debugger.reference import ArrayReader
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.diagnostics import UserError, fail
+
+if TYPE_CHECKING:
+    from cattrs import Converter
 
 SCHEMA: Final = "nmpsim-core-2"
-MAX_ABOUT_BYTES = 1 << 20
 MAX_EDITS_BYTES = MAX_PATCH_BYTES
 
 
@@ -70,7 +74,9 @@ def write_core_file(path: Path, core: CoreDump) -> None:
     arrays = {
         "about": np.frombuffer(json.dumps(about).encode(), np.uint8),
         "bundle": np.frombuffer(core.image, np.uint8),
-        "edits": np.frombuffer(json.dumps([_listed(one) for one in core.edits]).encode(), np.uint8),
+        "edits": np.frombuffer(
+            json.dumps(list(map(_describe_edit, core.edits))).encode(), np.uint8
+        ),
         **{f"input/{name}": values for name, values in core.inputs.items()},
     }
     write_npz(path, arrays)
@@ -87,81 +93,64 @@ def read_core_file(path: Path, arrays: ArrayReader) -> CoreDump:
     keys = set(arrays.keys)
     if not {"about", "bundle", "edits"} <= keys:
         raise _no_core(path, "no arrays about, bundle and edits")
-    about = _about(path, arrays.read("about"))
-    edits = _document(path, arrays.read("edits"), MAX_EDITS_BYTES)
-    image = arrays.read("bundle")
-    if image.dtype != np.uint8 or image.ndim != 1:
-        raise _no_core(path, "the bundle is no array of bytes")
-    return CoreDump(
-        image=image.tobytes(),
-        inputs={
-            key.removeprefix("input/"): arrays.read(key)
-            for key in sorted(keys)
-            if key.startswith("input/")
-        },
-        config=from_settings(about["device"]),
-        engine=about["engine"],
-        position=about["position"],
-        edits=tuple(_edit(path, one) for one in (edits if isinstance(edits, list) else [None])),
-    )
+    about: AboutDocument = _read_document(path, arrays.read("about"), AboutDocument)
+    edits: tuple[Edit, ...] = _read_document(path, arrays.read("edits"), tuple[Edit, ...])
+    position = about["position"]
+    if about["engine"] not in ENGINES or (position is not None and position < 0):
+        raise _no_core(path, "position or engine is impossible")
+    image = _get_bytes(path, arrays.read("bundle"))
+    inputs = {
+        key.removeprefix("input/"): arrays.read(key)
+        for key in sorted(keys)
+        if key.startswith("input/")
+    }
+    config = from_settings(about["device"])
+    return CoreDump(image, inputs, config, about["engine"], position, edits)
 
 
-def _listed(edit: Edit) -> dict[str, Any]:
+def _describe_edit(edit: Edit) -> dict[str, Any]:
+    """Return the JSON data of an edit."""
     pieces = [[address, now.hex()] for address, now in edit.pieces]
     return attrs.asdict(edit) | {"pieces": pieces, "scales": dict(edit.scales)}
 
 
-def _edit(path: Path, found: Any) -> Edit:
-    """Return an edit of the list after checking everything but its addresses."""
+def _read_document(path: Path, data: npt.NDArray[Any], kind: Any) -> Any:
+    """Return the record of a class or type whose JSON is in an array of bytes."""
+    from cattrs import BaseValidationError, transform_error
+
     try:
-        position, pieces, what, scales = (
-            found[key] for key in ("position", "pieces", "what", "scales")
-        )
-        edit = Edit(position, tuple((at, bytes.fromhex(now)) for at, now in pieces), what, scales)
-    except (TypeError, ValueError, KeyError) as error:
-        raise _no_core(path, f"an edit is impossible: {error}"[:120]) from error
-    numbers = (position, *(address for address, _ in edit.pieces))
-    is_right = (
-        all(type(number) is int and number >= 0 for number in numbers)
-        and isinstance(what, str)
-        and isinstance(scales, dict)
-        and all(type(one) is float and 0 < one < float("inf") for one in scales.values())
-    )
-    if not is_right:
-        raise _no_core(path, "an edit is impossible")
-    return edit
+        document = json.loads(_get_bytes(path, data, MAX_EDITS_BYTES))
+        return _converter().structure(document, kind)
+    except BaseValidationError as error:
+        raise _no_core(path, "; ".join(transform_error(error))) from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise _no_core(path, str(error)) from error
 
 
-def _about(path: Path, data: npt.NDArray[Any]) -> dict[str, Any]:
-    about = _document(path, data, MAX_ABOUT_BYTES)
-    if not isinstance(about, dict) or about.get("schema") != SCHEMA:
-        raise _no_core(path, f"no schema {SCHEMA}")
-    position = about.get("position", -1)
-    is_position = position is None or (
-        isinstance(position, int) and not isinstance(position, bool) and position >= 0
-    )
-    if not is_position or about.get("engine") not in ENGINES:
-        raise _no_core(path, "position or engine is impossible")
-    if not isinstance(about.get("device"), dict):
-        raise _no_core(path, "it has no device")
-    return about
+@cache
+def _converter() -> Converter:
+    converter = strict_converter()
+
+    def structure_piece(value: Any, _: object) -> Piece:
+        address, now = value
+        return converter.structure(address, int), bytes.fromhex(now)
+
+    converter.register_structure_hook_func(lambda kind: kind == Piece, structure_piece)
+    return converter
 
 
-def _document(path: Path, data: npt.NDArray[Any], most: int) -> Any:
-    """Return the JSON document in an array of bytes."""
-    if data.dtype != np.uint8 or data.ndim != 1 or data.size > most:
-        raise _no_core(path, "what it says about itself is no text")
-    try:
-        return json.loads(data.tobytes().decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise _no_core(path, str(error)[:120]) from error
+def _get_bytes(path: Path, data: npt.NDArray[Any], most: int | None = None) -> bytes:
+    """Return the contents of an array of bytes."""
+    if data.dtype != np.uint8 or data.ndim != 1 or data.size > (most or data.size):
+        raise _no_core(path, "an array that does not hold bytes, or too many of them")
+    return data.tobytes()
 
 
 def _no_core(path: Path, found: str) -> UserError:
     return fail(
         "DEBUG003",
         "the file is not a core file",
-        place=Place(str(path)),
-        found=found,
+        place=path,
+        found=found[:120],
         expected="what `nmpsim run --core-on-trap FILE` or `core FILE` writes",
     )

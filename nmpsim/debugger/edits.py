@@ -6,10 +6,12 @@ previous one are dropped. See ``docs/decisions/0021-debugger-edits.md``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import attrs
 import numpy as np
+from attrs.validators import and_, deep_mapping, ge, gt, instance_of, lt
 
 from nmpsim.bundle.metadata import Tensor
 from nmpsim.bundle.patch import Change
@@ -26,14 +28,17 @@ ScaleChanges = tuple[tuple[tuple[str, float], ...], ...]
 class Edit:
     """The changes that one command makes."""
 
-    position: int
+    position: int = attrs.field(validator=ge(0))
     """Position at which the change is made, each time the run reaches it. Changes of the program
     are made at position 0."""
     pieces: tuple[Piece, ...]
     """New bytes in order; a later piece may overwrite an earlier one."""
     what: str
     """Description for the user."""
-    scales: Mapping[str, float] = attrs.field(factory=dict)
+    scales: Mapping[str, float] = attrs.field(
+        factory=dict,
+        validator=deep_mapping(instance_of(str), and_(instance_of(float), gt(0), lt(math.inf))),
+    )
     """Buffers of the LIR whose values have another scale."""
 
 

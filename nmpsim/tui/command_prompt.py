@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import count
+from os.path import commonprefix
 from pathlib import Path
 from typing import ClassVar
 
@@ -60,11 +62,8 @@ def _said(view: View, text: str) -> View:
 
 def choose_file_name(stem: str) -> str:
     """Return the name of a text file that does not exist yet."""
-    number, name = 1, f"{stem}.txt"
-    while Path(name).exists():
-        number += 1
-        name = f"{stem}-{number}.txt"
-    return name
+    names = (f"{stem}-{number}.txt" if number > 1 else f"{stem}.txt" for number in count(1))
+    return next(name for name in names if not Path(name).exists())
 
 
 Completer = Callable[[str], Sequence[str]]
@@ -118,7 +117,7 @@ class CommandPrompt(Input):
         """Complete the line as far as it is unambiguous."""
         found = self._complete(self.value)
         if found:
-            self.value = _common_start(found)
+            self.value = commonprefix(found)  # noqa: RUF071 - by characters
             self.cursor_position = len(self.value)
 
     def action_leave(self) -> None:
@@ -149,11 +148,3 @@ def _completed(complete: Completer, line: str) -> list[str]:
     return [
         line[: len(line) - len(last)] + word for word in complete(line) if escape_line(word) == word
     ]
-
-
-def _common_start(lines: Sequence[str]) -> str:
-    first, last = min(lines), max(lines)
-    for index, character in enumerate(first):
-        if index >= len(last) or last[index] != character:
-            return first[:index]
-    return first

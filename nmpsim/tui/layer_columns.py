@@ -1,8 +1,7 @@
-"""Columns of the list of layers, by which it is sorted and filtered."""
+"""Order and filters of the list of layers, by the columns of the debugger's measures."""
 
 from __future__ import annotations
 
-import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +12,8 @@ import attrs
 from nmpsim.analysis.difference import Difference
 from nmpsim.debugger import LayerState
 from nmpsim.diagnostics import fail
+from nmpsim.views.measures import DEBUGGER_MEASURES
 
-Value = str | float
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
     ">=": operator.ge,
@@ -38,35 +37,15 @@ class LayerRow:
     """Difference from the reference; None if unknown."""
 
 
-COLUMNS: Mapping[str, Callable[[LayerRow], Value]] = {
-    "layer": lambda row: float(row.state.index),
-    "operation": lambda row: row.state.operation,
-    "cycles": lambda row: float(row.state.cycles),
-    "share": lambda row: row.share,
-    "limited by": lambda row: row.state.limited_by,
-    "saturated": lambda row: float(row.state.saturated),
-    "differing": lambda row: float(row.found.differing) if row.found else 0.0,
-    "ulp": lambda row: float(row.found.worst_ulp) if row.found else 0.0,
-    "sqnr": lambda row: row.found.sqnr_db if row.found else float("inf"),
-}
-"""Name of a column -> function that returns its value; names may be abbreviated."""
 SMALLEST_FIRST = ("layer", "sqnr")
 """Columns that are sorted in ascending order; other numbers are sorted in descending order."""
 
 
 def sort_rows(rows: Sequence[LayerRow], column: str, *, is_reversed: bool) -> list[LayerRow]:
     """Return the rows sorted by a column; rows with equal values keep their order."""
-    read = COLUMNS[column]
-    values = [read(row) for row in rows]
-    is_number = all(isinstance(value, float) for value in values)
-    descends = is_number and column not in SMALLEST_FIRST
-    pairs = sorted(zip(values, rows, strict=True), key=_first, reverse=descends != is_reversed)
-    return [row for _, row in pairs]
-
-
-def _first(pair: tuple[Value, LayerRow]) -> tuple[bool, Value]:
-    value = pair[0]
-    return (isinstance(value, float) and math.isnan(value), value)
+    measure = DEBUGGER_MEASURES[column]
+    descends = measure.number and column not in SMALLEST_FIRST
+    return sorted(rows, key=lambda row: measure.cell(row).value, reverse=descends != is_reversed)
 
 
 def make_filter(text: str) -> Callable[[LayerRow], bool]:
@@ -106,26 +85,26 @@ def _fits(text: str, word: str) -> bool:
 
 
 def _comparison(name: str, comparator: str, wanted: str) -> Callable[[LayerRow], bool]:
-    fitting = [column for column in COLUMNS if name and column.startswith(name.casefold())]
+    fitting = [one for one in DEBUGGER_MEASURES if name and one.startswith(name.casefold())]
     if not fitting:
         raise fail(
             "DEBUG001", "unknown column in a filter", found=name or "nothing",
-            expected=", ".join(COLUMNS), hint="conv* sat>0 cycles>=1000 op=maxpool",
+            expected=", ".join(DEBUGGER_MEASURES),
+            hint="Filter as in `conv* sat>0 cycles>=1000 op=maxpool`.",
         )  # fmt: skip
-    read = COLUMNS[fitting[0]]
+    measure, compare = DEBUGGER_MEASURES[fitting[0]], _COMPARE[comparator]
     try:
         limit = float(wanted.replace(",", "").removesuffix("%"))
     except ValueError:
         if comparator in ("=", "==", "!="):
-            return lambda row: _fits(str(read(row)), wanted) == (comparator != "!=")
+            return lambda row: _fits(measure.cell(row).text, wanted) == (comparator != "!=")
         raise fail(
             "DEBUG001", f"a filter compares {fitting[0]} with what is not a number",
             found=wanted or "nothing", expected="a number",
         ) from None  # fmt: skip
-    compare = _COMPARE[comparator]
 
     def holds(row: LayerRow) -> bool:
-        value = read(row)
-        return isinstance(value, float) and compare(value, limit)
+        value = measure.cell(row).value
+        return not isinstance(value, str) and compare(value, limit)
 
     return holds

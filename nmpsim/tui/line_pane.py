@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from rich.style import Style
@@ -19,9 +20,16 @@ from nmpsim.debugger.breakpoints import AddressCondition, LayerCondition
 from nmpsim.tui.key_bindings import bind
 from nmpsim.tui.theme import UNICODE, Glyphs
 from nmpsim.tui.view import View
+from nmpsim.views.text import shorten_distinct
 
 MAX_PAINTED = 1000
 """Maximum number of cached rows; a few screens full."""
+
+
+@lru_cache(maxsize=16)
+def shorten_names(names: tuple[str, ...], columns: int) -> Sequence[str]:
+    """Return names shortened to ``columns`` so that different names stay distinguishable."""
+    return shorten_distinct(names, columns)
 
 
 class LinePane(ScrollView, can_focus=True):

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.text import Text
 
+from nmpsim.debugger.inspect import ravel_index, unravel_index
 from nmpsim.debugger.operands import Operand, Values
 from nmpsim.tui.theme import ORANGE, Glyphs
 from nmpsim.views.text import format_real
@@ -71,6 +72,7 @@ def _bin_label(shown: TensorPlanes, first: float, last: float) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
+Axes = tuple[int, ...]
 FILTER = "Filter"
 """Role of weights whose first dimension is the output channel."""
 
@@ -83,6 +85,8 @@ class TensorPlanes:
     is_channel_first: bool = False
     is_difference: bool = False
     """Whether the values are differences from a reference, where 0 is neutral."""
+    groups: tuple[Axes, Axes, Axes] = attrs.field(init=False)
+    """Axes of the tensor that are channels, rows and columns on the screen."""
     values: Values = attrs.field(init=False)
     """[channels, rows, columns]"""
     spread: tuple[float, float] = attrs.field(init=False)
@@ -90,16 +94,22 @@ class TensorPlanes:
     limits: tuple[int, int] | None = attrs.field(init=False)
     """Lowest and highest value of the type; None for float."""
 
+    @groups.default
+    def _group_axes(self) -> tuple[Axes, Axes, Axes]:
+        shape = self.operand.values.shape
+        axes = tuple(range(len(shape)))
+        if len(shape) < 3:
+            return (), axes[:-1], axes[-1:]
+        if self.is_channel_first:
+            split = 2 if shape[-1] == 1 else len(shape) - 1
+            return axes[:1], axes[1:split], axes[split:]
+        return axes[-1:], axes[:-2], axes[-2:-1]
+
     @values.default
     def _by_channel(self) -> Values:
-        values = self.operand.values
-        if values.ndim < 3:
-            return values.reshape(1, -1, values.shape[-1] if values.ndim else 1)
-        if self.is_channel_first:
-            return values.reshape(values.shape[0], *map(math.prod, self._channel_shape()))
-        channels, columns = values.shape[-1], values.shape[-2]
-        rows = int(np.prod(values.shape[:-2]))
-        return np.ascontiguousarray(np.moveaxis(values.reshape(rows, columns, channels), -1, 0))
+        order = [axis for axes in self.groups for axis in axes]
+        planes = [math.prod(self._get_shape(axes)) for axes in self.groups]
+        return np.ascontiguousarray(self.operand.values.transpose(order)).reshape(planes)
 
     @spread.default
     def _spread(self) -> tuple[float, float]:
@@ -123,43 +133,26 @@ class TensorPlanes:
 
     def get_coordinates(self, channel: int, row: int, column: int) -> tuple[int, ...]:
         """Return the coordinates of an element in the tensor's logical shape."""
-        shape = self.operand.values.shape
-        if len(shape) < 3:
-            return (row, column)[2 - len(shape) :] if shape else ()
-        if self.is_channel_first:
-            rows, columns = self._channel_shape()
-            return (channel, *_unravel(row, rows), *_unravel(column, columns))
-        return (*_unravel(row, shape[:-2]), column, channel)
+        at: dict[int, int] = {}
+        for axes, index in zip(self.groups, (channel, row, column), strict=True):
+            at |= zip(axes, unravel_index(index, self._get_shape(axes)), strict=True)
+        return tuple(at[axis] for axis in sorted(at))
 
     def find_position(self, at: tuple[int, ...]) -> tuple[int, int, int]:
         """Return channel, row and column of an element."""
-        shape = self.operand.values.shape
-        if len(shape) < 3:
-            row, column = (0, 0, *at)[-2:]
-            return 0, row, column
-        if self.is_channel_first:
-            rows, columns = self._channel_shape()
-            return at[0], _ravel(at[1 : 1 + len(rows)], rows), _ravel(at[1 + len(rows) :], columns)
-        return at[-1], _ravel(at[:-2], shape[:-2]), at[-2]
+        channel, row, column = (
+            ravel_index(tuple(at[axis] for axis in axes), self._get_shape(axes))
+            for axes in self.groups
+        )
+        return channel, row, column
 
     def has_element(self, at: tuple[int, ...]) -> bool:
         """Return whether an element with these coordinates exists."""
         shape = self.operand.values.shape
         return len(at) == len(shape) and all(0 <= i < n for i, n in zip(at, shape, strict=True))
 
-    def _channel_shape(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the dimensions that are rows and columns of weights."""
-        shape = self.operand.values.shape
-        split = 2 if shape[-1] == 1 else len(shape) - 1
-        return shape[1:split], shape[split:]
-
-
-def _unravel(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.unravel_index(index, shape))
-
-
-def _ravel(at: tuple[int, ...], shape: tuple[int, ...]) -> int:
-    return int(np.ravel_multi_index(at, shape)) if shape else 0
+    def _get_shape(self, axes: Axes) -> tuple[int, ...]:
+        return tuple(self.operand.values.shape[axis] for axis in axes)
 
 
 def find_finite_range(values: Values) -> tuple[float, float]:

@@ -18,8 +18,8 @@ from nmpsim.config import from_settings
 from nmpsim.escape import escape_line
 from nmpsim.records import frozen
 from nmpsim.report.data import LayerReport, RunReport, saturates_notably
-from nmpsim.report.fields import get_value
-from nmpsim.views.text import format_duration, format_elem, format_percent, format_shape
+from nmpsim.report.fields import value_at
+from nmpsim.views.text import decibels, duration, elem_text, percent, shape_text
 
 
 @frozen
@@ -318,6 +318,30 @@ LAYER_VIEWS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """View -> keys of its columns: ``run`` and ``bounds`` are text, ``page`` and ``slowest`` HTML."""
 INDEX, NAME, OPERATION = (LAYER_MEASURES[key] for key in ("index", "layer", "operation"))
+
+
+def _state_cycles(row: Any) -> Cell:
+    """Return the cycles of a layer of a stopped run; empty before it begins."""
+    state, text = row.state, f"{row.state.cycles:,}"
+    if state.placement == "host" and not state.cycles:
+        text = "host"
+    return Cell("" if state.state == "pending" and text != "host" else text, state.cycles)
+
+
+DEBUGGER_MEASURES: Mapping[str, Measure] = {
+    "layer": Measure(
+        "layer", lambda row: attrs.evolve(layer_name(row.state), value=row.state.index)
+    ),
+    "operation": Measure("operation", "state.operation"),
+    "cycles": Number("cycles", _state_cycles),
+    "share": Number("share", "share", lambda percentage: f"{percent(percentage, 100)}%"),
+    "limited by": Measure("limited by", "state.limited_by"),
+    "saturated": Number("saturated", "state.saturated"),
+    "differing": Number("differing", lambda row: row.found.differing if row.found else 0),
+    "ulp": Number("ulp", lambda row: row.found.worst_ulp if row.found else 0),
+    "sqnr": Number("sqnr", lambda row: row.found.sqnr_db if row.found else math.inf, decibels),
+}
+"""Measures of a layer of a stopped run, by key: its state, and its difference from a reference."""
 
 RUN_MEASURES: Mapping[str, Measure] = {
     "cycles": Number("cycles", "", format_cycles, "cycles of the run, or mean of an evaluation"),

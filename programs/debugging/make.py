@@ -22,8 +22,8 @@ from nmpsim.bundle.patch import Change, apply_patch
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.changes import ProgramChanges
 from nmpsim.debugger.edits import build_patch
-from nmpsim.debugger.inspect import find_layer
 from nmpsim.isa.codec import encode
+from nmpsim.lir.layers import find_layer
 
 DIGITS = Path(__file__).parents[1] / "digits"
 TEXT = (DIGITS / "digits.lir.txt").read_text()
@@ -57,7 +57,7 @@ def wrong_shift(folder: Path, arrays: dict[str, Any], tensors: dict[str, Any]) -
     """The compiler has shifted the sums of the second convolution by one bit too few."""
     image = compiled(folder, TEXT, arrays, tensors)
     debugger = Debugger(bundle_from_bytes(image), {"data": SEVEN})
-    changes, layer = ProgramChanges(debugger), find_layer(debugger, "conv2")
+    changes, layer = ProgramChanges(debugger), find_layer(debugger.layers, "conv2")
     shift = next(
         one.words["out_post"] for one in changes.trace_layer(layer) if "out_post" in one.words
     )
@@ -78,7 +78,7 @@ def missing_wait(folder: Path, arrays: dict[str, Any], tensors: dict[str, Any]) 
     image = compiled(folder, TEXT, arrays, tensors)
     debugger = Debugger(bundle_from_bytes(image), {"data": SEVEN})
     debugger.run_to_end()
-    trace = ProgramChanges(debugger).trace_layer(find_layer(debugger, "conv2"))
+    trace = ProgramChanges(debugger).trace_layer(find_layer(debugger.layers, "conv2"))
     wait = next(
         one for one in trace
         if one.core == 1 and one.instruction.mnemonic == "nmp.wait" and one.word >> 15 & 31 == 0

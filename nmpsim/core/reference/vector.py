@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import numpy as np
 
@@ -36,22 +35,28 @@ def read_valid_taps(d: Descriptor, spm: Scratchpad, y: int, x: int) -> Int64s:
     return spm.read(nbytes, taps).reshape(-1, d["channels"])
 
 
+def maximum(taps: Int64s, d: Descriptor) -> FormulaSteps:
+    """Compute the maximum of the taps of a window [taps, channels]."""
+    if len(taps):
+        yield make_step("maximum", taps.max(axis=0), "of {count} taps", count=len(taps))
+    else:
+        empty = np.full(taps.shape[1], d["empty_value"])
+        yield make_step("maximum", empty, "nothing but padding: the descriptor's value")
+
+
 def maxpool(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
     """Execute ``nmp.maxpool``: the maximum over valid taps."""
     spm = Scratchpad(s.core)
     for y, x in iterate_pixels(d):
-        taps = read_valid_taps(d, spm, y, x)
-        best = taps.max(axis=0) if len(taps) else np.full(d["channels"], d["empty_value"])
-        write_pixel(spm, d, y, x, best)
+        write_pixel(spm, d, y, x, evaluate(maximum(read_valid_taps(d, spm, y, x), d)))
 
 
-def sum_taps(taps: Int64s, d: Descriptor) -> Any:
-    """Sum the taps of a window [taps, channels], zero point subtracted, in the profile's order."""
-    return TOTALS[d["profile"]](taps, d)
-
-
-def average(sums: Any, divisor: int, d: Descriptor, place: ResultPositions) -> FormulaSteps:
-    """Compute averages from the sums of windows: profile, then clip."""
+def average(taps: Int64s, d: Descriptor, place: ResultPositions) -> FormulaSteps:
+    """Compute the average of the taps of a window [taps, channels]: sum, profile, clip."""
+    count, offset = len(taps), d["in_offset"]
+    sums = TOTALS[d["profile"]](taps - offset, d)
+    yield make_step("sum", sums, "of {count} taps less {offset}", count=count, offset=offset)
+    divisor = max(count, 1) if d["divide"] == DIVIDE_BY_VALID_TAPS else 1
     values = yield from AVERAGES[d["profile"]](sums, divisor, d, place)
     yield clip(values, d, place)
 
@@ -61,9 +66,7 @@ def avgpool(s: InstructionContext, d: Descriptor, account: LayerCounters) -> Non
     spm = Scratchpad(s.core)
     for y, x in iterate_pixels(d):
         place = ResultPositions(account, channel_indices(d, y, x, d["channels"]))
-        taps = read_valid_taps(d, spm, y, x) - d["in_offset"]
-        divisor = len(taps) if d["divide"] == DIVIDE_BY_VALID_TAPS else 1
-        steps = average(sum_taps(taps, d), max(divisor, 1), d, place)
+        steps = average(read_valid_taps(d, spm, y, x), d, place)
         write_pixel(spm, d, y, x, evaluate(steps))
     account.add_elements(d["out_h"] * d["out_w"] * d["channels"])
 
@@ -71,7 +74,14 @@ def avgpool(s: InstructionContext, d: Descriptor, account: LayerCounters) -> Non
 def combine_pair(
     left: Int64s, right: Int64s, d: Descriptor, place: ResultPositions
 ) -> FormulaSteps:
-    """Combine two operands without their zero points: profile, then clip."""
+    """Combine two stored operands: zero points, profile, clip."""
+    formula = "{stored} - {offset}"
+    stored, offset = left, d["lhs_offset"]
+    left = stored - offset
+    yield make_step("lhs", left, formula, stored=stored, offset=offset)
+    stored, offset = right, d["rhs_offset"]
+    right = saturate(stored - offset, 32, RESCALE, place)
+    yield make_step("rhs", right, formula, stored=stored, offset=offset)
     values = yield from PAIRS[d["profile"]](left, right, d, place)
     yield clip(values, d, place)
 
@@ -89,16 +99,20 @@ def eltwise(s: InstructionContext, d: Descriptor, account: LayerCounters) -> Non
 
     index = address_grid(d["event_origin"], (rows, d["event_stride_y"]), (columns, 1))
     place = ResultPositions(account, index)
-    left = spm.read(nbytes, addresses("lhs", nbytes)) - d["lhs_offset"]
-    right = spm.read(right_bytes, addresses("rhs", right_bytes)) - d["rhs_offset"]
-    right = saturate(right, 32, RESCALE, place)
+    left = spm.read(nbytes, addresses("lhs", nbytes))
+    right = spm.read(right_bytes, addresses("rhs", right_bytes))
     results = evaluate(combine_pair(left, right, d, place))
     spm.write(nbytes, addresses("output", nbytes), results)
     account.add_elements(rows * columns)
 
 
 def rescale_values(x: Int64s, d: Descriptor, place: ResultPositions) -> FormulaSteps:
-    """Rescale values without their zero point: profile, then clip."""
+    """Rescale stored values: clamp (an activation), zero point, profile, clip."""
+    low, high, offset = d["in_low"], d["in_high"], d["in_offset"]
+    x = clamp(x, low, high, (ACTIVATION, ACTIVATION), place)
+    yield make_step("clamped", x, "to {low} ... {high}, an activation", low=low, high=high)
+    x = x - offset
+    yield make_step("x", x, "less {offset}", offset=offset)
     is_leaky = d["activation"] == ACTIVATION_LEAKY
     below = (x < 0) & is_leaky
     if is_leaky:
@@ -113,7 +127,6 @@ def rescale(s: InstructionContext, d: Descriptor, account: LayerCounters) -> Non
     spm, count, nbytes = Scratchpad(s.core), d["count"], get_element_type(d).nbytes
     place = ResultPositions(account, address_grid(d["event_origin"], (count, 1)))
     x = spm.read(nbytes, address_grid(d["input"], (count, nbytes)))
-    x = clamp(x, d["in_low"], d["in_high"], (ACTIVATION, ACTIVATION), place) - d["in_offset"]
     results = evaluate(rescale_values(x, d, place))
     spm.write(nbytes, address_grid(d["output"], (count, nbytes)), results)
     account.add_elements(count)

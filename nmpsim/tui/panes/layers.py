@@ -16,10 +16,11 @@ from nmpsim.debugger.reference import Reference
 from nmpsim.escape import escape_line
 from nmpsim.tui.key_bindings import bind
 from nmpsim.tui.layer_columns import LayerRow, make_filter, sort_rows
-from nmpsim.tui.line_pane import LinePane
+from nmpsim.tui.line_pane import LinePane, shorten_names
 from nmpsim.tui.theme import GREEN, ORANGE, SKY, VERMILION
 from nmpsim.tui.view import View
-from nmpsim.views.text import format_percent, format_short_count, shorten_distinct, shorten_middle
+from nmpsim.views.measures import DEBUGGER_MEASURES
+from nmpsim.views.text import percent, short_count, shorten_middle
 
 BAR_COLUMNS = 8
 COMPARED_COLUMNS = 14
@@ -37,7 +38,6 @@ TITLES = {
     "saturated": 0,
 }
 """Title of a column -> minimum width; what limits layers is known when they are done."""
-LEFT_ALIGNED = ("layer", "operation", "limited by")
 LEFT_OUT = ("operation", "limited by")
 """Columns that may be left out; the first one stays longer."""
 SORTED_BY = ("layer", "cycles", "saturated", "limited by", "operation")
@@ -61,8 +61,8 @@ class LayersPane(LinePane):
     _total = 0
     _longest: Mapping[str, int] = {}
     """Title of a column -> characters of its longest cell."""
-    _names: tuple[int, Mapping[int, str]] = (0, {})
-    """Width of names, and the shortened names of layers."""
+    _names: tuple[str, ...] = ()
+    """Names of all layers."""
     _known: tuple[Reference | None, bool] = (None, False)
     """The reference, and whether it has real values of quantized layers."""
     _sorted_by = SORTED_BY[0]
@@ -126,7 +126,8 @@ class LayersPane(LinePane):
         rows = [self._row(state) for state in view.layers]
         left = list(filter(make_filter(self._filter), rows))
         self._rows = tuple(sort_rows(left, self._sorted_by, is_reversed=self._is_reversed))
-        self._names, self._verdict = (0, {}), self._summarize(rows)
+        self._names = tuple(escape_line(state.display_name) for state in view.layers)
+        self._verdict = self._summarize(rows)
         cells = [self._cells(row) for row in rows]
         self._longest = {
             title: max(least, *(len(one[title]) for one in ({title: title}, *cells)))
@@ -191,7 +192,7 @@ class LayersPane(LinePane):
             mark, style=GREEN if state.state == "done" else ""
         )
         widths, cells = self._widths(width), self._cells(row)
-        cells["layer"] = self._fitting_name(state.index, widths["layer"])
+        cells["layer"] = shorten_names(self._names, widths["layer"])[state.index]
         text.append(_join_cells(cells, widths), "bold" if is_current else "" if known else "dim")
         if state.saturated:
             text.stylize(ORANGE, len(text) - widths["saturated"])
@@ -204,14 +205,6 @@ class LayersPane(LinePane):
     def get_breakpoint(self, index: int) -> LayerCondition | None:
         """Return a breakpoint at the start of the layer."""
         return LayerCondition(self._rows[index].state.index) if index < len(self._rows) else None
-
-    def _fitting_name(self, layer: int, columns: int) -> str:
-        """Return a name shortened so that similar names remain distinct."""
-        if self._names[0] != columns:
-            states = self.current_view.layers
-            short = shorten_distinct([escape_line(state.display_name) for state in states], columns)
-            self._names = columns, {s.index: n for s, n in zip(states, short, strict=True)}
-        return self._names[1][layer]
 
     def _side(self, layer: int) -> str:
         """Return ``<`` if the selected layer reads this one, ``>`` if this one reads it."""
@@ -239,11 +232,6 @@ class LayersPane(LinePane):
         differing, worst = map(format_short_count, (row.found.differing, row.found.worst_ulp))
         return f"{differing} by {worst}"
 
-    def _cycles(self, state: LayerState) -> str:
-        if state.placement == "host" and not state.cycles:
-            return "host"
-        return f"{state.cycles:,}" if state.state != "pending" else ""
-
     def _mark(self, state: LayerState, is_current: bool) -> str:
         if is_current:
             return self.glyphs.next
@@ -253,14 +241,12 @@ class LayersPane(LinePane):
         """Return the texts of a line by column title."""
         state = row.state
         is_chosen, known = self.current_view.layer == state.index, state.state != "pending"
-        return {
+        cells = {one: DEBUGGER_MEASURES[one].cell(row).text for one in TITLES if one}
+        return cells | {
             "": f"{f'[{state.index}]' if is_chosen else f'{state.index} ':>{NUMBER_COLUMNS}}",
-            "layer": escape_line(state.display_name),
-            "operation": shorten_middle(escape_line(state.operation), LONGEST_OPERATION),
-            "cycles": self._cycles(state),
-            "share": f"{format_percent(row.share, 100)}%" if known else "",
-            "limited by": state.limited_by,
-            "saturated": f"{self.glyphs.over}{state.saturated:,}" if state.saturated else "",
+            "operation": shorten_middle(cells["operation"], LONGEST_OPERATION),
+            "share": cells["share"] if known else "",
+            "saturated": self.glyphs.over + cells["saturated"] if state.saturated else "",
         }
 
     def _widths(self, width: int) -> dict[str, int]:
@@ -296,7 +282,8 @@ def _format_name(row: LayerRow) -> str:
 
 
 def _join_cells(cells: Mapping[str, str], widths: Mapping[str, int]) -> str:
-    """Return cells side by side."""
+    """Return cells side by side, numbers on the right."""
+    numbers = [one for one in widths if not one or DEBUGGER_MEASURES[one].number]
     return " ".join(
-        f"{cells[one]:{'<' if one in LEFT_ALIGNED else '>'}{n}}" for one, n in widths.items()
+        f"{cells[one]:{'>' if one in numbers else '<'}{n}}" for one, n in widths.items()
     )

@@ -19,10 +19,9 @@ from nmpsim.escape import escape_line
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.report.analyses import MemoryBlock
 from nmpsim.tui.key_bindings import bind
-from nmpsim.tui.line_pane import LinePane
+from nmpsim.tui.line_pane import LinePane, shorten_names
 from nmpsim.tui.theme import GREEN, GREY, ORANGE, SKY
 from nmpsim.tui.view import View
-from nmpsim.views.text import shorten_distinct
 
 CELL_BYTES, ROW_CELLS = 64, 32
 ADDRESS_COLUMNS = 10
@@ -38,8 +37,8 @@ class MemoryPane(LinePane):
     ]
     _shares: np.ndarray[tuple[int, int], np.dtype[np.float64]] = np.zeros((0, ROW_CELLS))
     """[rows, cells] share of the scratchpad's bytes that are not zero."""
-    _names: tuple[int, tuple[MemoryBlock, ...], Mapping[str, str]] = (0, (), {})
-    """Width of names, the blocks, and their shortened names."""
+    _names: tuple[str, ...] = ()
+    """Names of the blocks."""
     _letters: Mapping[int, str] = {}
     """Cell of the scratchpad -> letter of the operand stored there."""
 
@@ -51,6 +50,8 @@ class MemoryPane(LinePane):
         row = CELL_BYTES * ROW_CELLS
         padded = np.zeros(-(-nbytes // row) * row, np.bool_)
         padded[:nbytes] = used
+        shown = view.shell.get_display_name
+        self._names = tuple(escape_line(shown(one.name)) for one in view.facts.memory)
         self._shares = padded.reshape(-1, ROW_CELLS, CELL_BYTES).mean(axis=2)
         at = find_current_instruction(view.debugger, view.core)
         operands: dict[str, OperandLocation] = {}
@@ -80,7 +81,8 @@ class MemoryPane(LinePane):
         """Return the line of a block, an operand, or a scratchpad row."""
         blocks = self.current_view.facts.memory
         if index < len(blocks):
-            return self._block(blocks[index], width)
+            name = shorten_names(self._names, max(width - 45, 12))[index]
+            return self._block(blocks[index], name)
         index -= len(blocks)
         if index < len(self._lines):
             return self._lines[index].copy()
@@ -111,27 +113,13 @@ class MemoryPane(LinePane):
             text.append(letter or shade, style=f"bold {ORANGE}" if letter else GREEN)
         return text
 
-    def _name_of(self, block: MemoryBlock, columns: int) -> str:
-        """Return a name shortened so that similar names remain distinct."""
-        blocks = self.current_view.facts.memory
-        if self._names[:2] != (columns, blocks):
-            names = [escape_line(one.name) for one in blocks]
-            shown = [
-                escape_line(self.current_view.shell.get_display_name(one.name)) for one in blocks
-            ]
-            short = dict(zip(names, shorten_distinct(shown, columns), strict=True))
-            self._names = columns, blocks, short
-        return self._names[2][escape_line(block.name)]
-
-    def _block(self, block: MemoryBlock, width: int) -> Text:
+    def _block(self, block: MemoryBlock, name: str) -> Text:
         at = self.current_view.location.layer
         is_alive = at is not None and block.first <= at <= block.last
         text = Text().append(self.glyphs.next if is_alive else " ", style=GREEN)
         layers = f"{block.first}-{block.last}"
         text.append(f" {block.address:08x} {block.nbytes:>11,} {layers:>9} ")
-        text.append(
-            f"{self._name_of(block, max(width - 45, 12))} ", style="bold" if is_alive else "dim"
-        )
+        text.append(f"{name} ", style="bold" if is_alive else "dim")
         return text.append(f"({block.kind})", style=KIND_COLORS[block.kind])
 
 
