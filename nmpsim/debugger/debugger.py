@@ -246,8 +246,7 @@ class Debugger(RunPosition):
 
     def go_to_layer_start(self, index: int, until: int) -> StopResult:
         """Go to the start of a layer, or to position ``until`` if that is earlier."""
-        order = self.get_layer_order()
-        before = set(order[: order.index(index)])
+        before = set(self.list_layers_before(index))
         self.go_to(0)
         while self.execution.position < until and not before <= set(self.layer_ends):
             pause = self.execution.advance(until)

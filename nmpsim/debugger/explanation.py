@@ -153,8 +153,7 @@ def _locate(layer: Layer, at: tuple[int, ...]) -> tuple[int, int]:
 
 def _explain_earlier_element(debugger: Debugger, layer: Layer, found: Explanation) -> Explanation:
     """Explain an element that a layer left unchanged, such as a part of a concatenation."""
-    order = debugger.get_layer_order()
-    for index in reversed(order[: order.index(layer.index)]):
+    for index in reversed(debugger.list_layers_before(layer.index)):
         earlier = debugger.layers[index]
         values, start = debugger.layer_outputs[index], earlier.output.address
         if start <= found.address < start + values.nbytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import attrs
@@ -16,6 +16,7 @@ from nmpsim.core.host_steps import read_tensor
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.system import read_csr
 from nmpsim.core.state import CoreStatus
+from nmpsim.debugger.byte_runs import get_tensor_bytes
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.edits import apply_scale
 from nmpsim.diagnostics import fail
@@ -24,6 +25,7 @@ from nmpsim.isa.csrs import Csr
 from nmpsim.isa.table import DRAM_BASE, REGISTERS, SCRATCHPAD_BASE
 from nmpsim.lir.layers import find_layer
 from nmpsim.lir.messages import did_you_mean
+from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.memory.address_map import bytes_at, word_at
 from nmpsim.report.data import RunReport, Saturation
 from nmpsim.report.device_use import compute_limiter_shares
@@ -244,6 +246,23 @@ def find_address(debugger: Debugger, word: str) -> int:
         expected="a number such as 0x80000000, or a symbol",
         hint=did_you_mean(word, known),
     )
+
+
+def describe_dram_address(debugger: Debugger, address: int, layers: Sequence[int]) -> str:
+    """Return the tensor element or the symbol at an address in DRAM, such as ``pool1[0, 3]``.
+
+    ``layers`` are the layers that have run, in order: of tensors that share memory, the last one
+    written counts. An address of nothing else is returned as a hexadecimal number.
+    """
+    outputs = [debugger.layers[index].output for index in reversed(layers)]
+    for tensor in (*outputs, *debugger.bundle.metadata.inputs):
+        if get_tensor_bytes(tensor).contains(address):
+            flat = (address - tensor.address) // ELEM_DTYPES[tensor.elem].itemsize
+            return f"{tensor.name}{list(unravel_index(flat, tensor.shape))}"
+    for name, start in debugger.bundle.symbols.items():
+        if 0 <= address - start < debugger.bundle.symbol_sizes.get(name, 0):
+            return f"{name}+{address - start}"
+    return f"{address:#x}"
 
 
 def ravel_index(at: tuple[int, ...], shape: tuple[int, ...]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -16,13 +16,12 @@ from nmpsim.compiler.resolve import resolve
 from nmpsim.core.state import Machine
 from nmpsim.debugger.byte_runs import ByteRuns
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.inspect import list_tensors, read_values
+from nmpsim.debugger.inspect import describe_dram_address, list_tensors, read_values
 from nmpsim.debugger.instructions import MemoryAccess, list_accesses, read_descriptor
 from nmpsim.isa.codec import decode
-from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.lir.nodes import ELEM_DTYPES, Module
 from nmpsim.lir.opcodes import IN
-from nmpsim.memory.address_map import word_at
+from nmpsim.memory.address_map import find_region, word_at
 
 Values = npt.NDArray[Any]
 WEIGHT_BLOCK = 64
@@ -98,8 +97,7 @@ def find_operand(
     buffer = name if view is None else view.buffer.name
     if module is not None and view is not None and buffer in module.constants:
         return _part_of(view, _plain(name, module.constants[buffer]))
-    order = debugger.get_layer_order()
-    ahead = order[: order.index(before)] if before in order else order
+    ahead = debugger.list_layers_before(before)
     writers = [i for i in ahead if debugger.layers[i].output.name == buffer]
     if writers:
         found = read_layer_output(debugger, debugger.layers[writers[-1]])
@@ -169,10 +167,11 @@ def find_current_instruction(debugger: Debugger, core: int) -> CurrentInstructio
         address = int(state.registers[decoded.operands["rs1"]]) & 0xFFFF_FFFF
         words = read_descriptor(machine, core, name, address)
         accesses = list_accesses(decoded.instruction, words, word, address)
+        begun = debugger.list_layers_before(debugger.find_current_layer(), is_included=True)
         moved = [
-            describe_dram_address(debugger, t.region.start)
-            for t in accesses
-            if t.region.space == "dram"
+            describe_dram_address(debugger, one.region.start, begun)
+            for one in accesses
+            if one.region.space == "dram"
         ]
         placed = tuple(
             OperandLocation(access, _dtype(access, words), moved[0] if moved else access.what)
@@ -182,26 +181,6 @@ def find_current_instruction(debugger: Debugger, core: int) -> CurrentInstructio
             core, decoded.instruction.mnemonic, pc, pc < int(state.pc), placed
         )
     return None
-
-
-def describe_dram_address(debugger: Debugger, address: int) -> str:
-    """Return ``NAME+BYTES`` for the tensor or symbol at a DRAM address; empty if unknown."""
-    bundle, at = debugger.bundle, debugger.find_current_layer()
-    order = debugger.get_layer_order()
-    until = order if at is None else order[: order.index(at) + 1]
-    outputs = [debugger.layers[index].output for index in reversed(until)]
-    for tensor in (*outputs, *bundle.metadata.inputs):
-        offset, nbytes = address - tensor.address, bundle.symbol_sizes.get(tensor.name, 0)
-        if 0 <= offset < nbytes:
-            return _behind(tensor.name, offset)
-    for name, start in bundle.symbols.items():
-        if 0 <= address - start < bundle.symbol_sizes.get(name, 0):
-            return _behind(name, address - start)
-    return ""
-
-
-def _behind(name: str, offset: int) -> str:
-    return f"{name}+{offset}" if offset else name
 
 
 def _dtype(access: MemoryAccess, words: Mapping[str, int]) -> np.dtype[Any]:
@@ -232,18 +211,10 @@ def read_operand(debugger: Debugger, core: int, location: OperandLocation) -> Op
 
 def read_byte_runs(machine: Machine, core: int, region: ByteRuns) -> npt.NDArray[np.uint8] | None:
     """Return the bytes of a region, [runs * bytes of a run]; None if it is not in one memory."""
-    for memory, base in _memories(machine, core):
-        if base <= region.start and region.end <= base + memory.size and region.nbytes <= MAX_BYTES:
-            starts = region.list_starts() - base
-            if int(starts.min()) < 0:
-                return None
-            index = starts[:, None] + np.arange(region.run)
-            return np.ascontiguousarray(memory.view(np.uint8)[index.reshape(-1)])
-    return None
-
-
-def _memories(machine: Machine, core: int) -> Iterator[tuple[npt.NDArray[Any], int]]:
-    shared = machine.shared[0]
-    yield machine.scratchpad[core][: int(shared.scratchpad_bytes)], SCRATCHPAD_BASE
-    yield machine.image, int(shared.image_base)
-    yield machine.ram, int(shared.ram_base)
+    found = find_region(machine, core, region.start, region.end - region.start)
+    if found is None or region.nbytes > MAX_BYTES:
+        return None
+    _, memory, offset = found
+    starts = region.list_starts() - region.start + offset
+    index = (starts[:, None] + np.arange(region.run)).reshape(-1)
+    return None if starts.min() < 0 else np.asarray(memory.view(np.uint8)[index])

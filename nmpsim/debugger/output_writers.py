@@ -163,8 +163,7 @@ def _find_outside_stores(
 def find_overwritten_inputs(debugger: Debugger, index: int) -> Iterator[ErrorPattern]:
     """Yield tensors that a layer reads and that were overwritten since they were computed."""
     layer = debugger.layers[index]
-    order = debugger.get_layer_order()
-    before = order[: order.index(index)]
+    before = debugger.list_layers_before(index)
     if layer.placement == "host":
         accesses: Sequence[MemoryAccess] = list_host_accesses(debugger.find_step(index))
     else:

@@ -160,14 +160,20 @@ class RunPosition:
         """Return the layers in order of execution."""
         return [index for step in self.bundle.metadata.steps for index in step.layers]
 
+    def list_layers_before(self, index: int | None, *, is_included: bool = False) -> list[int]:
+        """Return the layers that run before a layer, and itself if asked; all if it is None."""
+        order = self.get_layer_order()
+        if index not in order:
+            return order
+        return order[: order.index(index) + is_included]
+
     def find_step(self, index: int) -> ProgramStep:
         """Return the step of the bundle that computes a layer."""
         return next(step for step in self.bundle.metadata.steps if index in step.layers)
 
     def get_layer_start(self, index: int) -> int:
         """Return the position where a layer begins; earlier layers must have run."""
-        order = self.get_layer_order()
-        return max((self.layer_ends[one] for one in order[: order.index(index)]), default=0)
+        return max((self.layer_ends[one] for one in self.list_layers_before(index)), default=0)
 
     def is_done(self, index: int) -> bool:
         """Return whether a layer is done at the current position."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import attrs
-import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.diff.tensors import SavedKey, find_axis_order, parse_saved_key
-from nmpsim.analysis.difference import Difference, compare, quantize_values
+from nmpsim.analysis.diff.tensors import Values, find_axis_order, saved_tensors
+from nmpsim.analysis.difference import Difference, compare, nearest_stored, real_values
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.core.host_steps import write_tensor
 from nmpsim.debugger.debugger import Debugger
@@ -81,37 +80,39 @@ class Reference:
 
         Raises :class:`~nmpsim.diagnostics.UserError` DIFF001 if no array matches a layer.
         """
-        found, layers = _by_name(keys), list(layers)
-        self._read = read
+        found: dict[tuple[int | None, str, str | None], Callable[[], Values]] = {}
+        for one in saved_tensors(keys := list(keys), read):
+            for operand in (one.operand, None):
+                found.setdefault((one.number, one.name, operand), one.load)
+        layers = list(layers)
         self._outputs = {layer.index: layer.output for layer in layers}
-        self._keys: dict[int, str] = {}
+        self._loads: dict[int, Callable[[], Values]] = {}
         for layer in layers:
-            names = (layer.name, f"output/{layer.name}", layer.output.name)
-            numbered = found.get((layer.number, layer.name, layer.operand))
-            numbered = numbered or found.get((layer.number, layer.name, None))
-            key = numbered or next(
-                (found[None, name, None] for name in names if (None, name, None) in found), None
-            )
-            if key is not None:
-                self._keys[layer.index] = key
-        if not self._keys:
+            for key in (
+                (layer.number, layer.name, layer.operand),
+                (layer.number, layer.name, None),
+                (None, layer.name, None),
+                (None, layer.output.name, None),
+            ):
+                if key in found:
+                    self._loads.setdefault(layer.index, found[key])
+        if not self._loads:
             raise fail(
                 "DIFF001",
                 "the reference contains no layer outputs",
-                found=", ".join(list(keys)[:4]) or "nothing",
+                found=", ".join(keys[:4]) or "nothing",
                 expected="keys such as NNNN:name, as `nmpsim run --save-layers` writes them",
             )
 
     @property
     def layers(self) -> frozenset[int]:
         """Indices of the layers in the reference."""
-        return frozenset(self._keys)
+        return frozenset(self._loads)
 
     def is_float(self) -> bool:
         """Return whether the reference has real values for quantized layers."""
-        quantized = [index for index in self._keys if self._outputs[index].scale is not None]
-        kinds = {self._read(self._keys[index]).dtype.kind for index in quantized}
-        return kinds == {"f"}
+        quantized = [index for index in self._loads if self._outputs[index].scale is not None]
+        return {self._loads[index]().array.dtype.kind for index in quantized} == {"f"}
 
     def get_output(self, layer: Layer) -> Array | None:
         """Return the expected output of a layer in its shape; None if it is unknown.
@@ -119,30 +120,18 @@ class Reference:
         Integers have the scale that the program was compiled with. Where the layer has another one
         now, the real values that they represent are returned.
         """
-        key = self._keys.get(layer.index)
-        values = None if key is None else _shaped(self._read(key), layer.output.shape)
-        if values is None or values.dtype.kind == "f":
+        if layer.index not in self._loads:
+            return None
+        found, shape = self._loads[layer.index](), layer.output.shape
+        order = find_axis_order(shape, found.shape, "auto")
+        if order is None:
+            return None
+        axes, _ = order
+        values = found.array.reshape(found.shape)
+        values = values.transpose(axes) if axes else values.reshape(shape)
+        if values.dtype.kind == "f":
             return values
         return convert_scale(values, self._outputs[layer.index], layer.output)
-
-
-def _by_name(keys: Iterable[str]) -> Mapping[SavedKey, str]:
-    found: dict[SavedKey, str] = {}
-    for key in keys:
-        parsed = parse_saved_key(key)
-        if parsed is not None:
-            found[parsed] = key
-            found.setdefault((*parsed[:2], None), key)
-    return found
-
-
-def _shaped(values: Array, shape: tuple[int, ...]) -> Array | None:
-    """Return values in a layer's shape, transposed if needed; None if they do not fit."""
-    order = find_axis_order(shape, values.shape, "auto")
-    if order is None:
-        return None
-    axes, _ = order
-    return values.transpose(axes) if axes else values.reshape(shape)
 
 
 def measure_difference(layer: Layer, actual: Array, expected: Array) -> Difference | str:
@@ -157,28 +146,20 @@ def convert_scale(values: Array, old: Tensor, new: Tensor) -> Array:
     """Return values unchanged if the scale is unchanged, otherwise as real numbers."""
     if old.scale is None or old.scale == new.scale:
         return values
-    return dequantize(old, values)
-
-
-def dequantize(tensor: Tensor, values: Array) -> Array:
-    """Return the real numbers that the integers of a tensor represent, in float64."""
-    return np.asarray((tensor.scale or 1.0) * (values.astype(np.float64) - (tensor.offset or 0)))
-
-
-def quantize(tensor: Tensor, values: Array) -> Array:
-    """Return real values as a tensor stores them, rounded to the nearest."""
-    return quantize_values(values, tensor.elem, tensor.scale or 1.0, tensor.offset)
+    return real_values(values, old.elem, old.scale, old.offset)
 
 
 def compare_layer(debugger: Debugger, reference: Reference, index: int) -> LayerComparison:
     """Compare a layer's output in the network with the reference."""
     layer = debugger.layers[index]
     actual, expected = debugger.layer_outputs.get(index), reference.get_output(layer)
+    found: Difference | str
     if expected is None:
-        return LayerComparison(index, layer.name, None, problem="not in the reference")
-    if actual is None:
-        return LayerComparison(index, layer.name, None, problem="has not run yet")
-    found = measure_difference(layer, actual, expected)
+        found = "not in the reference"
+    elif actual is None:
+        found = "has not run yet"
+    else:
+        found = measure_difference(layer, actual, expected)
     if isinstance(found, str):
         return LayerComparison(index, layer.name, None, problem=found)
     return LayerComparison(index, layer.name, found)
@@ -194,8 +175,7 @@ def isolate_layer(debugger: Debugger, reference: Reference, index: int) -> Layer
     layer, expected = debugger.layers[index], reference.get_output(debugger.layers[index])
     if comparison.accumulated is None or expected is None:
         return comparison
-    order = debugger.get_layer_order()
-    before = order[: order.index(index)]
+    before = debugger.list_layers_before(index)
     with debugger.execution.visit(debugger.get_layer_start(index)):
         for tensor in debugger.bundle.metadata.inputs:  # layers before it may have spoiled them
             values = debugger.execution.inputs[tensor.name]
@@ -219,4 +199,7 @@ def get_stored_output(layer: Layer, reference: Reference) -> Array | None:
     values = reference.get_output(layer)
     if values is None or values.dtype == ELEM_DTYPES[layer.output.elem]:
         return values
-    return quantize(layer.output, values) if layer.output.scale is not None else None
+    output = layer.output
+    if output.scale is None:
+        return None
+    return nearest_stored(values, output.elem, output.scale, output.offset)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
 import numpy as np
 
-from nmpsim.core.host_steps import read_tensor
 from nmpsim.debugger.byte_runs import ByteRuns, Space
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.execution import Pause
-from nmpsim.debugger.inspect import unravel_index
+from nmpsim.debugger.inspect import describe_dram_address, unravel_index
 from nmpsim.debugger.instructions import ExecutedInstruction, MemoryAccess, iterate_instructions
 from nmpsim.diagnostics import fail
 
@@ -86,31 +84,13 @@ def find_load_source(load: ExecutedInstruction, address: int) -> int | None:
     return d["dram"] + y * d["dram_stride_y"] + x * d["dram_stride_x"] + byte
 
 
-@attrs.frozen
-class DramLocation:
-    """Name of what is stored at an address in DRAM."""
-
-    name: str
-    at: tuple[int, ...] | None = None
-    """Coordinates in a tensor; None for other data."""
-
-    def __str__(self) -> str:
-        return self.name if self.at is None else f"{self.name}{list(self.at)}"
-
-
 class ScratchpadSources:
     """Origin of the bytes in a core's scratchpad at one moment of a layer."""
 
     def __init__(self, debugger: Debugger, index: int, own: Sequence[ExecutedInstruction]) -> None:
         """``own`` is what the core executed in layer ``index`` up to that moment."""
-        self._own = own
-        order = debugger.get_layer_order()
-        layers = [debugger.layers[one] for one in order[: order.index(index)]]
-        tensors = [*debugger.bundle.metadata.inputs, *(layer.output for layer in layers)]
-        self._tensors = [
-            (tensor, read_tensor(debugger.execution.machine, tensor)) for tensor in tensors
-        ]
-        self._bundle = debugger.bundle
+        self._debugger, self._own = debugger, own
+        self._layers = debugger.list_layers_before(index)
         self._known: dict[int, tuple[ExecutedInstruction | None, str]] = {}
 
     def find(self, address: int) -> tuple[ExecutedInstruction | None, str]:
@@ -126,17 +106,6 @@ class ScratchpadSources:
         if writer.instruction.mnemonic != "nmp.load":
             return writer, writer.instruction.mnemonic
         source = find_load_source(writer, address)
-        return writer, "" if source is None else str(self._name(source))
-
-    def _name(self, address: int) -> DramLocation:
-        """Return the name of the tensor element or symbol at a DRAM address."""
-        for tensor, values in reversed(self._tensors):
-            offset = address - tensor.address
-            if 0 <= offset < values.nbytes:
-                return DramLocation(
-                    tensor.name, unravel_index(offset // values.itemsize, tensor.shape)
-                )
-        for name, start in self._bundle.symbols.items():
-            if 0 <= address - start < self._bundle.symbol_sizes.get(name, 0):
-                return DramLocation(f"{name}+{address - start}")
-        return DramLocation(f"{address:#x}")
+        if source is None:
+            return writer, ""
+        return writer, describe_dram_address(self._debugger, source, self._layers)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pytest
 
 import nmpsim
+from nmpsim.analysis.difference import real_values
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.metadata import Layer
 from nmpsim.compiler.driver import compile_module
@@ -20,7 +21,7 @@ from nmpsim.debugger.changes import find_word_addresses, find_word_index
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.debugger.edits import Edit, Piece
 from nmpsim.debugger.instructions import ExecutedInstruction
-from nmpsim.debugger.reference import Reference, dequantize
+from nmpsim.debugger.reference import Reference
 from nmpsim.debugger.tracing import trace_layer
 from nmpsim.isa.codec import encode
 from nmpsim.lir.parser import parse
@@ -266,9 +267,9 @@ def real_reference(planted: Planted) -> dict[str, Any]:
         if layer.output.scale is None:
             known[layer_key(layer)] = stored
         else:
-            exact = dequantize(layer.output, stored) + layer.output.scale * rng.uniform(
-                -0.4, 0.4, stored.shape
-            )
+            exact = real_values(
+                stored, layer.output.elem, layer.output.scale, layer.output.offset
+            ) + layer.output.scale * rng.uniform(-0.4, 0.4, stored.shape)
             known[layer_key(layer)] = exact.astype(np.float32)
     return known
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nmpsim.analysis.difference import real_values
 from nmpsim.bundle import Bundle
 from nmpsim.cli.arrays import ArrayFile
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.debugger.core_dump import read_core_file
-from nmpsim.debugger.reference import dequantize
 
 NEW = 0.02
 
@@ -25,7 +25,12 @@ def files(digits: Bundle, seven: dict[str, Any], tmp_path: Path) -> Path:
     debugger.run_to_end()
     layers = debugger.layers
     real = {
-        layer.name: dequantize(layer.output, debugger.layer_outputs[layer.index])
+        layer.name: real_values(
+            debugger.layer_outputs[layer.index],
+            layer.output.elem,
+            layer.output.scale,
+            layer.output.offset,
+        )
         if layer.output.scale
         else debugger.layer_outputs[layer.index]
         for layer in layers
