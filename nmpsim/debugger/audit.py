@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.explain import LayerFacts, ProfileForm, explain_layers
 from nmpsim.bundle.metadata import Layer
+from nmpsim.core.counters import count_channels
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.mac import read_scale_tables
 from nmpsim.core.reference.operands import Scratchpad
@@ -190,12 +191,11 @@ def _found(
     debugger: Debugger, layer: Layer, trace: Sequence[ExecutedInstruction], stages: Iterable[str]
 ) -> _Found:
     found: _Found = {}
-    channels = layer.output.shape[-1] if layer.output.shape else 1
     scaled = [one for one in trace if "profile" in one.words and one.words.get("part", 0) in (0, 3)]
     with debugger.execution.visit():
         seen = set()
         for done in scaled:
-            first = done.words["event_origin"] % channels
+            first = done.words["event_origin"] % count_channels(layer)
             key = (done.core, tuple(done.words.values()))
             if key in seen:
                 continue
@@ -203,7 +203,7 @@ def _found(
             if done.words.get("scales"):
                 debugger.execution.go_to(done.position - 1)
             for stage in stages:
-                factors = _factors(debugger.execution.machine, done, stage, first)
+                factors = _factors(debugger.machine, done, stage, first)
                 for channel, integers in factors:
                     found.setdefault(stage, {}).setdefault(channel, set()).add(integers)
     return found

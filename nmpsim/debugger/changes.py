@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.difference import Difference
 from nmpsim.bundle.metadata import Layer, Tensor
+from nmpsim.core.counters import count_channels
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.edits import Edit, Piece, ScaleChanges, find_image_slice, list_scale_changes
 from nmpsim.debugger.inspect import list_layer_states, ravel_index
@@ -125,7 +126,7 @@ class ProgramChanges:
     @property
     def edits(self) -> tuple[Edit, ...]:
         """All changes so far, in order."""
-        return self._debugger.execution.edits
+        return self._debugger.edits
 
     def set_word(self, layer: Layer, word: str, value: int, channel: int | None = None) -> int:
         """Change a word in all descriptors or channel records of a layer.
@@ -235,14 +236,14 @@ class ProgramChanges:
                     found=f"{len(now)} bytes at {address:#x}",
                     expected="code, descriptors or constants",
                 )
-        here = debugger.execution.position
+        here = debugger.position
         debugger.change((*self.edits, Edit(0, tuple(pieces), what, scales or {})))
         if layer is not None:
             debugger.go_to_layer_start(layer.index, here)
 
     def change_element(self, tensor: Tensor, at: tuple[int, ...], value: float) -> None:
         """Change an element in DRAM at this position, also whenever the run is repeated."""
-        debugger, here = self._debugger, self._debugger.execution.position
+        debugger, here = self._debugger, self._debugger.position
         address, now = _element(tensor, at, value)
         what = f"{tensor.name}{list(at)} = {value:g}"
         debugger.change((*self.edits, Edit(here, ((address, now),), what)))
@@ -297,24 +298,15 @@ class ProgramChanges:
         return trace_layer(debugger, layer.index)
 
     def _computes(self, layer: Layer) -> list[ExecutedInstruction]:
-        transfers = ("load", "store")
-        return [
-            done
-            for done in self.trace_layer(layer)
-            if done.instruction.descriptor not in (None, *transfers)
-        ]
+        return [done for done in self.trace_layer(layer) if done.is_computation]
 
     def _pieces(self, layer: Layer, word: str, channel: int | None) -> Iterator[tuple[int, int]]:
         """Yield (address, bytes) of each place that holds a word of a layer."""
         trace = self.trace_layer(layer)
-        channels = layer.output.shape[-1] if layer.output.shape else 1
-        for done in trace:
-            if done.instruction.descriptor in (None, "load", "store"):
-                continue
-            first = done.words.get("event_origin", 0) % channels
-            yield from find_word_addresses(
-                done, word, None if channel is None else channel - first, trace
-            )
+        for done in (one for one in trace if one.is_computation):
+            first = done.words.get("event_origin", 0) % count_channels(layer)
+            relative = None if channel is None else channel - first
+            yield from find_word_addresses(done, word, relative, trace)
 
     def _unknown(self, layer: Layer, word: str, channel: int | None) -> UserError:
         computes = self._computes(layer)

@@ -127,11 +127,11 @@ class Debugger(RunPosition):
     def find_hazards(self) -> Sequence[Hazard]:
         """Return all hazards up to this position; from now on every instruction is checked."""
         found = self._checked_hazards().found
-        return [one for one in found if one.position <= self.execution.position]
+        return [one for one in found if one.position <= self.position]
 
     def _checked_hazards(self) -> HazardLog:
         """Return the hazard log, complete up to this position."""
-        cache, here = self.cache, self.execution.position
+        cache, here = self.cache, self.position
         if cache.hazards is None:
             cache.hazards = HazardLog(self.execution)
         if cache.hazards.checked < here:
@@ -142,7 +142,7 @@ class Debugger(RunPosition):
     def record_work(self) -> None:
         """Record what units do, from the start of the run on."""
         self.cache.work = WorkLog()
-        here = self.execution.position
+        here = self.position
         with self.execution.visit(0):
             self.execution.replay(here, self._record)
 
@@ -155,7 +155,7 @@ class Debugger(RunPosition):
 
         A layer has its critical path as soon as it is done.
         """
-        paths, here = self.cache.paths, self.execution.position
+        paths, here = self.cache.paths, self.position
         if paths.position < here:  # it was interrupted
             with self.execution.visit(paths.position):
                 self.execution.replay(here, paths.watch)
@@ -233,7 +233,7 @@ class Debugger(RunPosition):
     def go_to(self, position: int) -> StopResult:
         """Go to a position, ignoring breakpoints."""
         self.execution.go_to(position, self._record)
-        return self.make_stop("begin" if self.execution.position == 0 else "step")
+        return self.make_stop("begin" if self.position == 0 else "step")
 
     def run_to_end(self) -> StopResult:
         """Run to the end or to a trap, ignoring breakpoints."""
@@ -248,7 +248,7 @@ class Debugger(RunPosition):
         """Go to the start of a layer, or to position ``until`` if that is earlier."""
         before = set(self.list_layers_before(index))
         self.go_to(0)
-        while self.execution.position < until and not before <= set(self.layer_ends):
+        while self.position < until and not before <= set(self.layer_ends):
             pause = self.execution.advance(until)
             self._record(pause)
             if pause.reason in (PauseReason.END, PauseReason.TRAP):
@@ -266,7 +266,7 @@ class Debugger(RunPosition):
         while True:
             pause = self.execution.advance()
             if index in pause.layers:
-                return read_tensor(self.execution.machine, self.layers[index].output).copy()
+                return read_tensor(self.machine, self.layers[index].output).copy()
             if pause.reason in (PauseReason.END, PauseReason.TRAP, PauseReason.LAYER):
                 return None
 
@@ -340,7 +340,7 @@ class Debugger(RunPosition):
         cache = self.cache
         for index in pause.layers:
             cache.layer_ends.setdefault(index, pause.position)
-            output = read_tensor(self.execution.machine, self.layers[index].output)
+            output = read_tensor(self.machine, self.layers[index].output)
             cache.layer_outputs[index] = output.copy()
         if pause.reason == PauseReason.LAYER:
             self.execution.take_snapshot()
@@ -358,13 +358,13 @@ class Debugger(RunPosition):
             stopped = self._stop_at_hits(position, hits)
             if stopped is not None:
                 return stopped
-        if self.execution.position != pause.position:
+        if self.position != pause.position:
             self.execution.go_to(pause.position, self._record)
         return None
 
     def _stop_at_hits(self, position: int, hits: list[BreakpointHit]) -> StopResult | None:
         """Stop at a position if a hit's predicate is true there, and count all such hits."""
-        if self.execution.position != position:
+        if self.position != position:
             self.execution.go_to(position, self._record)
         met = tuple(
             hit for hit in hits if hit.position == position and self._is_predicate_true(hit)
@@ -429,8 +429,8 @@ class Debugger(RunPosition):
 
     def _return_address(self, core: int) -> int | None:
         """Return the return address of the call that a core is about to make, or None."""
-        pc = int(self.execution.machine.cores[core].pc)
-        word = word_at(self.execution.machine, core, pc)
+        pc = int(self.machine.cores[core].pc)
+        word = word_at(self.machine, core, pc)
         is_call = word is not None and word & 0x7F in (0x6F, 0x67) and word >> 7 & 31 == 1
         return pc + 4 if is_call else None
 
@@ -438,7 +438,7 @@ class Debugger(RunPosition):
 
     def _layers_back(self, count: int) -> StopResult:
         ends = sorted({0, *self.layer_ends.values()})
-        earlier = [end for end in ends if end < self.execution.position]
+        earlier = [end for end in ends if end < self.position]
         return self.go_to(earlier[-count] if count <= len(earlier) else 0)
 
     def _step_back(self, after: int, cores: npt.NDArray[np.bool_] | None, count: int) -> StopResult:
@@ -476,7 +476,7 @@ class Debugger(RunPosition):
         **conditions: Any,
     ) -> int | None:
         """Return the ``count``-th last position before this one that ``look`` returns, or None."""
-        execution, here = self.execution, self.execution.position
+        execution, here = self.execution, self.position
         until, found, window = here, set[int](), FIRST_WINDOW
         while until > 0:
             begin = execution.snapshots.find_before(until - 1).position

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 import numpy as np
-from attrs.validators import and_, deep_mapping, ge, gt, instance_of, lt
+from attrs.validators import ge
 
 from nmpsim.bundle.metadata import Tensor
 from nmpsim.bundle.patch import Change
@@ -35,11 +35,13 @@ class Edit:
     """New bytes in order; a later piece may overwrite an earlier one."""
     what: str
     """Description for the user."""
-    scales: Mapping[str, float] = attrs.field(
-        factory=dict,
-        validator=deep_mapping(instance_of(str), and_(instance_of(float), gt(0), lt(math.inf))),
-    )
+    scales: Mapping[str, float] = attrs.field(factory=dict)
     """Buffers of the LIR whose values have another scale."""
+
+    @scales.validator
+    def _check_scales(self, _: object, scales: Mapping[str, float]) -> None:
+        if not all(isinstance(one, float) and 0 < one < math.inf for one in scales.values()):
+            raise ValueError("a scale is not a positive number")
 
 
 def check_edit(bundle: Bundle, edit: Edit) -> None:

@@ -106,7 +106,7 @@ def _explain_host_element(
         return found
     (source,) = inputs
     with debugger.execution.visit(debugger.get_layer_start(layer.index)):
-        value = read_tensor(debugger.execution.machine, source).reshape(-1)[flat].item()
+        value = read_tensor(debugger.machine, source).reshape(-1)[flat].item()
     tensor = layer.output if step.opcode == "quantize" else source
     scale, offset = np.float32(tensor.scale or 1.0), tensor.offset or 0
     if step.opcode == "quantize":
@@ -227,7 +227,7 @@ def _explain_moved_element(
     _, source = ScratchpadSources(debugger, layer.index, own).find(spm)
     with debugger.execution.visit(store.position - 1):
         dtype = ELEM_DTYPES[layer.output.elem]
-        held = bytes_at(debugger.execution.machine, store.core, spm, dtype.itemsize) or b""
+        held = bytes_at(debugger.machine, store.core, spm, dtype.itemsize) or b""
     value = np.frombuffer(held, dtype)[0].item()
     formula = "as it is" if source else "padding: what the load fills with"
     term = Term((), spm, value)

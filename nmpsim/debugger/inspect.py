@@ -49,6 +49,10 @@ class CoreState:
     """Layer that the core works on; empty if none."""
 
 
+_LAYER_FIELDS = ("index", "name", "display_name", "op", "operation", "line", "placement")
+"""Fields that the state of a layer has from the layer."""
+
+
 @attrs.frozen
 class LayerState:
     """State and counters of one layer."""
@@ -88,7 +92,7 @@ def list_layer_states(
 
     ``report`` is the report of the run so far; it is computed if None.
     """
-    current, has_begun = debugger.find_current_layer(), debugger.execution.position > 0
+    current, has_begun = debugger.find_current_layer(), debugger.position > 0
     report = debugger.report() if report is None else report
     states = []
     for layer, counters in zip(debugger.layers, report.layers, strict=True):
@@ -97,27 +101,15 @@ def list_layer_states(
             state = "done"
         elif layer.index == current and has_begun:
             state = "running"
-        saturated = sum(s.count for s in counters.saturation if s.stage != "activation")
+        limited_by = limits(counters.critical_path).items()
         states.append(
             LayerState(
-                index=layer.index,
-                name=layer.name,
-                display_name=layer.display_name,
-                op=layer.op,
-                operation=layer.operation,
-                line=layer.line,
-                placement=layer.placement,
+                **{name: getattr(layer, name) for name in _LAYER_FIELDS},
                 state=state,
                 cycles=counters.cycles if state != "pending" else 0,
-                saturated=saturated,
+                saturated=counters.saturated,
                 elements=counters.elements if state != "pending" else 0,
-                limited_by=next(
-                    (
-                        f"{name} {n:.0%}"
-                        for name, n in compute_limiter_shares(counters.critical_path).items()
-                    ),
-                    "",
-                ),
+                limited_by=next((f"{name} {part:.0%}" for name, part in limited_by), ""),
             )
         )
     return tuple(states)
@@ -128,12 +120,12 @@ def count_saturation(debugger: Debugger, layer: Layer) -> tuple[Saturation, ...]
     clip = debugger.execution.account.clips.get(layer.index)
     if clip is not None:
         return host_saturation(clip)
-    return ValueCounters.of(debugger.execution.machine).saturation(layer)
+    return ValueCounters.of(debugger.machine).saturation(layer)
 
 
 def list_tensors(debugger: Debugger) -> Mapping[str, Tensor]:
     """Return all tensors stored in DRAM, keyed by tensor name and layer name."""
-    metadata, edits = debugger.bundle.metadata, debugger.execution.edits
+    metadata, edits = debugger.bundle.metadata, debugger.edits
     operands = [operand.tensor for step in metadata.steps for operand in step.operands]
     known = (*metadata.inputs, *metadata.outputs, *operands)
     found = {tensor.name: apply_scale(tensor, edits) for tensor in known}
@@ -156,7 +148,7 @@ def read_values(debugger: Debugger, tensor: Tensor) -> npt.NDArray[Any]:
 
     Layers may share memory: it holds the tensor from the end of its layer until it is reused.
     """
-    return read_tensor(debugger.execution.machine, tensor).copy()
+    return read_tensor(debugger.machine, tensor).copy()
 
 
 def format_type(tensor: Tensor | OperandFacts) -> str:
@@ -172,7 +164,7 @@ def list_core_states(debugger: Debugger) -> tuple[CoreState, ...]:
     """Return the state of each core."""
     layers = debugger.layers
     states = []
-    for number, core in enumerate(debugger.execution.machine.cores):
+    for number, core in enumerate(debugger.machine.cores):
         pc, index = int(core.pc), int(core.layer)
         states.append(
             CoreState(
@@ -190,16 +182,16 @@ def list_core_states(debugger: Debugger) -> tuple[CoreState, ...]:
 
 def read_registers(debugger: Debugger, core: int) -> Mapping[str, int]:
     """Return ``pc``, the unsigned registers by ABI name, and the CSRs of a core."""
-    state = debugger.execution.machine.cores[debugger.check_core(core)]
+    state = debugger.machine.cores[debugger.check_core(core)]
     named = {name: int(state.registers[i]) & 0xFFFF_FFFF for i, name in enumerate(REGISTERS)}
-    one = Core(debugger.execution.machine, core)
+    one = Core(debugger.machine, core)
     csrs = {csr.name.lower(): read_csr(one, csr) for csr in Csr}
     return {"pc": int(state.pc), **named, **csrs}
 
 
 def read_memory(debugger: Debugger, address: int, count: int, core: int = 0) -> bytes:
     """Return bytes as a core sees them; raise UserError (DEBUG002) outside of one memory."""
-    machine = debugger.execution.machine
+    machine = debugger.machine
     found = bytes_at(machine, debugger.check_core(core), address, count)
     if found is not None and 0 <= count <= MAX_BYTES:
         return found
@@ -216,7 +208,7 @@ def disassemble(
     debugger: Debugger, core: int, address: int | None = None, before: int = 4, after: int = 12
 ) -> tuple[CodeLine, ...]:
     """Return the instructions around an address, by default around a core's next instruction."""
-    machine = debugger.execution.machine
+    machine = debugger.machine
     pc = int(machine.cores[debugger.check_core(core)].pc)
     start = (pc if address is None else address) - 4 * before
     symbols = {a: name for name, a in debugger.bundle.symbols.items() if name.startswith("segment")}

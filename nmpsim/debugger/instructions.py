@@ -94,6 +94,11 @@ class ExecutedInstruction:
         return self.instruction.unit
 
     @property
+    def is_computation(self) -> bool:
+        """Return whether the MAC array or the vector unit executes it."""
+        return self.unit in (Unit.MAC, Unit.VECTOR)
+
+    @property
     def place(self) -> str:
         """Core, mnemonic and address, as messages name the instruction."""
         return f"core {self.core} {self.instruction.mnemonic} at {self.pc:#x}"

@@ -81,7 +81,7 @@ def read_layer_output(debugger: Debugger, layer: Layer) -> Operand:
     tensor, kept = layer.output, debugger.layer_outputs.get(layer.index)
     if kept is not None and debugger.is_done(layer.index):
         return _of(tensor, kept, layer=layer.index)
-    is_current = layer.index == debugger.find_current_layer() and debugger.execution.position > 0
+    is_current = layer.index == debugger.find_current_layer() and debugger.position > 0
     state = "being computed" if is_current else "not computed yet"
     return _of(tensor, read_values(debugger, tensor), f"{state}: this is what memory holds now")
 
@@ -156,7 +156,7 @@ class CurrentInstruction:
 
 def find_current_instruction(debugger: Debugger, core: int) -> CurrentInstruction | None:
     """Return the next instruction of a core, or the previous one, if it has operands in memory."""
-    machine = debugger.execution.machine
+    machine = debugger.machine
     state = machine.cores[core]
     for pc in (int(state.pc), int(state.pc) - 4):
         word = word_at(machine, core, pc)
@@ -199,7 +199,7 @@ def read_operand(debugger: Debugger, core: int, location: OperandLocation) -> Op
     region, dtype = location.access.region, location.dtype
     elem = next(e for e, one in ELEM_DTYPES.items() if one == dtype)
     name = f"{location.holds} at {region.start:#010x}"
-    data = read_byte_runs(debugger.execution.machine, core, region)
+    data = read_byte_runs(debugger.machine, core, region)
     if data is None:
         return Operand(name, elem, np.zeros((0, 1), dtype), note="it does not lie in one memory")
     counts = [count for count, _ in region.repeats if count > 1]

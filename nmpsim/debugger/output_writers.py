@@ -209,7 +209,7 @@ def _find_spoiled(
     A byte belongs to the last layer done there.
     """
     with debugger.execution.visit(position):
-        now: Bytes = debugger.execution.machine.ram.view(np.uint8).copy()
+        now: Bytes = debugger.machine.ram.view(np.uint8).copy()
         tensors = _tensors(debugger, done)
     base = debugger.bundle.rw_base
     owner, kept = np.full(now.size, -1, np.int32), now.copy()
@@ -249,7 +249,7 @@ def _is_read(debugger: Debugger, read: Sequence[ByteRuns], size: int) -> Mask:
         if region.space == "dram":
             places = region.get_mask().nonzero()[0] + region.coalesce().start - base
             is_read[places[(places >= 0) & (places < size)]] = True
-    for edit in debugger.execution.edits:
+    for edit in debugger.edits:
         for address, data in edit.pieces:
             is_read[max(address - base, 0) : max(address - base + len(data), 0)] = False
     return is_read

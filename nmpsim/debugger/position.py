@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer, ProgramStep
 from nmpsim.bundle.read import Bundle
-from nmpsim.core.state import CoreStatus
+from nmpsim.core.state import CoreStatus, Machine
 from nmpsim.debugger.breakpoints import BreakpointHit
 from nmpsim.debugger.edits import Edit
 from nmpsim.debugger.events import HazardLog
@@ -136,12 +136,27 @@ class RunPosition:
     @property
     def layer_outputs(self) -> LayerOutputs:
         """Layer -> its output when it was done, as far as the run has come."""
-        return collect_outputs(self.cache, self.layers, self.execution.position)
+        return collect_outputs(self.cache, self.layers, self.position)
 
     @property
     def bundle(self) -> Bundle:
         """The program."""
         return self.execution.bundle
+
+    @property
+    def machine(self) -> Machine:
+        """The machine in the current state of the run."""
+        return self.execution.machine
+
+    @property
+    def position(self) -> int:
+        """Number of simulation steps that have been made."""
+        return self.execution.position
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """Changes to the program and to DRAM, in order."""
+        return self.execution.edits
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -150,7 +165,7 @@ class RunPosition:
 
     def find_next_core(self) -> int | None:
         """Return the core that executes next, ignoring the DRAM; None if all have stopped."""
-        cores = self.execution.machine.cores
+        cores = self.machine.cores
         running = np.flatnonzero(cores.status == CoreStatus.RUNNING)
         if not self.execution.is_started or running.size == 0:
             return None
@@ -177,7 +192,7 @@ class RunPosition:
 
     def is_done(self, index: int) -> bool:
         """Return whether a layer is done at the current position."""
-        return self.layer_ends.get(index, UNLIMITED) <= self.execution.position
+        return self.layer_ends.get(index, UNLIMITED) <= self.position
 
     def find_current_layer(self) -> int | None:
         """Return the first layer that is not done yet; None at the end."""
@@ -187,9 +202,9 @@ class RunPosition:
         """Return where the run is."""
         index, core = self.find_current_layer(), self.find_next_core()
         layer = None if index is None else self.layers[index]
-        pc = None if core is None else int(self.execution.machine.cores[core].pc)
+        pc = None if core is None else int(self.machine.cores[core].pc)
         return Location(
-            position=self.execution.position,
+            position=self.position,
             cycle=self.execution.cycle,
             layer=index,
             layer_name=layer.name if layer else "",
@@ -205,7 +220,7 @@ class RunPosition:
 
     def disassemble_at(self, core: int, pc: int) -> str:
         """Return the instruction at an address as a core sees it; empty if there is none."""
-        word = word_at(self.execution.machine, core, pc)
+        word = word_at(self.machine, core, pc)
         return "" if word is None else disassemble_word(word, pc, {})
 
     def make_stop(self, reason: Reason, **more: Any) -> StopResult:

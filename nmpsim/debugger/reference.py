@@ -179,11 +179,11 @@ def isolate_layer(debugger: Debugger, reference: Reference, index: int) -> Layer
     with debugger.execution.visit(debugger.get_layer_start(index)):
         for tensor in debugger.bundle.metadata.inputs:  # layers before it may have spoiled them
             values = debugger.execution.inputs[tensor.name]
-            write_tensor(debugger.execution.machine, tensor, values)
+            write_tensor(debugger.machine, tensor, values)
         for one in before:
             found = get_stored_output(debugger.layers[one], reference)
             write_tensor(
-                debugger.execution.machine,
+                debugger.machine,
                 debugger.layers[one].output,
                 debugger.layer_outputs[one] if found is None else found,
             )

@@ -34,9 +34,6 @@ class DebugDocument(TypedDict):
     never_hit: Annotated[list[str], "breakpoints and watchpoints that were never met"]
 
 
-"""Version of the JSON document of a script."""
-
-
 @attrs.frozen
 class ScriptLine:
     """A line of a script."""

@@ -26,7 +26,7 @@ def trace_layer(debugger: Debugger, index: int) -> list[ExecutedInstruction]:
     found: list[ExecutedInstruction] = []
 
     def look(pause: Pause) -> None:
-        found.extend(iterate_instructions(pause, debugger.execution.machine))
+        found.extend(iterate_instructions(pause, debugger.machine))
 
     with debugger.execution.visit(debugger.get_layer_start(index)):
         debugger.execution.replay(debugger.layer_ends[index], look)

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
-import numpy as np
 
 from nmpsim.analysis.data_flow import layer_edges
 from nmpsim.analysis.memory_map import memory_map
@@ -21,7 +20,7 @@ from nmpsim.debugger.commands.shell import Shell
 from nmpsim.debugger.edits import Edit, list_scale_changes
 from nmpsim.debugger.inspect import list_core_states, list_layer_states
 from nmpsim.debugger.operands import LirOperands, find_lir_operands
-from nmpsim.debugger.reference import LayerComparison, Reference, compare_layer
+from nmpsim.debugger.reference import LayerComparison
 from nmpsim.debugger.scale_changes import rescale_module
 from nmpsim.debugger.work_log import WorkLog
 from nmpsim.diagnostics import UserError
@@ -93,15 +92,6 @@ def _layer_lines(bundle: Bundle, source: tuple[str, ...]) -> Mapping[int, int]:
     return {n: layers[match[1]] for n, match in numbered if match and match[1] in layers}
 
 
-@attrs.frozen
-class CachedComparison:
-    """A comparison and its inputs; it is valid as long as they are the same."""
-
-    output: np.ndarray[Any, Any] | None
-    reference: Reference
-    found: LayerComparison
-
-
 @attrs.frozen(eq=False)
 class View:
     """Location of a run, and what the user has selected.
@@ -118,7 +108,7 @@ class View:
     """Report of the run so far."""
     layers: tuple[LayerState, ...]
     cores: tuple[CoreState, ...]
-    comparisons: Mapping[int, CachedComparison] = attrs.field(factory=dict)
+    comparisons: Mapping[int, LayerComparison] = attrs.field(factory=dict)
     """Comparisons of finished layers with the reference; empty without one."""
     at: int | None = None
     """Index of the layer that the run is at; None at the end."""
@@ -161,20 +151,25 @@ class View:
 
 def make_first_view(shell: Shell) -> View:
     """Start recording the work of the units, and return the initial view."""
-    debugger = shell.debugger
-    debugger.record_work()
-    report = debugger.report()
-    view = View(
-        shell,
-        read_facts(debugger.bundle, debugger.execution.edits),
-        debugger.get_location(),
-        make_result("c runs it to the end, n a layer; ? lists all keys"),
-        report,
-        list_layer_states(debugger, report),
-        list_core_states(debugger),
-    )
-    at = view.location.layer
-    return attrs.evolve(view, comparisons=_comparisons(view), at=at, layer=at or 0)
+    shell.debugger.record_work()
+    answer = make_result("c runs it to the end, n a layer; ? lists all keys")
+    facts = read_facts(shell.debugger.bundle, shell.debugger.edits)
+    view = View(shell=shell, facts=facts, answer=answer, **_read_state(shell))
+    return attrs.evolve(view, at=view.location.layer, layer=view.location.layer or 0)
+
+
+def _read_state(shell: Shell) -> dict[str, Any]:
+    """Return the fields of a view that follow from the current position."""
+    debugger, report = shell.debugger, shell.debugger.report()
+    layers = list_layer_states(debugger, report)
+    done = [one.index for one in layers if one.state == "done" and shell.reference is not None]
+    return {
+        "location": debugger.get_location(),
+        "report": report,
+        "layers": layers,
+        "cores": list_core_states(debugger),
+        "comparisons": {index: shell.compare_layer(index) for index in done},
+    }
 
 
 def execute_command(before: View, line: str) -> View:
@@ -189,22 +184,12 @@ def execute_command(before: View, line: str) -> View:
 
 def make_next_view(before: View, answer: CommandResult) -> View:
     """Return the view after a command; selections stay unless the run has moved."""
-    debugger = before.debugger
-    edits, facts = debugger.execution.edits, before.facts
-    report = debugger.report()
-    view = attrs.evolve(
-        before,
-        facts=facts if facts.edits is edits else read_facts(debugger.bundle, edits),
-        location=debugger.get_location(),
-        answer=answer,
-        report=report,
-        layers=list_layer_states(debugger, report),
-        cores=list_core_states(debugger),
-    )
+    edits, facts = before.debugger.edits, before.facts
+    if facts.edits is not edits:
+        facts = read_facts(before.debugger.bundle, edits)
+    view = attrs.evolve(before, facts=facts, answer=answer, **_read_state(before.shell))
     has_moved = view.location.position != before.location.position
-    view = attrs.evolve(
-        view, comparisons=_comparisons(view), at=_stands_at(view) if has_moved else before.at
-    )
+    view = attrs.evolve(view, at=_stands_at(view) if has_moved else before.at)
     has_come = view.at is not None and view.at != before.at
     asked, core = _asked_about(view), answer.data.get("core")
     if answer.data.get("reason") in ("breakpoint", "trap"):
@@ -248,22 +233,3 @@ def _element_of(answer: CommandResult) -> tuple[int, ...]:
     for one in answer.data.get("layers", ()) if "verdict" in answer.data else ():
         at = (one["accumulated"] or {}).get("first") or at
     return tuple(at)
-
-
-def _comparisons(view: View) -> Mapping[int, CachedComparison]:
-    """Compare all finished layers with the reference, reusing valid comparisons."""
-    reference, debugger = view.shell.reference, view.debugger
-    if reference is None:
-        return {}
-    done = [state.index for state in view.layers if state.state == "done"]
-    return {
-        index: _compared(view, reference, index, debugger.layer_outputs.get(index))
-        for index in done
-    }
-
-
-def _compared(view: View, reference: Reference, index: int, output: Any) -> CachedComparison:
-    old = view.comparisons.get(index)
-    if old is not None and old.output is output and old.reference is reference:
-        return old
-    return CachedComparison(output, reference, compare_layer(view.debugger, reference, index))

@@ -68,7 +68,7 @@ def _change_scale(context: Context, layer: Layer, arguments: Arguments) -> Comma
 
 def _make_change_result(context: Context, text: str, count: int, *notes: str) -> CommandResult:
     """Return the result of a change in ``count`` places."""
-    at = context.debugger.execution.position
+    at = context.debugger.position
     end = f"  the run is at position {at}; `effect` shows what follows from it"
     return make_result(text, *notes, end, text=text, places=count, position=at, notes=notes)
 

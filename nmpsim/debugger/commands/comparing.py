@@ -26,7 +26,7 @@ from nmpsim.debugger.divergence import (
     isolate_layers,
 )
 from nmpsim.debugger.output_writers import find_overwritten_results
-from nmpsim.debugger.reference import LayerComparison, Reference, compare_layer, isolate_layer
+from nmpsim.debugger.reference import LayerComparison, Reference, isolate_layer
 from nmpsim.report.fields import value_at
 
 
@@ -47,8 +47,10 @@ def compare_layers(context: Context, arguments: Arguments) -> CommandResult:
     if arguments:
         chosen, is_isolated = [context.take_layer(arguments).index], True
     arguments.expect_end()
-    compare = isolate_layer if is_isolated else compare_layer
-    found = [compare(debugger, reference, index) for index in chosen]
+    found = [
+        isolate_layer(debugger, reference, index) if is_isolated else context.compare_layer(index)
+        for index in chosen
+    ]
     wrong = [one for one in found if one.accumulated is not None and not one.accumulated.equal]
     breaks = [one.name for one in found if one.is_faulty]
     summary = f"{format_count(len(wrong), 'layer')} of {len(found)} differ"
@@ -138,7 +140,7 @@ def find_divergence(context: Context, arguments: Arguments) -> CommandResult:
         stopped = debugger.reach_layer(index)
         if stopped.reason in ("interrupted", "trap"):
             return make_stop_result(stopped)
-        one = compare_layer(debugger, reference, index)
+        one = context.compare_layer(index)
         if one.accumulated is None or one.accumulated.worst_ulp <= limit:
             continue
         one = isolate_layer(debugger, reference, index)

@@ -25,7 +25,7 @@ from nmpsim.debugger.changes import ProgramChanges
 from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.edits import Edit, list_scale_changes
-from nmpsim.debugger.reference import ArrayOpener, Reference, compare_layer
+from nmpsim.debugger.reference import ArrayOpener, LayerComparison, Reference, compare_layer
 from nmpsim.debugger.scale_changes import rescale_module
 from nmpsim.diagnostics import fail, locate_errors
 from nmpsim.lir.layers import find_layer
@@ -55,6 +55,8 @@ class Context:
         self.changes = ProgramChanges(debugger)
         self.reference: Reference | None = None
         self.open_arrays = open_arrays
+        self._comparisons: dict[int, tuple[npt.NDArray[Any] | None, LayerComparison]] = {}
+        """Layer -> its output and the comparison of it with the reference."""
         self._lir: Lir | None = None
 
     def get_display_name(self, name: str) -> str:
@@ -86,13 +88,24 @@ class Context:
         with locate_errors(path):
             layers = self.debugger.bundle.metadata.layers
             self.reference = Reference(layers, arrays.keys, arrays.read)
-        self.debugger.events.measure_difference = self._differs
+        self._comparisons = {}
+        self.debugger.events.measure_difference = self._measure_difference
         return self.reference
 
-    def _differs(self, index: int) -> tuple[int, str] | None:
-        if self.reference is None:
-            return None
-        found = compare_layer(self.debugger, self.reference, index).accumulated
+    def compare_layer(self, index: int) -> LayerComparison:
+        """Compare a layer with the reference; the result is cached as long as the output is kept.
+
+        Raises UserError DEBUG002 if no reference is loaded.
+        """
+        reference, output = self.get_reference(), self.debugger.layer_outputs.get(index)
+        known = self._comparisons.get(index)
+        if known is None or known[0] is not output:
+            known = output, compare_layer(self.debugger, reference, index)
+            self._comparisons[index] = known
+        return known[1]
+
+    def _measure_difference(self, index: int) -> tuple[int, str] | None:
+        found = self.compare_layer(index).accumulated
         if found is None:
             return None
         text = f"{self.debugger.layers[index].display_name} differs in {found.differing} elements"
@@ -132,7 +145,7 @@ class Context:
         return self._get_lir().module
 
     def _get_lir(self) -> Lir:
-        edits = self.debugger.execution.edits
+        edits = self.debugger.edits
         if self._lir is None or self._lir.edits is not edits:
             module = rescale_module(self.debugger.bundle.module(), list_scale_changes(edits))
             self._lir = Lir(edits, module)

@@ -17,7 +17,6 @@ from nmpsim.debugger.inspect import (
     read_registers,
     read_values,
 )
-from nmpsim.debugger.reference import compare_layer
 from nmpsim.diagnostics import fail
 
 
@@ -55,9 +54,11 @@ def _hits(context: Context, words: Sequence[str]) -> Number:
 
 
 def _differences(context: Context, words: Sequence[str]) -> list[Difference]:
-    debugger, reference = context.debugger, context.get_reference()
-    chosen = [context.find_layer(words[0]).index] if words else debugger.get_layer_order()
-    found = [compare_layer(debugger, reference, index).accumulated for index in chosen]
+    context.get_reference()  # refuses without one
+    chosen = context.debugger.get_layer_order()
+    if words:
+        chosen = [context.find_layer(words[0]).index]
+    found = [context.compare_layer(index).accumulated for index in chosen]
     return [one for one in found if one is not None]
 
 
@@ -85,7 +86,7 @@ FUNCTIONS: Mapping[str, Callable[[Context, Sequence[str]], Number]] = {
     "hazards": lambda context, _: len(context.debugger.find_hazards()),
     "hits": _hits,
     "layers_done": lambda context, _: context.debugger.get_location().layers_done,
-    "position": lambda context, _: context.debugger.execution.position,
+    "position": lambda context, _: context.debugger.position,
     "trapped": lambda context, _: int(context.debugger.execution.trap is not None),
 }
 """Function of an expression -> its implementation, in the order of the help."""

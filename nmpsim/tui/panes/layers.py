@@ -143,7 +143,7 @@ class LayersPane(LinePane):
     def _row(self, state: LayerState) -> LayerRow:
         compared = self.current_view.comparisons.get(state.index)
         share = 100 * state.cycles / self._total if self._total else 0.0
-        return LayerRow(state, share, None if compared is None else compared.found.accumulated)
+        return LayerRow(state, share, None if compared is None else compared.accumulated)
 
     def _line_of(self, layer: int) -> int:
         """Return the line of a layer; the first one if it is filtered out."""

@@ -44,7 +44,7 @@ class MemoryPane(LinePane):
 
     def prepare(self, view: View) -> None:
         """Read the scratchpad of the selected core."""
-        machine = view.debugger.execution.machine
+        machine = view.debugger.machine
         nbytes = int(machine.shared[0].scratchpad_bytes)
         used = machine.scratchpad[view.core][:nbytes] != 0
         row = CELL_BYTES * ROW_CELLS

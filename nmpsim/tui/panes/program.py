@@ -58,7 +58,7 @@ class ProgramPane(LinePane):
         view, at = self.view, self._start + 4 * index
         if view is None:
             return Text("")
-        word = word_at(view.debugger.execution.machine, view.core, at)
+        word = word_at(view.debugger.machine, view.core, at)
         code = "" if word is None else disassemble_word(word, at, {})
         is_next = view.cores[view.core].pc == at and view.cores[view.core].status != "halted"
         stop = self.glyphs.breakpoint if at in view.breakpoint_addresses else " "
