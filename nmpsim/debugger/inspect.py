@@ -101,7 +101,7 @@ def list_layer_states(
             state = "done"
         elif layer.index == current and has_begun:
             state = "running"
-        limited_by = limits(counters.critical_path).items()
+        limited_by = compute_limiter_shares(counters.critical_path).items()
         states.append(
             LayerState(
                 **{name: getattr(layer, name) for name in _LAYER_FIELDS},

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import attrs
 import numpy.typing as npt
 
-from nmpsim.analysis.diff.tensors import Values, find_axis_order, saved_tensors
-from nmpsim.analysis.difference import Difference, compare, nearest_stored, real_values
+from nmpsim.analysis.diff.tensors import Values, find_axis_order, list_saved_tensors
+from nmpsim.analysis.difference import Difference, compare, dequantize_values, quantize_values
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.core.host_steps import write_tensor
 from nmpsim.debugger.debugger import Debugger
@@ -81,7 +81,7 @@ class Reference:
         Raises :class:`~nmpsim.diagnostics.UserError` DIFF001 if no array matches a layer.
         """
         found: dict[tuple[int | None, str, str | None], Callable[[], Values]] = {}
-        for one in saved_tensors(keys := list(keys), read):
+        for one in list_saved_tensors(keys := list(keys), read):
             for operand in (one.operand, None):
                 found.setdefault((one.number, one.name, operand), one.load)
         layers = list(layers)
@@ -146,7 +146,7 @@ def convert_scale(values: Array, old: Tensor, new: Tensor) -> Array:
     """Return values unchanged if the scale is unchanged, otherwise as real numbers."""
     if old.scale is None or old.scale == new.scale:
         return values
-    return real_values(values, old.elem, old.scale, old.offset)
+    return dequantize_values(values, old.elem, old.scale, old.offset)
 
 
 def compare_layer(debugger: Debugger, reference: Reference, index: int) -> LayerComparison:
@@ -202,4 +202,4 @@ def get_stored_output(layer: Layer, reference: Reference) -> Array | None:
     output = layer.output
     if output.scale is None:
         return None
-    return nearest_stored(values, output.elem, output.scale, output.offset)
+    return quantize_values(values, output.elem, output.scale, output.offset)

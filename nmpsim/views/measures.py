@@ -18,8 +18,8 @@ from nmpsim.config import from_settings
 from nmpsim.escape import escape_line
 from nmpsim.records import frozen
 from nmpsim.report.data import LayerReport, RunReport, saturates_notably
-from nmpsim.report.fields import value_at
-from nmpsim.views.text import decibels, duration, elem_text, percent, shape_text
+from nmpsim.report.fields import get_value
+from nmpsim.views.text import format_duration, format_elem, format_percent, format_shape
 
 
 @frozen
@@ -330,16 +330,16 @@ def _state_cycles(row: Any) -> Cell:
 
 DEBUGGER_MEASURES: Mapping[str, Measure] = {
     "layer": Measure(
-        "layer", lambda row: attrs.evolve(layer_name(row.state), value=row.state.index)
+        "layer", lambda row: Cell(escape_line(row.state.display_name), row.state.index)
     ),
     "operation": Measure("operation", "state.operation"),
     "cycles": Number("cycles", _state_cycles),
-    "share": Number("share", "share", lambda percentage: f"{percent(percentage, 100)}%"),
+    "share": Number("share", "share", lambda percentage: f"{format_percent(percentage, 100)}%"),
     "limited by": Measure("limited by", "state.limited_by"),
     "saturated": Number("saturated", "state.saturated"),
     "differing": Number("differing", lambda row: row.found.differing if row.found else 0),
     "ulp": Number("ulp", lambda row: row.found.worst_ulp if row.found else 0),
-    "sqnr": Number("sqnr", lambda row: row.found.sqnr_db if row.found else math.inf, decibels),
+    "sqnr": Number("sqnr", lambda row: row.found.sqnr_db if row.found else math.inf),
 }
 """Measures of a layer of a stopped run, by key: its state, and its difference from a reference."""
 

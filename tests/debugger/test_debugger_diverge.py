@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 import nmpsim
-from nmpsim.analysis.difference import real_values
+from nmpsim.analysis.difference import dequantize_values
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.metadata import Layer
 from nmpsim.compiler.driver import compile_module
@@ -267,7 +267,7 @@ def real_reference(planted: Planted) -> dict[str, Any]:
         if layer.output.scale is None:
             known[layer_key(layer)] = stored
         else:
-            exact = real_values(
+            exact = dequantize_values(
                 stored, layer.output.elem, layer.output.scale, layer.output.offset
             ) + layer.output.scale * rng.uniform(-0.4, 0.4, stored.shape)
             known[layer_key(layer)] = exact.astype(np.float32)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nmpsim.analysis.difference import real_values
+from nmpsim.analysis.difference import dequantize_values
 from nmpsim.bundle import Bundle
 from nmpsim.cli.arrays import ArrayFile
 from nmpsim.debugger import Debugger
@@ -25,7 +25,7 @@ def files(digits: Bundle, seven: dict[str, Any], tmp_path: Path) -> Path:
     debugger.run_to_end()
     layers = debugger.layers
     real = {
-        layer.name: real_values(
+        layer.name: dequantize_values(
             debugger.layer_outputs[layer.index],
             layer.output.elem,
             layer.output.scale,

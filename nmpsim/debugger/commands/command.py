@@ -11,7 +11,7 @@ import attrs
 
 from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.commands.context import Context
-from nmpsim.report.fields import value_at
+from nmpsim.report.fields import get_value
 
 
 @attrs.frozen
@@ -100,7 +100,7 @@ def format_table(
 
 
 def _read_cell(record: Any, read: str | Callable[[Any], object]) -> object:
-    value = read(record) if callable(read) else value_at(record, read)
+    value = read(record) if callable(read) else get_value(record, read)
     return "" if value is None else value
 
 

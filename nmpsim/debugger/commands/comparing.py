@@ -27,7 +27,7 @@ from nmpsim.debugger.divergence import (
 )
 from nmpsim.debugger.output_writers import find_overwritten_results
 from nmpsim.debugger.reference import LayerComparison, Reference, isolate_layer
-from nmpsim.report.fields import value_at
+from nmpsim.report.fields import get_value
 
 
 def load_reference(context: Context, arguments: Arguments) -> CommandResult:
@@ -84,7 +84,7 @@ def list_difference_columns(path: str) -> list[Column]:
     """
 
     def show(read: Callable[[Difference], object]) -> Callable[[Any], object]:
-        return lambda record: "" if value_at(record, path) is None else read(value_at(record, path))
+        return lambda record: "" if (found := get_value(record, path)) is None else read(found)
 
     return [
         ("result", lambda record: show(_format_result)(record) or record.problem),

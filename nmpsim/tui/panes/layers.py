@@ -20,7 +20,7 @@ from nmpsim.tui.line_pane import LinePane, shorten_names
 from nmpsim.tui.theme import GREEN, ORANGE, SKY, VERMILION
 from nmpsim.tui.view import View
 from nmpsim.views.measures import DEBUGGER_MEASURES
-from nmpsim.views.text import percent, short_count, shorten_middle
+from nmpsim.views.text import format_percent, format_short_count, shorten_middle
 
 BAR_COLUMNS = 8
 COMPARED_COLUMNS = 14
