@@ -34,7 +34,7 @@ _TEMPORARY = re.compile(r"\.nmpsim-[0-9a-f]{12}\.tmp")
 STDOUT = Path("-")
 """Standard output; a file of this name is ``./-``."""
 MAX_OF_NAME = 100
-"""Largest number of characters of a text that become a file's name."""
+"""Largest number of characters of a file name that is made from a text."""
 LEFT_OVER_SECONDS = 24 * 60 * 60
 """Age of a temporary file that counts as abandoned where there are no locks."""
 _DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
@@ -45,9 +45,19 @@ _unfinished: set[Path] = set()
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Let ``write`` fill a temporary file, then replace ``path`` by it.
+    """Write a file completely or not at all.
 
-    On failure (UserError FILE002) an existing file is unchanged and the temporary one is removed.
+    Parameters
+    ----------
+    path
+        The file, which is replaced if it exists.
+    write
+        Function that writes the contents to an open binary file.
+
+    Raises
+    ------
+    UserError
+        FILE002 if the file cannot be written; an existing file is then unchanged.
     """
     with new_file(path) as file:
         write(file)
@@ -55,7 +65,7 @@ def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file as a context manager; it replaces ``path`` when the context ends normally."""
+    """Open a temporary file that replaces ``path`` when the context ends normally."""
     try:
         if path == STDOUT:
             yield _stdout()
@@ -79,7 +89,7 @@ def _stdout() -> IO[bytes]:
 
 
 def write_npz(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Write an ``.npz`` file with any keys and reproducible bytes.
+    """Write arrays to an ``.npz`` file with reproducible bytes.
 
     Slashes are removed from a key that would lead out of the folder of an unpacked archive.
     """
@@ -103,7 +113,7 @@ def _member_name(key: str) -> str:
 
 
 def make_file_name(text: str) -> str:
-    """Return a file name without suffix for any text; different texts have different names."""
+    """Return a valid file name for a text, without suffix; it differs for different texts."""
     plain = re.sub(r"[^\w.\[\]-]", "_", text)
     if plain != text or len(plain) > MAX_OF_NAME or _DEVICES.fullmatch(plain):
         digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
@@ -112,7 +122,7 @@ def make_file_name(text: str) -> str:
 
 
 def is_special(path: Path) -> bool:
-    """Return whether a path is a pipe or a device, which must not be replaced by a file."""
+    """Return whether a path is a pipe, a device or standard output, which cannot be replaced."""
     if path == STDOUT:
         return True
     try:
@@ -122,17 +132,17 @@ def is_special(path: Path) -> bool:
 
 
 def real_path(path: Path) -> Path:
-    """Return a path without symlinks; unlike ``Path.resolve`` it accepts loops of links."""
+    """Return a path with symlinks resolved; loops of links are accepted."""
     return Path(os.path.realpath(path))
 
 
 def cannot_write(path: Path, why: str, hint: str | None) -> UserError:
-    """Return the error for a file that cannot be written."""
+    """Return the error (FILE002) for a file that cannot be written."""
     return fail("FILE002", f"cannot write the file: {why}", place=Place(str(path)), hint=hint)
 
 
 def remove_unfinished() -> None:
-    """Remove unfinished temporary files, before the process is ended abruptly."""
+    """Remove the temporary files of this process, before it is ended abruptly."""
     for temporary in list(_unfinished):
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)

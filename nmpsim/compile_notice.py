@@ -1,4 +1,4 @@
-"""Notice to the user that kernels are being compiled."""
+"""The notice that kernels are being compiled."""
 
 from __future__ import annotations
 
@@ -12,9 +12,15 @@ _WARNING = 30
 
 @functools.cache
 def print_compile_notice(level: int = _WARNING) -> None:
-    """Say it once in a process: on stderr if that is a terminal, else to the logger ``nmpsim``.
+    """Report once per process that kernels are being compiled.
 
-    A warning of a logger that nobody has set up appears on stderr, as in a notebook.
+    The notice goes to stderr if that is a terminal, else to the logger ``nmpsim``. A warning of a
+    logger that nobody has set up appears on stderr, as in a notebook.
+
+    Parameters
+    ----------
+    level
+        Level of the log message.
     """
     if sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write(f"{COMPILE_NOTICE}\n")

@@ -25,7 +25,7 @@ _ENTRY_KEYS = ("value", "source", "note")
 
 @frozen
 class Limits:
-    """Range of a setting; ``power_of_two`` if addresses are divided by it."""
+    """Valid range of a setting, and whether it must be a power of two."""
 
     low: int
     high: int
@@ -38,9 +38,9 @@ def _setting(low: int, high: int, *, power_of_two: bool = False) -> Any:
 
 @attrs.frozen(kw_only=True)
 class DeviceConfig:
-    """Settings of a device; names are ``section_key`` of the TOML file.
+    """Settings of a device, named ``section_key`` after the section and key of the TOML file.
 
-    Cycles are cycles of the device's one clock.
+    All cycles are cycles of the device's single clock.
     """
 
     name: str
@@ -89,7 +89,7 @@ class DeviceConfig:
 
     @property
     def macs_per_cycle(self) -> int:
-        """Int8 multiplications of all MAC arrays per cycle."""
+        """Int8 multiplications of all MAC arrays in a cycle."""
         return self.cores_count * self.mac_out_lanes * self.mac_in_lanes
 
     def settings(self) -> dict[str, int | str]:
@@ -113,9 +113,19 @@ def _sections() -> tuple[str, ...]:
 
 
 def from_settings(settings: Mapping[str, Any]) -> DeviceConfig:
-    """Return the device with settings by name, as in a bundle; missing ones are the default's.
+    """Return a device with some settings changed from the default device.
 
     A setting with the default's value has the default's source; any other counts as given.
+
+    Parameters
+    ----------
+    settings
+        Values by name, as in a bundle.
+
+    Raises
+    ------
+    UserError
+        DEV002 or DEV003 with all invalid settings.
     """
     flat = _entries_of(default_device())
     for key, value in settings.items():
@@ -133,7 +143,7 @@ def default_device() -> DeviceConfig:
 
 
 def resolve_device(config: DeviceConfig | None) -> DeviceConfig:
-    """Return the given device, or the default one for None; UserError (ARG001) for another type."""
+    """Return a device, or the default device for None."""
     if config is None:
         return default_device()
     if not isinstance(config, DeviceConfig):
@@ -148,9 +158,17 @@ def resolve_device(config: DeviceConfig | None) -> DeviceConfig:
 
 
 def load_device(path: Path | str) -> DeviceConfig:
-    """Return the default device with the changes of a TOML file.
+    """Load a device from a TOML file with changes to the default device.
 
-    Raises :class:`UserError` (FILE001, DEV001 to DEV003) with all findings.
+    Parameters
+    ----------
+    path
+        The file.
+
+    Raises
+    ------
+    UserError
+        FILE001, or DEV001 to DEV003 with all problems of the file.
     """
     place = Place(str(path))
     document = read_toml(Path(path), "device file", "DEV001")

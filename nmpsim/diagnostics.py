@@ -1,4 +1,4 @@
-"""Errors as data: a stable code, place, found and expected values, and a hint.
+"""Errors for users as data: a stable code, a place, found and expected values, and a hint.
 
 A problem with a user's input is a :class:`Diagnostic`; a function that cannot continue raises
 :class:`UserError` with one or more of them. Every package can import this module.
@@ -30,87 +30,87 @@ EXIT_TIMEOUT = 124
 """The run exceeded --timeout; the same code as of timeout(1)."""
 
 CODES: dict[str, str] = {
-    "ARG001": "unusable command-line argument",
-    "FILE001": "file cannot be read",
-    "FILE002": "file cannot be written",
-    "MODEL001": "model file damaged",
-    "MODEL002": "model or operation not supported",
-    "LIR001": "unexpected text",
-    "LIR002": "unterminated program",
-    "LIR003": "unknown name",
-    "LIR004": "name defined twice",
-    "LIR005": "wrong instruction number",
-    "LIR006": "unknown opcode",
-    "LIR007": "wrong operands",
-    "LIR008": "wrong attributes",
-    "LIR009": "types do not fit",
-    "LIR010": "value used outside its life",
-    "LIR011": "size does not fit",
-    "LIR012": "opcode known and not supported",
-    "CONST001": "constants file cannot be used",
-    "CONST002": "constant missing",
-    "CONST003": "constant does not fit its declaration",
-    "CONST004": "scales cannot be used",
-    "DEV001": "device file is not TOML",
-    "DEV002": "device setting unknown or of the wrong kind",
-    "DEV003": "device setting out of range",
-    "ISA001": "instruction or descriptor cannot be encoded",
-    "ASM001": "assembly text not understood",
-    "ASM002": "unknown mnemonic, register, symbol or field",
-    "ASM003": "value out of range",
-    "BUN001": "not a bundle",
-    "BUN002": "bundle damaged",
-    "BUN003": "bundle made for another version",
-    "BUN004": "bundle does not fit the device",
-    "BUN005": "bundle carries no LIR module",
-    "HOST001": "a value that an operation cannot take",
-    "COMP001": "operation cannot be compiled",
-    "COMP002": "does not fit the device's memory",
-    "INPUT001": "input missing or unknown",
-    "INPUT002": "input of the wrong shape or type",
-    "INPUT003": "input file cannot be used",
-    "QUANT001": "program cannot be quantized",
-    "QUANT002": "range unknown",
-    "QUANT003": "nothing is quantized",
-    "QUANT004": "unknown operation",
-    "QUANT005": "profile of another network",
-    "LAYER001": "layer unknown or ambiguous",
-    "DEBUG001": "debugger command not understood",
-    "DEBUG002": "the debugger knows nothing of that name",
-    "DEBUG003": "core file cannot be used",
-    "PATCH001": "not a patch",
+    "ARG001": "invalid argument of a command or function",
+    "FILE001": "a file cannot be read",
+    "FILE002": "a file cannot be written",
+    "MODEL001": "the model file is damaged or has an unknown format",
+    "MODEL002": "the model or an operation of it is not supported",
+    "LIR001": "unexpected text in LIR",
+    "LIR002": "the LIR text ends before its program does",
+    "LIR003": "unknown name in LIR",
+    "LIR004": "a name is defined twice in LIR",
+    "LIR005": "an LIR instruction has the wrong number",
+    "LIR006": "unknown LIR opcode",
+    "LIR007": "an LIR instruction has the wrong operands",
+    "LIR008": "an LIR instruction has the wrong attributes",
+    "LIR009": "types of LIR operands do not match",
+    "LIR010": "an LIR value is used before it is written or after its buffer is freed",
+    "LIR011": "a size in LIR is invalid or does not match",
+    "LIR012": "the LIR opcode is known but not supported",
+    "CONST001": "the constants file is damaged or has another format",
+    "CONST002": "a constant is missing",
+    "CONST003": "a constant does not match its declaration",
+    "CONST004": "the scales file is damaged or contradicts the program",
+    "DEV001": "the device file is not TOML",
+    "DEV002": "a device setting is unknown or has the wrong type",
+    "DEV003": "a device setting is out of range",
+    "ISA001": "an instruction or descriptor cannot be encoded",
+    "ASM001": "syntax error in assembly",
+    "ASM002": "unknown mnemonic, register, symbol or field in assembly",
+    "ASM003": "a value in assembly is out of range",
+    "BUN001": "the file is not a bundle",
+    "BUN002": "the bundle is damaged",
+    "BUN003": "the bundle was made for another version of nmpsim",
+    "BUN004": "the bundle does not fit the device",
+    "BUN005": "the bundle contains no LIR module",
+    "HOST001": "a host operation cannot process a value",
+    "COMP001": "an operation cannot be compiled",
+    "COMP002": "the program does not fit the device's memory",
+    "INPUT001": "an input is missing or unknown",
+    "INPUT002": "an input has the wrong shape, type or values",
+    "INPUT003": "an input file is damaged or has an unknown format",
+    "QUANT001": "the program cannot be quantized",
+    "QUANT002": "the range of a value is unknown",
+    "QUANT003": "no operation would be quantized",
+    "QUANT004": "unknown operation in the settings of a quantization",
+    "QUANT005": "the profile was recorded from another network",
+    "LAYER001": "a layer name is unknown or ambiguous",
+    "DEBUG001": "syntax error in a debugger command",
+    "DEBUG002": "a debugger command names something unknown",
+    "DEBUG003": "the core file is damaged or cannot be used",
+    "PATCH001": "the file is not a patch",
     "PATCH002": "the patch belongs to another bundle",
-    "PKG001": "package missing",
-    "GRID001": "grid of device settings cannot be used",
-    "DATA001": "data set or labels cannot be used",
-    "RESULT001": "results file of something else",
-    "REPORT001": "report cannot be used",
-    "WORK001": "workers cannot be used",
-    "DIFF001": "runs that cannot be compared",
-    "DUMP001": "dump of Glow damaged",
-    "DUMP002": "dump of Glow without its list of files",
-    "SUITE001": "suite cannot be used",
-    "SUITE002": "nothing to check",
-    "BASE001": "baseline cannot be used",
-    "BASE002": "baseline stale or of something else",
-    "MEM001": "needs more memory than allowed",
-    "MEM002": "memory ran out",
-    "ENV001": "unusable environment variable",
-    "ENV002": "too few open files, processes or threads allowed",
-    "LIMIT001": "run beyond its limit of cycles",
-    "LIMIT002": "run beyond its limit of time",
-    "CONTRACT001": "behavior that the instruction set leaves undefined",
-    "CONTRACT002": "unpredictable value used",
-    "CONTRACT003": "missing synchronization",
-    "CONTRACT004": "not supported",
-    "CONTRACT005": "internal: a bug of nmpsim",
+    "PKG001": "a Python package is missing",
+    "GRID001": "the grid of device settings is invalid",
+    "DATA001": "the data set or its labels are invalid",
+    "RESULT001": "the results file belongs to another sweep or evaluation",
+    "REPORT001": "the report is damaged or has another version",
+    "WORK001": "worker processes cannot be used",
+    "DIFF001": "the runs cannot be compared",
+    "DUMP001": "a dump of Glow is damaged",
+    "DUMP002": "the list of files of Glow's dumps is missing",
+    "SUITE001": "the suite file is invalid",
+    "SUITE002": "the suite or a case checks nothing",
+    "BASE001": "the baseline is missing, damaged or incomplete",
+    "BASE002": "the baseline belongs to another program, input or device",
+    "MEM001": "more memory is needed than allowed",
+    "MEM002": "the memory is exhausted",
+    "ENV001": "an environment variable has an invalid value",
+    "ENV002": "too few open files, processes or threads are allowed",
+    "LIMIT001": "the run exceeded its limit of cycles",
+    "LIMIT002": "the run exceeded its time limit",
+    "CONTRACT001": "the program relies on undefined behavior of the instruction set",
+    "CONTRACT002": "the program uses an unpredictable value",
+    "CONTRACT003": "synchronization is missing",
+    "CONTRACT004": "the program uses an unsupported feature",
+    "CONTRACT005": "internal error of nmpsim",
 }
-"""Title of every error code; codes are stable and never change their meaning."""
+"""Meaning of every error code; codes are stable and never change their meaning."""
 
 
 @frozen
 class Place:
-    """Location in a file: a 1-based line and column, an operation or an offset.
+    """Location of a problem: a file, and in it a line and column, an offset or an operation.
 
     Line 0 is the line of an instruction without text.
     """
@@ -120,7 +120,7 @@ class Place:
     column: int | None = None
     offset: int | None = None
     node: str = ""
-    """Operation of a model's file, as listed by ``nmpsim inspect``."""
+    """Operation of a model file, as ``nmpsim inspect`` lists it."""
 
     def __str__(self) -> str:
         text = escape_line(self.file or "<text>")
@@ -140,7 +140,7 @@ def _known_code(_: object, __: object, code: str) -> None:
 
 @frozen
 class Diagnostic:
-    """A problem with everything a user needs to fix it."""
+    """A problem of a user's input, with what was found and expected and a hint."""
 
     code: str = attrs.field(validator=_known_code)
     message: str
@@ -166,7 +166,7 @@ class Diagnostic:
 
 
 class UserError(Exception):
-    """Error for invalid input, with one or more diagnostics."""
+    """Error about a user's input, with one or more diagnostics."""
 
     def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic]) -> None:
         if isinstance(diagnostics, Diagnostic):
@@ -181,7 +181,7 @@ class UserError(Exception):
 
 @contextmanager
 def locate_errors(path: Path | str | None) -> Iterator[None]:
-    """Set the place of diagnostics raised in the context that have none."""
+    """Add a file as the place of diagnostics that are raised in the context without a place."""
     place = Place(None if path is None else str(path))
     try:
         yield

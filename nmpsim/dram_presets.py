@@ -14,10 +14,10 @@ import attrs
 
 @attrs.frozen
 class PresetSetting:
-    """A setting of ``[dram]`` in a preset."""
+    """Value of a setting of ``[dram]`` in a preset, with its source."""
 
     value: int | Fraction
-    """Value; a fraction if the clock does not divide it, which no device can have."""
+    """The value; a fraction if the device's clock does not divide it."""
     source: str
 
 
@@ -33,7 +33,15 @@ def list_presets() -> list[str]:
 
 
 def read_preset(name: str, clock_mhz: int) -> dict[str, PresetSetting]:
-    """Return a preset's settings by key of ``[dram]``, with times in cycles, rounded up."""
+    """Return the settings of a preset by key of ``[dram]``.
+
+    Parameters
+    ----------
+    name
+        Name of the preset.
+    clock_mhz
+        Clock of the device, by which times are converted to cycles, rounded up.
+    """
     return {
         key: PresetSetting(_value(entry, clock_mhz), entry["source"])
         for key, entry in _presets()[name].items()

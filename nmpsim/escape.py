@@ -1,8 +1,8 @@
-"""How text from outside is shown: names, messages of other tools, lines of files.
+"""Escaping of text from files and other tools, before it is shown.
 
-The one place for it; every view, error and trace calls it. What a reader sees is what is there:
-no character steers a terminal, turns the direction of writing, or makes a CI system carry out a
-command. This module imports nothing of nmpsim.
+Every view, error and trace escapes text with this module, so that no character controls a terminal,
+changes the direction of writing, or makes a CI system run a command. The module imports nothing of
+nmpsim.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def escape(text: str) -> str:
-    """Escape invisible characters and CI commands of a text; tabs and line ends stay."""
+    """Escape invisible characters and CI commands in a text; tabs and line ends are kept."""
     text = _ANYWHERE.sub(r"#\\x23", _UNSEEN.sub(_escape, text))
     return _AT_START.sub(r"\1\\x3a:", text)
 
 
 def escape_line(text: str) -> str:
-    """Escape a text as :func:`escape` does, on one line."""
+    """Escape a text and write it on one line."""
     return escape(text.replace("\n", "\\n").replace("\t", " "))
 
 
 def escape_markdown(text: str) -> str:
-    """Escape a text on one line, with Markdown, HTML and mentions of users."""
+    """Escape a text for one line of Markdown, including HTML and mentions of users."""
     escaped = _MARKDOWN.sub(r"\\\1", escape_line(" ".join(text.split())))
     return escaped.replace("@", "@&#8203;")  # a backslash does not keep @name from a mention
 
 
 def escape_csv(value: object) -> object:
-    """Return a value for a CSV file; a text that a spreadsheet would calculate begins with '."""
+    """Escape a value for a CSV file so that no spreadsheet evaluates it as a formula."""
     is_formula = isinstance(value, str) and value.lstrip("'").startswith(_FORMULA)
     return f"'{value}" if is_formula else value
 
 
 def unescape_csv(text: str) -> str:
-    """Return the text that :func:`escape_csv` wrote."""
+    """Return the text that :func:`escape_csv` escaped."""
     return text[1:] if text.startswith("'") and escape_csv(text[1:]) == text else text
 
 
 def escape_json(text: str) -> str:
-    """Escape CI commands in the strings of ASCII-only JSON."""
+    """Escape CI commands in the strings of an ASCII-only JSON text."""
     return _ANYWHERE.sub(r"#\\u0023", text)
 
 

@@ -42,7 +42,7 @@ def require_extra(
 
 
 def make_missing_package_error(package: str) -> UserError:
-    """Return the error (PKG001) for a missing package that nmpsim requires."""
+    """Return the error (PKG001) for a missing package that nmpsim always requires."""
     return fail(
         "PKG001",
         "a required package is missing",

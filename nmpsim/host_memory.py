@@ -1,4 +1,4 @@
-"""Limits on the host's memory, checked before large allocations."""
+"""Limits of the host's memory, checked before large allocations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.records import frozen
 
 SPARE = 8
-"""One part in this many of the available memory stays free for Python, kernels and others."""
+"""Divisor of the available memory for the margin that stays free."""
 LIBRARIES_BYTES = 350_000_000
 """Address space that Python, NumPy, Numba and LLVM use before a run."""
 THREAD_BYTES = 24_000_000
@@ -35,7 +35,7 @@ SMALL_BYTES = 32 << 20
 
 @frozen
 class Part:
-    """A planned allocation in bytes, and the field of a file that requires it."""
+    """A planned allocation: its size in bytes and what it is for."""
 
     field: str
     nbytes: int
@@ -47,10 +47,21 @@ def check_memory(
     max_memory: int | None = None,
     place: Place | None = None,
 ) -> None:
-    """Raise UserError MEM001 if all ``parts`` together are more than ``max_memory`` bytes.
+    """Raise UserError (MEM001) if planned allocations exceed a limit.
 
-    ``what`` describes what needs the memory. With None the limit is :func:`default_limit`; up to
-    ``SMALL_BYTES`` is not checked, because a check takes 1 ms. Nothing is allocated.
+    Allocations of together up to ``SMALL_BYTES`` are not compared with the default limit, because
+    that takes 1 ms.
+
+    Parameters
+    ----------
+    what
+        What needs the memory, for the message.
+    parts
+        The allocations.
+    max_memory
+        Limit in bytes; by default :func:`default_limit`.
+    place
+        File that needs the memory, for the message.
     """
     parts = list(parts)
     total = sum(part.nbytes for part in parts)
@@ -71,12 +82,12 @@ def check_memory(
 
 
 def divide_memory_limit(max_memory: int | None, processes: int) -> int:
-    """Return the limit of each of several processes that share ``max_memory`` (or the default)."""
+    """Return the memory limit of each of several processes that share a limit, in bytes."""
     return (default_limit() if max_memory is None else max_memory) // processes
 
 
 def validate_memory_limit(max_memory: int | None) -> int | None:
-    """Return a caller's limit; raise UserError (ARG001) unless it is a number of bytes."""
+    """Return a memory limit; raise UserError (ARG001) unless it is None or a number above 0."""
     is_number = isinstance(max_memory, int) and not isinstance(max_memory, bool)
     if max_memory is None or (is_number and max_memory > 0):
         return max_memory
@@ -85,12 +96,12 @@ def validate_memory_limit(max_memory: int | None) -> int | None:
 
 
 def check_libraries() -> None:
-    """Raise UserError MEM002 if ``ulimit -v`` leaves too little to import what commands need."""
+    """Raise UserError (MEM002) if ``ulimit -v`` is too low to import the libraries of commands."""
     _check_address_space("libraries", LIBRARIES_BYTES + THREAD_BYTES * (os.cpu_count() or 1))
 
 
 def check_compiling() -> None:
-    """Raise UserError MEM002 if ``ulimit -v`` leaves too little to compile a kernel."""
+    """Raise UserError (MEM002) if ``ulimit -v`` is too low to compile a kernel."""
     _check_address_space("compiling kernels", COMPILING_BYTES)
 
 
@@ -102,7 +113,7 @@ def _check_address_space(what: str, needed: int) -> None:
 
 
 def ran_out_of_memory(error: BaseException) -> bool:
-    """Return whether an exception means that memory is exhausted."""
+    """Return whether an exception was caused by a lack of memory."""
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
         return True
     if not isinstance(error, OSError | ImportError | RuntimeError):
@@ -114,7 +125,7 @@ def ran_out_of_memory(error: BaseException) -> bool:
 
 
 def out_of_memory(found: str) -> UserError:
-    """Return the error of a command or call that ran out of memory."""
+    """Return the error (MEM002) for a command or call that ran out of memory."""
     return fail(
         "MEM002",
         "there is not enough memory",
@@ -125,7 +136,7 @@ def out_of_memory(found: str) -> UserError:
 
 
 def reached_process_limit(error: BaseException) -> bool:
-    """Return whether the system refused to open a file, or to start a process or a thread.
+    """Return whether an exception was caused by a limit of open files, processes or threads.
 
     A thread that does not start although memory for its stack is available counts as refused.
     """
@@ -136,7 +147,7 @@ def reached_process_limit(error: BaseException) -> bool:
 
 
 def process_limit_error(found: str | None) -> UserError:
-    """Return the error of a command that may open no more files or start no more processes."""
+    """Return the error (ENV002) for a limit of open files, processes or threads."""
     return fail(
         "ENV002",
         "the system allows too few open files, processes or threads",
@@ -146,13 +157,13 @@ def process_limit_error(found: str | None) -> UserError:
 
 
 def default_limit() -> int:
-    """Return the default limit in bytes: the available memory minus a margin."""
+    """Return the default memory limit in bytes: the available memory minus a margin."""
     available = available_bytes()
     return available - available // SPARE
 
 
 def available_bytes() -> int:
-    """Return the bytes available to this process: of the machine, control groups and ulimit."""
+    """Return the memory available to this process in bytes."""
     return max(0, min([_machine_room(), *_group_rooms(), *_own_room()]))
 
 
@@ -236,7 +247,7 @@ def _of_table(path: Path, name: str) -> int:
 
 
 def format_size(nbytes: int) -> str:
-    """Return a size as accepted by ``--max-memory``, with three digits."""
+    """Format a size with three digits, as ``--max-memory`` accepts it."""
     for unit, power in (("TB", 12), ("GB", 9), ("MB", 6), ("kB", 3)):
         if nbytes >= 10**power:
             return f"{nbytes / 10**power:,.3g} {unit}" if nbytes < 1e15 else f"{nbytes:.3g} bytes"

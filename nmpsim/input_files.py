@@ -1,4 +1,4 @@
-"""Read user files within a size limit, with one error for unreadable files."""
+"""Reading of user files within a size limit, with one error for unreadable files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_SETTINGS_BYTES = 1 << 20
 
 
 def read_bytes(path: Path, what: str, limit: int, code: str = "FILE001") -> bytes:
-    """Return the contents of a file.
+    """Read a file of limited size.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def read_text(
     code: str = "FILE001",
     hint: str | None = None,
 ) -> str:
-    """Return the text of a UTF-8 file without its byte order mark, with ``\\n`` as line end.
+    """Read a UTF-8 text file without its byte order mark; line ends become ``\\n``.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def read_text(
 
 
 def read_toml(path: Path, what: str, code: str) -> dict[str, Any]:
-    """Return the document of a TOML file; errors as for :func:`read_text`, ``code`` if invalid."""
+    """Read a TOML file; errors are those of :func:`read_text`, and ``code`` for invalid TOML."""
     text = read_text(path, what, MAX_SETTINGS_BYTES, code)
     try:
         return tomllib.loads(text)

@@ -1,4 +1,4 @@
-"""A reader for headers of NumPy's array format that is safe for untrusted files.
+"""A reader of headers of NumPy's array format that is safe for untrusted files.
 
 NumPy's own reader evaluates Python text. Source: *NEP 1, A simple file format for NumPy arrays*.
 """
@@ -38,7 +38,7 @@ _KIND = re.compile(r"[|<>=]?[A-Za-z?][0-9]{0,6}")
 
 @frozen
 class Header:
-    """Element type, shape and order of an array."""
+    """Element type, shape and memory order of a stored array."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -46,12 +46,12 @@ class Header:
 
     @property
     def nbytes(self) -> int:
-        """Size of the data according to the header."""
+        """Size of the array in bytes according to the header."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
 class HeaderError(Exception):
-    """A header that does not describe an array of numbers."""
+    """Error for a header that does not describe an array of numbers."""
 
     def __init__(self, message: str, found: str, expected: str | None = None) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ class HeaderError(Exception):
 
 
 def read_header(file: IO[bytes]) -> Header:
-    """Read the header, up to the start of the data. Raises HeaderError for an invalid one."""
+    """Read the header of an array up to the start of its data; raise HeaderError if invalid."""
     start = file.read(8)
     version = start[6:8]
     if start[:6] != MAGIC:

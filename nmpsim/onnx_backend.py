@@ -51,7 +51,7 @@ _PLACE = Place()
 
 
 class UnsupportedModelError(UserError, unittest.SkipTest):
-    """A model that nmpsim does not compile; a test that raises it is skipped."""
+    """Error for a model that nmpsim does not compile; a test that raises it is skipped."""
 
 
 @contextmanager
@@ -63,10 +63,10 @@ def _unsupported_as_skip() -> Iterator[None]:
 
 
 class PreparedModel(BackendRep):
-    """A model to run, compiled for the values of those inputs that must be constants."""
+    """A model that is compiled for the values of the inputs that must be constants."""
 
     report: RunReport | None = None
-    """Report of the last run."""
+    """Report of the last run; None before the first run."""
 
     def __init__(self, model: onnx.ModelProto, options: ImportOptions) -> None:
         self._model = model
@@ -228,7 +228,7 @@ def _inputs_of(graph: Graph, names: frozenset[str]) -> frozenset[str]:
 
 
 class NmpBackend(Backend):
-    """Backend of the simulated device and its host."""
+    """ONNX backend that runs models on the simulated device and its host."""
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
@@ -311,7 +311,7 @@ class NmpBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Return whether a device is ``CPU``, which simulates the only device."""
+        """Return whether a device name is ``CPU``, which stands for the simulated device."""
         return device.partition(":")[0] == "CPU"
 
 

@@ -1,6 +1,6 @@
 """Pytest plugin with the fixtures ``nmp`` and ``nmp_snapshot``; docs/pytest.md describes them.
 
-pytest loads it whenever it starts, so nothing heavy is imported before a test asks for it.
+pytest loads the plugin whenever it starts, so nothing heavy is imported before a test needs it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _written = pytest.StashKey[list[Path]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option ``--nmp-update``."""
+    """Add the option ``--nmp-update`` to pytest."""
     group = parser.getgroup("nmpsim")
     group.addoption(
         "--nmp-update", action="store_true", help="Write the snapshots of nmp_snapshot."
@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
+    """Register the marker ``nmp_device``."""
     config.addinivalue_line("markers", MARKER)
     config.stash[_written] = []
 
@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Report how many snapshots were written."""
+    """Report the number of snapshots that were written."""
     written = config.stash[_written]
     if written:
         word = "snapshot" if len(written) == 1 else "snapshots"
@@ -53,14 +53,14 @@ def pytest_terminal_summary(
 
 
 class NmpSession:
-    """Programs of a test session."""
+    """Programs of a test session, each loaded once."""
 
     def __init__(self) -> None:
         self._runner: Runner | None = None
 
     @property
     def runner(self) -> Runner:
-        """Runner of programs, created on first use."""
+        """Runner of programs, created at first use."""
         if self._runner is None:
             from nmpsim.checking.snapshot import Runner
 
@@ -72,7 +72,7 @@ class NmpSession:
         return self.runner.load(path)
 
     def compile(self, lir: Path | str, weights: Path | str | None = None, **options: Any) -> Bundle:
-        """Compile LIR text; options are those of :func:`nmpsim.compile`."""
+        """Compile LIR text; the options are those of :func:`nmpsim.compile`."""
         return self.runner.compile(lir, weights, **options)
 
 
@@ -93,19 +93,24 @@ class Nmp:
         hazards: Literal["none"] | None = None,
         strict: bool = True,
     ) -> Run:
-        """Run a bundle, or that of a file; the test fails if the run traps.
+        """Run a program; the test fails if the run traps.
 
         Parameters
         ----------
         bundle
-            What ``load`` or ``compile`` gave, or a file.
+            A program from ``load`` or ``compile``, or its file.
         inputs
-            By name; float ones are quantized.
+            Inputs by name; float inputs are quantized.
         hazards
-            ``"none"`` lets the test also fail if what the run answers depends on when a transfer
-            lands; a second run looks for that.
+            ``"none"`` lets the test also fail if an output depends on the time of a transfer. A
+            second run searches for such hazards.
         strict
-            The test fails, too, if the program breaks the contract of the instruction set.
+            Whether the test also fails if the program violates the contract of the instruction set.
+
+        Returns
+        -------
+        Run
+            The completed run.
 
         Raises
         ------
@@ -128,20 +133,22 @@ class Nmp:
         ulp: int = 0,
         sqnr_db: float | None = None,
     ) -> None:
-        """Fail, and say which layer and element and by how much, unless a run's answer is right.
+        """Fail unless outputs and layers of a run have the expected values.
+
+        The message names the first wrong layer and element and the size of the error.
 
         Parameters
         ----------
         run
-            What ``run`` gave.
+            Result of :meth:`run`.
         outputs
-            What outputs must be, by name, as the device stores them.
+            Expected outputs by name, as the device stores them.
         layers
-            What layers' outputs must be, likewise.
+            Expected outputs of layers by name.
         ulp
-            Units of the last place that an element may be off.
+            Allowed difference in units of the last place.
         sqnr_db
-            Signal to quantization noise that is enough instead.
+            Signal-to-quantization-noise ratio in dB that is sufficient instead.
         """
         __tracebackhide__ = True
         from nmpsim.checking.snapshot import check_tolerances, compare_arrays
@@ -155,7 +162,7 @@ class Nmp:
 
 
 class NmpSnapshot:
-    """Fixture that compares runs with snapshots."""
+    """Fixture that compares runs with stored snapshots."""
 
     def __init__(self, node: pytest.Item, update: bool) -> None:
         self._node = node
@@ -171,20 +178,20 @@ class NmpSnapshot:
         ulp: int = 0,
         sqnr_db: float | None = None,
     ) -> None:
-        """Fail if outputs, cycles or saturation are worse than in the snapshot.
+        """Fail if outputs, cycles or saturation of a run are worse than in the snapshot.
 
         Parameters
         ----------
         run
-            What ``nmp.run`` gave.
+            Result of ``nmp.run``.
         name
-            Tells several snapshots of a test apart.
+            Name of the snapshot, if a test has several.
         cycles_percent
-            How many more cycles are allowed.
+            Allowed increase of cycles in percent.
         ulp
-            Units of the last place that an element of an output may be off.
+            Allowed difference of outputs in units of the last place.
         sqnr_db
-            Signal to quantization noise that is enough instead.
+            Signal-to-quantization-noise ratio in dB that is sufficient instead.
         """
         __tracebackhide__ = True
         from nmpsim.checking.snapshot import check_tolerances, compare_snapshot, write_snapshot
@@ -204,7 +211,7 @@ class NmpSnapshot:
 
 
 def snapshot_path(node: pytest.Item, name: str) -> Path:
-    """Return ``nmp_snapshots/MODULE/TEST[.NAME].json`` next to the test's file."""
+    """Return the path ``nmp_snapshots/MODULE/TEST[.NAME].json`` next to the test's file."""
     from nmpsim.atomic import make_file_name
 
     words = ".".join([*node.nodeid.split("::")[1:], *([name] if name else [])])
@@ -235,17 +242,17 @@ def _device_of(node: pytest.Item) -> tuple[Path | None, dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def nmp_session() -> NmpSession:
-    """Return the loader and compiler of a whole session."""
+    """Return the loader and compiler of a test session."""
     return NmpSession()
 
 
 @pytest.fixture
 def nmp(nmp_session: NmpSession, request: pytest.FixtureRequest) -> Nmp:
-    """Return a fixture that loads, compiles and runs programs on the device of ``nmp_device``."""
+    """Return the fixture that runs programs on the device of the marker ``nmp_device``."""
     return Nmp(nmp_session, request.node)
 
 
 @pytest.fixture
 def nmp_snapshot(request: pytest.FixtureRequest) -> NmpSnapshot:
-    """Return a fixture that compares runs with snapshots written by ``--nmp-update``."""
+    """Return the fixture that compares runs with the snapshots of ``--nmp-update``."""
     return NmpSnapshot(request.node, request.config.getoption("--nmp-update"))

@@ -1,4 +1,4 @@
-"""A faster ``attrs.frozen`` for the classes that a run imports.
+"""A faster ``attrs.frozen`` for classes that every run imports.
 
 attrs generates and compiles ``__eq__``, ``__hash__`` and ``__repr__`` for each class, which takes
 half of the time to create it; a command creates a hundred classes at start. Here all classes share

@@ -1,4 +1,4 @@
-"""The Python interface: quantize, compile, lint, load, and evaluate the errors of a run.
+"""The Python interface: quantize, compile, lint and load programs, evaluate errors of runs.
 
 Modules that only one function needs are imported in it, so that a run does not import the compiler.
 """
@@ -58,15 +58,15 @@ __all__ = [
 
 @frozen
 class Compiled:
-    """A compiled bundle."""
+    """A compiled program, as :func:`compile` returns it."""
 
     file: BundleFile
     """Contents of the bundle file, generated when written; only constants are in memory."""
     warnings: tuple[str, ...]
     rescaled_biases: tuple[RescaledBias, ...] = ()
-    """Biases that ``rescale_biases`` changed, by layer."""
+    """Biases that ``rescale_biases`` changed, in the order of their layers."""
     slicing: tuple[TiledLayer, ...] = ()
-    """Tiling of each device layer, with ``explain_slicing``."""
+    """Tiling of each device layer, if ``explain_slicing`` was set."""
 
     def __repr__(self) -> str:
         return f"<Compiled {repr(self.bundle)[1:-1]}>"
@@ -78,7 +78,7 @@ class Compiled:
 
     @cached_property
     def bundle(self) -> Bundle:
-        """The bundle, as returned by :func:`load`."""
+        """The program as a bundle, as :func:`load` returns it."""
         return bundle_from_bytes(self.file, "<compiled>")
 
 
@@ -99,46 +99,51 @@ def compile(
     explain_slicing: bool = False,
     progress: ProgressCallback | None = None,
 ) -> Compiled:
-    """Compile a model for a device: a TFLite or ONNX file, LIR text, or what ``from_torch`` read.
+    """Compile a model for a device.
 
     Parameters
     ----------
-    model
-        A ``.tflite`` or ``.onnx`` file, or one of Glow's ``-dump-ir`` text; the file's
-        first bytes tell. Or a model that is imported already, or what ``quantize`` gave.
-    weights
-        ``.npz`` with the constants by their names in the LIR; of LIR only.
-    tensors
-        JSON with exact scales; the file next to the LIR is taken if there is one.
-    input_shapes
-        Of inputs of an ONNX model, by name; else a dimension that the file leaves
-        open is 1.
-    sample_shapes
-        Of arrays for the inputs, by name (empty for the only input), from which
-        dimensions are taken that the file leaves open; the first one, the batch, stays 1.
-    integer_islands
-        Compute on integers what ONNX Runtime computes in float32 between
-        conversions, where that is possible; if None in models of 16 bits only.
-    device
-        The default device if None.
-    numerics
-        Whose arithmetic to follow, a name of ``nmpsim.isa.profiles.NUMERICS``; if None
-        what the model calls for: ``glow-int`` for LIR, ``q31`` for TFLite, ``float`` for
-        ONNX, for PyTorch that of its engine.
-    layer_numerics
-        That of single layers, named as :func:`find_layer` takes them; an
-        activation and what it fuses with have one, unless both are named.
-    rescale_biases
-        Requantize biases onto the scale of each layer's result first.
-    fuse
-        Let activations become the clip of the operation before them.
-    slicing
-        How layers are tiled: ``burst`` (all costs of the device; if None),
-        ``bytes`` (blind to DRAM bursts and rows) or ``simple`` (one rule, no search).
-    explain_slicing
-        Tell what was tried for each layer, in ``slicing`` of the result.
-    progress
+    model : path-like, ImportedModel or QuantizedProgram
+        A ``.tflite`` or ``.onnx`` file, or LIR text of Glow's ``-dump-ir``, recognized by its first
+        bytes; or the result of :func:`from_torch` or :func:`quantize`.
+    weights : path-like, optional
+        ``.npz`` file with the constants of LIR text, by their names.
+    tensors : path-like, optional
+        JSON file with the exact scales of LIR text; by default the file next to the text, if any.
+    input_shapes : mapping of str to tuple of int
+        Shapes of inputs of an ONNX model, by name. Other dimensions that the file leaves open are
+        1.
+    sample_shapes : mapping of str to tuple of int
+        Shapes of sample arrays by input (an empty name for the only input), which give dimensions
+        that the file leaves open. The first dimension, the batch, stays 1.
+    integer_islands : bool, optional
+        Whether to compute on integers what ONNX Runtime computes in float32 between conversions; by
+        default only in models of 16 bits.
+    device : DeviceConfig, optional
+        The device; by default :func:`default_device`.
+    numerics : str, optional
+        Numerics profile, a name of ``nmpsim.isa.profiles.NUMERICS``. The default depends on the
+        model: ``glow-int`` for LIR, ``q31`` for TFLite, ``float`` for ONNX, the engine's for
+        PyTorch.
+    layer_numerics : mapping of str to str
+        Profiles of single layers; :func:`find_layer` defines the names. An activation and the layer
+        into which it is fused share a profile, unless both are named.
+    rescale_biases : bool
+        Whether to requantize biases to the scale of each layer's result first.
+    fuse : bool
+        Whether to fuse activations into the layers before them.
+    slicing : str, optional
+        Tiling mode: ``burst`` (all costs of the device, the default), ``bytes`` (without DRAM
+        bursts and rows) or ``simple`` (without search).
+    explain_slicing : bool
+        Whether to record the tilings that were tried, in ``Compiled.slicing``.
+    progress : callable, optional
         Called with a :class:`Progress` before each layer is tiled.
+
+    Returns
+    -------
+    Compiled
+        The bundle, with warnings.
 
     Raises
     ------
@@ -202,7 +207,7 @@ def load_float_program(
     input_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
     sample_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
 ) -> ImportedModel:
-    """Load a float network to quantize; parameters and errors as for :func:`calibrate`.
+    """Load a float network to quantize; parameters and errors are those of :func:`calibrate`.
 
     ``sample_shapes`` is as for :func:`compile`.
     """
@@ -242,27 +247,32 @@ def calibrate(
     profile: Path | str | None = None,
     input_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
 ) -> CalibratedProgram:
-    """Run a float program on samples of its inputs to record the ranges of its values.
+    """Record the ranges of a float program's values on samples of its inputs.
 
     Parameters
     ----------
-    model
-        An ONNX file, or LIR text with float tensors only; or one that is imported already.
-    weights
-        ``.npz`` with the constants of LIR by their names.
-    calibration
-        For each input an array with one sample after the other.
-    profile
-        Glow's profile of the network; ranges are then those that it recorded, and samples
-        are needed for a comparison only.
-    input_shapes
-        Of inputs of an ONNX model, by name.
+    model : path-like or ImportedModel
+        An ONNX file, LIR text with float tensors only, or an imported model.
+    weights : path-like, optional
+        ``.npz`` file with the constants of LIR text, by their names.
+    calibration : mapping of str to array_like, optional
+        Samples of each input, stacked along the first axis: float [samples, ...].
+    profile : path-like, optional
+        Glow's profile of the network, whose recorded ranges are used. Samples are then needed for a
+        comparison only.
+    input_shapes : mapping of str to tuple of int
+        Shapes of inputs of an ONNX model, by name.
+
+    Returns
+    -------
+    CalibratedProgram
+        The program with its recorded ranges.
 
     Raises
     ------
     UserError
-        LIR, CONST, INPUT, MODEL and FILE codes; QUANT001, QUANT002, QUANT005; PKG001;
-        ARG001 without samples and profile.
+        LIR, CONST, INPUT, MODEL and FILE codes; QUANT001, QUANT002, QUANT005; PKG001; ARG001
+        without samples and profile.
     """
     from nmpsim.quantization import CalibratedProgram, read_profile
 
@@ -290,37 +300,42 @@ def quantize(
     bias_scale: str = "product",
     keep_float: Iterable[str] = (),
 ) -> QuantizedProgram:
-    """Quantize a float program as Glow does; ``compile`` takes it, ``.save(path)`` writes LIR.
+    """Quantize a float program as Glow does.
 
     Parameters
     ----------
-    model
-        An ONNX file, or LIR text with float tensors only; or one that is imported already.
-    weights
-        ``.npz`` with the constants of LIR by their names.
-    calibration
-        For each input an array with one sample after the other.
-    profile
+    model : path-like or ImportedModel
+        An ONNX file, LIR text with float tensors only, or an imported model.
+    weights : path-like, optional
+        ``.npz`` file with the constants of LIR text, by their names.
+    calibration : mapping of str to array_like, optional
+        Samples of each input, stacked along the first axis: float [samples, ...].
+    profile : path-like, optional
         Glow's profile of the network, in place of samples.
-    input_shapes
-        Of inputs of an ONNX model, by name.
-    schema
-        Asymmetric, symmetric, symmetric-with-uint8 or symmetric-with-power2-scale.
-    precision
-        Of activations and weights, int8 or int16.
-    bias_precision
-        int8, int16 or int32.
-    per_channel
-        A scale for each output channel of convolutions and fully connected layers.
-    bias_scale
-        Of these layers, product (input times weight) or result.
-    keep_float
-        Opcodes, and layers as :func:`find_layer` takes them, that stay float.
+    input_shapes : mapping of str to tuple of int
+        Shapes of inputs of an ONNX model, by name.
+    schema : str
+        ``asymmetric``, ``symmetric``, ``symmetric-with-uint8`` or ``symmetric-with-power2-scale``.
+    precision : str
+        Type of activations and weights: ``int8`` or ``int16``.
+    bias_precision : str
+        Type of biases: ``int8``, ``int16`` or ``int32``.
+    per_channel : bool
+        Whether convolutions and fully connected layers have a scale for each output channel.
+    bias_scale : str
+        Scale of biases: ``product`` (input times weights) or ``result``.
+    keep_float : iterable of str
+        Opcodes and layers that stay float; :func:`find_layer` defines the names of layers.
+
+    Returns
+    -------
+    QuantizedProgram
+        A program for :func:`compile`; its method ``save`` writes LIR text.
 
     Raises
     ------
     UserError
-        LIR, CONST, INPUT, FILE, PKG and QUANT codes; ARG001 for an unknown word.
+        LIR, CONST, INPUT, FILE, PKG and QUANT codes; ARG001 for an unknown setting.
     """
     from nmpsim.quantization import parse_settings
 
@@ -344,33 +359,36 @@ def from_torch(
     calibration: Iterable[Any] | Mapping[str, npt.ArrayLike] | None = None,
     **settings: Any,
 ) -> ImportedModel:
-    """Import a live PyTorch model for :func:`compile`; a float one is quantized with samples.
+    """Import a PyTorch model for :func:`compile`.
 
-    The model is run once on the example, and what it does is recorded: shapes and control flow are
-    those of the example.
+    The model is run once on the example to record its operations, so the shapes and the control
+    flow are those of the example.
 
     Parameters
     ----------
-    model
-        A ``torch.nn.Module`` in evaluation mode, quantized or float, or a
-        ``torch.export.ExportedProgram``.
-    example
-        A tensor, or a tuple of them, as ``forward`` takes it.
-    engine
-        ``fbgemm``, ``qnnpack``, ``onednn`` or ``x86``, that a quantized model was converted
-        for; ``torch.backends.quantized.engine`` if None. A model of PT2E has none.
-    calibration
-        For a float model examples such as ``example``, each of one or several samples;
-        or for each input an array, by name. Without it a float model stays one, for
-        :func:`quantize` or :func:`calibrate`.
-    settings
-        How to quantize, as :func:`quantize` takes it: schema, precision, per_channel ...
+    model : torch.nn.Module or torch.export.ExportedProgram
+        A model in evaluation mode, quantized or float.
+    example : Tensor or tuple of Tensor
+        Arguments of ``forward``.
+    engine : str, optional
+        Engine that a quantized model was converted for: ``fbgemm``, ``qnnpack``, ``onednn`` or
+        ``x86``; by default ``torch.backends.quantized.engine``. A model of PT2E has no engine.
+    calibration : iterable or mapping of str to array_like, optional
+        Samples with which a float model is quantized: examples like ``example``, or arrays by
+        input. A float model without samples stays float, for :func:`quantize` or :func:`calibrate`.
+    **settings
+        Settings of the quantization, as for :func:`quantize`: schema, precision, per_channel, ...
+
+    Returns
+    -------
+    ImportedModel
+        The model for :func:`compile`.
 
     Raises
     ------
     UserError
-        MODEL002 (not supported), ARG001 for an unknown engine or setting, LIR codes;
-        PKG001 without PyTorch; with ``calibration`` those of :func:`quantize`.
+        MODEL002 for an unsupported model, ARG001 for an unknown engine or setting, LIR codes,
+        PKG001 without PyTorch; with ``calibration`` also those of :func:`quantize`.
     """
     from nmpsim.frontends.torch import import_torch_module
 
@@ -387,13 +405,33 @@ def from_torch(
 
 
 def save(compiled: Compiled, path: Path | str) -> str:
-    """Write the bundle atomically and return its digest."""
+    """Write a compiled program to a bundle file.
+
+    The file is written completely or not at all.
+
+    Parameters
+    ----------
+    compiled : Compiled
+        The program.
+    path : path-like
+        The file.
+
+    Returns
+    -------
+    str
+        Digest of the file.
+
+    Raises
+    ------
+    UserError
+        FILE002 if the file cannot be written.
+    """
     with new_file(Path(path)) as file:
         return compiled.file.write(file.write)
 
 
 def get_device(bundle: Bundle | Compiled) -> DeviceConfig:
-    """Return the device that a bundle was compiled for.
+    """Return the device that a program was compiled for.
 
     Raises
     ------
@@ -411,26 +449,32 @@ def load(
     sample_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
     warn: Callable[[str], object] = warnings.warn,
 ) -> Bundle:
-    """Read and validate a bundle; later changes of the file have no effect.
+    """Load a bundle, or compile a model file.
 
     Parameters
     ----------
-    path
-        The bundle's file; or a model's that :func:`compile` takes alone, which is compiled.
-    patch
-        Changes that the debugger has exported, made in memory only.
-    device
-        That a model is compiled for, the default device if None.
-    sample_shapes
-        For a model, as :func:`compile` takes them.
-    warn
-        Called with each warning about a model; those of Python, if nothing else is said.
+    path : path-like
+        A bundle file, or a model file that :func:`compile` accepts alone. Later changes of the file
+        have no effect.
+    patch : path-like, optional
+        Changes that the debugger has exported; they are made in memory only.
+    device : DeviceConfig, optional
+        Device that a model is compiled for; by default :func:`default_device`.
+    sample_shapes : mapping of str to tuple of int
+        Shapes of sample arrays for a model, as for :func:`compile`.
+    warn : callable
+        Called with each warning about a model; by default :func:`warnings.warn`.
+
+    Returns
+    -------
+    Bundle
+        The validated program.
 
     Raises
     ------
     UserError
-        FILE001, BUN001 to BUN003; PATCH001 or PATCH002 for the patch; for a model those
-        of :func:`compile`.
+        FILE001, BUN001 to BUN003; PATCH001 or PATCH002 for the patch; for a model the errors of
+        :func:`compile`.
     """
     if is_model(Path(path)):
         compiled = compile(path, device=device, sample_shapes=sample_shapes)
@@ -445,7 +489,7 @@ def load(
 
 
 def is_model(path: Path) -> bool:
-    """Return whether a front end reads a file; a bundle is recognized without importing one."""
+    """Return whether a file is a model that a front end reads, not a bundle or LIR text."""
     with suppress(OSError, ValueError):
         if path.is_file():
             with path.open("rb") as file:
@@ -457,32 +501,32 @@ def is_model(path: Path) -> bool:
 
 
 def apply_patch_file(image: bytes, patch: Path | str, path: str = "<bytes>") -> bytes:
-    """Apply a patch to the bytes of a bundle file; UserError PATCH001, PATCH002."""
+    """Apply a patch file to the bytes of a bundle; raise UserError (PATCH001, PATCH002)."""
     from nmpsim.bundle.patch import apply_patch, load_patch
 
     return apply_patch(image, load_patch(Path(patch)), path)
 
 
 class Shadow:
-    """Evaluation of a program in real arithmetic, for any number of its runs."""
+    """Evaluation in real arithmetic of any number of runs of a program."""
 
     def __init__(self, bundle: Bundle, float_weights: Path | str | None = None) -> None:
-        """Load the program and its float values.
+        """Load the float values of a program's constants.
 
         Parameters
         ----------
-        bundle
-            The program; it must carry its LIR.
-        float_weights
-            ``.npz`` with the float values of constants by their names in the LIR,
-            or an ONNX model. The default are those in the bundle, if it was quantized from a
-            model; without any, only rounding and saturation are known.
+        bundle : Bundle
+            The program, which must carry its LIR.
+        float_weights : path-like, optional
+            ``.npz`` file with float values of constants by their names in the LIR, or an ONNX
+            model. The default is the values in the bundle, if it was quantized from a model;
+            without values, only rounding and saturation are known.
 
         Raises
         ------
         UserError
-            BUN005 if the bundle has no LIR; FILE001, CONST001, CONST003 or PKG001 for
-            the float weights.
+            BUN005 if the bundle has no LIR; FILE001, CONST001, CONST003 or PKG001 for the float
+            weights.
         """
         from nmpsim.analysis.shadow import ShadowEvaluation
 
@@ -497,21 +541,21 @@ class Shadow:
         *,
         progress: ProgressCallback | None = None,
     ) -> RunReport:
-        """Return the report of a run with the sources of each layer's error (``report.shadow``).
+        """Return the report of a run with the sources of each layer's error, in ``report.shadow``.
 
         Parameters
         ----------
-        report
-            A run of the bundle with ``save_layers=True``.
-        inputs
+        report : RunReport
+            Report of a run of the program with ``save_layers=True``.
+        inputs : mapping of str to ndarray
             Inputs of that run.
-        progress
-            Called after every layer.
+        progress : callable, optional
+            Called with a :class:`Progress` after every layer.
 
         Raises
         ------
         UserError
-            ARG001 if the report has no layer outputs.
+            ARG001 if the report has no layer outputs, INPUT002 for an infinite input.
         """
         if report.layers and not report.layer_outputs and report.trap is None:
             message = "the run did not save layer outputs"
@@ -537,27 +581,31 @@ def lint(
     original_tensors: Path | str | None = None,
     ranges: Path | str | None = None,
 ) -> tuple[Finding, ...]:
-    """Check a program for numerical problems, most severe first; docs/lint.md lists the rules.
+    """Check a program for numerical problems without running it.
 
     Parameters
     ----------
-    program
-        A verified module with its exact scales, a bundle, or a file of one, of LIR or of a
-        model.
-    weights
-        ``.npz`` with the constants of a LIR file; many rules need it.
-    tensors
-        JSON with its exact scales; the file next to it is taken if there is one.
-    numerics
-        Numerics profile; the default is the bundle's or model's, or ``glow-int``.
-    float_weights
-        ``.npz`` or ONNX model with the float model's weights and biases.
-    original_weights
-        ``.npz`` with the constants before bias types were changed.
-    original_tensors
-        JSON with their scales; the file next to them if there is one.
-    ranges
-        Glow's profile, recorded ranges of results.
+    program : Module, Bundle or path-like
+        A verified module with its exact scales, a bundle, or a file: a bundle, LIR text or a model.
+    weights : path-like, optional
+        ``.npz`` file with the constants of LIR text; many rules need it.
+    tensors : path-like, optional
+        JSON file with the exact scales of LIR text; by default the file next to the text, if any.
+    numerics : str, optional
+        Numerics profile; by default the bundle's or the model's, or ``glow-int``.
+    float_weights : path-like, optional
+        ``.npz`` file or ONNX model with weights and biases of the float model.
+    original_weights : path-like, optional
+        ``.npz`` file with the constants before bias types were changed.
+    original_tensors : path-like, optional
+        JSON file with their scales; by default the file next to them, if any.
+    ranges : path-like, optional
+        Glow's profile with recorded ranges of results.
+
+    Returns
+    -------
+    tuple of Finding
+        Findings, most severe first; docs/lint.md describes the rules.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Processes that must not outlive this one, also where it ends without Python's own end."""
+"""Child processes that are ended when this process ends, however it ends."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 
 class Child(Protocol):
-    """A process that was started."""
+    """A started process that can be killed."""
 
     def kill(self) -> None:
-        """End it at once; nothing happens if it has ended."""
+        """End the process at once; do nothing if it has ended."""
         ...
 
 
@@ -19,12 +19,12 @@ _children: list[Child] = []
 
 
 def register_child(child: Child) -> None:
-    """Let :func:`kill_children` end a process."""
+    """Register a process for :func:`kill_children`."""
     _children.append(child)
 
 
 def kill_children() -> None:
-    """End those that were kept in mind, and those of ``multiprocessing``."""
+    """End all registered processes and the processes of ``multiprocessing``."""
     started = list(_children)
     pool: Any = sys.modules.get("multiprocessing")
     if pool is not None:

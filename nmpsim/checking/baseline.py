@@ -1,4 +1,4 @@
-"""Baselines: a good run as a JSON file that people read and keep next to their sources."""
+"""Baselines: recorded good runs as JSON files, to keep next to the sources of a program."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OLD_SCHEMAS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Older version -> fields that its layers lack."""
 MAX_VALUES = 4096
-"""Largest output whose values are kept; of a larger one only the digest is."""
+"""Number of elements up to which an output's values are stored; else only its digest is."""
 MAX_BYTES = 64 << 20
 UPDATE_HINT = "nmpsim check --update-baseline"
 _OTHER_PROGRAM = "name the baseline of this program"
@@ -42,7 +42,7 @@ _OTHER_PROGRAM = "name the baseline of this program"
 
 @attrs.frozen
 class BaselineLayer:
-    """A layer of the baseline run."""
+    """A layer of a baseline."""
 
     name: str
     op: str
@@ -63,14 +63,14 @@ class BaselineLayer:
     output: Annotated[str, "digest of its output"]
 
     def is_same_layer(self, layer: LayerReport) -> bool:
-        """Return whether a layer of another run is the same one; its name may differ."""
+        """Return whether a layer of a run has the same operation and output; names may differ."""
         same_elem = self.elem is None or self.elem == layer.elem
         return same_elem and (self.op, self.shape) == (layer.op, layer.shape)
 
 
 @attrs.frozen
 class BaselineOutput:
-    """An output of the baseline run."""
+    """An output of a baseline."""
 
     elem: str
     shape: tuple[int, ...]
@@ -78,14 +78,14 @@ class BaselineOutput:
     values: Annotated[tuple[Any, ...] | None, "in row-major order, as stored; null of a large one"]
 
     def array(self) -> npt.NDArray[Any] | None:
-        """Return the values in their shape; None if they were not kept."""
+        """Return the values in their shape; None if only the digest is stored."""
         if self.values is None:
             return None
         plain = [float(value) for value in self.values] if _is_float(self.elem) else self.values
         return np.asarray(plain, ELEM_DTYPES[self.elem]).reshape(self.shape)
 
     def matches(self, values: npt.NDArray[Any]) -> bool:
-        """Return whether ``values`` equal this output, by digest and, if stored, by value.
+        """Return whether values equal this output, by digest and, if stored, by value.
 
         A manually edited value leaves the digest unchanged. The digest also distinguishes the sign
         of zero and the bits of a NaN.
@@ -96,7 +96,7 @@ class BaselineOutput:
         return self.digest == digest_output(values)
 
     def has_wrong_digest(self, values: npt.NDArray[Any]) -> bool:
-        """Return whether these bits were kept under another digest (False for NaN)."""
+        """Return whether the stored values are these values but the digest differs."""
         kept = self.array()
         if kept is None or kept.tobytes() != values.tobytes():
             return False
@@ -105,7 +105,7 @@ class BaselineOutput:
 
 @attrs.frozen
 class Baseline:
-    """A run that later runs are compared with."""
+    """A recorded run with which later runs are compared."""
 
     nmpsim: Annotated[str, "version, and a digest of the sources"]
     program: str
@@ -120,7 +120,7 @@ class Baseline:
 
     @property
     def schema(self) -> Annotated[Literal["nmpsim-baseline-3"], Before("nmpsim")]:
-        """Version of the file."""
+        """Version of the document."""
         return SCHEMA
 
 
@@ -156,7 +156,7 @@ def make_baseline(run: Run) -> Baseline:
 
 
 def count_saturated(layer: LayerReport) -> dict[str, int]:
-    """Return the number of unwanted saturated values of a layer by stage and side."""
+    """Count the unwanted saturated values of a layer, by stage and side."""
     found: dict[str, int] = {}
     for one in layer.saturation:
         if not one.wanted:
@@ -165,13 +165,13 @@ def count_saturated(layer: LayerReport) -> dict[str, int]:
 
 
 def write_baseline(path: Path, baseline: Baseline) -> None:
-    """Write the file atomically; raise FILE002 if it cannot be written."""
+    """Write a baseline to a file; raise UserError (FILE002) if it cannot be written."""
     document = {"schema": SCHEMA, **attrs.asdict(baseline, value_serializer=_plain)}
     write_file(path, lambda file: file.write(json_text(document).encode()))
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Return the baseline that is stored in a file.
+    """Read a baseline from a file.
 
     Raises
     ------
@@ -205,9 +205,10 @@ def _add_fields(document: dict[str, Any], names: tuple[str, ...]) -> None:
 
 
 def check_same_program(baseline: Baseline, run: Run, place: Place) -> None:
-    """Raise BASE002 if the baseline is of another program or of other inputs.
+    """Raise UserError (BASE002) if a baseline is of another program or of other inputs.
 
-    A program is known by its inputs, outputs and layers; what it and its layers are called is free.
+    Programs are compared by inputs, outputs and layers; names of the program and its layers may
+    differ.
     """
     report = run.report
     other_layers = _first_difference(baseline.layers, report.layers)
@@ -242,7 +243,7 @@ def find_other_version(baseline: Baseline | None) -> str | None:
 def make_baseline_error(
     place: Place, what: str, found: object, expected: object, cure: str
 ) -> UserError:
-    """Return the error (BASE002) that a run cannot be compared with its baseline."""
+    """Return the error (BASE002) for a run that cannot be compared with its baseline."""
     hint = f"{cure}; if the change is intended: {UPDATE_HINT}"
     message = f"{what} than the baseline"
     return fail("BASE002", message, place=place, found=found, expected=expected, hint=hint)

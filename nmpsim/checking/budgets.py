@@ -14,7 +14,7 @@ from nmpsim.report.data import LayerReport
 
 
 def check_cycles(run: Run, budget: Budget, baseline: Baseline | None) -> Check:
-    """Check the cycles against the limit and the baseline; see :func:`find_device_mismatch`."""
+    """Check the cycles of a run against the limit and the baseline."""
     compared = _compared(budget, baseline)
     moved = () if compared is None else _moved_to_host(run, compared)
     if moved:
@@ -35,7 +35,7 @@ def check_cycles(run: Run, budget: Budget, baseline: Baseline | None) -> Check:
 def find_device_mismatch(
     run: Run, budget: Budget, baseline: Baseline, place: Place
 ) -> tuple[Diagnostic, ...]:
-    """Return BASE002 if cycles are compared with those of another device, else nothing."""
+    """Return an error (BASE002) if the baseline's cycles are of another device, else nothing."""
     if _compared(budget, baseline) is None:
         return ()
     changes = list_changed_settings(baseline.device, run.report.device)
@@ -71,7 +71,7 @@ def _over(cycles: int, budget: Budget, baseline: Baseline | None) -> list[str]:
 
 
 def check_saturation(run: Run, limit: SaturationLimit, baseline: Baseline | None) -> Check:
-    """Check the number of unwanted saturated values; a number limits the whole run."""
+    """Check the number of unwanted saturated values against a limit or the baseline."""
     total = sum(layer.saturated for layer in run.report.layers)
     allowed = [0] * len(run.report.layers)
     if limit.at_most is None and baseline is not None:
@@ -88,7 +88,7 @@ def check_saturation(run: Run, limit: SaturationLimit, baseline: Baseline | None
 
 
 def check_memory(run: Run, most_bytes: int) -> Check:
-    """Check the DRAM for code, constants and activations."""
+    """Check the DRAM for code, constants and activations against a limit in bytes."""
     used = run.memory_bytes
     if used <= most_bytes:
         return Check("memory", "passed", f"{used:,} bytes of {most_bytes:,}")

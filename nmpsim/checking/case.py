@@ -1,4 +1,4 @@
-"""Check of one case: run it, judge it, or write its baseline."""
+"""Checking of one case: run the program, check the run, or write its baseline."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _SLOW = ("cycles", "trap")
 
 @attrs.frozen(eq=False)
 class ExpectedArrays:
-    """The expected arrays from a case's files."""
+    """Expected outputs and layer outputs of a case, read from its files."""
 
     outputs: Arrays | None = None
     layers: Arrays | None = None
@@ -57,7 +57,7 @@ class ExpectedArrays:
 
 @attrs.frozen(eq=False)
 class CaseWork:
-    """A case with the contents of its files."""
+    """A case with the contents of its files and the options of the check."""
 
     case: Case
     bundle: Bundle
@@ -65,20 +65,26 @@ class CaseWork:
     expected: ExpectedArrays
     update_baseline: bool = False
     core: Path | None = None
-    """Path for a core file if the case fails."""
+    """Path of a core file that is written if the case fails."""
     max_memory: int | None = None
-    """Bytes that the case may take."""
+    """Memory limit in bytes."""
     strict: bool = True
-    """Whether the program must keep the contract of the instruction set."""
+    """Whether violations of the instruction set's contract stop the run."""
 
 
 def check_case(
     work: CaseWork, progress: ProgressCallback | None = None, last: ProgramCache | None = None
 ) -> CaseResult:
-    """Run a case and check it; user errors are in the result.
+    """Run a case and check it; errors about the user's input are part of the result.
 
-    ``progress`` is called with ``compiling`` if kernels must be compiled, and with ``layer``.
-    ``last`` is the program of the case before, and will be that of this one.
+    Parameters
+    ----------
+    work
+        The case.
+    progress
+        Called when kernels must be compiled, and after each layer.
+    last
+        Cache with the program of the previous case.
     """
     begin = time.perf_counter()
     result = _checked(work, progress, ProgramCache() if last is None else last)
@@ -244,13 +250,27 @@ def attach_core_file(
     budget: TimeBudget | None = None,
     is_violation: bool = False,
 ) -> CaseResult:
-    """Return the result of a failed case with a core file at ``path``.
+    """Write a core file for a failed case; return the result with it.
 
-    It stands at the trap, at the first layer that is wrong, at the first hazard, or at the layer
-    that is most over budget. If the run broke the contract (``is_violation``) and ``hazards`` were
-    not looked for, the first one is: the debugger does not stop at violations by itself. What
-    keeps it from being written, also that ``budget`` has no time left, is one of the result's
+    The core file is positioned at the trap, at the first wrong layer, at the first hazard, or at
+    the layer that is most over budget. If it cannot be written, the reason is one of the result's
     errors.
+
+    Parameters
+    ----------
+    result
+        Result of the case.
+    path
+        Path of the core file.
+    bundle, inputs, config
+        The program, its inputs and its device.
+    hazards
+        Hazards that were found.
+    budget
+        Time that is left.
+    is_violation
+        Whether the run violated the contract. Without ``hazards`` the first hazard is then searched
+        for, because the debugger does not stop at violations.
     """
     try:
         if is_violation and not hazards:

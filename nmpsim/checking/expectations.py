@@ -31,7 +31,7 @@ _PATTERN = frozenset("*?[")
 
 
 def check_trap(trap: TrapReport, run: Run) -> Check:
-    """Return the failed check of a run that did not reach its end."""
+    """Return the failed check of a run that stopped before its end."""
     message = f"the run stopped: {trap.kind}: {trap.message}"
     layers = [layer for layer in run.report.layers if layer.name == trap.layer]
     culprits = tuple(make_failed_layer(layer, "here the run stopped") for layer in layers)
@@ -41,7 +41,7 @@ def check_trap(trap: TrapReport, run: Run) -> Check:
 def check_answer(
     run: Run, expected: Arrays | None, expect: Expect, baseline: Baseline | None
 ) -> Check:
-    """Check the outputs against the arrays that are expected, then against the baseline.
+    """Check the outputs of a run against expected arrays, then against the baseline.
 
     If both pass, the message says what neither was compared with.
 
@@ -99,7 +99,7 @@ def _not_compared(
 
 
 def check_outputs(run: Run, expected: Arrays, expect: Expect, baseline: Baseline | None) -> Check:
-    """Check outputs against arrays under their names.
+    """Check the outputs of a run against expected arrays by name.
 
     Raises INPUT001 for an array that is no output, INPUT002 for one that cannot be compared.
     """
@@ -112,12 +112,26 @@ def check_outputs(run: Run, expected: Arrays, expect: Expect, baseline: Baseline
 def check_outputs_against_baseline(
     run: Run, baseline: Baseline, expect: Expect, given: Collection[str] = ()
 ) -> Check:
-    """Check outputs against the baseline's; in a strict check, those of all layers.
+    """Check the outputs of a run against the baseline.
 
-    An output in ``given``, which was compared with an array, may have no values in the baseline.
-    A layer's output, a weight or a multiplier may change while the program's answer happens to
-    stay: that is not the same program.
-    Raises BASE001 if there is a tolerance and the baseline has kept no values.
+    Without tolerances, the outputs of all layers, the constants and the rescale values must be
+    equal too: a program with the same outputs may still be another program.
+
+    Parameters
+    ----------
+    run
+        The run.
+    baseline
+        The baseline.
+    expect
+        Tolerances.
+    given
+        Outputs that were compared with arrays; they may have no values in the baseline.
+
+    Raises
+    ------
+    UserError
+        BASE001 if a tolerance is given and the baseline has no values of an output.
     """
     changed: dict[str, Difference | None] = {}
     for output in run.report.output_reports:
@@ -152,7 +166,7 @@ def check_outputs_against_baseline(
 
 
 def check_layers(run: Run, expected: Arrays, expect: Expect) -> Check:
-    """Check layers' outputs against arrays under ``NNNN:name`` or ``name``."""
+    """Check the outputs of layers against expected arrays with keys ``NNNN:name`` or ``name``."""
     layers = {layer.name: layer for layer in run.report.layers}
     named = {layer_name(key): array for key, array in expected.items()}
     reject_unknown_names(named, layers, "layer")
@@ -170,7 +184,7 @@ def check_layers(run: Run, expected: Arrays, expect: Expect) -> Check:
 
 
 def check_layers_against_baseline(run: Run, baseline: Baseline, expect: Expect) -> Check:
-    """Check the outputs of chosen layers against the baseline's, bit-exactly."""
+    """Check that the outputs of selected layers equal the baseline's."""
     wanted = _chosen_names(run, expect)
     chosen = [layer for layer in run.report.layers if layer.name in wanted]
     _refuse_none_chosen([layer.name for layer in chosen], expect)
@@ -183,7 +197,7 @@ def check_layers_against_baseline(run: Run, baseline: Baseline, expect: Expect) 
 
 
 def check_top1(run: Run, label: int) -> Check:
-    """Check the predicted class; raise DATA001 for no classifier or an unknown class."""
+    """Check the class that a classifier predicts."""
     outputs = run.report.output_reports
     scores = [output for output in outputs if is_score_shape(output.values.shape)]
     if not scores:
@@ -206,9 +220,12 @@ def check_top1(run: Run, label: int) -> Check:
 
 
 def compare_output(output: OutputReport, expected: Array) -> Difference:
-    """Return the difference between an output and an array of its shape and type.
+    """Compare an output with an expected array; dimensions of size 1 are ignored.
 
-    Dimensions of 1 do not count. Raises INPUT002 if the array is something else.
+    Raises
+    ------
+    UserError
+        INPUT002 if the array has another shape or type.
     """
     if is_same_shape(expected.shape, output.values.shape):
         expected = expected.reshape(output.values.shape)
@@ -229,7 +246,7 @@ def compare_output(output: OutputReport, expected: Array) -> Difference:
 
 
 def is_within_tolerance(found: Difference, expect: Expect) -> bool:
-    """Return whether an output is right: bit-exact, unless a tolerance was given."""
+    """Return whether a difference is within the tolerances; without any it must be zero."""
     near = True
     if expect.ulp or expect.sqnr_db is None:
         near = found.worst_ulp <= expect.ulp
@@ -239,7 +256,7 @@ def is_within_tolerance(found: Difference, expect: Expect) -> bool:
 
 
 def describe_difference(found: Difference) -> str:
-    """Return as text how many elements differ, the first and the worst."""
+    """Return the number of differing elements, the first and the worst, as text."""
     first, worst = found.first, found.worst
     if first is None or worst is None:
         return "equal"
@@ -253,18 +270,18 @@ def describe_difference(found: Difference) -> str:
 
 
 def make_failed_layer(layer: LayerReport, message: str) -> FailedLayer:
-    """Return a layer of a report as a failed layer."""
+    """Return a layer of a report as a failed layer with a message."""
     return FailedLayer(layer.index, layer.name, layer.display_name, layer.line, message)
 
 
 def layer_name(key: str) -> str:
-    """Return ``name`` of ``NNNN:name``, the key of a layer in ``--save-layers``."""
+    """Return the layer's name of a key ``NNNN:name``, as ``--save-layers`` writes it."""
     number, colon, name = key.partition(":")
     return name if colon and number.isdigit() else key
 
 
 def reject_unknown_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
-    """Raise INPUT001 for a name that is not in ``known``, SUITE002 if none is given."""
+    """Raise UserError for unknown names (INPUT001) or if no name is given (SUITE002)."""
     names = list(known)
     for name in given:
         if name not in names:

@@ -1,4 +1,4 @@
-"""Hazard check: whether the answer depends on when a transfer completes."""
+"""The hazard check: whether an output depends on the time of a transfer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nmpsim.debugger.hazards import Hazard
 from nmpsim.report.data import LayerReport
 
 MAX_HAZARDS = 1000
-"""Hazards after which the search ends; a missing wait in a loop is one mistake."""
+"""Number of hazards after which a search ends."""
 
 
 def find_hazards(
@@ -31,15 +31,25 @@ def find_hazards(
     budget: TimeBudget | None = None,
     max_found: int = MAX_HAZARDS,
 ) -> list[Hazard]:
-    """Run once more, instruction by instruction, and return accesses that nothing orders.
+    """Run a program instruction by instruction and return accesses whose order is undefined.
 
-    It ends at a trap or once there are ``max_found``.
+    Parameters
+    ----------
+    bundle, inputs, config
+        The program, its inputs and its device.
+    progress
+        Called after each layer.
+    max_memory
+        Memory limit in bytes.
+    budget
+        Time limit.
+    max_found
+        Number of hazards after which the search ends.
 
     Raises
     ------
     UserError
-        BUN004, INPUT001, INPUT002 or MEM001; LIMIT002 (``TimeLimitError``) if ``budget`` has no
-        time left.
+        BUN004, INPUT001, INPUT002 or MEM001; LIMIT002 (``TimeLimitError``) if the time is over.
     """
     execution = Execution(bundle, inputs, config, max_memory=max_memory)
     hazards, layers, done = HazardLog(execution), bundle.metadata.layers, 0
@@ -58,12 +68,12 @@ def find_hazards(
 
 
 def make_unfinished_check(error: TimeLimitError) -> Check:
-    """Return the failed check of a search that ran out of time."""
+    """Return the failed check of a hazard search that ran out of time."""
     return Check("hazards", "wrong", error.diagnostics[0].message)
 
 
 def check_hazards(found: Sequence[Hazard], layers: Sequence[LayerReport]) -> Check:
-    """Check that there are no hazards; one makes a program wrong even if its answer is right."""
+    """Check that a run has no hazards."""
     if not found:
         return Check("hazards", "passed", "none")
     more = "or more " if len(found) >= MAX_HAZARDS else ""

@@ -13,7 +13,7 @@ from nmpsim.diagnostics import Place, UserError
 
 
 def lint_cases(cases: Iterable[Case], load: Callable[[Case], Bundle]) -> tuple[Finding, ...]:
-    """Return findings of every bundle, each loaded once; a bundle without its LIR has none."""
+    """Return the lint findings of all bundles of a suite; a bundle without LIR has none."""
     bundles = {case.bundle: case for case in cases}
     return tuple(finding for case in bundles.values() for finding in _findings(case, load))
 

@@ -1,4 +1,4 @@
-"""Templates for users: a suite of one case, and a CI workflow that checks it."""
+"""Templates for a new suite of one case and for a CI workflow that checks it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ jobs:
 
 
 def format_workflow() -> str:
-    """Return a GitHub workflow that checks ``suite.toml``, as in ``programs/ci/``."""
+    """Return a GitHub workflow that checks ``suite.toml``."""
     return _WORKFLOW
 
 
 def format_suite(case: Case, folder: Path) -> str:
-    """Return a suite of one case for a file in ``folder``.
+    """Return the text of a suite of one case.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Digests of each layer's rescale values, as the device's instructions used them."""
+"""Digests of the rescale values of each layer, as the device's instructions used them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _Number = tuple[int, bytes]
 
 
 class UsedDescriptors:
-    """Listener (``Device.run(work=...)``) that records the descriptors used, in order."""
+    """Recorder of the descriptors that a run uses, for ``Device.run(work=...)``."""
 
     def __init__(self) -> None:
         self._chunks = [np.zeros((0, 4), np.int64)]
@@ -55,16 +55,16 @@ class UsedDescriptors:
         self._chunks.append(np.stack([rows.core, rows.layer, rows.pc, rows.descriptor], axis=1))
 
     def rows(self) -> Int64s:
-        """Return [instructions, 4]: core, layer, addresses of instruction and descriptor."""
+        """Return int64 [instructions, 4]: core, layer, addresses of instruction and descriptor."""
         return np.concatenate(self._chunks)
 
 
 def digest_rescale_values(bundle: Bundle, used: Int64s) -> tuple[str, ...]:
     """Return the digest of each layer's multipliers, shifts, offsets and clip ranges.
 
-    What counts is which values occur, and of scales that each channel has of its own the channel;
-    not how often, where and on which core: so it is the same for any slicing. Empty of a layer
-    that rescales nothing. Descriptors outside the bundle's read-only memory are not looked at.
+    A digest depends on which values occur, and on the channel of scales per channel. It does not
+    depend on the tiling. It is empty for a layer that rescales nothing. Descriptors outside the
+    bundle's read-only memory are ignored.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def _bytes_at(bundle: Bundle, addresses: Int64s, nbytes: int) -> npt.NDArray[np.
 
 
 def list_rescale_words(descriptor: str) -> tuple[str, ...]:
-    """Return the words of a descriptor that define how sums become results."""
+    """Return the names of a descriptor's words that define how sums become results."""
     words = [word.name for word in DESCRIPTORS[descriptor]]
     return tuple(name for name in words if name in _NAMES or name.endswith(_ENDINGS))
 

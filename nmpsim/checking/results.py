@@ -1,4 +1,4 @@
-"""Results of checks as frozen data and as JSON; docs/check.md describes each field."""
+"""Results of checks, and their JSON document; docs/check.md describes each field."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from nmpsim.report.fields import AT_END, NOT_IN_JSON, Before, Key
 from nmpsim.report.json import to_json
 
 Status: TypeAlias = Literal["passed", "wrong", "over"]
-"""``over``: the answer is right, but it cost more than allowed."""
+"""Status of a check; ``over`` means that the outputs are right but cost more than allowed."""
 
 
 @attrs.frozen
 class FailedLayer:
-    """A layer for which a check failed, and the reason."""
+    """A layer for which a check failed, with the reason."""
 
     index: int
     name: str
@@ -36,7 +36,7 @@ class FailedLayer:
 
     @property
     def place(self) -> str:
-        """Index, name and line as text: ``layer 3 conv1, line 25``."""
+        """Index, name and line of the layer, such as ``layer 3 conv1, line 25``."""
         text = f"layer {self.index} {self.display_name}"
         return f"{text}, line {self.line}" if self.line else text
 
@@ -60,7 +60,7 @@ class Check:
 
 @attrs.frozen
 class LayerOutcome:
-    """A layer of the run, compared with the baseline if there is one."""
+    """A layer of a checked run, compared with the baseline if there is one."""
 
     index: int
     name: str
@@ -78,7 +78,7 @@ class LayerOutcome:
     constants_changed: Annotated[bool | None, "null without a baseline"]
     rescale_changed: Annotated[bool | None, "null without a baseline"]
     saturation: Annotated[tuple[Saturation, ...], NOT_IN_JSON]
-    """Unwanted saturation."""
+    """Saturation that the network does not ask for."""
 
     @property
     def change(
@@ -89,7 +89,7 @@ class LayerOutcome:
         " unknown without a baseline",
         AT_END,
     ]:
-        """Change from the baseline by placement, cycles, then saturation."""
+        """Change from the baseline, judged by placement, cycles and saturation."""
         if self.cycles_before is None or self.saturated_before is None:
             return "unknown"
         if self.moved_to_host:
@@ -112,13 +112,13 @@ class LayerOutcome:
 
     @property
     def more_cycles(self) -> int:
-        """Cycles more than in the baseline."""
+        """Increase of cycles from the baseline; 0 without a baseline."""
         return self.cycles - (self.cycles if self.cycles_before is None else self.cycles_before)
 
 
 @attrs.frozen
 class CoreFile:
-    """A core file, which `nmpsim debug` opens."""
+    """A core file of a failed case, which ``nmpsim debug`` opens."""
 
     path: str
     stands: Annotated[str, "where in the run, as `after layer conv1`"]
@@ -131,7 +131,7 @@ class CoreFile:
 
 @attrs.frozen
 class CaseResult:
-    """Result of a case."""
+    """Result of checking a case."""
 
     name: str
     source: Annotated[str, "the LIR text"]
@@ -147,27 +147,27 @@ class CaseResult:
     baseline_written: bool = False
     core: Annotated[CoreFile | None, "of a failed case, where one was asked for"] = None
     errors: Annotated[tuple[Diagnostic, ...], NOT_IN_JSON] = ()
-    """Errors that kept the case from being checked."""
+    """Errors because of which the case could not be checked."""
     checks: tuple[Check, ...] = ()
     layers: tuple[LayerOutcome, ...] = ()
     seconds: Annotated[float, NOT_IN_JSON] = 0.0
-    """Time that the check took."""
+    """Duration of the check in seconds."""
 
     @property
     def error_texts(
         self,
     ) -> Annotated[list[str], "why it could not be checked", Key("errors"), Before("checks")]:
-        """The errors as text."""
+        """Texts of the errors."""
         return [str(error) for error in self.errors]
 
     @property
     def failed(self) -> tuple[Check, ...]:
-        """The checks that did not pass."""
+        """Checks that failed."""
         return tuple(check for check in self.checks if check.failed)
 
     @property
     def version_note(self) -> str | None:
-        """Note that another nmpsim version made the baseline; None if it is this one."""
+        """Note about a baseline of another nmpsim version; None if the version is the same."""
         if self.baseline_version is None:
             return None
         text = f"the baseline was made by nmpsim {self.baseline_version}, this is another one"
@@ -179,7 +179,7 @@ class CaseResult:
     def status(
         self,
     ) -> Annotated[Literal["passed", "wrong", "over", "error"], Before("source")]:
-        """The worst status of all checks."""
+        """Worst status of all checks."""
         if self.errors:
             return "error"
         found = {check.status for check in self.checks}
@@ -187,14 +187,14 @@ class CaseResult:
 
 
 def exit_code(results: Iterable[CaseResult]) -> int:
-    """Return the exit code: errors first, then wrong answers, then exceeded budgets."""
+    """Return the exit code of a check command for the results of all cases."""
     found = {result.status for result in results}
     codes = (("error", EXIT_USER), ("wrong", EXIT_WORSE), ("over", EXIT_OVER_BUDGET))
     return next((code for status, code in codes if status in found), EXIT_OK)
 
 
 class CheckDocument(TypedDict):
-    """Document that `nmpsim check --format json` writes."""
+    """JSON document of ``nmpsim check --format json``."""
 
     schema: Literal["nmpsim-check-5"]
     nmpsim: Annotated[str, "version, and a digest of the sources"]

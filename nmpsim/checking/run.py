@@ -1,4 +1,4 @@
-"""A recorded run with digests, which checks and baselines are made of."""
+"""Runs with the digests that checks and baselines need, and a cache of the last program."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 @attrs.frozen(eq=False)
 class Run:
-    """A run of a bundle, with every layer's output."""
+    """A run of a bundle with digests of its inputs, constants and layer outputs."""
 
     report: RunReport
     bundle: str
     """Digest of the bundle."""
     inputs: str
-    """Digest of the inputs as they were given."""
+    """Digest of the inputs as they were passed."""
     source: str
     """Name of the LIR text."""
     memory_bytes: int
-    """DRAM for code, constants and activations."""
+    """Bytes of DRAM for code, constants and activations."""
     layer_outputs: tuple[npt.NDArray[Any] | None, ...]
     """Output of each layer by index; None for a layer that the run did not reach."""
     constants: tuple[str, ...]
@@ -43,7 +43,7 @@ class Run:
     rescale: tuple[str, ...]
     """Digest of each layer's rescale values by index; see :func:`digest_rescale_values`."""
     output_layers: Mapping[str, int]
-    """Output of the program -> index of the layer that made it."""
+    """Output of the program -> index of the layer that writes it."""
 
     @property
     def outputs(self) -> Arrays:
@@ -61,7 +61,7 @@ class Run:
         return self.report.layers
 
     def digest(self, layer: LayerReport) -> str:
-        """Return the digest of a layer's output; empty if the run did not reach it."""
+        """Return the digest of a layer's output; empty if the run did not reach the layer."""
         output = self.layer_outputs[layer.index]
         return "" if output is None else digest_output(output)
 
@@ -75,9 +75,20 @@ def run_bundle(
     strict: bool = True,
     constants: Callable[[], tuple[str, ...]] | None = None,
 ) -> Run:
-    """Run a bundle and record what checks need; ``progress`` is called after every layer.
+    """Run a program and record what checks need.
 
-    ``constants`` tells what :func:`digest_constants` does of the bundle.
+    Parameters
+    ----------
+    device, bundle, inputs
+        The device, the program and its inputs.
+    progress
+        Called after every layer.
+    limits
+        Limits of the run.
+    strict
+        Whether violations of the contract stop the run.
+    constants
+        Function that returns the digests of constants, if they are cached.
 
     Raises
     ------
@@ -109,9 +120,9 @@ def run_bundle(
 
 
 def digest_constants(bundle: Bundle) -> tuple[str, ...]:
-    """Return the digest of each layer's constants, independent of their names.
+    """Return the digest of each layer's constants, which does not depend on their names.
 
-    Empty of a layer without any, and of all if the bundle carries no LIR.
+    Empty for a layer without constants, and for all layers if the bundle carries no LIR.
     """
     layers = bundle.metadata.layers
     if any(name not in bundle.debug for name in DEBUG_SECTIONS):
@@ -135,7 +146,7 @@ def digest_output(values: npt.NDArray[Any]) -> str:
 
 
 def list_changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return ``setting OLD -> NEW`` for two devices' settings, except the name."""
+    """Return the settings in which two devices differ, as ``setting OLD -> NEW``."""
     return tuple(
         f"{key} {before.get(key)} -> {now.get(key)}"
         for key in sorted({*before, *now} - {"name"})
@@ -145,14 +156,14 @@ def list_changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> 
 
 @attrs.frozen(eq=False)
 class LoadedProgram:
-    """A program on a device that may have run it before."""
+    """A program with the device on which it runs."""
 
     bundle: Bundle
     device: Device
 
     @cached_property
     def constants(self) -> tuple[str, ...]:
-        """Digests of each layer's constants."""
+        """Digest of each layer's constants."""
         return digest_constants(self.bundle)
 
 
@@ -171,7 +182,7 @@ class _Key:
 
 
 class ProgramCache:
-    """Cache of one program; its memory is freed before another one is loaded."""
+    """Cache of the last program with its device; it is freed before another one is loaded."""
 
     def __init__(self) -> None:
         self._key: _Key | None = None
@@ -185,7 +196,7 @@ class ProgramCache:
         strict: bool,
         max_memory: int | None,
     ) -> LoadedProgram:
-        """Return a program on a single-threaded device, reusing the cached one if possible."""
+        """Return a program with a single-threaded device, from the cache if possible."""
         key = _Key(bundle.digest, bundle.path, config, limits, strict, max_memory)
         if self._loaded is None or key != self._key:
             self._key = self._loaded = None

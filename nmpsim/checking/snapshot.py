@@ -1,4 +1,4 @@
-"""Implementation of the pytest fixtures: run programs, compare with arrays and snapshots."""
+"""Implementation of the pytest fixtures: run programs, compare them with arrays and snapshots."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from nmpsim.diagnostics import UserError, fail
 
 
 class Runner:
-    """Programs and devices of a test session, each made once."""
+    """Programs and devices of a test session, each created once."""
 
     def __init__(self) -> None:
         self._bundles: dict[Path, Bundle] = {}
@@ -41,7 +41,7 @@ class Runner:
         return self._bundles[where]
 
     def compile(self, lir: Path | str, weights: Path | str | None = None, **options: Any) -> Bundle:
-        """Compile LIR text; options are those of :func:`nmpsim.compile`."""
+        """Compile LIR text; the options are those of :func:`nmpsim.compile`."""
         return bundle_from_bytes(session.compile(lir, weights, **options).file, str(lir))
 
     def run(
@@ -53,11 +53,27 @@ class Runner:
         hazards: str | None = None,
         strict: bool = True,
     ) -> tuple[Run, str]:
-        """Run a bundle on its own device, or on that of a file, with some settings changed.
+        """Run a program on its own device, or on that of a file, with some settings changed.
 
-        The run, and why it is none that can be built on: it did not reach its end, or, if
-        ``strict``, broke the contract, or has hazards and ``hazards`` is ``none``. Empty if it is
-        fine.
+        Parameters
+        ----------
+        bundle
+            The program or its file.
+        inputs
+            Inputs by name.
+        device
+            Device file; None for the bundle's device.
+        settings
+            Changed settings of the device.
+        hazards
+            ``"none"`` if hazards count as failures.
+        strict
+            Whether violations of the contract count as failures.
+
+        Returns
+        -------
+        tuple of Run and str
+            The run, and the reasons why it failed; empty if it did not.
 
         Raises
         ------
@@ -81,7 +97,7 @@ class Runner:
 
 
 def check_tolerances(ulp: int, sqnr_db: float | None, cycles_percent: float = 0.0) -> None:
-    """Raise ARG001 unless the tolerances are finite and not negative."""
+    """Raise UserError (ARG001) unless the tolerances are finite and not negative."""
     limits: tuple[tuple[str, float, float], ...] = (
         ("ulp", ulp, 0),
         ("sqnr_db", 0 if sqnr_db is None else sqnr_db, -math.inf),
@@ -105,7 +121,7 @@ def compare_arrays(
     ulp: int,
     sqnr_db: float | None,
 ) -> str:
-    """Return what is wrong with outputs and layers as text; empty if nothing is.
+    """Compare outputs and layers of a run with arrays; return the differences as text.
 
     Raises INPUT001 or INPUT002 for arrays that no output can be compared with.
     """
@@ -123,7 +139,7 @@ def compare_arrays(
 def compare_snapshot(
     run: Run, path: Path, cycles_percent: float, ulp: int, sqnr_db: float | None
 ) -> str:
-    """Return what got worse since a snapshot was written; empty if nothing did."""
+    """Compare a run with a snapshot; return what got worse as text."""
     case = Case(
         bundle=Path(),
         baseline=path,
@@ -139,13 +155,13 @@ def compare_snapshot(
 
 
 def write_snapshot(run: Run, path: Path) -> None:
-    """Write a run as a snapshot."""
+    """Write a run as a snapshot file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_baseline(path, make_baseline(run))
 
 
 def format_failures(checks: list[Check] | tuple[Check, ...]) -> str:
-    """Return each failed check and the layers concerned as text."""
+    """Format the failed checks and the layers concerned as text."""
     lines = []
     for check in checks:
         if check.failed:

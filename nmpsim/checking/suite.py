@@ -1,4 +1,4 @@
-"""Suites: the programs to check, their expected answers and their budgets.
+"""Suites: programs to check, with their expected outputs and their budgets.
 
 ``docs/check.md`` describes every key; :mod:`nmpsim.checking.suite_file` reads the file.
 """
@@ -20,7 +20,7 @@ class SaturationLimit:
     """Limit of the number of saturated values."""
 
     at_most: int | None
-    """Limit for the whole run; None for no more in any layer than the baseline has."""
+    """Limit for the whole run; None to allow as many in each layer as the baseline has."""
 
     @classmethod
     def parse(cls, value: object) -> SaturationLimit:
@@ -36,11 +36,11 @@ class SaturationLimit:
 
 @attrs.frozen
 class InputFile:
-    """A file with values for an input, or for several by their names."""
+    """A file with values of one input, or of several inputs by name."""
 
     path: Path
     name: str | None = None
-    """Name of the input, if it must be given."""
+    """Name of the input; None if the file or the program has the name."""
 
     @property
     def argument(self) -> str:
@@ -55,35 +55,34 @@ def _optional_count() -> Any:
 
 @attrs.frozen
 class Expect:
-    """Expected answers of a run; None for what is not checked."""
+    """Expected results of a run; None for results that are not checked."""
 
     outputs: Path | None = None
-    """``.npz`` file with outputs by name, or ``.npy`` file for the only one."""
+    """``.npz`` file with outputs by name, or ``.npy`` file for the only output."""
     layers: Path | None = None
     """``.npz`` file as ``nmpsim run --save-layers`` writes it."""
     only: tuple[str, ...] = ()
-    """Layers that must be right, as names or patterns such as ``conv*``; all of ``layers`` if
-    empty."""
+    """Names or patterns of the layers to check, such as ``conv*``; empty for all of ``layers``."""
     ulp: int = attrs.field(default=0, validator=attrs.validators.ge(0))
-    """Units in the last place that an element may be off."""
+    """Allowed difference in units of the last place."""
     sqnr_db: float | None = None
-    """Signal-to-noise ratio that is enough, however far single elements are off."""
+    """Signal-to-quantization-noise ratio in dB that is sufficient instead."""
     top1: int | None = _optional_count()
     """Class that the program must predict."""
 
 
 @attrs.frozen
 class Budget:
-    """Limits on the cost of a run; None for what is not checked."""
+    """Limits on the cost of a run; None for costs that are not checked."""
 
     cycles: int | None = _optional_count()
     cycles_percent: float | None = _optional_count()
-    """Percentage above the baseline."""
+    """Allowed increase of cycles from the baseline, in percent."""
     saturation: SaturationLimit | None = None
     memory_bytes: int | None = _optional_count()
     """DRAM for code, constants and activations."""
     hazards: Literal["none"] | None = None
-    """``none`` if no hazards are allowed; they are not looked for otherwise."""
+    """``none`` if hazards are searched for and not allowed."""
 
 
 def _is_limit(name: str) -> Callable[[Any, Any, Any], None]:
@@ -100,17 +99,17 @@ def _is_limit(name: str) -> Callable[[Any, Any, Any], None]:
 
 @attrs.frozen
 class Case:
-    """A program on inputs, with expectations, budget and baseline."""
+    """A program with inputs, expectations, budget and baseline."""
 
     bundle: Path
     input: tuple[InputFile, ...] = ()
     name: str = ""
-    """Name unique in its suite; by default the bundle's file name."""
+    """Unique name in the suite; by default the file name of the bundle."""
     device: Path | None = None
     """Device file; None for the device that the bundle was made for."""
     baseline: Path | None = None
     lir: str = ""
-    """Path of the LIR text for annotations; the name in the bundle if empty."""
+    """Path of the LIR text for annotations; by default the name in the bundle."""
     expect: Expect = Expect()
     budget: Budget = Budget()
     max_cycles: int | None = attrs.field(default=None, validator=_is_limit("max_cycles"))
@@ -123,7 +122,7 @@ class Case:
 
     @property
     def has_no_checks(self) -> bool:
-        """Whether a completed run cannot fail."""
+        """Whether no completed run of the case can fail."""
         said = (self.expect.outputs, self.expect.layers, self.expect.top1, *_limits(self.budget))
         return self.baseline is None and all(one is None for one in said)
 
@@ -141,13 +140,13 @@ class Case:
 
 @attrs.frozen
 class Suite:
-    """Cases in order."""
+    """The cases of a suite file, in order."""
 
     file: str
     cases: tuple[Case, ...]
 
     def validate(self) -> Suite:
-        """Return the suite; raise SUITE001 or SUITE002 unless each case can fail and is unique."""
+        """Return the suite; raise UserError for a case that cannot fail or is not unique."""
         place = Place(self.file)
         findings = [finding for case in self.cases for finding in _findings(case, place)]
         if not self.cases:

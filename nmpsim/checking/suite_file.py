@@ -1,4 +1,4 @@
-"""The TOML file of a suite; paths in it are relative to its folder."""
+"""Reader of the TOML file of a suite; paths in it are relative to its folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MERGED = ("expect", "budget")
 
 
 def read_suite(path: Path) -> Suite:
-    """Read the suite of a TOML file.
+    """Read a suite from a TOML file.
 
     Raises
     ------

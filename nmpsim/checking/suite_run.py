@@ -1,4 +1,4 @@
-"""Checks of all cases of a suite, in parallel."""
+"""Parallel checking of all cases of a suite."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ def check_cases(
     max_memory: int | None = None,
     progress: ProgressCallback | None = None,
 ) -> tuple[CaseResult, ...]:
-    """Check cases in parallel; one alone is checked in this process.
+    """Check cases in parallel; a single case is checked in this process.
 
-    It starts new processes: a script that calls it needs ``if __name__ == "__main__":``.
+    New processes are started: a script that calls this needs ``if __name__ == "__main__":``.
 
     Parameters
     ----------
     work
-        Cases, or results of those that could not be read; taken as workers become free.
+        Cases, or results of cases that could not be read.
     names
         Names of all cases, in the order of the results.
     jobs
-        Number of processes, one for each processor if None.
+        Number of processes; by default one for each processor.
     max_memory
-        Bytes that all runs at once may take; what is free, less a margin, if None. A case that
-        needs more than its share has the error MEM001.
+        Memory limit of all runs together in bytes; by default the free memory minus a margin. A
+        case that needs more than its share has the error MEM001.
     progress
-        Called with ``compiling`` if kernels must be compiled, and with ``case``; of one case alone
-        with ``layer`` too.
+        Called when kernels must be compiled, and after each case; of a single case also after each
+        layer.
 
     Raises
     ------

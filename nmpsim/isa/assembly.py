@@ -39,13 +39,13 @@ _MEMORY_FORMATS = (Format.LOAD, Format.S)
 
 @attrs.frozen
 class Pseudo:
-    """A pseudo-instruction: its operands and the instructions that replace it."""
+    """A pseudo-instruction and the instructions that replace it."""
 
     mnemonic: str
     operands: tuple[str, ...]
     expansion: tuple[str, ...]
     short: tuple[str, ...] = ()
-    """Replaces the expansion if the last operand is a number from -2048 to 2047."""
+    """Replacement if the last operand is a number from -2048 to 2047; empty if there is none."""
 
 
 _ABSOLUTE = ("lui rd, %hi(value)", "addi rd, rd, %lo(value)")
@@ -71,14 +71,22 @@ _PSEUDO = {p.mnemonic: p for p in PSEUDO_INSTRUCTIONS}
 
 @attrs.frozen
 class PendingInstruction:
-    """An instruction whose operands may contain symbols; its size is four bytes in any case."""
+    """A parsed instruction whose operands may contain unresolved symbols."""
 
     instruction: Instruction
     operands: Mapping[str, Expression]
     column: int
 
     def word(self, pc: int, scope: Scope) -> int:
-        """Return the instruction word at address ``pc``; branch operands are target addresses."""
+        """Encode the instruction.
+
+        Parameters
+        ----------
+        pc
+            Address of the instruction; operands of branches are target addresses.
+        scope
+            Function that returns the value of a symbol.
+        """
         values = {}
         for field in self.instruction.format.fields:
             expression = self.operands[field.name]
@@ -95,9 +103,23 @@ class PendingInstruction:
 def parse_instruction(
     mnemonic: Token, tokens: Sequence[Token], end_column: int, known: Scope
 ) -> list[PendingInstruction]:
-    """Parse an instruction, or a pseudo-instruction, which becomes one or more instructions.
+    """Parse an instruction or a pseudo-instruction.
 
-    ``known`` resolves the symbols whose value is fixed at this point (``li`` needs it).
+    Parameters
+    ----------
+    mnemonic
+        Token of the mnemonic.
+    tokens
+        Tokens of the operands.
+    end_column
+        Column after the statement, for errors.
+    known
+        Function that returns the value of a symbol known at this point, which ``li`` needs.
+
+    Returns
+    -------
+    list of PendingInstruction
+        The instruction, or those that replace a pseudo-instruction.
     """
     pseudo = _PSEUDO.get(mnemonic.text)
     if pseudo is not None:
@@ -233,9 +255,16 @@ def _check_field(mnemonic: str, field: BitField, value: int, column: int) -> Non
 
 
 def disassemble_word(word: int, pc: int = 0, labels: Mapping[int, str] | None = None) -> str:
-    """Disassemble a word to text that assembles to the same word; ``.word`` if it is illegal.
+    """Disassemble an instruction word to text that assembles to the same word.
 
-    ``labels`` names addresses, for the targets of branches.
+    Parameters
+    ----------
+    word
+        The word; ``.word`` is returned for an illegal one.
+    pc
+        Its address.
+    labels
+        Names of addresses, for targets of branches.
     """
     decoded = decode(word)
     if decoded is None:
@@ -247,7 +276,7 @@ def disassemble_word(word: int, pc: int = 0, labels: Mapping[int, str] | None = 
 
 
 def instruction_text(decoded: Decoded, pc: int, labels: Mapping[int, str]) -> str:
-    """Return the text of an instruction, as the assembler reads it."""
+    """Format a decoded instruction as assembly text."""
     form = decoded.instruction.format
     texts = [_operand_text(f, decoded.operands[f.name], pc, labels) for f in form.fields]
     if form in _MEMORY_FORMATS:

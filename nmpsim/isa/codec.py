@@ -34,7 +34,7 @@ RECORDS: dict[str, Descriptor] = {
 
 @frozen
 class Decoded:
-    """A decoded instruction word."""
+    """A decoded instruction word: the instruction and the values of its operands."""
 
     instruction: Instruction
     operands: Mapping[str, int]
@@ -42,7 +42,7 @@ class Decoded:
 
 
 def encode(mnemonic: str, operands: Mapping[str, int]) -> int:
-    """Encode an instruction; ``operands`` has a value for each field name.
+    """Encode an instruction from its mnemonic and the values of its operands by name.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def encode(mnemonic: str, operands: Mapping[str, int]) -> int:
 
 @lru_cache(1 << 14)
 def decode(word: int) -> Decoded | None:
-    """Decode an instruction word; return None if it is illegal."""
+    """Decode an instruction word; return None for an illegal word."""
     for instruction in _candidates(word & 0x7F, word >> 12 & 7):
         if word & instruction.mask == instruction.match:
             fields = instruction.format.fields
@@ -78,7 +78,7 @@ def _candidates(opcode: int, funct3: int) -> tuple[Instruction, ...]:
 
 
 def encode_descriptor(name: str, values: Mapping[str, int | str]) -> bytes:
-    """Encode the record ``name``; ``values`` has a value for each of its words.
+    """Encode a descriptor or record from the values of its words by name.
 
     A word with named choices also accepts the name of a choice; an unsigned word accepts 0 to
     2^32-1, a signed one -2^31 to 2^31-1.
@@ -94,7 +94,7 @@ def encode_descriptor(name: str, values: Mapping[str, int | str]) -> bytes:
 
 
 def encode_table(name: str, table: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
-    """Encode many records ``name`` at once; ``table`` is [records, words].
+    """Encode many records of one kind from an array [records, words].
 
     Raises
     ------
@@ -109,7 +109,7 @@ def encode_table(name: str, table: npt.NDArray[np.int64]) -> npt.NDArray[np.uint
 
 
 def decode_descriptor(name: str, data: bytes | bytearray | memoryview) -> dict[str, int]:
-    """Decode the record ``name`` at the start of ``data``; return its words by name."""
+    """Decode the descriptor or record at the start of some bytes to words by name."""
     record = _record(name)
     if len(data) < record.nbytes:
         raise fail(
@@ -132,7 +132,7 @@ def _layout(name: str) -> tuple[tuple[str, ...], struct.Struct]:
 
 @cache
 def descriptor_offsets(name: str) -> dict[str, int]:
-    """Return the index of each word of the record ``name``; the byte offset is four times it."""
+    """Return the index of each word of a record by name; the byte offset is four times it."""
     return {word.name: index for index, word in enumerate(_record(name))}
 
 
@@ -144,12 +144,12 @@ def word_range(word: Word) -> tuple[int, int]:
 
 
 def unknown_name(what: str, name: str, known: Iterable[str], code: str = "ISA001") -> UserError:
-    """Return the error for an unknown name, with the nearest known name as a hint."""
+    """Return the error for an unknown name, with the most similar known name as hint."""
     return fail(code, f"unknown {what} {name!r}", hint=did_you_mean(name, known))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """Return a hint with the known name nearest to ``name``, or None."""
+    """Return a hint with the most similar known name, or None."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f"did you mean {near[0]!r}?" if near else None
 

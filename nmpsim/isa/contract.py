@@ -1,4 +1,4 @@
-"""The contract: what the instruction set leaves undefined, by case and category.
+"""The contract of the instruction set: cases that it leaves undefined, by category.
 
 The result of a program that respects the contract is the same on a chip: it depends neither on the
 time of a transfer nor on the previous contents of memory. ``docs/isa.md`` has the table.
@@ -12,7 +12,7 @@ from nmpsim.records import frozen
 
 
 class Category(Enum):
-    """Category of a violation; the value is the code of the diagnostic."""
+    """Category of a contract violation; its value is the code of the diagnostic."""
 
     UNDEFINED = "CONTRACT001"
     UNPREDICTABLE_VALUE = "CONTRACT002"
@@ -22,7 +22,7 @@ class Category(Enum):
 
     @property
     def title(self) -> str:
-        """Description of the category."""
+        """Name of the category in reports."""
         return _TITLES[self]
 
 
@@ -36,7 +36,7 @@ _TITLES = {
 
 
 class FoundBy(Enum):
-    """The mechanism that stops a run in which a case occurs."""
+    """Mechanism that stops a run in which a case occurs."""
 
     STRICT = "`--strict`"
     TRAP = "a trap, always"
@@ -51,7 +51,7 @@ class Case:
     key: str
     category: Category
     title: str
-    """Description of the program's action."""
+    """Description of what the program does."""
     simulator: str
     """Behavior of the simulator without ``--strict``."""
     hint: str
@@ -229,4 +229,4 @@ DEFINED: tuple[str, ...] = (
     " unit, as many as the queue holds, are done",
     "scratchpads and DRAM keep what they hold while the host works between two parts of a program",
 )
-"""Behavior that is defined although a reader might doubt it."""
+"""Behavior that is defined although it is undefined in some instruction sets."""

@@ -59,11 +59,11 @@ class CsrRow:
     writable: int = 0
     """Bits that a write changes."""
     counter: Counter | None = None
-    """The counter that the register shows, ..."""
+    """Counter that the register shows; None for other registers."""
     offset: Csr | None = None
-    """... the CSR that holds the offset set by writes, or None if it cannot be written ..."""
+    """Register with the offset of the counter; None if the counter cannot be written."""
     is_high: bool = False
-    """... and whether it is the upper half."""
+    """Whether the register is the upper half of the counter."""
 
 
 CSR_ROWS: dict[Csr, CsrRow] = exhaustive_table(
@@ -100,5 +100,5 @@ CSR_ROWS: dict[Csr, CsrRow] = exhaustive_table(
 
 
 def is_read_only(address: int) -> bool:
-    """Return whether writing a CSR is illegal, which its address determines."""
+    """Return whether a CSR is read-only, which its address determines."""
     return address >> 10 == 3

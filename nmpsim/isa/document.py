@@ -61,7 +61,7 @@ _SHAPE = re.compile(r"(?:\[[^\[\]]+\])+")
 
 
 def isa_page() -> str:
-    """Return the page on the instruction set, in Markdown."""
+    """Return the page ``docs/isa.md`` on the instruction set, as Markdown."""
     sections = (
         INTRODUCTION,
         _address_map(),
@@ -83,7 +83,7 @@ def isa_page() -> str:
 
 
 def encoding(instruction: Instruction) -> str:
-    """Return the bits of an instruction from 31 to 0: operands, fixed bits, ``-`` if ignored."""
+    """Format bits 31 to 0 of an instruction: operands, fixed bits, and ``-`` for ignored bits."""
     parts: list[str] = []
     bit = 31
     while bit >= 0:

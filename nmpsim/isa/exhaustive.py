@@ -14,11 +14,11 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class IncompleteError(ValueError):
-    """A table lacks an entry or has an unknown one."""
+    """Error for a table that lacks an entry or has an unknown entry."""
 
 
 def check_exhaustive(place: str, given: Iterable[object], expected: Iterable[object]) -> None:
-    """Raise IncompleteError unless ``given`` and ``expected`` are the same set."""
+    """Raise IncompleteError unless two collections have the same elements."""
     has, needs = set(given), set(expected)
     for what, names in (("has no entry for", needs - has), ("has an entry too many:", has - needs)):
         if names:
@@ -28,7 +28,7 @@ def check_exhaustive(place: str, given: Iterable[object], expected: Iterable[obj
 def exhaustive_table(
     place: str, table: Mapping[_Key, _Value], expected: Iterable[object]
 ) -> dict[_Key, _Value]:
-    """Return ``table``; raise IncompleteError unless its keys are exactly ``expected``."""
+    """Return a table; raise IncompleteError unless its keys are the expected ones."""
     check_exhaustive(place, table, expected)
     return dict(table)
 
@@ -36,10 +36,21 @@ def exhaustive_table(
 def dispatches_on(
     known: Collection[str], expected: Iterable[str]
 ) -> Callable[[_Function], _Function]:
-    """Decorate a function that compares a number with named constants, to check their names.
+    """Return a decorator that checks which constants a function mentions.
 
-    Compiled code has such functions instead of tables. Raises IncompleteError unless the function
-    mentions, of the ``known`` names, exactly the ``expected`` ones.
+    Compiled code compares numbers with named constants in place of a table lookup.
+
+    Parameters
+    ----------
+    known
+        Names of all constants of a kind.
+    expected
+        Names that the function must mention, exactly.
+
+    Raises
+    ------
+    IncompleteError
+        By the decorator, if the function mentions other names.
     """
     names = frozenset(known)
 

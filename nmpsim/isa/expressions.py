@@ -13,7 +13,7 @@ import attrs
 from nmpsim.isa.codec import did_you_mean
 
 Scope = Callable[["Token"], int]
-"""Returns the value of a symbol, or raises :class:`SourceError` at its token."""
+"""Function that returns the value of a symbol, or raises :class:`SourceError` at its token."""
 
 
 class SourceError(Exception):
@@ -39,14 +39,14 @@ class SourceError(Exception):
 
 
 def unknown_name(what: str, name: Token, known: Iterable[str], hint: str = "") -> SourceError:
-    """Return the error (ASM002) for an unknown name; the hint is the nearest known name."""
+    """Return the error (ASM002) for an unknown name, with the most similar known name as hint."""
     near = did_you_mean(name.text, known) or hint or None
     return SourceError("ASM002", f"unknown {what} {name.text!r}", name.column, hint=near)
 
 
 @attrs.frozen
 class Token:
-    """A token of a line; ``column`` is 1-based. A quoted name is stored without its quotes."""
+    """A token of a line with its 1-based column."""
 
     kind: Literal["name", "number", "mark"]
     text: str
@@ -64,7 +64,7 @@ PLAIN_NAME = re.compile(r"[A-Za-z_$][\w.$]*", re.ASCII)
 
 
 def tokenize(line: str, first_column: int = 1) -> list[Token]:
-    """Return the tokens of a line; spaces and comments are dropped."""
+    """Split a line into tokens, without spaces and comments."""
     tokens = []
     position = 0
     while position < len(line):
@@ -90,7 +90,7 @@ def _token(kind: str, text: str, column: int) -> Token:
 
 
 class Cursor:
-    """Reads the tokens of one statement one after the other."""
+    """Reader of the tokens of one statement."""
 
     def __init__(self, tokens: Sequence[Token], end_column: int) -> None:
         self._tokens = tokens
@@ -99,38 +99,38 @@ class Cursor:
 
     @property
     def column(self) -> int:
-        """Column of the next token, or after the last one."""
+        """Column of the next token, or the column after the statement."""
         token = self.peek()
         return token.column if token else self._end_column
 
     @property
     def at_end(self) -> bool:
-        """Whether all tokens are consumed."""
+        """Whether all tokens have been read."""
         return self.peek() is None
 
     def peek(self) -> Token | None:
-        """Return the next token without consuming it."""
+        """Return the next token without reading it, or None at the end."""
         return self._tokens[self._position] if self._position < len(self._tokens) else None
 
     def next_is(self, mark: str) -> bool:
-        """Return whether the next token is this mark."""
+        """Return whether the next token is a given punctuation mark."""
         token = self.peek()
         return token is not None and token.kind == "mark" and token.text == mark
 
     def accept(self, mark: str) -> bool:
-        """Consume this mark if it is next; return whether it was."""
+        """Read the next token if it is a given punctuation mark; return whether it was."""
         if self.next_is(mark):
             self._position += 1
             return True
         return False
 
     def expect(self, mark: str) -> None:
-        """Consume this mark; raise SourceError if another token is next."""
+        """Read a punctuation mark; raise SourceError if another token is next."""
         if not self.accept(mark):
             raise self.unexpected(repr(mark))
 
     def take(self, kind: str, expected: str) -> Token:
-        """Consume a token of this kind; raise SourceError if it is not next."""
+        """Read a token of a kind; raise SourceError if another token is next."""
         token = self.peek()
         if token is None or token.kind != kind:
             raise self.unexpected(expected)
@@ -138,12 +138,12 @@ class Cursor:
         return token
 
     def finish(self) -> None:
-        """Raise SourceError if a token is left."""
+        """Raise SourceError if a token has not been read."""
         if not self.at_end:
             raise self.unexpected("end of line")
 
     def unexpected(self, expected: str) -> SourceError:
-        """Return the error that another token is next."""
+        """Return the error for an unexpected next token."""
         token = self.peek()
         found = repr(token.text) if token else "end of line"
         return SourceError("ASM001", "unexpected text", self.column, found=found, expected=expected)
@@ -154,27 +154,27 @@ class Expression:
     """An integer expression that may contain symbols."""
 
     evaluate: Callable[[Scope], int]
-    """Returns the value; the scope resolves symbols."""
+    """Function that returns the value, given a scope that resolves symbols."""
     column: int
 
 
 def constant(value: int, column: int) -> Expression:
-    """Return an expression that is a number."""
+    """Return an expression with a constant value."""
     return Expression(lambda _: value, column)
 
 
 def high_part(value: int) -> int:
-    """Return the upper 20 bits for ``lui`` such that adding :func:`low_part` gives the value."""
+    """Return the upper 20 bits of a value for ``lui``, rounded so that ``low_part`` is added."""
     return (value + 0x800) >> 12 & 0xF_FFFF
 
 
 def low_part(value: Any) -> Any:
-    """Return the lower 12 bits of a value, sign-extended."""
+    """Return the lower 12 bits of a value as a signed number."""
     return ((value & 0xFFF) ^ 0x800) - 0x800
 
 
 def parse_expression(cursor: Cursor) -> Expression:
-    """Parse ``[-] term {(+|-) term}`` with ``term = factor {* factor}``."""
+    """Parse an expression ``[-] term {(+|-) term}`` with ``term = factor {* factor}``."""
     column = cursor.column
     sign = -1 if cursor.accept("-") else 1
     terms = [(sign, _parse_term(cursor))]

@@ -11,7 +11,7 @@ from nmpsim.records import frozen
 
 
 class Kind(IntEnum):
-    """Kind of an instruction, on which engines dispatch."""
+    """Kind of an instruction, by which the engines select how to execute it."""
 
     UPPER = 0
     JUMP = 1
@@ -32,7 +32,7 @@ class Kind(IntEnum):
 
 
 class Scope(Enum):
-    """State that an instruction can access."""
+    """Kind of state that an instruction can access."""
 
     CORE = "its core's registers, CSRs and pc"
     MEMORY = "a word of memory, too"
@@ -63,7 +63,7 @@ SCOPES: dict[Kind, Scope] = exhaustive_table(
 
 @frozen
 class Piece:
-    """``width`` bits of a value: from bit ``value_bit`` of it, at bit ``word_bit`` of the word."""
+    """Consecutive bits of a value and their position in an instruction word."""
 
     word_bit: int
     value_bit: int
@@ -72,7 +72,7 @@ class Piece:
 
 @frozen
 class BitField:
-    """The encoding of an operand in an instruction word.
+    """The bit field of an operand in an instruction word.
 
     A signed field is in two's complement. Bits of the value below the lowest piece, as branch
     offsets have them, must be zero.
@@ -92,17 +92,17 @@ class BitField:
 
     @property
     def mask(self) -> int:
-        """Bits of the word that belong to the field."""
+        """Mask of the word's bits that belong to the field."""
         return sum(((1 << p.width) - 1) << p.word_bit for p in self.pieces)
 
     @property
     def lowest_bit(self) -> int:
-        """Lowest bit of the value that is encoded; lower bits are zero."""
+        """Lowest bit of the value that is encoded; lower bits of the value are zero."""
         return min(p.value_bit for p in self.pieces)
 
     @property
     def bits(self) -> int:
-        """Number of bits of the value, including zero bits at its low end."""
+        """Number of bits of the value, including its zero bits."""
         return max(p.value_bit + p.width for p in self.pieces)
 
     @property
@@ -113,7 +113,7 @@ class BitField:
         return 0, (1 << self.bits) - (1 << self.lowest_bit)
 
     def encode(self, value: int) -> int:
-        """Return the bits of the word for ``value``; raise UserError (ISA001) if out of range."""
+        """Encode a value as bits of the word; raise UserError (ISA001) if it is out of range."""
         low, high = self.range
         if not low <= value <= high or value & ((1 << self.lowest_bit) - 1):
             step = f", a multiple of {1 << self.lowest_bit}" if self.lowest_bit else ""
@@ -128,7 +128,7 @@ class BitField:
         )
 
     def decode(self, word: int) -> int:
-        """Return the value encoded in a word."""
+        """Decode the value of the field in a word."""
         value = sum(
             ((word >> p.word_bit) & ((1 << p.width) - 1)) << p.value_bit for p in self.pieces
         )
@@ -138,5 +138,5 @@ class BitField:
 
 
 def simple_field(name: str, word_bit: int, width: int, *, signed: bool = False) -> BitField:
-    """Create a field that is contiguous in the word."""
+    """Return a field whose bits are contiguous in the word."""
     return BitField(name, (Piece(word_bit, 0, width),), signed)

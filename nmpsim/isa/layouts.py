@@ -1,4 +1,4 @@
-"""Memory layouts of operands, packing of weights, and amount of work of tensor instructions.
+"""Memory layouts of operands, packing of weights, and amounts of work of tensor instructions.
 
 Layout and work refer to words of a descriptor (:mod:`nmpsim.isa.descriptors`). Bounds checks, the
 bytes that an instruction accesses, its multiplications and its cycles are derived from them.
@@ -17,16 +17,24 @@ from nmpsim.records import frozen
 LANES = 16
 """Output channels of a block of weights."""
 GROUP_BYTES = 4
-"""Bytes of a kernel row that the array takes at once: four Int8 inputs or two Int16 inputs."""
+"""Bytes of a kernel row that the MAC array reads at once: four Int8 or two Int16 inputs."""
 
 Weights = npt.NDArray[Any]
-"""int8 or int16"""
+"""Weights: int8 or int16."""
 
 
 def pack(weights: Weights) -> Weights:
-    """Pack weights [out][ky][kx][in] as [out/16][ky][(kx*in)/n][16][n], padded with zeros.
+    """Pack weights for ``nmp.conv``, padded with zeros.
 
-    n is 4 for int8, 2 for int16. The result is flat.
+    Parameters
+    ----------
+    weights
+        Array [out][ky][kx][in].
+
+    Returns
+    -------
+    ndarray
+        [out/16][ky][(kx*in)/n][16][n], flattened; n is 4 for int8, 2 for int16.
     """
     out, kernel_h, kernel_w, depth = weights.shape
     row, taken = kernel_w * depth, GROUP_BYTES // weights.itemsize
@@ -38,7 +46,15 @@ def pack(weights: Weights) -> Weights:
 
 
 def unpack(packed: npt.NDArray[np.uint8], weights: Weights) -> None:
-    """Undo :func:`pack`: fill ``weights``, [out][ky][kx][in], from their packed form."""
+    """Undo :func:`pack`.
+
+    Parameters
+    ----------
+    packed
+        Packed weights.
+    weights
+        Array [out][ky][kx][in] that receives the weights.
+    """
     out, kernel_h, kernel_w, depth = weights.shape
     row, taken = kernel_w * depth, GROUP_BYTES // weights.itemsize
     split = packed.view(weights.dtype).reshape(-1, kernel_h, -(-row // taken), LANES, taken)
@@ -47,13 +63,23 @@ def unpack(packed: npt.NDArray[np.uint8], weights: Weights) -> None:
 
 
 def packed_bytes(out: Any, kernel_h: int, row_bytes: Any) -> Any:
-    """Return the bytes of packed weights; a kernel row has ``row_bytes`` per output channel."""
+    """Return the size of packed weights in bytes.
+
+    Parameters
+    ----------
+    out
+        Output channels.
+    kernel_h
+        Kernel rows.
+    row_bytes
+        Bytes of a kernel row of one output channel.
+    """
     groups = -(-row_bytes // GROUP_BYTES)
     return -(-out // LANES) * LANES * kernel_h * groups * GROUP_BYTES
 
 
 class Alignment(Enum):
-    """The alignment of an address or stride."""
+    """Required alignment of an address or stride."""
 
     NONE = ""
     ELEMENT = "even for Int16"
@@ -76,7 +102,7 @@ class Direction(IntEnum):
 
 
 class Size(IntEnum):
-    """Bytes of an item of a run; a positive number is the size itself."""
+    """Size of an item of a run in bytes; negative values depend on the descriptor."""
 
     ELEMENT = -1
     """1 for Int8, 2 for Int16."""
@@ -88,7 +114,7 @@ class Size(IntEnum):
 
 @frozen
 class RepeatAxis:
-    """Repetition of the inner axes every ``step`` bytes, as often as the sum of ``counts``.
+    """Repetition of the inner axes at a distance in bytes, as often as the sum of some words.
 
     With ``windows`` the axis covers the input of windows: the words are the number of windows,
     their stride, taps and dilation.
@@ -101,7 +127,7 @@ class RepeatAxis:
 
 @frozen
 class Layout:
-    """Runs of bytes, repeated along axes; the length of a run is a product of words."""
+    """Memory layout of an operand: runs of bytes, repeated along axes."""
 
     run: tuple[str, ...]
     axes: tuple[RepeatAxis, ...] = ()
@@ -114,7 +140,7 @@ class Layout:
 
 
 class Throughput(IntEnum):
-    """Amount that a unit processes in a cycle; :mod:`nmpsim.timing.work` has the formulas."""
+    """Amount of work that a unit does in a cycle."""
 
     TRANSFER = 0
     """A transfer, whose time depends on the DRAM."""
@@ -130,7 +156,7 @@ class Throughput(IntEnum):
 
 @frozen
 class Work:
-    """The amount of work of an instruction; each number is a product of words."""
+    """Amount of work of an instruction; each number is a product of descriptor words."""
 
     throughput: Throughput
     rows: tuple[str, ...] = ()

@@ -29,7 +29,7 @@ ScaleWords: TypeAlias = tuple[int, int, int]
 
 @frozen
 class ScaleForm:
-    """Meaning of the words ``pre``, ``mul`` and ``post`` of a scale."""
+    """How the words ``pre``, ``mul`` and ``post`` represent a scale."""
 
     name: str
     kind: ScaleKind
@@ -76,7 +76,7 @@ def real_factor(kind: ScaleKind, pre: int, mul: int, post: int) -> float:
 
 
 def float64_scale(out: ScaleWords, bias: ScaleWords) -> ScaleWords:
-    """Join the words of a float64 factor; ``bias`` holds its lower ``LOW_BITS`` bits."""
+    """Join the two halves of a float64 factor; ``bias`` holds its lower ``LOW_BITS`` bits."""
     (pre, high, post), (_, low, more) = out, bias
     return pre, (high << LOW_BITS) + low, post + more
 
@@ -86,10 +86,10 @@ def float64_scale(out: ScaleWords, bias: ScaleWords) -> ScaleWords:
 
 @frozen
 class SumWords:
-    """Contents of a convolution's scales and bias, in Markdown."""
+    """Descriptions of the scales and the bias of a convolution in a profile, in Markdown."""
 
     record: str
-    """The bias in the channel record."""
+    """Description of the bias in the channel record."""
     bias: str
     """Meaning of the scale ``bias``."""
     out: str = "sum to result"
@@ -110,7 +110,7 @@ class PairWords:
 
 @frozen
 class Profile:
-    """An arithmetic of the device, for the instructions whose words it describes."""
+    """An arithmetic of the device: the formulas of the instructions that support it."""
 
     number: int
     """Value of the word ``profile``."""
@@ -136,7 +136,7 @@ class Profile:
 
     @property
     def instructions(self) -> tuple[str, ...]:
-        """Descriptors whose instructions support the profile."""
+        """Names of the descriptors whose instructions support the profile."""
         has = {
             "conv": self.sums is not None,
             "dwconv": self.sums is not None,
@@ -149,7 +149,7 @@ class Profile:
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """Elementwise operations that the profile supports."""
+        """Names of the elementwise operations that the profile supports."""
         return tuple(name for pair in self.pairs for name in pair.operations)
 
 
@@ -336,7 +336,7 @@ PROFILES_OF = {
     descriptor: tuple(row.name for row in ROWS if descriptor in row.instructions)
     for descriptor in ("conv", "dwconv", "gemm", "avgpool", "eltwise", "rescale")
 }
-"""Descriptor -> supported profiles; another one is an operand fault."""
+"""Descriptor -> supported profiles; any other profile is an operand fault."""
 
 
 def list_profiles_with_form(*forms: ScaleForm) -> tuple[int, ...]:
@@ -345,12 +345,12 @@ def list_profiles_with_form(*forms: ScaleForm) -> tuple[int, ...]:
 
 
 def profile_mask(descriptor: str) -> int:
-    """Return a mask with the bits of the profiles that an instruction supports."""
+    """Return a bit mask of the profiles that an instruction supports."""
     return sum(1 << PROFILES.index(name) for name in PROFILES_OF[descriptor])
 
 
 def check_profiles(place: str, numbers: Iterable[int], *descriptors: str) -> None:
-    """Raise IncompleteError unless a table covers exactly the profiles of some instructions."""
+    """Raise IncompleteError unless a table has exactly the profiles of some instructions."""
     needed = {profile for name in descriptors for profile in PROFILES_OF[name]}
     check_exhaustive(place, (PROFILES[number] for number in numbers), needed)
 
@@ -360,12 +360,12 @@ def check_profiles(place: str, numbers: Iterable[int], *descriptors: str) -> Non
 
 @frozen
 class Numerics:
-    """The arithmetic of one reference, as ``--numerics`` names it."""
+    """The arithmetic of one reference, by its name for ``--numerics``."""
 
     name: str
     whose: str
     profiles: tuple[str, ...]
-    """Profiles of the device that its layers use."""
+    """Device profiles that the reference's layers use."""
 
 
 NUMERICS = (

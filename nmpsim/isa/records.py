@@ -1,4 +1,4 @@
-"""The classes of descriptors and of their words, and functions that create words."""
+"""Classes of descriptors and their words, and functions that create words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nmpsim.records import frozen
 
 @frozen
 class Word:
-    """A 32-bit word of a descriptor and its valid values; by default any value is valid.
+    """A 32-bit word of a descriptor and its valid values.
 
     The address of an operand has a ``direction`` and a ``layout``.
     """
@@ -46,15 +46,15 @@ class Word:
 
 
 MAX_SIZE = 1 << 20
-"""Most channels, rows or columns of a convolution."""
+"""Largest number of channels, rows or columns of a convolution."""
 MAX_COUNT = 1 << 26
-"""Bytes of the largest scratchpad, which limit counts and strides within it."""
+"""Largest count or stride within a scratchpad: the bytes of the largest scratchpad."""
 MAX_DRAM_STRIDE = 1 << 31
 
 
 @frozen
 class Descriptor:
-    """A record of 32-bit words in memory, to which a tensor instruction points."""
+    """A record of 32-bit words with the parameters of a tensor instruction."""
 
     name: str
     words: tuple[Word, ...]
@@ -76,7 +76,7 @@ class Descriptor:
 
 
 def ranged_words(least: int, most: int, *specs: tuple[str, str]) -> tuple[Word, ...]:
-    """Create unsigned words with a range; each spec is a name and a summary."""
+    """Create unsigned words with a common range from their names and summaries."""
     return tuple(Word(name, summary, least=least, most=most) for name, summary in specs)
 
 
@@ -86,7 +86,7 @@ def size_words(*specs: tuple[str, str]) -> tuple[Word, ...]:
 
 
 def count_words(*specs: tuple[str, str]) -> tuple[Word, ...]:
-    """Create words for other sizes, from 1 to MAX_COUNT."""
+    """Create words for counts, from 1 to MAX_COUNT."""
     return ranged_words(1, MAX_COUNT, *specs)
 
 
@@ -105,7 +105,7 @@ def input_operand(
     *,
     in_place: bool = False,
 ) -> Word:
-    """Create the address of an operand that is read."""
+    """Create the address word of an operand that is read."""
     return Word(
         name,
         summary,
@@ -125,7 +125,7 @@ def output_operand(
     *,
     may_overlap_itself: bool = False,
 ) -> Word:
-    """Create the address of a result."""
+    """Create the address word of an operand that is written."""
     return Word(
         name,
         summary,
@@ -143,5 +143,5 @@ def signed_word(name: str, summary: str) -> Word:
 
 
 def element_value(name: str, summary: str) -> Word:
-    """Create a word for a value of the element type."""
+    """Create a word for a value of the element type, such as a zero point."""
     return Word(name, summary, signed=True, is_element=True)

@@ -30,13 +30,13 @@ ELEMENTS = ("int8", "int16")
 
 
 def dimension_words(name: str, summary: str, least: int) -> tuple[Word, ...]:
-    """Create a word for each of four dimensions."""
+    """Create a word for each of the four dimensions of a transpose."""
     names = ((f"{name}_{d}", f"{summary} along dimension {d}") for d in range(4))
     return ranged_words(least, MAX_COUNT, *names)
 
 
 def scale_fields(prefix: str, what: str) -> tuple[Word, ...]:
-    """Create the three words of a real factor; the profile determines its form.
+    """Create the three words of a scale: ``pre``, ``mul`` and ``post``.
 
     :class:`~nmpsim.isa.profiles.ScaleForm` describes the forms.
     """
@@ -48,7 +48,7 @@ def scale_fields(prefix: str, what: str) -> tuple[Word, ...]:
 
 
 def element_word(what: str = "what input, weights and result are") -> Word:
-    """Create the word that selects Int8 or Int16."""
+    """Create the word that selects the element type, Int8 or Int16."""
     return Word("element", what, choices=ELEMENTS)
 
 
@@ -133,18 +133,18 @@ TAPS = ("kernel_h", "kernel_w")
 
 
 def matrix_layout(rows: str, stride: str, columns: str, size: Size = Size.ELEMENT) -> Layout:
-    """Return the layout of rows of elements."""
+    """Return the layout of a matrix: rows of elements at a stride."""
     return Layout((columns,), (RepeatAxis(stride, (rows,)),), size)
 
 
 def image_layout(channels: str, side: str = "out") -> Layout:
-    """Return the layout of the pixels of a result, or of an input without padding."""
+    """Return the layout of an image: rows of pixels at strides, without padding."""
     columns = RepeatAxis(f"{side}_pixel_stride", (f"{side}_w",))
     return Layout((channels,), (columns, RepeatAxis(f"{side}_row_stride", (f"{side}_h",))))
 
 
 def window_layout(*channels: str) -> Layout:
-    """Return the layout of the input of a convolution's windows, padding included."""
+    """Return the layout of a convolution's input, including its padding."""
     return Layout(
         channels,
         (
@@ -155,13 +155,13 @@ def window_layout(*channels: str) -> Layout:
 
 
 def strided_layout(side: str) -> Layout:
-    """Return the layout of four dimensions, each with its own stride."""
+    """Return the layout of four dimensions with one stride each."""
     axes = (RepeatAxis(f"{side}_stride_{d}", (f"size_{d}",)) for d in reversed(range(4)))
     return Layout(("element_bytes",), tuple(axes), size=1, in_any_order=True)
 
 
 def part_words(*sums: str) -> tuple[Word, ...]:
-    """Create the words for sums over several instructions; ``sums`` are their dimensions."""
+    """Create the words for a sum that is computed by several instructions."""
     return (
         Word(
             "part",
@@ -181,7 +181,7 @@ def part_words(*sums: str) -> tuple[Word, ...]:
 
 
 def channel_table_words(channels: str) -> tuple[Word, ...]:
-    """Create the addresses of channel records and scale records."""
+    """Create the address words of the channel records and scale records."""
     scales = input_operand(
         "scales",
         "a scale record for each output channel, or 0: the words below hold for all",
@@ -215,7 +215,7 @@ PADS = ("pad_x_before", "pad_x_after", "pad_y_before", "pad_y_after")
 
 
 def box_layout(place: str, *pads: str) -> Layout:
-    """Return the layout of one side of a copy, including runs and rows of padding."""
+    """Return the layout of one side of a transfer, including padding."""
     columns = RepeatAxis(
         f"{place}_stride_x", ("count_x", *(p for p in pads if p.startswith("pad_x")))
     )
@@ -224,7 +224,7 @@ def box_layout(place: str, *pads: str) -> Layout:
 
 
 def transfer_words(dram: Word, spm: Word, in_scratchpad: Alignment) -> tuple[Word, ...]:
-    """Create the words of a load or store."""
+    """Create the words of a load or a store."""
     run, columns, rows = ranged_words(
         0,
         MAX_COUNT,

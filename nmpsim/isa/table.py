@@ -80,7 +80,7 @@ REGISTERS = (
 
 
 class Unit(IntEnum):
-    """The units of a core; each has an in-order queue."""
+    """A unit of a core, with an in-order queue of instructions."""
 
     LOAD = 0
     STORE = 1
@@ -89,7 +89,7 @@ class Unit(IntEnum):
 
 
 class Cause(IntEnum):
-    """Value of ``mcause``; RISC-V reserves 24 and up for custom use."""
+    """Cause of a trap, the value of ``mcause``; RISC-V reserves 24 and up for custom use."""
 
     FETCH_MISALIGNED = 0
     FETCH_FAULT = 1
@@ -107,7 +107,7 @@ class Cause(IntEnum):
 
 
 class Format(Enum):
-    """The bit fields of an instruction's operands, in assembly order."""
+    """Bit fields of an instruction's operands, in assembly order."""
 
     R = (RD, RS1, RS2)
     I = (RD, RS1, IMM_I)  # noqa: E741 - the RISC-V manual's name
@@ -131,7 +131,7 @@ class Format(Enum):
 
 @frozen
 class Instruction:
-    """An instruction; ``word & mask == match`` identifies it."""
+    """An instruction of the device; ``word & mask == match`` identifies it."""
 
     mnemonic: str
     kind: Kind
@@ -157,12 +157,12 @@ class Instruction:
 
     @property
     def scope(self) -> Scope:
-        """State that the instruction can access."""
+        """Kind of state that the instruction can access."""
         return SCOPES[self.kind]
 
     @property
     def mask(self) -> int:
-        """Bits that identify the instruction."""
+        """Mask of the bits that identify the instruction."""
         return 0xFFFF_FFFF & ~sum(f.mask for f in self.format.fields) & ~self.ignored
 
 
@@ -305,7 +305,7 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
 
 
 def list_mnemonics(*kinds: Kind) -> tuple[str, ...]:
-    """Return the mnemonics of the instructions of some kinds."""
+    """Return the mnemonics of all instructions of some kinds."""
     return tuple(i.mnemonic for i in INSTRUCTIONS if i.kind in kinds)
 
 

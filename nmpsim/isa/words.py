@@ -13,7 +13,7 @@ from nmpsim.isa.table import CHANNEL_RECORD, DESCRIPTORS, SCALE_RECORD, Descript
 
 
 def word_indices(descriptor: Descriptor) -> Any:
-    """Return a named tuple with the index of each word of a record."""
+    """Return the index of each word of a record as a named tuple."""
     named_tuple: Any = namedtuple  # its names come from the table, which a type checker cannot read
     names = [word.name for word in descriptor]
     record = named_tuple(descriptor.name.title().replace(" ", "") + "Words", names)
@@ -27,13 +27,13 @@ def _numbers(descriptor: str, word: str, *choices: str) -> tuple[int, ...]:
 
 
 def word_positions(name: str) -> tuple[int, ...]:
-    """Return the index of a word in each descriptor, or -1."""
+    """Return the index of a word in each descriptor; -1 in a descriptor without it."""
     words = ([word.name for word in descriptor] for descriptor in DESCRIPTORS.values())
     return tuple(names.index(name) if name in names else -1 for names in words)
 
 
 KINDS = {name: kind for kind, name in enumerate(DESCRIPTORS)}
-"""Descriptor -> its row in tables of descriptors."""
+"""Descriptor -> its row in tables that have a row for each descriptor."""
 LOAD = word_indices(DESCRIPTORS["load"])
 STORE = word_indices(DESCRIPTORS["store"])
 CONV = word_indices(DESCRIPTORS["conv"])

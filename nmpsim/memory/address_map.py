@@ -1,4 +1,4 @@
-"""The address map of a core. ``docs/isa.md`` has it as a table."""
+"""The address map of a core, which ``docs/isa.md`` shows as a table."""
 
 from __future__ import annotations
 
@@ -23,12 +23,20 @@ class Region(Enum):
 
     @property
     def is_shared(self) -> bool:
-        """Whether the region is writable and shared by all cores."""
+        """Whether all cores can write to the region."""
         return self in (Region.RAM, Region.CONTROL)
 
 
 def list_regions(machine: Any, core: int) -> Iterator[tuple[Region, int, Any]]:
-    """Yield region, first address and bytes of a :class:`nmpsim.core.state.Machine`."""
+    """Yield each region of a core's memory with its first address and its bytes.
+
+    Parameters
+    ----------
+    machine
+        A :class:`nmpsim.core.state.Machine`.
+    core
+        Number of the core.
+    """
     shared = machine.shared[0]
     yield Region.IMAGE, int(shared["image_base"]), machine.image
     yield Region.RAM, int(shared["ram_base"]), machine.ram
@@ -40,7 +48,14 @@ def list_regions(machine: Any, core: int) -> Iterator[tuple[Region, int, Any]]:
 def find_region(
     machine: Any, core: int, address: int, nbytes: int
 ) -> tuple[Region, Any, int] | None:
-    """Find the region of a range of bytes; return it, its memory and the offset, or None."""
+    """Find the region that contains a range of bytes.
+
+    Returns
+    -------
+    tuple or None
+        The region, its memory, and the offset of the range in it. None if no region contains all
+        bytes.
+    """
     for region, base, memory in list_regions(machine, core):
         if base <= address and address + nbytes <= base + memory.size:
             return region, memory, address - base
@@ -48,7 +63,7 @@ def find_region(
 
 
 def bytes_at(machine: Any, core: int, address: int, nbytes: int) -> bytes | None:
-    """Return bytes as a core sees them; None if they are not all in one region."""
+    """Read bytes as a core sees them; return None if they are not all in one region."""
     found = find_region(machine, core, address, nbytes)
     if found is None:
         return None
@@ -57,6 +72,6 @@ def bytes_at(machine: Any, core: int, address: int, nbytes: int) -> bytes | None
 
 
 def word_at(machine: Any, core: int, address: int) -> int | None:
-    """Return the unsigned word at an address as a core sees it, or None."""
+    """Read an unsigned 32-bit word as a core sees it; return None if it is not in a region."""
     found = bytes_at(machine, core, address, 4)
     return None if found is None else int.from_bytes(found, "little")

@@ -1,6 +1,7 @@
-"""Checks of products of a descriptor's sizes, each of which is valid on its own.
+"""Checks of products of a descriptor's sizes, such as the number of results.
 
-Products are bounded before they are multiplied further, so that nothing can overflow 64 bits.
+Each size is valid on its own. Products are bounded before they are multiplied further, so that
+nothing can overflow 64 bits.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from nmpsim.memory.bounds import MOST, OK, exceeds_product
 from nmpsim.memory.weight_tail import BLOCK_BYTES, LANES
 
 MAX_TAPS = 1 << 23
-"""Most taps of a pool: 32 bits hold the sum of so many Int8 values minus their zero point."""
+"""Largest number of taps of a pool, so that 32 bits hold the sum of as many Int8 values."""
 _LOAD, _STORE, _CONV, _DWCONV, _GEMM = (
     KINDS[name] for name in ("load", "store", "conv", "dwconv", "gemm")
 )
@@ -50,7 +51,7 @@ _OUT_H, _OUT_W, _STRIDE_H, _STRIDE_W, _DILATION_H, _DILATION_W = (
 
 
 def has_wide_windows(words: Any, kernel: int, run: int) -> bool:
-    """Return whether windows cover too many rows or columns, or a pixel (``run``) is too large."""
+    """Return whether windows cover too many rows or columns, or a pixel is too large."""
     rows = (words[kernel + _OUT_H] - 1) * words[kernel + _STRIDE_H]
     rows += (words[kernel] - 1) * words[kernel + _DILATION_H] + 1
     columns = (words[kernel + _OUT_W] - 1) * words[kernel + _STRIDE_W]
@@ -59,7 +60,7 @@ def has_wide_windows(words: Any, kernel: int, run: int) -> bool:
 
 
 def conv_amounts(words: Any, spm_bytes: int) -> int:
-    """Return the index of the first bad size of a convolution, or OK."""
+    """Return the index of the first invalid size of a convolution, or OK."""
     channels = words[CONV.out_channels]
     if channels % words[CONV.groups]:
         return int(CONV.out_channels)
@@ -76,7 +77,7 @@ def conv_amounts(words: Any, spm_bytes: int) -> int:
 
 
 def dwconv_amounts(words: Any, spm_bytes: int) -> int:
-    """Return the index of the first bad size of a depthwise convolution, or OK."""
+    """Return the index of the first invalid size of a depthwise convolution, or OK."""
     channels = words[DWCONV.channels_count]
     if exceeds_product(words[DWCONV.out_h], words[DWCONV.out_w], channels, spm_bytes):
         return int(DWCONV.out_h)
@@ -87,7 +88,7 @@ def dwconv_amounts(words: Any, spm_bytes: int) -> int:
 
 
 def pool_amounts(words: Any, spm_bytes: int) -> int:
-    """Return the index of the first bad size of a pool of either kind, or OK."""
+    """Return the index of the first invalid size of a pool, or OK."""
     pixel = words[MAXPOOL.channels] << words[MAXPOOL.element]
     if exceeds_product(words[MAXPOOL.out_h], words[MAXPOOL.out_w], pixel, spm_bytes):
         return int(MAXPOOL.out_h)
@@ -99,7 +100,7 @@ def pool_amounts(words: Any, spm_bytes: int) -> int:
 
 
 def eltwise_amounts(words: Any, spm_bytes: int) -> int:
-    """Return the index of the first bad word of an elementwise operation, or OK.
+    """Return the index of the first invalid word of an elementwise operation, or OK.
 
     The profile must support the operation.
     """
@@ -113,7 +114,7 @@ def eltwise_amounts(words: Any, spm_bytes: int) -> int:
 
 
 def transpose_amounts(words: Any, spm_bytes: int) -> int:
-    """Return the index of the first bad size of a transpose, or OK."""
+    """Return the index of the first invalid size of a transpose, or OK."""
     first, second = words[TRANSPOSE.size_0], words[TRANSPOSE.size_1]
     third, last = words[TRANSPOSE.size_2], words[TRANSPOSE.size_3]
     if exceeds_product(first, second, third, spm_bytes):
@@ -124,7 +125,7 @@ def transpose_amounts(words: Any, spm_bytes: int) -> int:
 
 
 def load_amounts(words: Any, spm_bytes: int) -> int:
-    """Return the index of the first bad size of a load with its padding, or OK."""
+    """Return the index of the first invalid size of a load with its padding, or OK."""
     columns = words[LOAD.count_x] + words[LOAD.pad_x_before] + words[LOAD.pad_x_after]
     rows = words[LOAD.count_y] + words[LOAD.pad_y_before] + words[LOAD.pad_y_after]
     is_bad = exceeds_product(rows, columns, words[LOAD.run_bytes], spm_bytes)
@@ -132,14 +133,14 @@ def load_amounts(words: Any, spm_bytes: int) -> int:
 
 
 def store_amounts(words: Any, spm_bytes: int) -> int:
-    """Return the index of the first bad size of a store, or OK."""
+    """Return the index of the first invalid size of a store, or OK."""
     rows, columns = words[STORE.count_y], words[STORE.count_x]
     is_bad = exceeds_product(rows, columns, words[STORE.run_bytes], spm_bytes)
     return int(STORE.count_y) if is_bad else OK
 
 
 def check_amounts(kind: int, words: Any, spm_bytes: int) -> int:
-    """Return the index of the first word that is too large or conflicts with another; or OK."""
+    """Return the index of the first word that is too large or conflicts with another, or OK."""
     bad = OK
     if kind == _LOAD:
         bad = load_amounts(words, spm_bytes)

@@ -73,7 +73,7 @@ def overlaps_itself(touches: Any, row: int) -> bool:
 
 
 def are_equal(touches: Any, row: int, other: int) -> bool:
-    """Return whether two operands are the same bytes in the same order."""
+    """Return whether two operands have the same bytes in the same order."""
     for column in range(TOUCH_WORDS):
         if column != WHAT and touches[row, column] != touches[other, column]:
             return False
@@ -98,7 +98,7 @@ def overlaps_another(kind: int, touches: Any, row: int) -> bool:
 
 
 def find_bad_operand(kind: int, words: Any, spm_bytes: int, touches: Any) -> int:
-    """Return the index of the first address of an operand that is outside or overlaps; or OK.
+    """Return the index of the first operand address that is out of bounds or overlaps, or OK.
 
     ``touches`` is a workspace for a footprint.
     """
@@ -123,7 +123,7 @@ def find_bad_operand(kind: int, words: Any, spm_bytes: int, touches: Any) -> int
 
 
 def check(kind: int, words: Any, spm_bytes: int, touches: Any) -> int:
-    """Return the index of the first bad word, or OK: sizes, then addresses, scales and clip.
+    """Return the index of the first invalid word of a descriptor, or OK.
 
     ``touches`` is a workspace of int64 [MAX_TOUCHES, TOUCH_WORDS].
     """

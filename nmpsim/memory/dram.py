@@ -25,7 +25,21 @@ def start_transfer(
     stride_x: int,
     stride_y: int,
 ) -> None:
-    """Set ``cursor`` to the begin of a box; adjacent runs are merged."""
+    """Set a cursor to the begin of a transfer; adjacent runs are merged.
+
+    Parameters
+    ----------
+    cursor
+        Array that is set.
+    address
+        First address in DRAM.
+    run_bytes
+        Bytes of a run.
+    count_x, count_y
+        Runs in a row, and rows.
+    stride_x, stride_y
+        Bytes from run to run, and from row to row.
+    """
     if count_x == 1 or stride_x == run_bytes:
         run_bytes, count_x, stride_x = run_bytes * count_x, count_y, stride_y
         count_y, stride_y = 1, 0
@@ -42,19 +56,19 @@ def start_transfer(
 
 
 def is_served(cursor: Any) -> bool:
-    """Return whether the transfer is complete."""
+    """Return whether all bytes of a transfer have been served."""
     return bool(cursor[RUNS_DONE] >= cursor[COUNT_X] * cursor[COUNT_Y] or cursor[RUN] == 0)
 
 
 def next_address(cursor: Any) -> int:
-    """Return the address of the next byte."""
+    """Return the address of the next byte of a transfer."""
     y = cursor[RUNS_DONE] // cursor[COUNT_X]
     x = cursor[RUNS_DONE] - y * cursor[COUNT_X]
     return int(cursor[ADDRESS] + y * cursor[STRIDE_Y] + x * cursor[STRIDE_X] + cursor[BYTES_DONE])
 
 
 def take_grant(cursor: Any, costs: Any) -> int:
-    """Advance over the next DRAM row of the transfer; return the number of bursts."""
+    """Advance a transfer to the next DRAM row; return the number of bursts up to there."""
     address = next_address(cursor)
     row_begin = address // costs.dram_row_bytes * costs.dram_row_bytes
     row_end = row_begin + costs.dram_row_bytes

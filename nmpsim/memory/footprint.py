@@ -1,4 +1,4 @@
-"""The exact bytes that a tensor instruction reads and writes.
+"""The bytes that a tensor instruction reads and writes.
 
 ``footprint(kind, words, touches)`` writes a row for each operand to ``touches``, results first: a
 run of bytes, repeated along up to four axes, as given by the layouts of the table
@@ -37,7 +37,7 @@ WRITES, COUNT, IS_PLAIN, IS_WHOLE = range(4)
 axes (missing ones have a count of 0) instead of merging adjacent runs; 1 to include all operands
 that must be in memory, even empty ones and the result of a later part of a sum."""
 MAX_TOUCHES = 8
-"""Most rows of an instruction, row 0 included."""
+"""Largest number of rows of an instruction, including row 0."""
 
 # --- the table's layouts as numbers ---------------------------------------------------------
 
@@ -105,13 +105,13 @@ OPERAND_COUNTS = np.array([len(d.operands) for d in DESCRIPTORS.values()], np.in
 
 
 def begin_touches(touches: Any) -> None:
-    """Remove all rows of ``touches``."""
+    """Remove all rows from ``touches``."""
     touches[0, WRITES] = 0
     touches[0, COUNT] = 0
 
 
 def touch(touches: Any, writes: bool, what: int, start: int, run: int) -> int:
-    """Add a run of bytes, results first; return its row for ``repeat``, or 0 if it is empty."""
+    """Add a row for a run of bytes; return its index, or 0 for an empty run that is left out."""
     if run <= 0 and touches[0, IS_WHOLE] == 0:
         return 0
     row = touches[0, COUNT] + 1
@@ -129,7 +129,7 @@ def touch(touches: Any, writes: bool, what: int, start: int, run: int) -> int:
 
 
 def repeat(touches: Any, row: int, count: int, step: int) -> None:
-    """Repeat a row along a further, outermost axis.
+    """Repeat the bytes of a row along a further, outermost axis.
 
     An empty row stays empty. A count of 0 empties the row, which must be the last one.
     """
@@ -163,9 +163,18 @@ def repeat(touches: Any, row: int, count: int, step: int) -> None:
 def repeat_window(
     touches: Any, row: int, step: int, out: int, stride: int, kernel: int, dilation: int
 ) -> None:
-    """Repeat a row along the input rows or columns, ``step`` bytes apart, of windows.
+    """Repeat a row along the rows or columns of the input of windows.
 
-    ``out`` windows at a distance of ``stride`` have ``kernel`` taps at a distance of ``dilation``.
+    Parameters
+    ----------
+    touches, row
+        The array and the row.
+    step
+        Bytes from input row to input row, or from column to column.
+    out, stride
+        Number of windows and their distance.
+    kernel, dilation
+        Number of taps and their distance.
     """
     if stride == dilation:
         repeat(touches, row, out + kernel - 1, dilation * step)
@@ -178,7 +187,7 @@ def repeat_window(
 
 
 def get_run_bytes(kind: int, words: Any, layout: Any) -> int:
-    """Return the bytes of a run."""
+    """Return the bytes of a run of an operand."""
     size = get_item_bytes(kind, words, layout[OF_SIZE])
     if layout[IS_BLOCKED]:
         channels, rows, columns, inputs = (
@@ -198,7 +207,7 @@ def get_run_bytes(kind: int, words: Any, layout: Any) -> int:
 
 
 def repeat_along(words: Any, touches: Any, row: int, layout: Any, axis: int) -> None:
-    """Repeat a row along an axis of its layout."""
+    """Repeat a row along one axis of its layout."""
     at = OF_FIRST_AXIS + AXIS_COLUMNS * axis
     step, first = words[layout[at + STEP]], at + FIRST_COUNT
     if layout[at + IS_WINDOWS]:
@@ -220,7 +229,7 @@ def repeat_along(words: Any, touches: Any, row: int, layout: Any, axis: int) -> 
 
 
 def repeat_smallest_first(words: Any, touches: Any, row: int, layout: Any) -> None:
-    """Repeat a row along all axes, the smallest step first, so that runs become long."""
+    """Repeat a row along all axes of its layout in order of their steps, so that runs are long."""
     used = 0
     for _ in range(layout[OF_AXES]):
         best, smallest = -1, 0
@@ -246,7 +255,7 @@ def touch_operand(kind: int, words: Any, touches: Any, layout: Any, writes: bool
 
 
 def is_written(direction: int, part: int, whole: int) -> bool:
-    """Return whether an instruction with this part of a sum writes an operand."""
+    """Return whether an instruction with a part of a sum writes an operand."""
     if direction == READS:
         return False
     if whole:
@@ -255,14 +264,14 @@ def is_written(direction: int, part: int, whole: int) -> bool:
 
 
 def is_read(direction: int, part: int, whole: int) -> bool:
-    """Return whether an instruction with this part of a sum reads an operand."""
+    """Return whether an instruction with a part of a sum reads an operand."""
     if direction == SUMS:
         return bool(not whole and part in (PART_MIDDLE, PART_LAST))
     return bool(direction == READS)
 
 
 def footprint(kind: int, words: Any, touches: Any) -> None:
-    """Compute the footprint in ``touches``, int64 [MAX_TOUCHES, TOUCH_WORDS]."""
+    """Compute the bytes that an instruction accesses, in ``touches``."""
     begin_touches(touches)
     whole, part = touches[0, IS_WHOLE], PART_ONLY
     if PART_WORD[kind] >= 0:
@@ -293,14 +302,14 @@ def first_index_near(start: int, base: int, inner: int, step: int) -> int:
 
 
 def end_index_near(end: int, base: int, count: int, step: int) -> int:
-    """Return the end index along an axis of pieces that begin before ``end``."""
+    """Return the end index along an axis of the pieces that begin before ``end``."""
     if step == 0 or count == 1:
         return 1
     return int(min(count, (end - 1 - base) // step + 1))
 
 
 def overlaps_range(touches: Any, row: int, start: int, end: int) -> bool:
-    """Return whether a row has a byte of a range; only runs near the range are visited."""
+    """Return whether a row contains a byte of a range."""
     if touches[row, START] >= end or start >= touches[row, END]:
         return False
     n0, s0 = touches[row, FIRST_AXIS], touches[row, FIRST_AXIS + 1]
@@ -337,7 +346,7 @@ def rows_overlap(a: Any, row: int, b: Any, other: int) -> bool:
 
 
 def runs_overlap(a: Any, row: int, b: Any, other: int) -> bool:
-    """Return whether rows of two footprints share a byte, run by run of the first row."""
+    """Return whether rows of two footprints share a byte, by comparing run by run."""
     start, end, run = b[other, START], b[other, END], a[row, RUN]
     n0, s0 = a[row, FIRST_AXIS], a[row, FIRST_AXIS + 1]
     n1, s1 = a[row, FIRST_AXIS + 2], a[row, FIRST_AXIS + 3]

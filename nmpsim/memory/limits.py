@@ -64,12 +64,12 @@ ELEMENT_WORD, PART_WORD, SIDE_WORD, CLIP_WORD = (
 
 
 def element_at(kind: int, words: Any) -> int:
-    """Return 0 for Int8, also of a descriptor without the word ``element``; 1 for Int16."""
+    """Return 0 for Int8 and 1 for Int16; 0 for a descriptor without the word ``element``."""
     return words[ELEMENT_WORD[kind]] if ELEMENT_WORD[kind] >= 0 else 0
 
 
 def find_out_of_range(kind: int, words: Any, first: int, end: int) -> int:
-    """Return the index of the first word in ``first`` to ``end`` with an invalid value, or OK.
+    """Return the index of the first word in a range of indices with an invalid value, or OK.
 
     The word ``element`` is checked before the values of the element that depend on it.
     """
@@ -91,7 +91,7 @@ def find_bad_size(kind: int, words: Any) -> int:
 
 
 def find_bad_clip(kind: int, words: Any) -> int:
-    """Return the index of the first invalid word of the clip and after it, or OK.
+    """Return the index of the first invalid word from the clip on, or OK.
 
     The upper clip must not be below the lower one.
     """
@@ -105,7 +105,7 @@ def find_bad_clip(kind: int, words: Any) -> int:
 
 
 def get_item_bytes(kind: int, words: Any, size: int) -> int:
-    """Return the bytes of a :class:`~nmpsim.isa.layouts.Size` in a descriptor."""
+    """Return the size in bytes that a value of :class:`~nmpsim.isa.layouts.Size` stands for."""
     if size > 0:
         return size
     element = element_at(kind, words)

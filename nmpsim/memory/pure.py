@@ -1,6 +1,6 @@
-"""Registration of the pure functions that compiled code calls.
+"""Registration of the functions that compiled code calls.
 
-They are plain Python, so that packages which compile nothing need not import Numba.
+The functions are plain Python, so that packages that compile nothing need not import Numba.
 """
 
 from __future__ import annotations

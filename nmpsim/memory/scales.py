@@ -1,6 +1,6 @@
 """Checks of the scales of a descriptor and of its table of scale records.
 
-A bad scale is reported at its first word, ``pre``.
+An invalid scale is reported at its first word, ``pre``.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ _HAS_ADDENDS = _of_pairs(lambda pair: pair.has_addends)
 
 
 def is_bad_out_scale(words: Any, pre: int, element: int, profile: int) -> bool:
-    """Return whether scale ``out`` is invalid; q31 must shift Int16 by at least one bit."""
+    """Return whether the scale ``out`` is invalid; q31 must shift Int16 by at least one bit."""
     if profile == Q31 and element and words[pre] > 14 + words[pre + 2]:
         return True
     return is_bad_scale(words, pre, profile)
 
 
 def bad_scale_table(values: Any, address: int, channels: int, element: int, profile: int) -> bool:
-    """Return whether a scale record in a scratchpad (int32 ``values``) is invalid.
+    """Return whether a table of scale records in a scratchpad has an invalid record.
 
     Records are data, so they are checked when the instruction is issued, after the bounds and the
     alignment of the table. An ``address`` of 0 means that there is no table.
@@ -93,12 +93,12 @@ def bad_scale_table(values: Any, address: int, channels: int, element: int, prof
 
 
 def is_finite(words: Any, index: int) -> bool:
-    """Return whether a float32 of either sign is finite."""
+    """Return whether a word is a finite float32 of either sign."""
     return bool(words[index] & 0x7FFF_FFFF < INFINITY_BITS)
 
 
 def uses_result_scale(kind: int, words: Any, profile: int) -> bool:
-    """Return whether the profile uses the scale of the result in this instruction."""
+    """Return whether an instruction uses the scale of the result in a profile."""
     if kind == _RESCALE:
         return bool(_RESCALE_USES_RESULT_SCALE[profile])
     if kind == _AVGPOOL:
@@ -109,7 +109,7 @@ def uses_result_scale(kind: int, words: Any, profile: int) -> bool:
 
 
 def check_scales(kind: int, words: Any) -> int:
-    """Return the index of the first word of a bad scale, or OK."""
+    """Return the index of the first word of an invalid scale, or OK."""
     if _PROFILE[kind] < 0:
         return OK
     profile = words[_PROFILE[kind]]

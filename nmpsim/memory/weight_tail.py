@@ -14,7 +14,7 @@ BLOCK_BYTES = 4
 
 
 def weight_tail(words: Any, scratchpad: Any) -> int:
-    """Return the address of the first padding byte that is not zero, or -1.
+    """Return the address of the first padding byte of packed weights that is not 0, or -1.
 
     ``words`` is a valid descriptor of ``nmp.conv``, ``scratchpad`` the memory of its core.
     """

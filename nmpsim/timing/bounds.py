@@ -17,17 +17,17 @@ def macs_per_cycle(config: DeviceConfig, wide: int) -> int:
 
 
 def mac_bound(macs: int, wide: int, config: DeviceConfig) -> int:
-    """Return the cycles that all MAC arrays need for a number of multiplications."""
+    """Return the fewest cycles in which all MAC arrays do a number of multiplications."""
     return ceil_div(macs, macs_per_cycle(config, wide))
 
 
 def vector_bound(busy_cycles: int, config: DeviceConfig) -> int:
-    """Return the busy cycles of the vector units divided evenly among all cores."""
+    """Return the fewest cycles in which the vector units of all cores do their work."""
     return ceil_div(busy_cycles, config.cores_count)
 
 
 def memory_bound(bursts: int, costs: Costs) -> int:
-    """Return the cycles that the DRAM needs for bursts if all rows are open."""
+    """Return the fewest cycles in which the DRAM serves bursts, without row misses."""
     return convert_to_cycles(bursts * costs.dram_burst_bytes, costs)
 
 

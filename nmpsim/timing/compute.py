@@ -18,7 +18,7 @@ def ceil_div(value: int, by: int) -> int:
 
 
 def count_lanes(lanes: int, wide: int) -> int:
-    """Return the lanes for elements of ``1 << wide`` bytes; at least one."""
+    """Return the number of lanes for elements of ``1 << wide`` bytes, at least one."""
     return max(lanes >> wide, 1)
 
 
@@ -32,7 +32,7 @@ def conv_cycles(
     wide: int,
     costs: Any,
 ) -> int:
-    """Return the cycles of a convolution; ``in_channels`` are those of one group."""
+    """Return the cycles of a convolution; ``in_channels`` are the channels of one group."""
     steps = kernel_h * ceil_div(kernel_w * in_channels, count_lanes(costs.mac_in_lanes, wide))
     blocks = groups * ceil_div(out_channels // groups, costs.mac_out_lanes)
     cycles: int = costs.mac_startup_cycles + pixels * steps * blocks
@@ -40,7 +40,7 @@ def conv_cycles(
 
 
 def depthwise_cycles(pixels: int, taps: int, channels: int, wide: int, costs: Any) -> int:
-    """Return the cycles of a depthwise convolution: a tap of ``mac_out_lanes`` channels each."""
+    """Return the cycles of a depthwise convolution."""
     blocks = ceil_div(channels, count_lanes(costs.mac_out_lanes, wide))
     cycles: int = costs.mac_startup_cycles + pixels * taps * blocks
     return cycles
@@ -62,17 +62,17 @@ def vector_cycles(rows: int, columns: int, wide: int, costs: Any) -> int:
 
 
 def pool_cycles(pixels: int, taps: int, channels: int, wide: int, costs: Any) -> int:
-    """Return the cycles of a pool: a tap of ``vector_lanes`` channels each."""
+    """Return the cycles of a pool."""
     return vector_cycles(pixels * taps, channels, wide, costs)
 
 
 def transpose_cycles(elements: int, costs: Any) -> int:
-    """Return the cycles of a transpose: one element each."""
+    """Return the cycles of a transpose, one per element."""
     return int(costs.vector_startup_cycles + elements)
 
 
 def convert_to_ticks(cycles: int, costs: Any) -> int:
-    """Convert cycles to ticks of the DRAM; it moves a byte per tick, so that times are exact."""
+    """Convert cycles to ticks of the DRAM, in which it moves one byte."""
     return int(cycles * costs.dram_bytes_per_cycle)
 
 
@@ -82,7 +82,7 @@ def convert_to_cycles(ticks: int, costs: Any) -> int:
 
 
 def grant_ticks(nbytes: int, costs: Any) -> int:
-    """Return the ticks in which one channel moves bytes; all channels move one byte per tick."""
+    """Return the ticks in which one channel moves a number of bytes."""
     return int(nbytes * costs.dram_channels)
 
 

@@ -45,5 +45,5 @@ class Costs(NamedTuple):
 
 
 def get_costs(config: DeviceConfig) -> Costs:
-    """Return the costs of a device."""
+    """Return the settings of a device that determine cycles."""
     return Costs(*(int(getattr(config, name)) for name in Costs._fields))

@@ -1,4 +1,4 @@
-"""The DRAM model: channels, banks with an open row each, refresh, turnaround.
+"""The DRAM model: channels with banks of one open row each, refresh, and turnaround.
 
 The state is an array of int64 [channels, CHANNEL_WORDS]. Times are in ticks, in which the DRAM
 moves a byte, and refer to column commands: the data of a burst follow after the latency. Rows of
@@ -24,16 +24,17 @@ NONE = -1
 
 
 def reset_dram(dram: Any) -> None:
-    """Reset to an idle DRAM without open rows."""
+    """Reset the state of the DRAM: idle, without open rows."""
     dram[:] = 0
     dram[:, WRITES] = NONE
     dram[:, BANKS + OPEN_ROW :: BANK_WORDS] = NONE
 
 
 def restart_dram(dram: Any, cycle: int, costs: Any) -> None:
-    """Make ``cycle`` cycle 0; rows stay open, and refreshes stay due at the same time.
+    """Shift the state of the DRAM in time so that ``cycle`` becomes cycle 0.
 
-    Without refreshes, states that no later grant can distinguish become equal.
+    Rows stay open, and refreshes stay due at the same time. Without refreshes, states that no later
+    grant can distinguish become equal.
     """
     now = convert_to_ticks(cycle, costs)
     ready = dram[:, BANKS + READY :: BANK_WORDS]
@@ -49,18 +50,18 @@ def restart_dram(dram: Any, cycle: int, costs: Any) -> None:
 
 
 def find_channel(row: int, costs: Any) -> int:
-    """Return the channel of a row of the address space."""
+    """Return the channel of a DRAM row."""
     return int(row % costs.dram_channels)
 
 
 def find_bank(row: int, costs: Any) -> int:
-    """Return the index of the first word of a row's bank in its channel."""
+    """Return the index of the first word of a row's bank in the state of its channel."""
     bank = row // costs.dram_channels % costs.dram_banks
     return int(BANKS + bank * BANK_WORDS)
 
 
 def refresh(channel: Any, tick: int, costs: Any) -> None:
-    """Execute the refreshes of a channel that are due at ``tick``; each closes all rows.
+    """Execute the refreshes of a channel that are due at a tick; each closes all rows.
 
     A refresh that is due while the channel is busy waits.
     """
@@ -81,7 +82,7 @@ def refresh(channel: Any, tick: int, costs: Any) -> None:
 
 
 def first_burst(channel: Any, row: int, is_store: Any, known: int, request: int, costs: Any) -> int:
-    """Return the tick of the first burst of a grant that is requested at ``request``.
+    """Return the tick of the first burst of a grant.
 
     The bank may open the row from ``known`` on, while the channel serves other grants.
     """
@@ -101,9 +102,29 @@ def first_burst(channel: Any, row: int, is_store: Any, known: int, request: int,
 def serve_grant(
     channel: Any, row: int, is_store: Any, known: int, request: int, ticks: int, costs: Any
 ) -> tuple[int, bool]:
-    """Serve a grant of so many ``ticks``.
+    """Serve a grant and update the state of its channel.
 
-    Returns the tick at which the channel is free again, and whether the row had to be opened.
+    Parameters
+    ----------
+    channel
+        State of the channel.
+    row
+        DRAM row of the grant.
+    is_store
+        1 for a store, 0 for a load.
+    known
+        Tick from which the bank may open the row.
+    request
+        Tick of the request.
+    ticks
+        Length of the data transfer.
+    costs
+        Costs of the device.
+
+    Returns
+    -------
+    tuple of int and bool
+        Tick at which the channel is free again, and whether the row had to be opened.
     """
     refresh(channel, max(request, channel[FREE]), costs)
     bank = find_bank(row, costs)
@@ -120,7 +141,7 @@ def serve_grant(
 def next_request(
     row: int, next_row: int, begin: int, end: int, earlier_end: int, costs: Any
 ) -> int:
-    """Return the cycle in which a transfer requests the grant after one from ``begin`` to ``end``.
+    """Return the cycle in which a transfer requests its next grant.
 
     The same channel gets the request when it has served this grant; another one at once, but a
     transfer has at most two grants at a time: all earlier ones end at ``earlier_end``.

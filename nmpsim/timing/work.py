@@ -42,7 +42,7 @@ _ROWS, _DEPTH, _COLUMNS, _GROUPS = (
 
 
 def product(factors: Any, kind: int, d: Any) -> int:
-    """Return the product of the words in one of the tables of indices."""
+    """Return the product of descriptor words that a table lists for a kind of instruction."""
     result = 1
     for index in factors[kind]:
         if index < 0:
@@ -54,7 +54,7 @@ def product(factors: Any, kind: int, d: Any) -> int:
 def unit_cycles(
     throughput: int, rows: int, depth: int, columns: int, groups: int, wide: int, costs: Any
 ) -> int:
-    """Return the cycles of an amount of work; 0 for a transfer."""
+    """Return the cycles of a unit for an amount of work; 0 for a transfer."""
     if throughput == PRODUCT:
         return conv_cycles(rows, 1, 1, depth, columns, groups, wide, costs)
     if throughput == DEPTHWISE:
@@ -67,14 +67,14 @@ def unit_cycles(
 
 
 def macs(kind: int, d: Any) -> int:
-    """Return the multiplications of the MAC array; 0 for an instruction of another unit."""
+    """Return the multiplications of an instruction; 0 for an instruction without any."""
     if _THROUGHPUTS[kind] not in (PRODUCT, DEPTHWISE):
         return 0
     return product(_ROWS, kind, d) * product(_DEPTH, kind, d) * product(_COLUMNS, kind, d)
 
 
 def cycles(kind: int, d: Any, costs: Any) -> int:
-    """Return the cycles that an instruction keeps its unit busy; 0 for a transfer."""
+    """Return the cycles for which an instruction keeps its unit busy; 0 for a transfer."""
     return unit_cycles(
         _THROUGHPUTS[kind],
         product(_ROWS, kind, d),
@@ -87,7 +87,7 @@ def cycles(kind: int, d: Any, costs: Any) -> int:
 
 
 def count_named_macs(descriptor: Descriptor, words: Mapping[str, int]) -> int:
-    """Return the multiplications of an instruction whose words are given by name."""
+    """Return the multiplications of an instruction from its words by name."""
     work = descriptor.work
     if work.throughput not in (Throughput.PRODUCT, Throughput.DEPTHWISE):
         return 0
@@ -95,7 +95,7 @@ def count_named_macs(descriptor: Descriptor, words: Mapping[str, int]) -> int:
 
 
 def count_named_cycles(descriptor: Descriptor, words: Mapping[str, int], costs: Costs) -> int:
-    """Return the busy cycles of an instruction whose words are given by name."""
+    """Return the busy cycles of an instruction from its words by name."""
     work = descriptor.work
     rows, depth, columns, groups = (
         math.prod(words[name] for name in names)
