@@ -78,7 +78,7 @@ def new_file(path: Path) -> Iterator[IO[bytes]]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        hint = "the folder must exist and be writable, and the disk must have room"
+        hint = "Check that the folder exists and is writable, and that the disk has free space."
         raise cannot_write(path, error.strerror or str(error), hint) from error
 
 

@@ -149,10 +149,10 @@ def resolve_device(config: DeviceConfig | None) -> DeviceConfig:
     if not isinstance(config, DeviceConfig):
         raise fail(
             "ARG001",
-            "this is no device",
+            "the device has the wrong type",
             found=f"{type(config).__name__} {str(config)[:80]!r}",
             expected="a DeviceConfig",
-            hint='nmpsim.load_device("D.toml") reads a file',
+            hint='Load a file with nmpsim.load_device("D.toml").',
         )
     return config
 
@@ -213,7 +213,7 @@ def _preset_entries(
         return entries, []
     del entries["dram_bytes_per_cycle"]
     found = f"{float(rate.value):.4g} at {clock} MHz"
-    hint = "give [dram] bytes_per_cycle, or a clock that divides it"
+    hint = "Set [dram] bytes_per_cycle, or choose a clock that divides the bandwidth."
     message = f"the bandwidth of {name} is no whole number of bytes a cycle"
     return entries, [Diagnostic("DEV003", message, place, found, "a whole number", hint)]
 
@@ -281,7 +281,7 @@ def _entry(
                 )
             )
     if "value" not in given:
-        hint = f"{key} = {{ value = ..., source = ..., note = ... }}"
+        hint = f"Write {key} = {{ value = ..., source = ..., note = ... }}."
         findings.append(Diagnostic("DEV002", f"{name} has no value", place, hint=hint))
         return None, findings
     return _Entry(given["value"], given.get("source", "given"), place), findings
@@ -300,7 +300,7 @@ def _stray(word: str, content: object, place: Place | None) -> Diagnostic:
         meant = [_toml_name(key) for key in difflib.get_close_matches(word, names, 1)]
         if difflib.get_close_matches(word, ["name", *names], 1) == ["name"]:
             meant = ["name"]
-    hint = f"did you mean {meant[0]}?" if meant else "`nmpsim device` prints all settings"
+    hint = f"did you mean {meant[0]}?" if meant else "List all settings with `nmpsim device`."
     return Diagnostic("DEV002", f"unknown {what}", place, hint=hint)
 
 
@@ -358,7 +358,7 @@ def _contradictions(values: Mapping[str, Any], file: Place | None) -> list[Diagn
     for small, large, unit, message in pairs:
         low, high = values.get(small), values.get(large)
         if isinstance(low, int) and isinstance(high, int) and low > high:
-            hint = f"lower {_toml_name(small)} or raise {_toml_name(large)}"
+            hint = f"Lower {_toml_name(small)} or raise {_toml_name(large)}."
             found, expected = f"{low} {unit}", f"at most {high} {unit}"
             findings.append(Diagnostic("DEV003", message, file, found, expected, hint))
     return findings
@@ -371,7 +371,11 @@ def _toml_name(key: str) -> str:
 
 def _unknown(key: str, place: Place | None, known: list[str]) -> Diagnostic:
     near = difflib.get_close_matches(key, known, 1)
-    hint = f"did you mean {_toml_name(near[0])}?" if near else "`nmpsim device` prints all settings"
+    hint = (
+        f"did you mean {_toml_name(near[0])}?"
+        if near
+        else "List all settings with `nmpsim device`."
+    )
     return Diagnostic("DEV002", f"unknown setting {_toml_name(key)}", place, hint=hint)
 
 
@@ -387,10 +391,10 @@ def _out_of_range(key: str, value: int, limits: Limits, place: Place | None) -> 
         expected = f"{limits.low} to {limits.high}"
     elif limits.power_of_two and value.bit_count() != 1:
         expected = "a power of two"
-        hint = f"{1 << (value.bit_length() - 1)} or {1 << value.bit_length()} is near"
+        hint = f"Use {1 << (value.bit_length() - 1)} or {1 << value.bit_length()}."
     elif key == "scratchpad_bytes" and value % 64:
         expected = "a multiple of 64"
-        hint = f"{value // 64 * 64} or {-(-value // 64) * 64} is near"
+        hint = f"Use {value // 64 * 64} or {-(-value // 64) * 64}."
     else:
         return []
     message = f"{_toml_name(key)} is out of range"

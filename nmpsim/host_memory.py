@@ -77,7 +77,7 @@ def check_memory(
         place=place,
         found=f"{format_size(total)}, {format_size(most.nbytes)} of them for {most.field}",
         expected=f"at most {format_size(limit)}",
-        hint="set the limit with --max-memory SIZE; the default is the free memory minus a margin",
+        hint="Raise the limit with --max-memory SIZE (by default the free memory minus a margin).",
     )
 
 
@@ -91,7 +91,7 @@ def validate_memory_limit(max_memory: int | None) -> int | None:
     is_number = isinstance(max_memory, int) and not isinstance(max_memory, bool)
     if max_memory is None or (is_number and max_memory > 0):
         return max_memory
-    message, expected = "this is no limit of memory", "a number of bytes above 0, or None"
+    message, expected = "the memory limit is invalid", "a number of bytes above 0, or None"
     raise fail("ARG001", message, found=repr(max_memory)[:80], expected=expected)
 
 
@@ -130,8 +130,8 @@ def out_of_memory(found: str) -> UserError:
         "MEM002",
         "there is not enough memory",
         found=found.split("\n", 1)[0][:200] or None,
-        hint="close other programs, raise the memory limit (ulimit -v, container), or use"
-        " fewer --threads and --jobs",
+        hint="Close other programs, raise the memory limit (ulimit -v, container), or use"
+        " fewer --threads and --jobs.",
     )
 
 
@@ -152,7 +152,7 @@ def process_limit_error(found: str | None) -> UserError:
         "ENV002",
         "the system allows too few open files, processes or threads",
         found=found,
-        hint="raise the limit (ulimit -n, ulimit -u, container), or start fewer: --jobs 1",
+        hint="Raise the limit (ulimit -n, ulimit -u, container), or use fewer jobs (--jobs 1).",
     )
 
 

@@ -168,7 +168,10 @@ def compile(
     elif weights is None and tensors is None and options == DEFAULT_IMPORT_OPTIONS:
         imported = model
     else:
-        raise fail("ARG001", "an imported model has its own weights, tensors, shapes and integers")
+        raise fail(
+            "ARG001",
+            "weights, tensors, shapes and integer islands cannot be given for an imported model",
+        )
     if imported is None:
         path = Path(str(model))
         exact = find_tensors_file(path) if tensors is None else Path(tensors)
@@ -277,7 +280,7 @@ def calibrate(
     from nmpsim.quantization import CalibratedProgram, read_profile
 
     if calibration is None and profile is None:
-        raise fail("ARG001", "no ranges: calibration or profile is needed")
+        raise fail("ARG001", "neither calibration samples nor a profile is given")
     ranges = None if profile is None else read_profile(Path(profile))
     shapes: dict[str, tuple[int, ...]] = {}
     if isinstance(model, str | Path) and calibration is not None:
@@ -395,7 +398,7 @@ def from_torch(
     imported = import_torch_module(model, example, engine)
     if calibration is None:
         if settings:
-            raise fail("ARG001", f"{next(iter(settings))} is for a model that is calibrated")
+            raise fail("ARG001", f"{next(iter(settings))} requires calibration")
         return imported
     from nmpsim.quantization import get_float_inputs, stack_examples
 
@@ -559,7 +562,9 @@ class Shadow:
         """
         if report.layers and not report.layer_outputs and report.trap is None:
             message = "the run did not save layer outputs"
-            raise fail("ARG001", message, hint="device.run(bundle, inputs, save_layers=True)")
+            raise fail(
+                "ARG001", message, hint="Run with device.run(bundle, inputs, save_layers=True)."
+            )
         stored = prepare_inputs(self._bundle.metadata, inputs)
 
         def done(layer: ShadowLayer) -> None:

@@ -112,7 +112,7 @@ def refuse_files(path: Path, *files: Path | None) -> None:
             "ARG001",
             "a bundle contains its own constants and scales",
             place=Place(str(path)),
-            hint="omit --weights and --tensors",
+            hint="Omit --weights and --tensors.",
         )
 
 

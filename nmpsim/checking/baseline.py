@@ -36,8 +36,8 @@ OLD_SCHEMAS: Final[Mapping[str, tuple[str, ...]]] = {
 MAX_VALUES = 4096
 """Number of elements up to which an output's values are stored; else only its digest is."""
 MAX_BYTES = 64 << 20
-UPDATE_HINT = "nmpsim check --update-baseline"
-_OTHER_PROGRAM = "name the baseline of this program"
+UPDATE_HINT = "Run `nmpsim check --update-baseline`."
+_OTHER_PROGRAM = "Name the baseline of this program."
 
 
 @attrs.frozen
@@ -227,7 +227,7 @@ def check_same_program(baseline: Baseline, run: Run, place: Place) -> None:
             "the run has other inputs",
             f"inputs with the digest {run.inputs}",
             f"inputs with the digest {baseline.inputs}",
-            "give the inputs that the baseline was written with",
+            "Pass the inputs with which the baseline was written.",
         ),
     )
     for what, found, expected, hint in facts:
@@ -244,7 +244,7 @@ def make_baseline_error(
     place: Place, what: str, found: object, expected: object, cure: str
 ) -> UserError:
     """Return the error (BASE002) for a run that cannot be compared with its baseline."""
-    hint = f"{cure}; if the change is intended: {UPDATE_HINT}"
+    hint = f"{cure} If the change is intended: {UPDATE_HINT}"
     message = f"{what} than the baseline"
     return fail("BASE002", message, place=place, found=found, expected=expected, hint=hint)
 

@@ -42,7 +42,7 @@ def find_device_mismatch(
     if not changes:
         return ()
     found = f"{', '.join(changes)}{_most_changed(run, baseline)}"
-    what, cure = "the run is on another device", "name the device of the baseline"
+    what, cure = "the run is on another device", "Name the device of the baseline."
     return make_baseline_error(place, what, found, "the same settings", cure).diagnostics
 
 

@@ -293,7 +293,7 @@ def reject_unknown_names(given: Iterable[str], known: Iterable[str], what: str) 
                 hint=f"did you mean {near[0]!r}?" if near else None,
             )
     if not list(given):
-        raise fail("SUITE002", f"no {what} is compared: the file of what is expected has no array")
+        raise fail("SUITE002", "the file of expected values contains no array")
 
 
 def _outputs_check(
@@ -331,9 +331,9 @@ def _needs_values(output: OutputReport, baseline: Baseline, expect: Expect) -> b
 def _without_values(output: OutputReport) -> UserError:
     return fail(
         "BASE001",
-        f"the baseline has only a digest of output {output.name!r}: it is too large to be stored",
+        f"the baseline has no values of output {output.name!r}, only a digest",
         expected="the values, to compare them within a tolerance",
-        hint="give them as expect.outputs",
+        hint="Pass the expected values with expect.outputs.",
     )
 
 
@@ -420,5 +420,5 @@ def _refuse_none_chosen(chosen: list[str], expect: Expect) -> None:
             "SUITE002",
             "no layer was compared",
             found=f"expect.only = {list(expect.only)}",
-            hint="`nmpsim inspect` shows the layers' names",
+            hint="List the names of layers with `nmpsim inspect`.",
         )

@@ -150,7 +150,7 @@ class Suite:
         place = Place(self.file)
         findings = [finding for case in self.cases for finding in _findings(case, place)]
         if not self.cases:
-            hint = "[[case]] with bundle, input, and expect, budget or baseline"
+            hint = "Add a table [[case]] with bundle, input, and expect, budget or baseline."
             findings = [Diagnostic("SUITE002", "the suite has no case", place, hint=hint)]
         findings += _twice("are named", [case.name for case in self.cases], place)
         baselines = [str(case.baseline) for case in self.cases if case.baseline is not None]
@@ -164,18 +164,18 @@ def _findings(case: Case, place: Place) -> list[Diagnostic]:
     title = f"case {case.name!r}"
     if case.has_no_checks:
         message = f"{title} has nothing to check"
-        hint = "give it expect, budget or baseline; a single bundle --expect, --top1, ..."
+        hint = "Add expect, budget or baseline; for a single bundle pass --expect, --top1, ..."
         return [Diagnostic("SUITE002", message, place, hint=hint)]
     if case.lacks_baseline:
-        message = f"{title} compares with a baseline and names none"
-        hint = 'baseline = "FILE.json", then nmpsim check --update-baseline'
+        message = f"{title} has no baseline to compare with"
+        hint = 'Add baseline = "FILE.json", then run `nmpsim check --update-baseline`.'
         return [Diagnostic("SUITE001", message, place, hint=hint)]
     return []
 
 
 def _twice(what: str, values: list[str], place: Place) -> list[Diagnostic]:
     return [
-        Diagnostic("SUITE001", f"two cases {what} {value!r}", place, hint="give each its own")
+        Diagnostic("SUITE001", f"two cases {what} {value!r}", place, hint="Give each case its own.")
         for value in dict.fromkeys(values)
         if values.count(value) > 1
     ]

@@ -39,9 +39,13 @@ def read_suite(path: Path) -> Suite:
         raise _unusable(place, _unknown(stray[0], (_DEFAULTS, _CASES)))
     tables, defaults = document.get(_CASES, []), document.get(_DEFAULTS, {})
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise _unusable(place, f"{_CASES} is not a list of tables", hint="[[case]]")
+        raise _unusable(
+            place, f"{_CASES} is not a list of tables", hint="Write each case as a table [[case]]."
+        )
     if not isinstance(defaults, dict):
-        raise _unusable(place, f"{_DEFAULTS} is not a table", hint="[defaults]")
+        raise _unusable(
+            place, f"{_DEFAULTS} is not a table", hint="Write the defaults as a table [defaults]."
+        )
     findings: list[Diagnostic] = []
     cases: list[Case] = []
     for number, table in enumerate(tables, 1):

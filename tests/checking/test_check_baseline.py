@@ -126,7 +126,7 @@ def test_another_program_says_which_layer_was_found_and_which_expected(project, 
     found = "found: layer 3 conv2__2: convolution, i8 [1, 4, 4, 32]"
     refused(project, "BASE002", found)
     refused(project, "BASE002", "expected: layer 3 conv2__2: convolution, i16 [1, 4, 4, 32]")
-    refused(project, "BASE002", "name the baseline of this program")
+    refused(project, "BASE002", "Name the baseline of this program.")
 
 
 def test_of_other_outputs(project, baseline):

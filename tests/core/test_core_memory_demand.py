@@ -144,7 +144,7 @@ def test_a_fitting_program_runs(digits: Bundle) -> None:
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, "1G", True])
 def test_an_invalid_limit_is_an_error(limit: Any) -> None:
-    with pytest.raises(UserError, match="no limit of memory"):
+    with pytest.raises(UserError, match="the memory limit is invalid"):
         nmpsim.Device(max_memory=limit)
 
 

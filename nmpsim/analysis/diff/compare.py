@@ -156,7 +156,7 @@ def compare_runs(
             "DIFF001",
             "the runs have no tensor in common",
             found=f"{_list_names(theirs)} and {_list_names(mine)}",
-            hint="tensors are matched by the names of LIR instructions; use --map for other names",
+            hint="Map the names of one run to the other with --map.",
         )
     differences = []
     for number, (one, other) in enumerate(pairs, 1):
@@ -214,7 +214,7 @@ def compare_tensors(
         problem = f"types differ: {values[1].array.dtype} in the first, "
         problem += f"{values[0].array.dtype} in the second"
         if "f" in kinds:
-            problem += "; --bundle tells what the integers stand for"
+            problem += "; pass --bundle to compare real values"
     difference = None
     if not problem:
         difference = _difference(values, elem, known if kinds[0] != "f" else None, tolerance)

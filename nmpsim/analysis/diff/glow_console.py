@@ -78,8 +78,8 @@ def _values(text: str, place: Place) -> Values:
         return parse_printed_values([scalar[1]], (), None, place)
     head = _SHAPE.search(text)
     if head is None:
-        hint = "the text may be truncated"
-        raise fail("DUMP001", "no shape below this line", place=place, hint=hint)
+        hint = "Check that the text is complete."
+        raise fail("DUMP001", "the tensor printed here has no shape", place=place, hint=hint)
     shape = tuple(map(int, head[1].split()))
     if problem := find_size_problem(shape):
         found, expected = problem
@@ -99,10 +99,10 @@ def _numbers(text: str, size: int, place: Place) -> list[str]:
     if len(numbers) < count:
         raise fail(
             "DUMP001",
-            "there are fewer numbers than the tensor has elements",
+            "the tensor printed here has too few numbers",
             place=place,
             found=f"{len(numbers):,}",
             expected=f"{count:,}",
-            hint="the text may be truncated",
+            hint="Check that the text is complete.",
         )
     return numbers

@@ -82,7 +82,7 @@ def read_folder_tensors(folder: Path, module: Module | None = None) -> list[Tens
         "the list of the folder's files is missing",
         place=Place(str(folder)),
         expected=f"{INFO_FILES[0]}, which Glow's compiler writes, next to data0000.bin or .txt",
-        hint="copy it from where -instrument-debug-dir pointed, or name the program (--bundle)",
+        hint="Copy it from the folder of -instrument-debug-dir, or pass the program with --bundle.",
     )
 
 
@@ -227,7 +227,7 @@ def _unreadable(path: Path, error: OSError) -> UserError:
     place = Place(str(path))
     hint = None
     if isinstance(error, FileNotFoundError):
-        hint = "the instrumented program writes it when it runs"
+        hint = "Run the instrumented program, which writes it."
     return fail("FILE001", f"cannot read the dump: {error.strerror}", place=place, hint=hint)
 
 
@@ -239,7 +239,7 @@ def _check_type(head: bytes, type: TensorType, path: Path) -> None:
         found = None
     if found is None or (found.elem, found.shape) != (type.elem, type.shape):
         place = Place(str(path))
-        hint = "the file is from another program than the list"
+        hint = "Use the list and the dumps of one program."
         expected = f"{type.elem}<{' x '.join(map(str, type.shape))}>"
         raise fail(
             "DUMP001",

@@ -284,7 +284,7 @@ def parse_printed_values(
     if len(tokens) > size:
         raise fail(
             "DUMP001",
-            "there are more numbers than the tensor has elements",
+            "the printed tensor has too many numbers",
             place=place,
             found=f"{len(tokens):,}",
             expected=f"{size:,}",

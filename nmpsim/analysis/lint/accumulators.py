@@ -132,8 +132,8 @@ def _describe_overflow(op: Operation, bounds: SumBounds, bits: int) -> Problem:
         found=f"{channels} of {bounds.low.size} channels; channel {worst} can come to"
         f" {bounds.low[worst]:.6g} or {bounds.high[worst]:.6g}",
         expected=f"within -2^{bits - 1} to 2^{bits - 1} - 1, {limit:.6g}",
-        hint="the device saturates there and reports it, Glow wraps around;"
-        " smaller weights or fewer inputs of a result avoid both",
+        hint="Use smaller weights or fewer inputs per result: the device saturates and reports it,"
+        " Glow wraps around.",
         facts={
             "channels": channels,
             "worst_channel": worst,

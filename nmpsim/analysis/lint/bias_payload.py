@@ -71,7 +71,7 @@ def _check_plausibility(bias: Bias, biases: Sequence[Bias], systematic: bool) ->
         found=_describe_evidence(bias, evidence),
         expected=f"integers for scale {bias.format_scales()}; these may be for"
         f" {float(np.median(bias.product_scales)):.9g}, that of input times weights",
-        hint=f"{REQUANTIZE_HINT}; --float-weights or --original-weights make sure",
+        hint=f"{REQUANTIZE_HINT} Pass --float-weights or --original-weights to be certain.",
         facts={
             "evidence": evidence,
             "systematic": systematic,
@@ -157,7 +157,7 @@ MAX_RELATIVE_ERROR = 0.01
 """Additional relative error allowed for inexact scales and references."""
 MIN_COSINE = 0.99
 """Smallest cosine of two bias vectors that count as the same one on different scales."""
-REQUANTIZE_HINT = "requantize the payload with the type: nmpsim compile --rescale-bias"
+REQUANTIZE_HINT = "Requantize the payload with the type: `nmpsim compile --rescale-bias`."
 
 
 def compare_with_original(bias: Bias, original: OriginalBias) -> Problem | None:
@@ -205,7 +205,7 @@ def _compare_with_untyped_original(bias: Bias) -> Problem | None:
         tensor=bias.view,
         found=f"scale {bias.format_scales()}, payload unchanged",
         expected="integers for that scale",
-        hint=f"{REQUANTIZE_HINT}; with --original-tensors the original's scale is compared too",
+        hint=f"{REQUANTIZE_HINT} Pass --original-tensors to compare the original's scale too.",
         facts={"evidence": "original"},
     )
 
@@ -289,7 +289,9 @@ def compare_with_float(bias: Bias, reference: FloatBias) -> Problem | None:
         f" and scale {bias.scales[worst]:.9g}",
         expected=f"{reference.values[worst]:.6g}, as {reference.source} has it, from integer"
         f" {wanted[worst]:.0f}",
-        hint=REQUANTIZE_HINT if explained else "is the reference of before a folded batch norm?",
+        hint=REQUANTIZE_HINT
+        if explained
+        else "Check that the float values include folded batch norms.",
         facts={
             "evidence": "float",
             "source": reference.source,

@@ -121,7 +121,7 @@ def _saturation_finding(bias: Bias, scaled: ScaledBias, subject: LintSubject) ->
         found=f"{channels} of {steps.size} channels; channel {worst} needs"
         f" {scaled.ideal[worst]:.0f}",
         expected=f"integers from {scaled.limits[0]} to {scaled.limits[1]}",
-        hint="an Int32 bias, or a coarser scale of the result",
+        hint="Use an Int32 bias or a coarser scale of the result.",
         facts={
             "declared": scaled.is_declared,
             "channels": channels,
@@ -152,7 +152,7 @@ def _precision_finding(bias: Bias, scaled: ScaledBias, subject: LintSubject) -> 
         found=f"integers up to {largest}: {scaled.bits:.1f} of"
         f" {scaled.reference_bits:.1f} bits, an error of up to {error:.2g} steps of the result",
         expected=f"at least {MIN_KEPT_BITS * scaled.reference_bits:.1f} bits",
-        hint="a smaller scale of the result, if its range allows",
+        hint="Use a smaller scale of the result if its range allows.",
         facts={
             "declared": scaled.is_declared,
             "bits": scaled.bits,

@@ -45,7 +45,7 @@ def check_splat_values(subject: LintSubject) -> Iterator[Problem]:
             op,
             found=f"{value:.9g}, stored as {held:.9g}",
             expected=f"{low:.9g} to {high:.9g}",
-            hint="a larger scale or another zero point",
+            hint="Use a larger scale or another zero point.",
             facts={"value": float(value), "held": held},
         )
 
@@ -61,7 +61,7 @@ def check_unused_constants(subject: LintSubject) -> Iterator[Problem]:
                 weight.span,
                 tensor=weight.name,
                 found=f"{weight.type.nbytes} bytes",
-                hint="Glow leaves some; of a layer's weights it means that the layer has others",
+                hint="Check that no layer lacks it; Glow leaves some unused constants.",
                 facts={"bytes": weight.type.nbytes},
             )
 
@@ -172,7 +172,7 @@ def _compare_by_name(
         return _describe_fault(one, *explained)
     near = sqnr_db(floats, one.reals - floats)
     text = f"are not its float values: {near:.1f} dB of SQNR"
-    hint = "are they of another training, or in another layout?"
+    hint = "Check the training run and the layout of the weights."
     severity: Severity = "error" if near < MIN_MATCH_SQNR_DB else "warning"
     return _describe_fault(one, source, WeightFault(text, hint, {"cause": "other"}), severity)
 
@@ -201,7 +201,7 @@ def _find_fault(one: QuantizedWeights, floats: Array) -> WeightFault | None:
 def _find_all_zero(one: QuantizedWeights, floats: Array) -> WeightFault | None:
     if one.reals.any() or not floats.any():
         return None
-    return WeightFault("are all zero", "was the constant written?", {"cause": "zeros"})
+    return WeightFault("are all zero", "Check that the constant was written.", {"cause": "zeros"})
 
 
 def _find_scaled(one: QuantizedWeights, floats: Array) -> WeightFault | None:
@@ -214,7 +214,9 @@ def _find_scaled(one: QuantizedWeights, floats: Array) -> WeightFault | None:
         return None
     text = f"are {factor:.4g} times their float values"
     return WeightFault(
-        text, "is the scale that of these integers?", {"cause": "scale", "factor": factor}
+        text,
+        "Use the scale with which these integers were quantized.",
+        {"cause": "scale", "factor": factor},
     )
 
 
@@ -226,7 +228,7 @@ def _find_shifted(one: QuantizedWeights, floats: Array) -> WeightFault | None:
         return None
     text = f"are their float values and {integers} steps more"
     facts: dict[str, Fact] = {"cause": "zero point", "integers": integers}
-    return WeightFault(text, "is the zero point that of these integers?", facts)
+    return WeightFault(text, "Use the zero point with which these integers were quantized.", facts)
 
 
 def _find_reordered(one: QuantizedWeights, floats: Array) -> WeightFault | None:
@@ -242,7 +244,7 @@ def _find_reordered(one: QuantizedWeights, floats: Array) -> WeightFault | None:
         return None
     return WeightFault(
         "are their float values in another order",
-        "were axes swapped? Glow's filters are OHWI",
+        "Check the order of axes; Glow's filters are OHWI.",
         {"cause": "order"},
     )
 
@@ -282,6 +284,6 @@ def _describe_unknown(unknown: list[QuantizedWeights], count: int) -> Problem:
         tensor=first.view,
         found=f"%{first.view.name} is no array of it, and no multiple of one",
         expected="an array of its name or of its values",
-        hint="is the float model that of another network?",
+        hint="Pass the float model of this network.",
         facts={"cause": "unknown", "count": len(unknown)},
     )

@@ -45,8 +45,8 @@ def check_any_quantized(subject: LintSubject) -> Iterator[Problem]:
         if products
         else f"{len(subject.operations)} operations, none of them quantized",
         expected="quantized convolutions and matrix products",
-        hint="was the profile loaded when the LIR was dumped, and does the backend support the"
-        " precision? `nmpsim quantize` quantizes a float program",
+        hint="Load the profile when the LIR is dumped, with a precision that the backend supports,"
+        " or quantize the program with `nmpsim quantize`.",
         facts={"operations": len(subject.operations), "products": len(products)},
     )
 
@@ -153,7 +153,7 @@ def _element_kind(island: FloatIsland) -> str:
 def _island_hint(island: FloatIsland) -> str:
     """Return which operations the device could execute, and why not the others."""
     if not island.operations:
-        return "rescalequantized does this in integers"
+        return "Use rescalequantized, which rescales integers."
     elem = _element_kind(island)
     reasons = {
         op.instruction.opcode: find_reason_if_quantized(op, elem) for op in island.operations
@@ -203,7 +203,7 @@ def _describe_float_layer(op: Operation) -> Problem:
         op,
         found=f"a float {op.instruction.opcode}",
         expected="integers",
-        hint="was it kept in its original precision on purpose?",
+        hint="Quantize it, unless it keeps its original precision on purpose.",
         facts={"operations": 1},
     )
 

@@ -166,7 +166,7 @@ def _nothing_comparable(path: Path, what: str) -> UserError:
         "the file has nothing to compare the program's constants with",
         place=Place(str(path)),
         found=f"no {what}",
-        hint="check that the file belongs to this network",
+        hint="Pass a file that belongs to this network.",
     )
 
 

@@ -67,7 +67,7 @@ def _check_weights_range(op: Operation, subject: LintSubject) -> Iterator[Proble
         tensor=op.operands[2],
         found=_describe_share(part) + (f" in channel {worst}" if by_channel else ""),
         expected=f"at least {100 * MAX_WASTED_SHARE:.0f} %",
-        hint="a smaller scale; was the range chosen from these weights?",
+        hint="Use a smaller scale; check that the range was chosen from these weights.",
         facts={"part": part, "channels": int(little.size)},
     )
 
@@ -94,7 +94,7 @@ def _check_result_range(op: Operation, recorded: Range) -> Iterator[Problem]:
         op,
         found=f"{_describe_share(part)}, real {recorded.low:.6g} to {recorded.high:.6g}",
         expected=f"at least {100 * MAX_WASTED_SHARE:.0f} %",
-        hint="a smaller scale; does the range come from a calibration with other inputs?",
+        hint="Use a smaller scale; check that the calibration used similar inputs.",
         facts={"part": part, "low": recorded.low, "high": recorded.high},
     )
 
@@ -263,7 +263,7 @@ def check_foreign_profile(subject: LintSubject) -> Iterator[Problem]:
         f" {found.compared} that it names are others",
         found=found.example,
         expected=f"{found.recorded.low:.6g} to {found.recorded.high:.6g}, as recorded",
-        hint="a profile of this network and these weights; its ranges are not compared",
+        hint="Pass a profile of this network and these weights.",
         facts={"by": found.compared, "known": found.known, "others": len(found.mismatches)},
     )
 
@@ -285,7 +285,7 @@ def check_profile_coverage(subject: LintSubject) -> Iterator[Problem]:
         f"the profile has ranges for {known} of {len(stems)} quantized results",
         found=f"ranges of {', '.join(list(subject.ranges)[:3])}",
         expected=f"ranges of {', '.join(list(stems)[:3])}",
-        hint="is it the profile of another network?",
+        hint="Pass a profile of this network.",
         facts={"known": known, "results": len(stems)},
     )
 
@@ -320,7 +320,7 @@ def _check_narrow_result(
         op,
         found=f"{low:.6g} to {high:.6g}",
         expected=f"{recorded.low:.6g} to {recorded.high:.6g}, as recorded",
-        hint="a larger scale or another zero point; were they chosen from this profile?",
+        hint="Choose the scale and the zero point from this profile.",
         facts={"part": part, "low": recorded.low, "high": recorded.high},
     )
 

@@ -107,7 +107,7 @@ def _describe_scale(bias: Bias, source: View, factor: float, subject: LintSubjec
         found=f"{source.scale:.9g}",
         expected=f"{source.scale / factor:.9g}: the scale of bias %{bias.view.name} over that of"
         " the weights; both hold the values of the float model",
-        hint="the scale with which these constants were made",
+        hint="Use the scale for which these constants were quantized.",
         facts={"by": "bias", "factor": factor},
     )
 
@@ -130,7 +130,7 @@ def _check_scales(found: list[RangeEstimate]) -> Iterator[Problem]:
             found=f"{low:.6g} to {high:.6g}",
             expected=f"about {low / 2.0**bits:.2g} to {high / 2.0**bits:.2g}, by the results"
             " before it and a run on made-up inputs",
-            hint="is the scale that of this result? --ranges with a profile tells for sure",
+            hint="Check the scale; pass a profile with --ranges to be certain.",
             facts={"by": "run", "factor": 2.0**bits},
         )
 
@@ -165,7 +165,7 @@ def _check_zero_points(found: list[RangeEstimate]) -> Iterator[Problem]:
             one.op,
             found=f"{one.view.offset}: {low:.6g} to {high:.6g}",
             expected="0, as of the other results" if is_symmetric else f"about {part}",
-            hint="is it that of this result? --ranges with a profile tells for sure",
+            hint="Check the zero point; pass a profile with --ranges to be certain.",
             facts={"by": "zero point", "offset": one.view.offset},
         )
 

@@ -94,7 +94,7 @@ def _describe_scale(name: str, scale: float, span: Span, count: int = 1) -> Prob
         tensor=name,
         found=f"{scale!r}",
         expected=f"for example {nearest!r}",
-        hint="quantize with the schema symmetric-with-power2-scale",
+        hint="Quantize with the schema symmetric-with-power2-scale.",
         facts={"scale": scale, "count": count},
     )
 
@@ -131,7 +131,7 @@ def _describe_lost_digits(tensor: ScaledTensor) -> Problem:
         found=f"{format_scale(tensor.scale)}, {digits} significant digit{plural}: "
         + (f"off by up to {100 * error:.2g} %" if digits else "nothing is left of it"),
         expected="the exact float32",
-        hint="--tensors T.json with the exact scales",
+        hint="Pass the exact scales with --tensors T.json.",
         facts={"digits": digits, **({"relative_error": error} if digits else {})},
     )
 
@@ -151,6 +151,6 @@ def _list_snapped_scales(subject: LintSubject) -> Iterator[Problem]:
         found=f"down to {digits} significant digits: {format_scale(fewest.scale)} as"
         f" {fewest.scale!r}",
         expected="a sidecar with exact scales",
-        hint="right if the program was quantized with symmetric-with-power2-scale",
+        hint="Pass exact scales unless the program was quantized with symmetric-with-power2-scale.",
         facts={"count": len(tensors), "digits": digits},
     )

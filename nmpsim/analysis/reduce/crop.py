@@ -76,7 +76,7 @@ def crop(part: Part, at: Sequence[int]) -> Part:
     tensors = _Tensors(part)
     found = _crop_of(part, tensors, at)
     if found is None:
-        raise fail("COMP001", "the inputs of one result element are not known")
+        raise fail("COMP001", "the operation cannot be reduced to one element")
     return _cropped(part, tensors, found.instructions, found.boxes)
 
 

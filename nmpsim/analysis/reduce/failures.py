@@ -206,10 +206,10 @@ def find_first_difference(
     if done and not alike:
         raise fail(
             "DIFF001",
-            "the reference has no result of a layer of the run",
+            "the reference contains no layer of the run with a matching type",
             found=", ".join(list(reference)[:4]) or "nothing",
             expected=f"{done[0].name}, {done[0].output.elem}, or another layer's",
-            hint="`nmpsim run --save-layers` writes results under the names of layers",
+            hint="Save results by layer with `nmpsim run --save-layers`.",
         )
     wrong = ((n, v, e) for n, v, e in alike if not _same(v, e))
     return next((DifferenceFailure(n, e.reshape(v.shape)) for n, v, e in wrong), None)

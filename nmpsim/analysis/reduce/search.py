@@ -203,7 +203,7 @@ def _removal_attempts(whole: _FailedRun, told: Callable[[str], None]) -> Iterato
 def _instruction_maker(find: Callable[[], InstructionPart | None]) -> BuiltPart:
     part = find()
     if part is None:
-        raise fail("COMP001", "there is no such instruction")
+        raise fail("COMP001", "the instruction was not found")
     return part.bundle, part.inputs, None, part.text
 
 

@@ -104,11 +104,11 @@ def match_float_weights(module: Module, path: Path) -> Matches:
     if constants and not matches.found:
         raise fail(
             "CONST003",
-            "no array of the file matches a constant of the program",
+            "no array in the file matches a constant of the program",
             place=Place(str(path)),
             found=f"{len(arrays)} float arrays of fitting sizes",
             expected=f"an array such as {next(iter(constants))}",
-            hint="give the weights from before quantization, named as in the LIR or the model",
+            hint="Pass the weights from before quantization, named as in the LIR or the model.",
         )
     return matches
 
@@ -142,8 +142,8 @@ def _real_inputs(module: Module, stored: Arrays, given: Arrays) -> dict[str, npt
         if not np.isfinite(reals[name]).all():
             raise fail(
                 "INPUT002",
-                f"input {name!r} contains infinities, whose errors are not defined",
-                expected="finite numbers, for a shadow",
+                f"input {name!r} contains infinite values",
+                expected="finite numbers",
             )
     return reals
 

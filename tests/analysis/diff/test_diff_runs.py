@@ -91,7 +91,7 @@ def test_dimensions_of_one_do_not_count():
 def test_types_that_differ_are_told():
     (one,) = compare_runs(run(a=A.astype(np.float32)), run(a=A)).differing
     told = "types differ: float32 in the first, int8 in the second"
-    assert one.problem == f"{told}; --bundle tells what the integers stand for"
+    assert one.problem == f"{told}; pass --bundle to compare real values"
     (one,) = compare_runs(run(a=A.astype(np.int16)), run(a=A)).differing
     assert one.problem == "types differ: int16 in the first, int8 in the second"
 

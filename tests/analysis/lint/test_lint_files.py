@@ -238,7 +238,7 @@ def test_a_bundles_layers_have_profiles_of_their_own(shared: Path, tmp_path: Pat
     compiled = nmpsim.compile(LIR, WEIGHTS, layer_numerics={"pool1__2": "nmp", "fc__1": "q31"})
     nmpsim.save(compiled, tmp_path / "net.bin")
     subject = load_subject(tmp_path / "net.bin")
-    assert {subject.numerics_of(op) for op in subject.operations} >= {"glow-int", "q31"}
+    assert {subject.get_numerics(op) for op in subject.operations} >= {"glow-int", "q31"}
     assert load_subject(tmp_path / "net.bin", numerics="nmp").layer_numerics == {}
 
 
