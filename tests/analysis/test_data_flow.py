@@ -31,7 +31,7 @@ code {
 """
 
 
-def test_who_reads_whose_results():
+def test_readers_of_results_are_found():
     module = parse(PARTS)
     verify(module)
     flow = build_data_flow(module)
@@ -46,7 +46,7 @@ def test_who_reads_whose_results():
     assert flow.outputs == {"y": ("saved",)}
 
 
-def test_edges_between_the_layers_of_a_bundle():
+def test_edges_of_a_bundle_are_found():
     digits = Path(__file__).parents[2] / "programs" / "digits"
     compiled = nmpsim.compile(digits / "digits.lir.txt", digits / "digits.npz", slicing="simple")
     layers = len(compiled.bundle.metadata.layers)

@@ -11,7 +11,7 @@ from nmpsim.analysis.difference import NAN_ULP, Element, compare, compute_ulp_di
 from nmpsim.diagnostics import UserError
 
 
-def test_equal_outputs() -> None:
+def test_equal_outputs_have_no_difference() -> None:
     values = np.array([[1, -2], [3, 4]], np.int8)
     found = compare(values, values.copy(), "i8", 0.5, 3)
     assert found.equal
@@ -22,7 +22,7 @@ def test_equal_outputs() -> None:
     assert found.cosine == pytest.approx(1.0)
 
 
-def test_first_worst_and_sizes() -> None:
+def test_first_and_largest_difference_and_sizes_are_found() -> None:
     expected = np.array([[10, 20, 30], [40, 50, 60]], np.int8)
     actual = np.array([[10, 21, 30], [36, 50, 61]], np.int8)
     found = compare(actual, expected, "i8", 0.5, 10)
@@ -33,7 +33,7 @@ def test_first_worst_and_sizes() -> None:
     assert found.sqnr_db == pytest.approx(10 * math.log10(signal / (1 + 16 + 1)))
 
 
-def test_scale_changes_no_ratio_but_offset_does() -> None:
+def test_ratios_depend_on_offset_but_not_on_scale() -> None:
     a, b = np.array([1, 2], np.int16), np.array([1, 3], np.int16)
     assert compare(a, b, "i16", 2.0, 0).sqnr_db == pytest.approx(
         compare(a, b, "i16", 8.0, 0).sqnr_db
@@ -44,14 +44,14 @@ def test_scale_changes_no_ratio_but_offset_does() -> None:
 @pytest.mark.parametrize(
     ("elem", "dtype"), [("i8", np.int8), ("i32", np.int32), ("i64", np.int64), ("ui8", np.uint8)]
 )
-def test_the_ends_of_an_integer_type_are_its_whole_range_apart(elem, dtype) -> None:
+def test_ends_of_a_type_differ_by_its_range(elem, dtype) -> None:
     ends = np.iinfo(dtype)
     low, high = np.array([ends.min], dtype), np.array([ends.max], dtype)
     (ulp,) = compute_ulp_distance(low, high, elem)
     assert int(ulp) == int(ends.max) - int(ends.min)
 
 
-def test_units_of_floats_count_the_numbers_between() -> None:
+def test_units_of_floats_count_representable_numbers() -> None:
     one = np.float32(1)
     above = np.nextafter(one, np.float32(2))
     below_zero = np.nextafter(np.float32(0), np.float32(-1))
@@ -60,7 +60,7 @@ def test_units_of_floats_count_the_numbers_between() -> None:
     assert compute_ulp_distance(actual, expected, "float").tolist() == [0, 1, 0, 2, 1]
 
 
-def test_numbers_that_are_none() -> None:
+def test_nan_and_infinity_are_compared() -> None:
     nan, inf = math.nan, math.inf
     both = compare(
         np.array([nan, inf, 1], np.float32), np.array([nan, inf, 1], np.float32), "float"
@@ -73,14 +73,14 @@ def test_numbers_that_are_none() -> None:
     assert math.isnan(one.sqnr_db)
 
 
-def test_bfloat16_is_compared_as_its_bits_say() -> None:
+def test_bfloat16_is_compared_by_value() -> None:
     one, two = np.array([0x3F80], np.uint16), np.array([0x4000], np.uint16)
     found = compare(one, two, "bfloat16")
     assert found.first == Element((0,), 1.0, 2.0, 0x80)
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3)])
-def test_outputs_of_few_dimensions_or_no_elements(shape) -> None:
+def test_scalars_and_empty_outputs_are_compared(shape) -> None:
     found = compare(np.zeros(shape, np.int8), np.full(shape, 2, np.int8), "i8", 1.0, 0)
     assert found.differing == found.elements == int(np.prod(shape))
     assert found.shape == shape
@@ -91,13 +91,13 @@ def test_outputs_of_few_dimensions_or_no_elements(shape) -> None:
 @pytest.mark.parametrize(
     "other", [np.zeros(3, np.int8), np.zeros((1, 2), np.int8), np.zeros(2, np.int16)]
 )
-def test_two_kinds_are_refused(other) -> None:
+def test_different_types_are_refused(other) -> None:
     with pytest.raises(UserError, match="different types or shapes"):
         compare(np.zeros(2, np.int8), other, "i8", 1.0, 0)
 
 
 @given(st.floats(width=32, allow_nan=False), st.floats(width=32, allow_nan=False))
-def test_units_are_symmetric_and_none_only_of_equals(a, b) -> None:
+def test_units_are_symmetric_and_zero_for_equals_only(a, b) -> None:
     left, right = np.array([a], np.float32), np.array([b], np.float32)
     assert compute_ulp_distance(left, right, "float") == compute_ulp_distance(right, left, "float")
     assert (int(compute_ulp_distance(left, right, "float")[0]) == 0) == (a == b)

@@ -14,7 +14,7 @@ def layer_of(elem):
 
 
 @pytest.mark.parametrize("elem", ["i8", "ui8", "i16", "i32", "float", "index64"])
-def test_bins_count_what_numpy_counts(elem):
+def test_bins_equal_numpy(elem):
     dtype = {"i8": "int8", "ui8": "uint8", "i16": "int16", "i32": "int32", "index64": "int64"}
     kind = np.dtype(dtype.get(elem, "float32"))
     rng = np.random.default_rng(5)
@@ -47,12 +47,12 @@ def test_each_value_of_int8_has_its_bin():
         ([2.5, 2.5, np.nan], (2, *[0] * 63), 1),
     ],
 )
-def test_odd_floats(values, counts, lost):
+def test_nan_and_infinities_are_counted(values, counts, lost):
     found = histogram(layer_of("float"), np.array(values, np.float32))
     assert (found.counts, found.not_finite) == (counts, lost)
 
 
-def test_layers_by_their_names():
+def test_layers_are_selected_by_name():
     values = {"0011:fc": np.zeros((1, 10), np.int8), "0012:softmax": np.zeros((1, 6), np.float32)}
     report = sample_report(layer_outputs=values)
     assert [one.name for one in histograms(report, ["softmax", "fc", "number:11"])] == [
@@ -65,6 +65,6 @@ def test_layers_by_their_names():
         histograms(report, ["nothing"])
 
 
-def test_outputs_must_have_been_kept():
+def test_outputs_must_be_saved():
     with pytest.raises(UserError, match="save_layers=True"):
         histograms(sample_report(), ["fc"])

@@ -34,7 +34,7 @@ def test_activations_live_from_their_writer_to_their_last_reader(blocks):
     assert blocks["fc__1_dequantize_res"].nbytes == 4 * 10
 
 
-def test_the_rest_is_there_throughout(blocks):
+def test_other_memory_lives_throughout(blocks):
     always = {block.name: block.kind for block in blocks.values() if block.kind != "activation"}
     assert always == {
         "constants": "program",
@@ -46,7 +46,7 @@ def test_the_rest_is_there_throughout(blocks):
     assert {(blocks[name].first, blocks[name].last) for name in always} == {(0, 7)}
 
 
-def test_nothing_lies_where_something_else_is_alive(blocks):
+def test_live_blocks_do_not_overlap(blocks):
     for one in blocks.values():
         for other in blocks.values():
             if one is not other and one.first <= other.last and other.first <= one.last:
@@ -54,7 +54,7 @@ def test_nothing_lies_where_something_else_is_alive(blocks):
                 assert apart or other.address + other.nbytes <= one.address, (one, other)
 
 
-def test_a_bundle_without_lir_tells_what_its_layers_write():
+def test_a_bundle_without_lir_shows_written_blocks():
     settings = nmpsim.default_device().settings()
     bundle = bundle_from_bytes(assemble(ASSEMBLY, "net.s", settings).bundle())
     blocks = {block.name: block for block in memory_map(bundle)}

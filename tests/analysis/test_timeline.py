@@ -27,7 +27,7 @@ def spans(recorder, layers=9):
     ]
 
 
-def test_all_work_in_order():
+def test_work_is_recorded_in_order():
     recorder = nmpsim.TimelineRecorder()
     recorder(work((1, 2, 0, 50, 60), (0, 0, 0, 10, 20)))
     recorder(work((0, 0, 9, 25, 30)))
@@ -41,7 +41,7 @@ def test_all_work_in_order():
     )
 
 
-def test_grants_are_parts_of_what_is_there_already():
+def test_grants_belong_to_their_transfers():
     recorder = nmpsim.TimelineRecorder()
     noted = work((0, 0, 0, 10, 20), (0, 0, 0, 12, 14))
     noted.is_grant[1] = 1
@@ -49,7 +49,7 @@ def test_grants_are_parts_of_what_is_there_already():
     assert spans(recorder) == (0, [(0, "load", 0, 10, 20, 10)])
 
 
-def test_too_many_are_joined_over_short_pauses_within_a_layer():
+def test_many_spans_of_a_layer_are_joined():
     recorder = nmpsim.TimelineRecorder(most=4)
     begins = [0, 11, 22, 100, 111, 200]
     recorder(work(*((0, 3, int(b >= 200), b, b + 10) for b in begins)))
@@ -63,7 +63,7 @@ def test_too_many_are_joined_over_short_pauses_within_a_layer():
     )
 
 
-def test_joining_ends_where_layers_and_units_differ():
+def test_layers_and_units_are_never_joined():
     recorder = nmpsim.TimelineRecorder(most=1)
     recorder(work((0, 0, 0, 0, 5), (0, 2, 0, 0, 5), (0, 2, 1, 9, 12), (1, 2, 1, 0, 3)))
     resolution, found = spans(recorder)
@@ -72,7 +72,7 @@ def test_joining_ends_where_layers_and_units_differ():
 
 
 @pytest.mark.parametrize("engine", ["compiled", "reference"])
-def test_the_busy_cycles_are_those_of_the_report(engine):
+def test_busy_cycles_equal_the_report(engine):
     bundle = compiled(DIGITS / "digits.lir.txt")
     recorder = nmpsim.TimelineRecorder()
     image = np.load(DIGITS / "images" / "7.npy")

@@ -31,7 +31,7 @@ def refused(project, code, words=""):
     assert "--update-baseline" in done.stdout
 
 
-def test_it_says_what_it_is_of(project):
+def test_a_baseline_describes_its_run(project):
     document = json.loads((project.folder / "seven.json").read_text())
     assert document["schema"] == "nmpsim-baseline-3"
     assert document["device"]["dram_bytes_per_cycle"] == 16
@@ -41,21 +41,21 @@ def test_it_says_what_it_is_of(project):
     assert all(document[key] for key in ("bundle", "inputs", "program", "numerics"))
 
 
-def test_it_is_the_same_when_written_again(project):
+def test_a_baseline_is_reproducible(project):
     path = project.folder / "seven.json"
     before = path.read_bytes()
     assert "baseline written" in project.check("--update-baseline").stdout
     assert path.read_bytes() == before
 
 
-def test_a_check_never_writes_it(project):
+def test_a_check_never_writes_a_baseline(project):
     path = project.folder / "seven.json"
     path.unlink()
     refused(project, "BASE001", "no baseline yet")
     assert not path.exists()
 
 
-def test_a_wrong_answer_is_no_baseline(project):
+def test_a_wrong_output_is_not_written_as_baseline(project):
     path = project.folder / "seven.json"
     before = path.read_bytes()
     project.write(SUITE.replace("top1 = 7", "top1 = 1"))
@@ -63,19 +63,19 @@ def test_a_wrong_answer_is_no_baseline(project):
     assert path.read_bytes() == before
 
 
-def test_there_must_be_one_to_update(project):
+def test_an_update_needs_a_case_with_baseline(project):
     project.write('[[case]]\nbundle = "digits.bin"\ninput = "images/7.npy"\nexpect.top1 = 7')
     done = project.check("--update-baseline")
     assert done.exit_code == 2
     assert "no baseline to update" in done.stderr
 
 
-def test_of_other_inputs(project):
+def test_a_baseline_of_other_inputs_is_an_error(project):
     project.write(SUITE.replace("7.npy", "3.npy").replace("expect.top1 = 7", ""))
     refused(project, "BASE002", "other inputs")
 
 
-def test_of_another_version_it_is_compared_and_the_version_named(project, baseline):
+def test_a_baseline_of_another_version_is_compared(project, baseline):
     baseline(nmpsim="0.0.1+12345678")
     made_by = "the baseline was made by nmpsim 0.0.1+12345678"
     good = project.check("--github")
@@ -95,7 +95,7 @@ def test_of_another_version_it_is_compared_and_the_version_named(project, baseli
         assert "check the same bundle with that nmpsim" in text
 
 
-def test_of_an_older_schema_it_says_nothing_of_newer_fields(project):
+def test_a_baseline_of_an_older_schema_is_compared(project):
     path = project.folder / "seven.json"
     document = json.loads(path.read_text())
     for schema, field in (("nmpsim-baseline-2", "elem"), ("nmpsim-baseline-1", "placement")):
@@ -111,7 +111,7 @@ def test_of_an_older_schema_it_says_nothing_of_newer_fields(project):
         refused(project, "BASE001", "cannot be used")
 
 
-def test_a_renamed_program_is_the_same_one(project, baseline):
+def test_a_renamed_program_is_the_same_program(project, baseline):
     folder = project.folder
     layers = json.loads((folder / "seven.json").read_text())["layers"]
     baseline(program="other", layers=[{**one, "name": f"old/{one['name']}"} for one in layers])
@@ -120,7 +120,7 @@ def test_a_renamed_program_is_the_same_one(project, baseline):
     assert project.check().exit_code == 0
 
 
-def test_another_program_says_which_layer_was_found_and_which_expected(project, baseline):
+def test_another_program_names_found_and_expected_layers(project, baseline):
     layers = json.loads((project.folder / "seven.json").read_text())["layers"]
     baseline(layers=[*layers[:3], {**layers[3], "elem": "i16"}, *layers[4:]])
     found = "found: layer 3 conv2__2: convolution, i8 [1, 4, 4, 32]"
@@ -129,7 +129,7 @@ def test_another_program_says_which_layer_was_found_and_which_expected(project, 
     refused(project, "BASE002", "Name the baseline of this program.")
 
 
-def test_of_other_outputs(project, baseline):
+def test_a_baseline_of_other_outputs_is_an_error(project, baseline):
     outputs = json.loads((project.folder / "seven.json").read_text())["outputs"]
     baseline(outputs={})
     refused(project, "BASE002", "other outputs")
@@ -138,7 +138,7 @@ def test_of_other_outputs(project, baseline):
     refused(project, "BASE002", "other outputs")
 
 
-def test_of_other_layers(project, baseline):
+def test_a_baseline_of_other_layers_is_an_error(project, baseline):
     layers = json.loads((project.folder / "seven.json").read_text())["layers"]
     baseline(layers=layers[:-1])
     refused(project, "BASE002", "other layers")
@@ -158,13 +158,13 @@ def test_of_other_layers(project, baseline):
         b"[" * 100_000,
     ],
 )
-def test_damaged(project, content):
+def test_a_damaged_baseline_is_an_error(project, content):
     (project.folder / "seven.json").write_bytes(content)
     refused(project, "BASE001")
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_no_file(project, make):
+def test_a_missing_baseline_is_an_error(project, make):
     (project.folder / "seven.json").unlink()
     make(project.folder / "seven.json")
     refused(project, "BASE001", "not a regular file")
@@ -189,13 +189,13 @@ def test_no_file(project, make):
         {"memory_bytes": -1},
     ],
 )
-def test_values_of_the_wrong_kind(project, baseline, change):
+def test_values_of_the_wrong_type_are_an_error(project, baseline, change):
     baseline(**change)
     refused(project, "BASE001")
 
 
 @pytest.mark.parametrize("change", [{"cycles": -1}, {"saturated": {"result high": -1}}])
-def test_layers_with_less_than_nothing(project, baseline, change):
+def test_negative_costs_are_an_error(project, baseline, change):
     layers = json.loads((project.folder / "seven.json").read_text())["layers"]
     baseline(layers=[{**layers[0], **change}, *layers[1:]])
     refused(project, "BASE001")
@@ -217,7 +217,7 @@ def test_a_digest_that_is_not_of_the_values_is_noticed(project, baseline):
     refused(project, "BASE001", "digest of output prob__1")
 
 
-def test_a_nan_is_the_nan_that_it_was():
+def test_nan_equals_nan():
     values = np.array([np.nan, -np.nan, np.inf, -0.0], np.float32)
     values[:1].view(np.uint32)[0] = 0x7FC0_1234
     kept = tuple(str(value) for value in values)
@@ -226,7 +226,7 @@ def test_a_nan_is_the_nan_that_it_was():
     assert not output.matches(np.abs(values)), "the sign of a zero counts"
 
 
-def test_the_difference_to_its_values_is_told(project, baseline):
+def test_the_difference_from_values_is_reported(project, baseline):
     outputs = json.loads((project.folder / "seven.json").read_text())["outputs"]
     values = outputs["prob__1"]["values"]
     one_up = float(np.nextafter(np.float32(values[4]), np.float32(1)))
@@ -239,7 +239,7 @@ def test_the_difference_to_its_values_is_told(project, baseline):
     assert project.statuses()["outputs"] == "passed"
 
 
-def test_saturation_that_got_worse(project, baseline):
+def test_increased_saturation_fails(project, baseline):
     np.save(project.folder / "bright.npy", 10 * np.load(project.folder / "images" / "7.npy"))
     project.write(SUITE.replace("images/7.npy", "bright.npy").replace("expect.top1 = 7", ""))
     project.check("--update-baseline")
@@ -263,7 +263,7 @@ def test_a_tolerance_needs_values(project, baseline):
     assert "expect.outputs" in done.stdout
 
 
-def test_no_saturation_at_all_whatever_was_before(project):
+def test_saturation_none_ignores_the_baseline(project):
     np.save(project.folder / "bright.npy", 10 * np.load(project.folder / "images" / "7.npy"))
     text = SUITE.replace("images/7.npy", "bright.npy").replace("expect.top1 = 7", "")
     project.write(text)
@@ -274,7 +274,7 @@ def test_no_saturation_at_all_whatever_was_before(project):
     assert check["culprits"][0]["name"] == "conv1__6_quantize"
 
 
-def test_work_that_moved_to_the_host_is_no_gain(project, baseline):
+def test_a_layer_moved_to_the_host_fails(project, baseline):
     layers = json.loads((project.folder / "seven.json").read_text())["layers"]
     index = next(n for n, one in enumerate(layers) if one["placement"] == "host" and n)
     layers[index].update(placement="device", cycles=1000)
@@ -290,7 +290,7 @@ def test_work_that_moved_to_the_host_is_no_gain(project, baseline):
     assert "moved to the host" not in project.check().stdout, "its cycles are counted"
 
 
-def test_a_margin_for_cycles(project, baseline):
+def test_cycles_may_increase_by_a_margin(project, baseline):
     """The baseline is set so that the run takes 1.8 % more."""
     taken = json.loads((project.folder / "seven.json").read_text())["cycles"]
     baseline(cycles=int(taken / 1.018))
@@ -301,7 +301,7 @@ def test_a_margin_for_cycles(project, baseline):
     assert project.statuses()["cycles"] == "passed"
 
 
-def test_chosen_layers_of_a_baseline(project, baseline):
+def test_selected_layers_are_compared(project, baseline):
     layers = json.loads((project.folder / "seven.json").read_text())["layers"]
     layers[3]["output"] = "0"
     baseline(layers=layers)

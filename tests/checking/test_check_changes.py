@@ -10,7 +10,7 @@ from user_project import SUITE
 PASSED = {"outputs": "passed", "top1": "passed", "cycles": "passed", "saturation": "passed"}
 
 
-def test_nothing_changed(project):
+def test_an_unchanged_program_passes(project):
     done = project.check()
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("seven: passed\n  ok   outputs ")
@@ -28,7 +28,7 @@ def change_weight(project, place, by):
     project.compile()
 
 
-def test_one_weight(project):
+def test_a_changed_weight_fails(project):
     change_weight(project, (5, 1, 1, 7), 3)
     assert project.statuses() == {**PASSED, "outputs": "wrong"}
     done = project.check()
@@ -45,7 +45,7 @@ def test_one_weight(project):
         ("fc_bias", "layer 5 fc__1, line 33"),
     ],
 )
-def test_one_constant_by_one_wherever_it_is(project, constant, layer):
+def test_any_constant_changed_by_one_fails(project, constant, layer):
     path = project.folder / "digits.npz"
     with np.load(path) as file:
         good = dict(file)
@@ -59,13 +59,13 @@ def test_one_constant_by_one_wherever_it_is(project, constant, layer):
         assert layer in project.check().stdout
 
 
-def test_a_tolerance_is_for_outputs_and_lets_constants_change(project):
+def test_a_tolerance_permits_changed_constants(project):
     change_weight(project, (0, 0, 0, 0), 1)
     project.write(SUITE + "expect.ulp = 1")
     assert project.statuses() == PASSED
 
 
-def test_one_weight_that_happens_to_change_no_answer(project, expected):
+def test_a_weight_without_effect_on_outputs_fails(project, expected):
     change_weight(project, (5, 1, 1, 7), 3)
     np.savez(project.folder / "answers.npz", **expected["outputs"])
     project.write(SUITE + 'expect.outputs = "answers.npz"')
@@ -79,7 +79,7 @@ def test_one_weight_that_happens_to_change_no_answer(project, expected):
     )
 
 
-def test_an_output_that_the_baseline_has_no_values_of(project, expected):
+def test_an_output_without_stored_values_is_compared_by_digest(project, expected):
     """A tolerance needs values; those of ``expect.outputs`` will do."""
     document = json.loads((project.folder / "seven.json").read_text())
     document["outputs"]["prob__1"].update(values=None, digest="0")
@@ -91,7 +91,7 @@ def test_an_output_that_the_baseline_has_no_values_of(project, expected):
     assert "output prob__1 with the baseline, which has only its digest" in outputs["message"]
 
 
-def test_one_rescale_integer(project):
+def test_a_changed_rescale_integer_fails(project):
     change_descriptor(project.folder / "digits.bin", "conv", layer=1, field="out_mul", by=1)
     assert project.statuses() == {**PASSED, "outputs": "wrong"}
     done = project.check()
@@ -99,7 +99,7 @@ def test_one_rescale_integer(project):
     assert "layer 1 conv1__2, line 20" in done.stdout
 
 
-def test_one_tile_size(project):
+def test_another_tile_size_changes_only_cycles(project):
     project.compile(slicing="simple")  # larger tiles, which overlap less
 
     assert project.statuses() == {**PASSED, "cycles": "over"}
@@ -109,7 +109,7 @@ def test_one_tile_size(project):
     assert " more than 1,070)" in done.stdout
 
 
-def test_the_bandwidth(project):
+def test_less_bandwidth_exceeds_the_budget(project):
     project.write("[dram]\nbytes_per_cycle = 4\n", "board.toml")
     assert project.statuses() == {**PASSED, "cycles": "over"}
     done = project.check()
@@ -118,7 +118,7 @@ def test_the_bandwidth(project):
     assert "layer conv2__2 (" in done.stdout
 
 
-def test_more_bandwidth_is_no_pass_either(project):
+def test_another_bandwidth_is_an_error(project):
     project.write("[dram]\nbytes_per_cycle = 64\n", "board.toml")
     done = project.check()
     assert done.exit_code == 2
@@ -127,7 +127,7 @@ def test_more_bandwidth_is_no_pass_either(project):
     assert project.statuses() == {check: PASSED[check] for check in PASSED if check != "cycles"}
 
 
-def test_a_wrong_answer_on_another_device_is_told_too(project):
+def test_a_wrong_output_on_another_device_fails(project):
     project.write("[dram]\nbytes_per_cycle = 64\n", "board.toml")
     change_weight(project, (5, 1, 1, 7), 3)
     assert project.statuses()["outputs"] == "wrong"
@@ -137,6 +137,6 @@ def test_a_wrong_answer_on_another_device_is_told_too(project):
     assert "layer 3 conv2__2, line 26" in done.stdout
 
 
-def test_a_clock_that_changes_no_cycle_is_no_pass_either(project):
+def test_another_clock_is_an_error(project):
     project.write("[cores]\nclock_mhz = 1000\n", "board.toml")
     assert "cores_clock_mhz 800 -> 1000" in project.check().stdout

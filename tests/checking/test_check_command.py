@@ -43,7 +43,7 @@ def check(project, cli, expected):
         (("--baseline", "images/7.npy"), 2),
     ],
 )
-def test_one_bundle(check, words, code):
+def test_one_bundle_is_checked(check, words, code):
     done = check(*words)
     assert done.exit_code == code, done.output
 
@@ -70,7 +70,7 @@ def test_one_bundle(check, words, code):
         (("--expect", "digits.npz"), "INPUT001"),
     ],
 )
-def test_what_is_refused(check, words, error):
+def test_wrong_arguments_are_refused(check, words, error):
     done = check(*words)
     assert done.exit_code == 2
     assert f"error[{error}]" in done.output
@@ -84,20 +84,20 @@ def test_options_of_a_bundle_do_not_go_with_a_suite(project):
     assert "--input is for a single bundle" in done.stderr
 
 
-def test_no_such_bundle(project, cli):
+def test_a_missing_bundle_is_an_error(project, cli):
     done = cli("check", project.folder / "none.bin", "--top1", 3)
     assert done.exit_code == 2
     assert "error[FILE001]" in done.stderr
 
 
-def test_a_new_baseline_in_a_new_folder(check, project):
+def test_a_baseline_is_written_into_a_new_folder(check, project):
     path = project.folder / "more" / "baselines" / "b.json"
     assert check("--baseline", path, "--update-baseline").exit_code == 0
     assert check("--baseline", path).exit_code == 0
     assert json.loads(path.read_text())["cycles"] == 2363
 
 
-def test_a_report_in_a_file(check, project):
+def test_a_report_is_written_to_a_file(check, project):
     path = project.folder / "report.json"
     done = check("--top1", 6, "--format", "json", "-o", path)
     assert (done.exit_code, done.stdout) == (1, "")
@@ -148,7 +148,7 @@ def test_a_first_suite_passes_at_once(new_folder, cli):
         (("my data/the 7.npy",), "--init takes a bundle or a model"),
     ],
 )
-def test_what_is_no_first_suite(new_folder, cli, words, said):
+def test_impossible_first_suites_are_refused(new_folder, cli, words, said):
     done = cli("check", "--init", *words, "--jobs", 1)
     assert done.exit_code == 2
     assert said in done.output

@@ -22,7 +22,7 @@ def opened(project, cli):
     return check_and_open
 
 
-def test_a_wrong_answer_stands_at_the_first_layer_that_differs(project, opened):
+def test_a_core_of_a_wrong_output_opens_at_the_first_different_layer(project, opened):
     change_descriptor(project.folder / "digits.bin", "conv", layer=3, field="out_post", by=-1)
     done, stands, said = opened("where", "why conv2__2 0 0 0 0")
     assert done.exit_code == 1
@@ -31,12 +31,12 @@ def test_a_wrong_answer_stands_at_the_first_layer_that_differs(project, opened):
     assert "> why conv2__2 0 0 0 0\nconv2__2" in said
 
 
-def test_a_rescale_integer_that_no_output_shows_has_its_layer(project, opened):
+def test_a_core_of_a_rescale_integer_opens_at_its_layer(project, opened):
     change_descriptor(project.folder / "digits.bin", "conv", layer=5, field="out_mul", by=1)
     assert opened("where")[1] == "after layer fc__1"
 
 
-def test_a_trap_stands_there(project, opened):
+def test_a_core_of_a_trap_opens_at_the_trap(project, opened):
     project.write("[limits]\ncycles = 1000\n", "board.toml")
     done, stands, said = opened("where")
     assert done.exit_code == 1
@@ -44,7 +44,7 @@ def test_a_trap_stands_there(project, opened):
     assert "trap: the run took more than 1000 cycles" in said
 
 
-def test_what_is_over_budget_stands_at_the_layer_that_is_most(project, opened):
+def test_a_core_over_budget_opens_at_the_worst_layer(project, opened):
     project.write("[dram]\nbytes_per_cycle = 4\n", "board.toml")
     done, stands, said = opened("where")
     assert done.exit_code == 4
@@ -52,7 +52,7 @@ def test_what_is_over_budget_stands_at_the_layer_that_is_most(project, opened):
     assert "> where\nlayer 4 pool2__2" in said
 
 
-def test_a_hazard_stands_just_behind_it(project, racing, opened):
+def test_a_core_of_a_hazard_opens_after_the_hazard(project, racing, opened):
     (project.folder / "digits.bin").write_bytes(racing)
     project.write(SUITE + 'budget.hazards = "none"')
     _, stands, said = opened("where", "hazards")
@@ -60,16 +60,14 @@ def test_a_hazard_stands_just_behind_it(project, racing, opened):
     assert "no nmp.wait load between them" in said
 
 
-def test_a_violation_of_the_contract_stands_there_though_nobody_asked_for_hazards(
-    project, racing, opened
-):
+def test_a_core_of_a_violation_opens_at_the_violation(project, racing, opened):
     (project.folder / "digits.bin").write_bytes(racing)
     _, stands, said = opened("where", "hazards")
     assert stands == "at the first hazard"
     assert "no nmp.wait load between them" in said
 
 
-def test_json_markdown_and_junit_tell_it(project):
+def test_json_markdown_and_junit_name_the_core(project):
     change_descriptor(project.folder / "digits.bin", "conv", layer=3, field="out_post", by=-1)
     cores, markdown = project.folder / "cores", project.folder / "summary.md"
     junit = project.folder / "junit.xml"
@@ -83,13 +81,13 @@ def test_json_markdown_and_junit_tell_it(project):
     assert "seven.core' stops after layer conv2__2</failure>" in junit.read_text()
 
 
-def test_what_passes_leaves_none(project):
+def test_passed_cases_have_no_core(project):
     cores = project.folder / "cores"
     assert project.found("--core-on-failure", cores)["core"] is None
     assert list(cores.iterdir()) == []
 
 
-def test_each_case_has_its_own_whatever_it_is_called(project):
+def test_each_case_has_a_separate_core(project):
     names = ("a/b", "a_b", "../../x", "seven")
     cases = [SUITE.split("[[case]]")[1].replace("seven", name, 1) for name in names]
     cases = [
@@ -105,14 +103,14 @@ def test_each_case_has_its_own_whatever_it_is_called(project):
     assert "a_b.core" in made
 
 
-def test_a_folder_that_cannot_be_one(project):
+def test_an_impossible_folder_is_an_error(project):
     done = project.check("--core-on-failure", project.folder / "board.toml")
     assert done.exit_code == 2
     assert "FILE002" in done.stderr
     assert done.stdout == ""
 
 
-def test_nothing_that_is_read_is_overwritten(project):
+def test_input_files_are_never_overwritten(project):
     answer = project.folder / "seven.core"
     with answer.open("wb") as file:
         np.savez(file, prob__1=np.zeros((1, 10), np.float32))

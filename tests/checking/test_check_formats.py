@@ -107,7 +107,7 @@ def test_sarif_is_valid_and_points_at_lines(outcome):
         assert place["logicalLocations"][0]["name"] == "conv1__2"
 
 
-def test_sarif_is_quiet_where_nothing_failed(project, monkeypatch):
+def test_sarif_of_passed_cases_is_empty(project, monkeypatch):
     """Not more than 0.1 % of a layer saturated, and what lint notes nobody asked for."""
     path = project.folder / "check.sarif"
     assert project.check("--sarif", path).exit_code == 0
@@ -143,7 +143,7 @@ def test_sarif_has_saturation_of_more_than_a_thousandth(count, results):
     assert len(found["runs"][0]["results"]) == results
 
 
-def test_sarif_has_every_cut_and_what_lint_finds(project, cli):
+def test_sarif_with_lint_has_all_findings(project, cli):
     image = np.load(project.folder / "images" / "7.npy")
     np.save(project.folder / "bright.npy", 10 * image)
     project.write(
@@ -184,7 +184,7 @@ def test_lint_writes_sarif_with_the_lines_of_the_text(project, cli):
         assert region.get("startLine") == finding["line"]
 
 
-def test_markdown(outcome):
+def test_markdown_summarizes_the_cases(outcome):
     kind, project = outcome
     path = project.folder / "summary.md"
     project.check("--markdown", path)
@@ -214,7 +214,7 @@ def test_markdown(outcome):
     ("what", "cells"),
     [("constants", "| same | changed | same |"), ("rescale", "| same | same | changed |")],
 )
-def test_markdown_shows_what_no_output_shows(project, baseline_layers, what, cells):
+def test_markdown_shows_changed_constants(project, baseline_layers, what, cells):
     layers = baseline_layers()
     layers[5][what] = "0"
     baseline_layers(layers)
@@ -227,7 +227,7 @@ def test_markdown_shows_what_no_output_shows(project, baseline_layers, what, cel
     assert "changed |" not in hidden
 
 
-def test_markdown_notifies_nobody_and_shows_less_of_what_passed(project, baseline_layers):
+def test_markdown_has_no_mentions_and_shortens_passed_cases(project, baseline_layers):
     layers = baseline_layers()
     layers[5].update(constants="0", cycles=layers[5]["cycles"] - 1)
     baseline_layers(layers)
@@ -242,7 +242,7 @@ def test_markdown_notifies_nobody_and_shows_less_of_what_passed(project, baselin
     assert "@octocat" not in written
 
 
-def test_annotations(outcome, monkeypatch):
+def test_annotations_point_at_lines(outcome, monkeypatch):
     kind, project = outcome
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     done = project.check("--format", "json")
@@ -257,7 +257,7 @@ def test_annotations(outcome, monkeypatch):
     assert "::" not in project.check("--no-github").stderr
 
 
-def test_names_that_mean_something_elsewhere(project):
+def test_special_names_are_escaped(project):
     text = (project.folder / "suite.toml").read_text()
     project.write(text.replace('name = "seven"', r'name = "<b>|\u0007 &: ,%\n"'))
     project.write("[dram]\nbytes_per_cycle = 4\n", "board.toml")
@@ -270,7 +270,7 @@ def test_names_that_mean_something_elsewhere(project):
     assert "\x07" not in done.output
 
 
-def test_junit_without_its_package(project, monkeypatch):
+def test_a_missing_junit_package_is_named(project, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "junitparser", None)
     done = project.check("--junit", project.folder / "junit.xml")
     assert done.exit_code == 2

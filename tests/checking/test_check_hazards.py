@@ -10,7 +10,7 @@ from nmpsim.checking.hazards import MAX_HAZARDS, check_hazards, find_hazards
 from nmpsim.debugger import Debugger
 
 
-def test_a_good_program_has_none(project):
+def test_a_correct_program_has_no_hazards(project):
     project.write(SUITE + 'budget.hazards = "none"')
     done = project.check()
     assert done.exit_code == 0, done.output
@@ -34,7 +34,7 @@ def test_a_missing_wait_is_wrong_and_names_layer_core_and_address(project, racin
     assert (one["name"], one["line"]) == ("conv2__2", 26)
 
 
-def test_it_is_an_option_too_and_enough_to_be_checked(project, racing):
+def test_the_option_hazards_is_a_sufficient_check(project, racing):
     words = ("--input", project.folder / "images" / "7.npy", "--hazards", "none")
     sarif = project.folder / "out.sarif"
     assert project.check(*words, program="digits.bin").exit_code == 0
@@ -43,7 +43,7 @@ def test_it_is_an_option_too_and_enough_to_be_checked(project, racing):
     assert '"check/hazards"' in sarif.read_text()
 
 
-def test_a_racing_program_is_no_baseline(project, racing):
+def test_a_racing_program_is_not_written_as_baseline(project, racing):
     (project.folder / "digits.bin").write_bytes(racing)
     project.write(SUITE + 'budget.hazards = "none"')
     before = (project.folder / "seven.json").read_bytes()
@@ -52,7 +52,7 @@ def test_a_racing_program_is_no_baseline(project, racing):
 
 
 @pytest.mark.parametrize("value", ['"some"', "0", "true"])
-def test_there_is_no_other_limit(project, value):
+def test_hazards_accept_no_other_limit(project, value):
     project.write(SUITE + f"budget.hazards = {value}")
     done = project.check()
     assert done.exit_code == 2
@@ -71,7 +71,7 @@ def test_many_hazards_are_told_layer_by_layer(project, racing):
     assert one.message.endswith("; 999 more")
 
 
-def test_they_are_those_of_the_debugger(project, racing):
+def test_hazards_equal_those_of_the_debugger(project, racing):
     bundle = nmpsim.bundle.bundle_from_bytes(racing)
     inputs = {"data": np.load(project.folder / "images" / "7.npy")}
     debugger = Debugger(bundle, inputs)

@@ -18,7 +18,7 @@ def rows(text, heading):
     return [line.split(" | ")[0].strip("| ") for line in part.splitlines() if line[:2] == "| "]
 
 
-def test_the_suite_of_the_page(project, repository_page):
+def test_the_suite_of_the_page_runs(project, repository_page):
     (suite,) = re.findall(r"```toml\n(.*?)```", repository_page("docs/check.md"), re.S)
     project.write(suite)
     three = np.load(project.folder / "images" / "3.npy")
@@ -31,7 +31,7 @@ def test_the_suite_of_the_page(project, repository_page):
     assert names == ["seven", "answers"]
 
 
-def test_every_key_of_a_case(repository_page):
+def test_the_page_lists_every_key_of_a_case(repository_page):
     listed = {cell.strip("`") for cell in rows(repository_page("docs/check.md"), "The suite")[2:]}
     own = {field.name for field in attrs.fields(Case)} - {"expect", "budget"}
     own |= {f"expect.{field.name}" for field in attrs.fields(Expect)}
@@ -39,13 +39,13 @@ def test_every_key_of_a_case(repository_page):
     assert listed == own
 
 
-def test_every_exit_code(repository_page):
+def test_the_page_lists_every_exit_code(repository_page):
     head = repository_page("docs/check.md").split("\n## ")[0]
     codes = [int(cell) for cell in rows(head, "") if cell.isdigit()]
     assert sorted(codes) == sorted({EXIT_OK, EXIT_WORSE, EXIT_USER, EXIT_BUG, EXIT_OVER_BUDGET})
 
 
-def test_every_field_of_the_document(project, repository_page):
+def test_the_page_lists_every_field_of_the_document(project, repository_page):
     page = repository_page("docs/check.md").split("\n## The JSON document\n")[1]
     found = json.loads(project.check("--format", "json").stdout)
     (case,) = found["cases"]
@@ -54,7 +54,7 @@ def test_every_field_of_the_document(project, repository_page):
             assert f"`{name}`" in page, name
 
 
-def test_the_document_has_the_kinds_of_values_that_it_had(project):
+def test_the_types_of_the_document_are_unchanged(project):
     """A change of this schema is a change of its version."""
     text, count, maybe = {"type": "string"}, {"type": "integer"}, {"type": ["integer", "null"]}
     changed, place = {"type": ["boolean", "null"]}, {"enum": ["device", "host"]}

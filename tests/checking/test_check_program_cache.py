@@ -37,7 +37,7 @@ def devices(monkeypatch):
     return made
 
 
-def test_cases_on_one_device_come_out_as_alone(project, devices):
+def test_cases_on_one_device_equal_separate_runs(project, devices):
     folder = project.folder
     path, board = folder / "digits.bin", folder / "other.toml"
     board.write_text('name = "other"\n')

@@ -87,7 +87,7 @@ def changes_of(net: Network, folder: Path, word: str, by: int):
 
 
 @pytest.mark.parametrize("numerics", PROFILES)
-def test_one_multiplier_of_any_layer_in_any_profile(numerics, tmp_path):
+def test_a_changed_multiplier_of_any_profile_fails(numerics, tmp_path):
     net = digits(tmp_path, numerics)
     layers = []
     for by in (-1, 1):
@@ -105,7 +105,7 @@ def test_one_multiplier_of_any_layer_in_any_profile(numerics, tmp_path):
         pytest.param("minimob/i8_asym_b32/cpu", "glow-int", marks=pytest.mark.slow),
     ],
 )
-def test_one_multiplier_of_any_layer(name, numerics, shared, tmp_path):
+def test_a_changed_multiplier_of_any_layer_fails(name, numerics, shared, tmp_path):
     net = recorded(shared, name, tmp_path, numerics=numerics)
     layers = []
     for layer, found in changes_of(net, tmp_path, "out_mul", 1):
@@ -118,7 +118,7 @@ def test_one_multiplier_of_any_layer(name, numerics, shared, tmp_path):
 @pytest.mark.parametrize(
     ("word", "by"), [("out_post", -1), ("out_offset", -1), ("clip_high", -1), ("empty_value", 1)]
 )
-def test_its_other_numbers_count_too(word, by, tmp_path):
+def test_other_changed_rescale_numbers_fail(word, by, tmp_path):
     net = digits(tmp_path, "glow-int")
     found = list(changes_of(net, tmp_path, word, by))
     assert len(found) >= 2
@@ -126,7 +126,7 @@ def test_its_other_numbers_count_too(word, by, tmp_path):
         assert (outcome["outputs"], outcome["layer"]) == ("wrong", layer)
 
 
-def test_what_padding_is_filled_with_counts(tmp_path):
+def test_a_changed_padding_value_fails(tmp_path):
     net = digits(tmp_path, "glow-int")
     bundle, path = nmpsim.load(net.path), net.copy(tmp_path)
     for address, words in descriptors(bundle, "load"):
@@ -152,7 +152,7 @@ def rescale(text: Path, weights: Path, inputs: dict, slicing: str, cores: int) -
         pytest.param("minimob/i8_asym_b32/cpu", marks=pytest.mark.slow),
     ],
 )
-def test_no_way_of_cutting_changes_them(name, shared, tmp_path):
+def test_rescale_numbers_do_not_depend_on_tiling(name, shared, tmp_path):
     net = recorded(shared, name, tmp_path)
     text = shared / "lir" / f"{name}.lir.txt"
     expected = tuple(layer.rescale for layer in net.before.layers)
@@ -163,7 +163,7 @@ def test_no_way_of_cutting_changes_them(name, shared, tmp_path):
         assert found == expected
 
 
-def test_each_channels_own_scale_counts(shared, tmp_path):
+def test_a_changed_channel_scale_fails(shared, tmp_path):
     net = recorded(shared, "minires/i8_asym_b32_channelwise/interp", tmp_path)
     bundle = nmpsim.load(net.path)
     mul = 4 * [word.name for word in SCALE_RECORD].index("out_mul")
@@ -179,7 +179,7 @@ def test_each_channels_own_scale_counts(shared, tmp_path):
         assert net.statuses(path)["outputs"] == "wrong"
 
 
-def test_the_scale_that_the_host_quantizes_with_counts(tmp_path):
+def test_a_changed_scale_of_the_host_fails(tmp_path):
     net = digits(tmp_path, "glow-int")
     bundle = nmpsim.load(net.path)
     first, *others = bundle.metadata.steps
@@ -193,7 +193,7 @@ def test_the_scale_that_the_host_quantizes_with_counts(tmp_path):
     assert [a != b for a, b in zip(before, after, strict=True)] == [True] + 7 * [False]
 
 
-def test_every_word_of_a_descriptor_is_of_one_kind():
+def test_every_descriptor_word_has_one_type():
     """A new word of the instruction set must be given its place."""
     geometry = {
         "layer", "groups", "part", "count", "rows", "columns", "inner", "rhs_kind", "element_bytes",
@@ -209,7 +209,7 @@ def test_every_word_of_a_descriptor_is_of_one_kind():
             assert placed != (word.name in numbers), f"{kind}.{word.name}"
 
 
-def test_both_engines_and_all_threads_use_the_same(tmp_path):
+def test_rescale_numbers_do_not_depend_on_engine_or_threads(tmp_path):
     net = digits(tmp_path, "glow-int")
     bundle, expected = nmpsim.load(net.path), tuple(one.rescale for one in net.before.layers)
     for options in ({"engine": "reference"}, {"threads": 1}, {"threads": 2}):

@@ -66,7 +66,7 @@ def files(project, expected):
         ("budget.memory_bytes = 1000", 4),
     ],
 )
-def test_one_thing_is_asked(project, files, text, code):
+def test_each_expectation_is_checked(project, files, text, code):
     assert outcome(project, text)[0] == code
 
 
@@ -144,7 +144,7 @@ def test_a_trap_is_a_wrong_answer(project):
         (CASE + "budget.cycles_percent = 1" + 400 * "0", "SUITE001", "too large"),
     ],
 )
-def test_what_is_no_suite(project, text, code, words):
+def test_invalid_suites_are_refused(project, text, code, words):
     project.write(text)
     done = project.check()
     assert done.exit_code == 2
@@ -153,14 +153,14 @@ def test_what_is_no_suite(project, text, code, words):
     assert done.stdout == ""
 
 
-def test_all_that_is_wrong_is_told_at_once(project):
+def test_all_errors_are_reported_together(project):
     project.write(CASE + "budget.cycels = 3\n" + CASE + 'expect.ulp = "2"')
     with pytest.raises(UserError) as caught:
         read_suite(project.folder / "suite.toml")
     assert len(caught.value.diagnostics) == 2
 
 
-def test_windows_line_ends_and_a_byte_order_mark(project):
+def test_windows_line_ends_and_a_byte_order_mark_are_accepted(project):
     text = (project.folder / "suite.toml").read_text()
     (project.folder / "suite.toml").write_bytes(
         b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()
@@ -169,7 +169,7 @@ def test_windows_line_ends_and_a_byte_order_mark(project):
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe\x00", "folder"])
-def test_files_that_are_no_suites(project, cli, content):
+def test_unreadable_suites_are_refused(project, cli, content):
     path = project.folder / "other.toml"
     if content == "folder":
         path.mkdir()
@@ -194,7 +194,7 @@ def test_files_that_are_no_suites(project, cli, content):
         ("expect.top1 = 7", "expect.top1 = 10", "DATA001"),
     ],
 )
-def test_a_case_that_cannot_be_checked_leaves_the_others(project, old, new, code):
+def test_other_cases_run_after_an_error(project, old, new, code):
     good = SUITE.split("[[case]]")[1].replace("seven.json", "again.json")
     project.write((project.folder / "seven.json").read_text(), "again.json")
     project.write(f"{SUITE.replace(old, new)}\n[[case]]\n{good.replace('seven', 'good', 1)}")
@@ -211,7 +211,7 @@ def test_a_case_that_cannot_be_checked_leaves_the_others(project, old, new, code
     assert f"error[{code}]" in bad["errors"][0]
 
 
-def test_cases_run_in_processes_too(project):
+def test_cases_run_in_processes(project):
     names = ["3", "7", "9", "1"]
     project.write(
         "[defaults]\nbundle = 'digits.bin'\n"
@@ -229,7 +229,7 @@ def test_cases_run_in_processes_too(project):
     ]
 
 
-def test_chosen_cases(project):
+def test_selected_cases_run(project):
     project.write(f"{CASE}name = 'a'\nexpect.top1 = 7\n{CASE}name = 'b'\nexpect.top1 = 8")
     assert project.check("--case", "a").exit_code == 0
     assert project.check("--case", "b").exit_code == 1
@@ -239,7 +239,7 @@ def test_chosen_cases(project):
     assert "no case is named 'c'" in done.stderr
 
 
-def test_what_cannot_be_checked_comes_before_wrong_before_budgets():
+def test_exit_codes_have_their_precedence():
     from nmpsim.checking import CaseResult, Check
     from nmpsim.diagnostics import Diagnostic
 
@@ -253,7 +253,7 @@ def test_what_cannot_be_checked_comes_before_wrong_before_budgets():
     assert exit_code([wrong, error, over]) == 2
 
 
-def test_defaults_hold_key_by_key(project):
+def test_defaults_apply_key_by_key(project):
     project.write(
         """
         [defaults]

@@ -39,7 +39,7 @@ def tests(pytester, good_project, expected):
     return run
 
 
-def test_runs_and_their_reports(tests):
+def test_runs_return_reports(tests):
     done = tests(
         """
         def test_answer(nmp):
@@ -60,7 +60,7 @@ def test_runs_and_their_reports(tests):
     done.assert_outcomes(passed=2)
 
 
-def test_a_wrong_output_is_told_with_its_element_and_layer(tests):
+def test_a_wrong_output_names_element_and_layer(tests):
     done = tests(
         """
 def test_answer(nmp):
@@ -105,7 +105,7 @@ def test_layers(nmp):
         ("cycles_percent='1'", "a finite number from 0 on"),
     ],
 )
-def test_a_tolerance_that_is_none(tests, pytester, tolerance, expected, update):
+def test_an_invalid_tolerance_is_an_error(tests, pytester, tolerance, expected, update):
     done = tests(
         f"""
 def test_snapshot(nmp, nmp_snapshot):
@@ -129,7 +129,7 @@ def test_outputs(nmp):
     assert "snapshot.py" not in done.stdout.str()
 
 
-def test_hazards(tests, pytester, racing):
+def test_hazards_fail_on_request(tests, pytester, racing):
     (pytester.path / "racing.bin").write_bytes(racing)
     done = tests(
         """
@@ -158,7 +158,7 @@ def test_no_such_limit(nmp):
     )
 
 
-def test_snapshots(tests, pytester):
+def test_snapshots_are_written_and_compared(tests, pytester):
     text = """
 @pytest.mark.parametrize("digit", ["7", "a/b"])
 def test_net(nmp, nmp_snapshot, digit):
@@ -181,7 +181,7 @@ def test_net(nmp, nmp_snapshot, digit):
     tests(text).assert_outcomes(passed=2)
 
 
-def test_a_snapshot_that_got_worse(tests, pytester):
+def test_a_worse_result_fails(tests, pytester):
     text = """
 def test_net(nmp, nmp_snapshot):
     nmp_snapshot.check(nmp.run("digits.bin", SEVEN), cycles_percent=1)
@@ -201,7 +201,7 @@ def test_net(nmp, nmp_snapshot):
     tests(text.replace("=1)", "=5)")).assert_outcomes(passed=1)
 
 
-def test_a_snapshot_of_another_device(tests):
+def test_a_snapshot_of_another_device_fails(tests):
     text = """
 @pytest.mark.nmp_device(cores_clock_mhz=800)
 def test_net(nmp, nmp_snapshot):
@@ -229,7 +229,7 @@ def test_net(nmp, nmp_snapshot):
     done.stdout.fnmatch_lines(["*give each its own name*"])
 
 
-def test_devices(tests, pytester):
+def test_markers_select_devices(tests, pytester):
     (pytester.path / "slow.toml").write_text("[dram]\nbytes_per_cycle = 4\n")
     done = tests(
         """
@@ -272,7 +272,7 @@ def test_markers_are_described(tests):
     done.stdout.fnmatch_lines(["@pytest.mark.nmp_device(file=None, [*][*]settings): *"])
 
 
-def test_an_installed_pytest_finds_it(repository_page):
+def test_an_installed_pytest_loads_the_plugin(repository_page):
     project = tomllib.loads(repository_page("pyproject.toml"))["project"]
     assert project["entry-points"]["pytest11"] == {PLUGIN[1]: PLUGIN[1]}
 
@@ -291,7 +291,7 @@ def test_pytest_starts_as_fast_as_without(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_the_page_does_what_it_says(tests, pytester, repository_page):
+def test_examples_of_the_page_run(tests, pytester, repository_page):
     (example,) = re.findall(r"```python\n(.*?)```", repository_page("docs/pytest.md"), re.S)
     pytester.makepyfile(test_page=example)
     pytester.runpytest_inprocess(*PLUGIN, "--nmp-update").assert_outcomes(passed=3)

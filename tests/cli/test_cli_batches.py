@@ -49,7 +49,7 @@ def test_images_fill_batches_in_the_order_of_their_names(images: Path) -> None:
             assert np.array_equal(one.load()["data"], np.stack(expected))
 
 
-def test_arrays_and_raw_values_of_one_item_do_so_too(tmp_path: Path) -> None:
+def test_arrays_and_raw_values_fill_batches(tmp_path: Path) -> None:
     np.save(tmp_path / "0.npy", PIXELS)
     np.save(tmp_path / "1.npy", PIXELS[None] + np.uint8(1))
     (tmp_path / "2.bin").write_bytes((PIXELS + np.uint8(2)).tobytes())
@@ -85,7 +85,7 @@ def test_an_archive_may_hold_an_item_of_each_input(images: Path) -> None:
         ("g.npy", ("does not have the size", "2x2x4x3, 48 values")),
     ],
 )
-def test_what_fills_no_batch_is_refused(images: Path, pattern: str, words: tuple[str, ...]) -> None:
+def test_an_incomplete_batch_is_refused(images: Path, pattern: str, words: tuple[str, ...]) -> None:
     np.save(images / "a.npy", np.zeros((2, 2, 4, 3), np.uint8))
     np.save(images / "b.npy", PIXELS)
     np.save(images / "c.npy", PIXELS)
@@ -136,9 +136,7 @@ def test_a_run_on_one_file_has_its_cycles_and_saturated_values() -> None:
     assert [line.split()[-2:] for line in lines] == [[f"{report.cycles:,}", f"{saturated:,}"]] * 2
 
 
-def test_one_batch_of_several_files_has_the_report_of_several(
-    fake, nmpsim_cli, bundle: Path, tmp_path: Path
-) -> None:
+def test_one_batch_has_a_line_for_each_file(fake, nmpsim_cli, bundle: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((1, 4), np.int8))
     for number in range(2):
         np.save(tmp_path / f"m{number}.npy", np.full(3, number, np.float32))

@@ -10,7 +10,7 @@ from nmpsim.config import setting_names
 ASSEMBLY = "# größe\r\n.output y, i8[S:0.5 O:3]<1 x 4>\r\n_start:\r\n    nmp.halt\r\n"
 
 
-def test_help_and_version(nmpsim_cli):
+def test_help_and_version_are_printed(nmpsim_cli):
     result = nmpsim_cli("--help")
     assert result.exit_code == 0
     for command in ("compile", "run", "inspect", "disasm", "asm", "device"):
@@ -27,7 +27,7 @@ def test_help_and_version(nmpsim_cli):
         ("asm", "the NMP"),
     ],
 )
-def test_the_help_says_which_device_is_the_default(nmpsim_cli, command, default):
+def test_the_help_names_the_default_device(nmpsim_cli, command, default):
     assert f"without it, {default}" in " ".join(nmpsim_cli(command, "--help").stdout.split())
 
 
@@ -42,7 +42,7 @@ def test_the_help_says_which_device_is_the_default(nmpsim_cli, command, default)
         (("asm", "x.s"), "'-o'"),
     ],
 )
-def test_usage_errors(nmpsim_cli, arguments, expected):
+def test_usage_errors_have_exit_code_2(nmpsim_cli, arguments, expected):
     result = nmpsim_cli(*arguments)
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -57,7 +57,7 @@ def test_no_arguments_show_the_help(nmpsim_cli):
     assert "Usage: nmpsim" in result.stderr
 
 
-def test_compile(fake, nmpsim_cli, tmp_path):
+def test_compile_writes_a_bundle(fake, nmpsim_cli, tmp_path):
     fake.warnings = ("scales are as printed",)
     output = tmp_path / "a b.bin"
     result = nmpsim_cli(
@@ -76,14 +76,14 @@ def test_compile(fake, nmpsim_cli, tmp_path):
     assert (call["numerics"], call["fuse"], call["device"]) == ("nmp", False, None)
 
 
-def test_compile_tells_errors_plainly(nmpsim_cli, tmp_path):
+def test_compile_reports_errors(nmpsim_cli, tmp_path):
     result = nmpsim_cli("compile", tmp_path / "missing.lir", "-o", tmp_path / "x.bin")
     assert result.exit_code == 2
     assert "error[FILE001]" in result.stderr
     assert not (tmp_path / "x.bin").exists()
 
 
-def test_inspect(nmpsim_cli, bundle):
+def test_inspect_lists_layers(nmpsim_cli, bundle):
     text = nmpsim_cli("inspect", bundle).stdout
     for part in (
         "1 on the device, 0 on the host",
@@ -104,7 +104,7 @@ def test_inspect(nmpsim_cli, bundle):
     assert data["layers"][0]["op"] == "fullyconnected"
 
 
-def test_assembly_there_and_back(nmpsim_cli, tmp_path):
+def test_assembly_survives_a_round_trip(nmpsim_cli, tmp_path):
     source, first, text, second = (tmp_path / n for n in ("a.s", "a.bin", "b.s", "b.bin"))
     source.write_bytes(ASSEMBLY.encode("utf-8-sig"))
     result = nmpsim_cli("asm", source, "-o", first)
@@ -137,7 +137,7 @@ def test_many_errors_are_counted(nmpsim_cli, tmp_path):
     assert "more errors" in result.stderr
 
 
-def test_device(nmpsim_cli, tmp_path):
+def test_device_prints_settings(nmpsim_cli, tmp_path):
     text = nmpsim_cli("device").stdout
     assert "25 settings assumed" in text
     assert "*" not in text
@@ -152,7 +152,7 @@ def test_device(nmpsim_cli, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["inspect", "disasm", "run"])
-def test_what_is_no_bundle(nmpsim_cli, tmp_path, command):
+def test_an_invalid_bundle_is_refused(nmpsim_cli, tmp_path, command):
     (tmp_path / "x.bin").write_text("no bundle")
     for path, code in ((tmp_path / "x.bin", "BUN001"), (tmp_path, "FILE001")):
         result = nmpsim_cli(command, path)

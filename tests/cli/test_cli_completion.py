@@ -48,7 +48,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
-def test_what_is_offered(name: str) -> None:
+def test_commands_options_and_values_are_offered(name: str) -> None:
     kind = get_completion_class(name)
     assert kind is not None
     complete = kind(app, {}, "nmpsim", "_NMPSIM_COMPLETE")
@@ -63,14 +63,14 @@ def test_what_is_offered(name: str) -> None:
     assert path.type == "file"
 
 
-def test_the_page_names_what_makes_the_scripts() -> None:
+def test_the_page_shows_working_lines() -> None:
     page = PAGE.read_text(encoding="utf-8")
     for name in ("bash", "zsh", "fish"):
         assert f"_NMPSIM_COMPLETE={name}_source nmpsim" in page
         assert "_nmpsim_completion" in source(name)
 
 
-def test_bash(environment: dict[str, str], tmp_path: Path) -> None:
+def test_bash_completes_commands(environment: dict[str, str], tmp_path: Path) -> None:
     words = "debug --ser"
     script = f"{source('bash')}\nCOMP_WORDS=(nmpsim {words}); COMP_CWORD=2\n"
     script += '_nmpsim_completion nmpsim; printf "%s\\n" "${COMPREPLY[@]}"'
@@ -81,7 +81,7 @@ def test_bash(environment: dict[str, str], tmp_path: Path) -> None:
     assert done.stdout.split() == ["--serve"]
 
 
-def test_fish(environment: dict[str, str], tmp_path: Path) -> None:
+def test_fish_completes_commands(environment: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "nmpsim.fish").write_text(source("fish"), encoding="utf-8")
     asked = "; ".join(f"complete -C '{line}'" for line, _ in CASES)
     done = subprocess.run(
@@ -91,7 +91,7 @@ def test_fish(environment: dict[str, str], tmp_path: Path) -> None:
     assert [line.split("\t")[0] for line in done.stdout.splitlines()] == [word for _, word in CASES]
 
 
-def test_zsh(environment: dict[str, str], tmp_path: Path) -> None:
+def test_zsh_completes_commands(environment: dict[str, str], tmp_path: Path) -> None:
     """It completes on a terminal only."""
     import pty
 

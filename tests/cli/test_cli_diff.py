@@ -31,7 +31,7 @@ def runs(tmp_path_factory):
     return folder
 
 
-def test_a_run_and_itself(nmpsim_cli, runs):
+def test_a_run_equals_itself(nmpsim_cli, runs):
     result = nmpsim_cli("diff", runs / "7.npz", runs / "7.npz")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.endswith("compared, all equal\n")
@@ -40,7 +40,7 @@ def test_a_run_and_itself(nmpsim_cli, runs):
     assert nmpsim_cli("diff", runs / "7.json", runs / "7.json").exit_code == 0
 
 
-def test_one_wrong_element(nmpsim_cli, runs, tmp_path):
+def test_one_wrong_element_is_found(nmpsim_cli, runs, tmp_path):
     with np.load(runs / "7.npz") as saved:
         layers = dict(saved)
     name = next(key for key in layers if layers[key].ndim == 4 and layers[key].size > 100)
@@ -71,7 +71,7 @@ def test_one_wrong_element(nmpsim_cli, runs, tmp_path):
     assert wrong["sqnr_db"] > 20
 
 
-def test_float_activations_of_a_model_by_its_own_names(nmpsim_cli, runs, tmp_path):
+def test_float_activations_are_matched_by_model_names(nmpsim_cli, runs, tmp_path):
     import nmpsim
 
     layers = nmpsim.load(runs / "digits.bin").metadata.layers
@@ -107,7 +107,7 @@ def test_float_activations_of_a_model_by_its_own_names(nmpsim_cli, runs, tmp_pat
         assert (bad.exit_code, said in bad.stderr) == (2, True), bad.stderr
 
 
-def test_two_reports(nmpsim_cli, runs, tmp_path):
+def test_two_reports_are_compared(nmpsim_cli, runs, tmp_path):
     result = nmpsim_cli("diff", runs / "7.json", runs / "3.json")
     assert result.exit_code == 1
     assert "first difference: prob__1" in result.stdout
@@ -151,7 +151,7 @@ def test_two_reports(nmpsim_cli, runs, tmp_path):
         ("7.npz", "other.npz", "DIFF001"),
     ],
 )
-def test_what_cannot_be_compared(nmpsim_cli, runs, tmp_path, first, second, code):
+def test_incomparable_files_are_refused(nmpsim_cli, runs, tmp_path, first, second, code):
     (tmp_path / "empty").mkdir()
     (tmp_path / "nothing").write_bytes(b"")
     (tmp_path / "cut.npz").write_bytes((runs / "7.npz").read_bytes()[:700])
@@ -177,7 +177,7 @@ def test_a_pipe_is_refused(nmpsim_cli, runs, tmp_path):
         assert (result.exit_code, "error[FILE001]" in result.stderr) == (2, True)
 
 
-def test_a_run_and_what_glow_recorded(nmpsim_cli, shared, tmp_path):
+def test_a_run_equals_glows_recording(nmpsim_cli, shared, tmp_path):
     """Every layer of a network as Glow's own kernels computed it."""
     folder = shared / "lir" / "lenet" / "i8_asym_b32"
     net, layers = tmp_path / "lenet.bin", tmp_path / "layers.npz"
@@ -189,7 +189,7 @@ def test_a_run_and_what_glow_recorded(nmpsim_cli, shared, tmp_path):
     assert result.stdout.endswith(" tensors compared, all equal\n")
 
 
-def test_layers_that_only_one_run_has_are_a_state_of_their_own(nmpsim_cli, runs, tmp_path):
+def test_layers_of_only_one_run_have_a_separate_state(nmpsim_cli, runs, tmp_path):
     with np.load(runs / "7.npz") as saved:
         layers = dict(saved)
     layers.pop(next(iter(layers)))

@@ -39,12 +39,12 @@ def test_a_digit_is_recognized(nmpsim_cli, net, tmp_path):
         assert list(layers) == numbered
 
 
-def test_the_bundle_can_be_looked_at(nmpsim_cli, net):
+def test_the_bundle_can_be_inspected(nmpsim_cli, net):
     assert "softmax" in nmpsim_cli("inspect", net).stdout
     assert "nmp.conv" in nmpsim_cli("disasm", net).stdout
 
 
-def test_a_wrong_input_is_told(nmpsim_cli, net, tmp_path):
+def test_a_wrong_input_is_reported(nmpsim_cli, net, tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((4, 16), np.float32))
     result = nmpsim_cli("run", net, "--input", tmp_path / "x.npy", "--engine", "reference")
     assert result.exit_code == 2
@@ -54,7 +54,7 @@ def test_a_wrong_input_is_told(nmpsim_cli, net, tmp_path):
     assert result.stderr.startswith("error[") or ": error[" in result.stderr
 
 
-def test_histograms_of_layers_that_no_barrier_ends(nmpsim_cli, tmp_path):
+def test_histograms_of_host_layers_are_written(nmpsim_cli, tmp_path):
     """A program by hand may name none: its user is told what to write, not what Python takes."""
     program = tmp_path / "one_conv.bin"
     words = ("run", program, "--histogram", "all", "--format", "json")

@@ -30,7 +30,7 @@ def json_of(nmpsim_cli, *arguments):
     return document
 
 
-def test_a_layer(nmpsim_cli, digits):
+def test_a_layer_is_explained(nmpsim_cli, digits):
     result = nmpsim_cli("explain", digits, "conv1__2")
     assert (result.exit_code, result.stderr) == (0, "")
     for name in ("biasPre", "biasPost", "biasScale", "outPre", "outPost", "outScale"):
@@ -39,7 +39,7 @@ def test_a_layer(nmpsim_cli, digits):
         assert text in result.stdout
 
 
-def test_a_bundle_and_its_lir_say_the_same(nmpsim_cli, digits):
+def test_a_bundle_and_its_lir_give_the_same_text(nmpsim_cli, digits):
     (bundle,) = json_of(nmpsim_cli, digits, "fc__1")["layers"]
     (text,) = json_of(nmpsim_cli, LIR, "fc__1")["layers"]
     for key in ("name", "op", "number", "stages", "operands"):
@@ -53,7 +53,7 @@ def test_a_bundle_and_its_lir_say_the_same(nmpsim_cli, digits):
     assert factor["relative_error"] == pytest.approx(approximation / factor["real"] - 1)
 
 
-def test_all_layers(nmpsim_cli, digits):
+def test_all_layers_are_listed(nmpsim_cli, digits):
     text = nmpsim_cli("explain", digits).stdout
     layers = json_of(nmpsim_cli, digits)["layers"]
     lines = text.splitlines()
@@ -63,14 +63,14 @@ def test_all_layers(nmpsim_cli, digits):
 
 
 @pytest.mark.parametrize("wanted", ["nothing", "index:99", "conv"])
-def test_no_layer_or_several(nmpsim_cli, digits, wanted):
+def test_an_ambiguous_layer_is_refused(nmpsim_cli, digits, wanted):
     result = nmpsim_cli("explain", digits, wanted)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "error[LAYER001]" in result.stderr
     assert "conv1__2" in result.stderr
 
 
-def test_channels(nmpsim_cli, shared):
+def test_channels_are_listed(nmpsim_cli, shared):
     folder = shared / "lir_real/resnet8/i8_asym_b32_channelwise"
     arguments = (folder / "interp.lir.txt", "index:1", "--weights", folder / "interp.npz")
     some = nmpsim_cli("explain", *arguments).stdout
@@ -88,7 +88,7 @@ def test_channels_need_their_scales(nmpsim_cli, shared):
     assert "give --weights" in nmpsim_cli("explain", text, "index:1").stdout
 
 
-def test_lossy_scales_are_warned_of(nmpsim_cli, tmp_path):
+def test_lossy_scales_give_a_warning(nmpsim_cli, tmp_path):
     shutil.copy(LIR, tmp_path / "net.lir")
     result = nmpsim_cli("explain", tmp_path / "net.lir", "fc__1")
     assert result.exit_code == 0
@@ -98,7 +98,7 @@ def test_lossy_scales_are_warned_of(nmpsim_cli, tmp_path):
 @pytest.mark.parametrize(
     ("content", "code"), [(None, "FILE001"), (b"", "LIR00"), (b"\x7fELF", "BUN002")]
 )
-def test_files_that_cannot_be_explained(nmpsim_cli, tmp_path, content, code):
+def test_unsuitable_files_are_refused(nmpsim_cli, tmp_path, content, code):
     path = tmp_path / "x.bin"
     if content is not None:
         path.write_bytes(content)
@@ -107,13 +107,13 @@ def test_files_that_cannot_be_explained(nmpsim_cli, tmp_path, content, code):
     assert f"error[{code}" in result.stderr
 
 
-def test_a_bundle_without_its_lir(nmpsim_cli, bundle):
+def test_a_bundle_without_lir_is_refused(nmpsim_cli, bundle):
     result = nmpsim_cli("explain", bundle)
     assert result.exit_code == 2
     assert "error[BUN005]" in result.stderr
 
 
-def test_a_number(nmpsim_cli):
+def test_a_number_is_explained(nmpsim_cli):
     text = nmpsim_cli("explain", "--scale", "0.0123").stdout
     assert "pre, post, scale  0, 15, 403" in text
     assert "(x * 403 + 2^14) >> 15" in text
@@ -124,14 +124,14 @@ def test_a_number(nmpsim_cli):
     assert document["errors"]["overflow"] == {"low": -5328785, "high": 5328703}
 
 
-def test_offset_and_precision_move_the_inputs(nmpsim_cli):
+def test_offset_and_precision_change_the_input_range(nmpsim_cli):
     errors = json_of(nmpsim_cli, "--scale", "0.5", "--offset", "-128")["errors"]
     assert (errors["input_low"], errors["input_high"]) == (-1, 510 - 1 + 1)
     wide = json_of(nmpsim_cli, "--scale", "0.5", "--precision", "int16")["errors"]
     assert wide["input_low"] == -65537
 
 
-def test_the_plot_is_as_wide_as_it_may_be(nmpsim_cli):
+def test_the_plot_fills_its_width(nmpsim_cli):
     lines = nmpsim_cli("explain", "--scale", "0.37").stdout.splitlines()
     plot = [line for line in lines if "|" in line]
     assert len(plot) == 13
@@ -139,7 +139,7 @@ def test_the_plot_is_as_wide_as_it_may_be(nmpsim_cli):
     assert sum("#" in line for line in plot) >= 11
 
 
-def test_a_shift_that_leaves_nothing(nmpsim_cli):
+def test_a_vanishing_factor_is_reported(nmpsim_cli):
     result = nmpsim_cli("explain", "--scale", "1e-10")
     assert result.exit_code == 0
     assert "every 32-bit input becomes 0" in result.stdout
@@ -147,7 +147,7 @@ def test_a_shift_that_leaves_nothing(nmpsim_cli):
 
 
 @pytest.mark.parametrize("ending", ["svg", "png"])
-def test_a_figure(nmpsim_cli, tmp_path, ending):
+def test_a_figure_is_drawn(nmpsim_cli, tmp_path, ending):
     pytest.importorskip("matplotlib")
     first, second = tmp_path / f"a b.{ending}", tmp_path / f"c.{ending}"
     for path in (first, second):
@@ -159,7 +159,7 @@ def test_a_figure(nmpsim_cli, tmp_path, ending):
     assert second.read_bytes() == data
 
 
-def test_a_figure_without_matplotlib(nmpsim_cli, tmp_path, monkeypatch):
+def test_a_missing_matplotlib_is_named(nmpsim_cli, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = nmpsim_cli("explain", "--scale", "0.0123", "--plot", tmp_path / "a.svg")
     assert (result.exit_code, result.stdout) == (2, "")
@@ -169,7 +169,7 @@ def test_a_figure_without_matplotlib(nmpsim_cli, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "code"), [("a.pdf", "ARG001"), ("no/a.svg", "FILE002")])
-def test_a_figure_that_cannot_be_written(nmpsim_cli, tmp_path, name, code):
+def test_an_unwritable_figure_is_an_error(nmpsim_cli, tmp_path, name, code):
     result = nmpsim_cli("explain", "--scale", "0.0123", "--plot", tmp_path / name)
     assert result.exit_code == 2
     assert f"error[{code}]" in result.stderr
@@ -182,7 +182,7 @@ def test_a_factor_that_vanishes_has_no_figure(nmpsim_cli, tmp_path):
     assert "nothing to plot" in result.stderr
 
 
-def test_a_range(nmpsim_cli):
+def test_a_range_is_explained(nmpsim_cli):
     text = nmpsim_cli("explain", "--range", "-1.5", "2.25").stdout
     assert "symmetric-with-power2-scale                0.03125" in text
     document = json_of(nmpsim_cli, "--range", "-1.5", "2.25")
@@ -213,14 +213,14 @@ def test_a_range(nmpsim_cli):
         (("x.bin", "--all-channels"), "--all-channels requires LAYER"),
     ],
 )
-def test_arguments_that_do_not_fit(nmpsim_cli, arguments, expected):
+def test_contradictory_arguments_are_refused(nmpsim_cli, arguments, expected):
     result = nmpsim_cli("explain", *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("error[ARG001]: ")
     assert expected in result.stderr
 
 
-def test_a_bundle_takes_no_weights(nmpsim_cli, digits):
+def test_weights_are_refused_for_a_bundle(nmpsim_cli, digits):
     result = nmpsim_cli("explain", digits, "--weights", WEIGHTS)
     assert result.exit_code == 2
     assert "error[ARG001]: a bundle contains its own" in result.stderr.replace(f"{digits}: ", "")
@@ -233,7 +233,7 @@ def test_a_bundle_takes_no_weights(nmpsim_cli, digits):
         (("--range", "-1.5", "2.25"), "the range -1.5 to 2.25"),
     ],
 )
-def test_the_examples_of_the_page(nmpsim_cli, arguments, first):
+def test_examples_of_the_page_are_current(nmpsim_cli, arguments, first):
     page = (DIGITS.parents[1] / "docs/explain.md").read_text()
     (block,) = (b[1:] for b in page.split("```")[1::2] if b.startswith(f"\n{first}"))
     assert nmpsim_cli("explain", *arguments).stdout.startswith(block)

@@ -67,7 +67,7 @@ def history(nmpsim_cli, runs, tmp_path):
     return folder
 
 
-def test_the_last_entry_is_judged(nmpsim_cli, history):
+def test_the_last_entry_is_compared(nmpsim_cli, history):
     done = nmpsim_cli("history", history)
     assert done.exit_code == 0
     head, _, _, _, *rows = done.stdout.splitlines()
@@ -83,7 +83,7 @@ def test_the_last_entry_is_judged(nmpsim_cli, history):
     assert rows[1].split()[-1] == "97.50%"
 
 
-def test_the_json_is_as_its_schema_says(nmpsim_cli, history):
+def test_the_json_fits_its_schema(nmpsim_cli, history):
     data = json.loads(nmpsim_cli("history", history, "--format", "json").stdout)
     folder = files("nmpsim") / "schemas"
     jsonschema.validate(data, json.loads((folder / "history.json").read_text()))
@@ -93,7 +93,7 @@ def test_the_json_is_as_its_schema_says(nmpsim_cli, history):
         jsonschema.validate(kept, json.loads((folder / "history-entry.json").read_text()))
 
 
-def test_a_document_comes_back_as_it_was(nmpsim_cli, history, runs):
+def test_a_document_survives_a_round_trip(nmpsim_cli, history, runs):
     done = nmpsim_cli("history", history, "--show", 1)
     assert done.stdout == runs[0].read_text()
 
@@ -109,7 +109,7 @@ def test_the_same_commit_is_replaced(nmpsim_cli, history, runs):
     assert set(name_series(list_entries(history)).values()) == {"lenet", "lenet (small)"}
 
 
-def test_a_network_is_known_by_its_layers_not_by_its_name(nmpsim_cli, history, runs, tmp_path):
+def test_layers_identify_a_network(nmpsim_cli, history, runs, tmp_path):
     def added(name, report, date):
         path = write(tmp_path / name, report)
         done = nmpsim_cli("history", history, path, "--commit", "f00d", "--date", date)
@@ -124,7 +124,7 @@ def test_a_network_is_known_by_its_layers_not_by_its_name(nmpsim_cli, history, r
     assert len({one.series for one in list_entries(history) if one.kind == "run"}) == 2
 
 
-def test_an_entry_of_an_older_version_belongs_to_the_network_of_its_name(history):
+def test_an_older_entry_is_identified_by_name(history):
     path = min(history.glob("*"), key=lambda one: json.loads(one.read_text())["entry"]["date"])
     data = {**json.loads(path.read_text()), "schema": "nmpsim-entry-1"}
     del data["entry"]["network"]
@@ -132,7 +132,7 @@ def test_an_entry_of_an_older_version_belongs_to_the_network_of_its_name(history
     assert len({one.series for one in list_entries(history) if one.kind == "run"}) == 1
 
 
-def test_the_page(nmpsim_cli, history, tmp_path):
+def test_the_page_is_written(nmpsim_cli, history, tmp_path):
     page = tmp_path / "a page.html"
     assert nmpsim_cli("history", history, "--format", "html", "-o", page).exit_code == 0
     text = page.read_text(encoding="utf-8")
@@ -149,7 +149,7 @@ def test_the_page(nmpsim_cli, history, tmp_path):
     assert [one["value"] for one in figures["Worst SQNR"]] == [40.0, 31.0]
 
 
-def test_git_tells_commit_and_date(nmpsim_cli, runs, tmp_path, monkeypatch):
+def test_commit_and_date_come_from_git(nmpsim_cli, runs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     done = nmpsim_cli("history", "h", runs[0])
@@ -167,7 +167,7 @@ def test_git_tells_commit_and_date(nmpsim_cli, runs, tmp_path, monkeypatch):
     assert len(list_entries(tmp_path / "h")) == 1
 
 
-def test_an_empty_history(nmpsim_cli, tmp_path):
+def test_an_empty_history_is_printed(nmpsim_cli, tmp_path):
     (tmp_path / "h").mkdir()
     done = nmpsim_cli("history", tmp_path / "h")
     assert (done.exit_code, done.stdout) == (0, "no entries: name reports to add\n")
@@ -191,7 +191,7 @@ def test_an_empty_history(nmpsim_cli, tmp_path):
         (["{tmp}/h", "{run}", "--commit", "a", "-o", "{run}"], "is also an input"),
     ],
 )
-def test_what_is_refused(nmpsim_cli, runs, tmp_path, words, said):
+def test_unsuitable_documents_are_refused(nmpsim_cli, runs, tmp_path, words, said):
     (tmp_path / "text").write_text("hello")
     (tmp_path / "half").write_text(json.dumps({**EVALUATION, "accuracy": {}}))
     write(tmp_path / "stopped", attrs.evolve(sample_report(), trap=TRAP))
@@ -222,7 +222,7 @@ def test_a_damaged_entry_is_named(history, change):
     assert path.name in str(caught.value)
 
 
-def test_a_long_name_is_cut(nmpsim_cli, runs, tmp_path):
+def test_a_long_name_is_shortened(nmpsim_cli, runs, tmp_path):
     report = json.loads(runs[0].read_text())
     runs[0].write_text(json.dumps(report | {"program": "n" * 100_000}))
     folder = tmp_path / "history"
@@ -232,7 +232,7 @@ def test_a_long_name_is_cut(nmpsim_cli, runs, tmp_path):
     assert name.startswith("nnn")
 
 
-def test_a_document_that_unpacks_to_too_much_is_damage(nmpsim_cli, history):
+def test_a_decompression_bomb_is_refused(nmpsim_cli, history):
     path = min(history.iterdir())
     data = json.loads(path.read_text())
     packed = gzip.compress(bytes(MAX_REPORT_BYTES + 1))

@@ -53,7 +53,7 @@ def by_glow(mode: str, layout: str, order: str, mean: tuple, stddev: tuple) -> n
 
 
 @pytest.mark.parametrize("mode", PIXEL_RANGES)
-def test_values_are_glows_to_the_bit(image: Path, mode: str) -> None:
+def test_values_equal_glow(image: Path, mode: str) -> None:
     means, deviations = ((0, 0, 0), (123.675, 116.28, 103.53)), ((1, 1, 1), (0.229, 0.224, 0.225))
     for layout, order, mean, stddev in itertools.product(
         ("NHWC", "NCHW"), ("RGB", "BGR"), means, deviations
@@ -71,7 +71,7 @@ def test_values_are_glows_to_the_bit(image: Path, mode: str) -> None:
         assert np.array_equal(found[0], by_glow(mode, layout, order, mean, stddev))
 
 
-def test_bytes_are_taken_as_they_are(image: Path) -> None:
+def test_bytes_stay_unchanged(image: Path) -> None:
     assert np.array_equal(taken(image)[0], PIXELS)
     assert np.array_equal(taken(image, order="BGR")[0], PIXELS[:, :, ::-1])
     assert np.array_equal(taken(image, order="BGR", channel_order="RGB")[0], PIXELS)
@@ -92,9 +92,7 @@ def test_a_program_of_lir_has_glows_channel_order(one_input) -> None:
         (1.0, 0, "neg128to127"),
     ],
 )
-def test_an_int8_input_as_wide_as_a_mode_has_it(
-    image: Path, scale: float, offset: int, mode: str
-) -> None:
+def test_an_int8_range_selects_its_mode(image: Path, scale: float, offset: int, mode: str) -> None:
     tensor = Tensor("data", "i8", (1, 2, 4, 3), 0, scale, offset)
     found = taken(image, tensor)
     assert np.array_equal(found, taken(image, tensor, mode=mode))
@@ -102,7 +100,7 @@ def test_an_int8_input_as_wide_as_a_mode_has_it(
     assert np.abs(quantized[0] - (PIXELS.astype(int) - 128)).max() <= 1
 
 
-def test_what_the_models_file_says_goes_before_its_range(image: Path) -> None:
+def test_metadata_take_precedence_over_the_range(image: Path) -> None:
     said = Normalization("data", (1.0, 2.0, 3.0), (2.0,))
 
     def taken_by(tensor: Tensor, **options: object) -> np.ndarray:
@@ -125,12 +123,12 @@ def test_what_the_models_file_says_goes_before_its_range(image: Path) -> None:
         ("noending", Image.fromarray(PIXELS)),
     ],
 )
-def test_kinds_of_files(tmp_path: Path, name: str, made: Image.Image) -> None:
+def test_all_image_formats_are_read(tmp_path: Path, name: str, made: Image.Image) -> None:
     made.save(tmp_path / name, format="BMP" if name.endswith("bmp") else "PNG")
     assert np.array_equal(taken(tmp_path / name)[0], PIXELS)
 
 
-def test_jpeg_grey_and_one_bit(tmp_path: Path) -> None:
+def test_jpeg_grey_and_one_bit_images_are_read(tmp_path: Path) -> None:
     Image.fromarray(PIXELS).save(tmp_path / "x.jpg")
     with Image.open(tmp_path / "x.jpg") as decoded:
         assert np.array_equal(taken(tmp_path / "x.jpg")[0], np.asarray(decoded))
@@ -141,14 +139,14 @@ def test_jpeg_grey_and_one_bit(tmp_path: Path) -> None:
     assert set(taken(tmp_path / "bits.png", grey).reshape(-1)) == {0, 255}
 
 
-def test_resized_when_asked(tmp_path: Path) -> None:
+def test_images_are_resized_on_request(tmp_path: Path) -> None:
     Image.new("RGB", (40, 50), (10, 20, 30)).save(tmp_path / "x.png")
     found = taken(tmp_path / "x.png", resize=True)
     assert found.shape == (1, 2, 4, 3)
     assert found.reshape(-1, 3).tolist() == [[10, 20, 30]] * 8
 
 
-def test_a_folder_and_a_pattern_are_one_run_for_each_file(tmp_path: Path) -> None:
+def test_a_folder_or_pattern_gives_a_run_for_each_file(tmp_path: Path) -> None:
     for number in (2, 0, 1):
         Image.fromarray(PIXELS + np.uint8(number)).save(tmp_path / f"{number}.png")
     (tmp_path / "notes.txt").write_text("")
@@ -171,7 +169,7 @@ def test_a_name_of_a_file_may_look_like_a_pattern(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", [(2, 4, 3), (1, 1, 2, 4, 3)])
-def test_dimensions_of_one_are_supplied(tmp_path: Path, shape: tuple[int, ...]) -> None:
+def test_dimensions_of_one_are_added(tmp_path: Path, shape: tuple[int, ...]) -> None:
     np.save(tmp_path / "x.npy", PIXELS.reshape(shape))
     assert np.array_equal(taken(tmp_path / "x.npy")[0], PIXELS)
 
@@ -184,7 +182,7 @@ def test_raw_values_are_of_the_inputs_type(tmp_path: Path) -> None:
     assert np.array_equal(taken(tmp_path / "x.raw", FLOAT)[0], values)
 
 
-def test_an_image_that_is_missing(tmp_path: Path) -> None:
+def test_a_missing_image_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="FILE001"):
         taken(tmp_path / "x.png", FLOAT)
 
@@ -206,7 +204,7 @@ def test_several_runs_have_a_line_each(fake, nmpsim_cli, one_input, tmp_path: Pa
     assert (refused.exit_code, "--shadow is for one input" in refused.stderr) == (2, True)
 
 
-def test_several_runs_of_which_one_traps(fake, nmpsim_cli, one_input, tmp_path: Path) -> None:
+def test_one_trap_of_several_runs_is_reported(fake, nmpsim_cli, one_input, tmp_path: Path) -> None:
     fake.behaviour = "trap"
     for name in ("a", "b"):
         np.save(tmp_path / f"{name}.npy", np.zeros(4, np.int8))
@@ -217,7 +215,7 @@ def test_several_runs_of_which_one_traps(fake, nmpsim_cli, one_input, tmp_path: 
     assert not output.exists()
 
 
-def test_a_data_set_of_images(tmp_path: Path) -> None:
+def test_a_folder_of_images_is_a_data_set(tmp_path: Path) -> None:
     for number, name in enumerate(("cat", "dog")):
         (tmp_path / name).mkdir()
         Image.fromarray(PIXELS + np.uint8(number)).save(tmp_path / name / "0.png")

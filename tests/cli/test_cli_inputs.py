@@ -61,20 +61,20 @@ def test_a_plain_file_is_not_enough_for_two_inputs(bundle, data):
 
 
 @pytest.mark.parametrize("prefix", ["", "input/"])
-def test_an_archive_holds_several_inputs_and_other_things(bundle, tmp_path, prefix):
+def test_an_archive_holds_several_inputs(bundle, tmp_path, prefix):
     contents = {f"{prefix}data": DATA, f"{prefix}mask": MASK, "const/w": DATA}
     found = arrays(bundle, npz(tmp_path / "x.npz", **contents))
     assert np.array_equal(found["data"], DATA)
     assert np.array_equal(found["mask"], MASK)
 
 
-def test_named_files_of_either_kind(bundle, data, tmp_path):
+def test_named_files_are_read(bundle, data, tmp_path):
     other = npz(tmp_path / "m.npz", anything=MASK)
     found = arrays(bundle, f"data={data}", f"mask={other}")
     assert sorted(found) == ["data", "mask"]
 
 
-def test_paths_with_blanks_equal_signs_and_other_letters(one_input, tmp_path):
+def test_unusual_paths_are_accepted(one_input, tmp_path):
     path = tmp_path / "ein = Bild ü.npy"
     np.save(path, DATA)
     assert np.array_equal(arrays(one_input, path)["data"], DATA)
@@ -83,7 +83,7 @@ def test_paths_with_blanks_equal_signs_and_other_letters(one_input, tmp_path):
 
 @pytest.mark.parametrize("dtype", ["<f4", ">f4", ">i2", "<f8", "u1", "?"])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_all_kinds_of_numbers(bundle, data, tmp_path, dtype, order):
+def test_all_number_types_are_read(bundle, data, tmp_path, dtype, order):
     values = np.array([[0, 1, 2], [3, 4, 5]]).astype(dtype, order=order)
     np.save(tmp_path / "m.npy", values)
     found = arrays(bundle, f"data={data}", f"mask={tmp_path / 'm.npy'}")["mask"]
@@ -91,7 +91,7 @@ def test_all_kinds_of_numbers(bundle, data, tmp_path, dtype, order):
     assert found.dtype.isnative
 
 
-def test_unknown_missing_and_double_inputs(bundle, data, tmp_path):
+def test_unknown_missing_and_double_inputs_are_refused(bundle, data, tmp_path):
     text = error(bundle, f"dta={data}")
     assert "error[INPUT001]: the program has no input 'dta'" in text
     assert "hint: did you mean 'data'?" in text
@@ -155,7 +155,7 @@ def header(shape: str, descr: str = "|i1", version: bytes = b"\x01\x00") -> byte
         (header("(" + "9" * 190 + ",)"), "values"),
     ],
 )
-def test_files_that_cannot_be_used(one_input, tmp_path, contents, expected):
+def test_unusable_files_are_refused(one_input, tmp_path, contents, expected):
     path = tmp_path / "bad.npy"
     path.write_bytes(contents)
     text = error(one_input, path)
@@ -163,7 +163,7 @@ def test_files_that_cannot_be_used(one_input, tmp_path, contents, expected):
     assert expected in text
 
 
-def test_archives_that_cannot_be_used(one_input, tmp_path):
+def test_unusable_archives_are_refused(one_input, tmp_path):
     path = npz(tmp_path / "x.npz", data=DATA)
     whole = path.read_bytes()
     for nbytes in range(0, len(whole), 7):
@@ -177,7 +177,7 @@ def test_archives_that_cannot_be_used(one_input, tmp_path):
             assert raised.diagnostics[0].code.startswith("INPUT00")
 
 
-def test_an_archive_that_claims_too_much(one_input, tmp_path):
+def test_an_archive_with_a_huge_claim_is_refused(one_input, tmp_path):
     path = tmp_path / "bomb.npz"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("data.npy", header("(1, 4)") + bytes(50_000_000))
@@ -189,7 +189,7 @@ def test_objects_are_never_unpickled(one_input, tmp_path):
     assert "Python objects" in error(one_input, tmp_path / "x.npz")
 
 
-def test_things_that_are_no_files(one_input, tmp_path):
+def test_special_files_are_refused(one_input, tmp_path):
     assert "error[FILE001]" in error(one_input, tmp_path)
     assert "No such file" in error(one_input, tmp_path / "missing.npy")
     os.mkfifo(tmp_path / "pipe")
@@ -200,5 +200,5 @@ def test_things_that_are_no_files(one_input, tmp_path):
 
 @pytest.mark.parametrize("prefix", ["", "data=", "other="])
 @pytest.mark.parametrize("ending", ["", "*"])
-def test_a_name_that_is_too_long(one_input, prefix, ending):
+def test_a_too_long_name_is_refused(one_input, prefix, ending):
     assert "error[" in error(one_input, f"{prefix}{'x' * 5000}{ending}")

@@ -120,7 +120,7 @@ def telling(engine: str, ready: Path) -> str:
 @pytest.mark.parametrize(
     ("engine", "threads"), [("compiled", 1), ("compiled", 3), ("reference", 1)]
 )
-def test_a_program_without_end(
+def test_an_endless_program_is_interrupted(
     bundle: Callable[[str], Path], tmp_path: Path, engine: str, threads: int
 ) -> None:
     ready = tmp_path / "ready"
@@ -142,7 +142,7 @@ main()
 """
 
 
-def test_a_host_that_allows_no_thread_to_watch() -> None:
+def test_a_host_without_threads_is_interrupted() -> None:
     asked = [sys.executable, "-c", REFUSED, "--version"]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stderr) == (0, "")
@@ -160,7 +160,7 @@ main()
 """
 
 
-def test_a_library_that_interrupts_for_want_of_threads() -> None:
+def test_a_library_without_threads_gives_an_error() -> None:
     """As OpenBLAS does while NumPy is imported."""
     asked = [sys.executable, "-c", THREADLESS, "run", "program.bin"]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=100)
@@ -168,7 +168,9 @@ def test_a_library_that_interrupts_for_want_of_threads() -> None:
     assert done.stderr.startswith("error[ENV002]: the system allows too few")
 
 
-def test_debugger_commands_without_end(bundle: Callable[[str], Path], tmp_path: Path) -> None:
+def test_endless_debugger_commands_are_interrupted(
+    bundle: Callable[[str], Path], tmp_path: Path
+) -> None:
     ready = tmp_path / "ready"
     running = Running(telling("compiled", ready), "debug", bundle(LOOP), "-c", "continue")
     running.wait_until(ready.exists)
@@ -185,9 +187,7 @@ CPUCodeLibrary._optimize_final_module = telling
 """
 
 
-def test_while_kernels_are_compiled_for_the_first_time(
-    bundle: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_a_first_compilation_is_interrupted(bundle: Callable[[str], Path], tmp_path: Path) -> None:
     ready, cache = tmp_path / "ready", tmp_path / "cache"
     code = TELLING.format(patch=IN_LLVM.format(ready=str(ready)))
     words = ("run", bundle(LOOP), "--engine", "compiled")
@@ -213,7 +213,7 @@ command._run = stuck
 """
 
 
-def test_a_call_that_never_comes_back_to_python(
+def test_a_call_outside_python_is_interrupted(
     bundle: Callable[[str], Path], tmp_path: Path
 ) -> None:
     ready, out = tmp_path / "ready", tmp_path / "out"
@@ -227,7 +227,9 @@ def test_a_call_that_never_comes_back_to_python(
 
 
 @pytest.mark.slow
-def test_samples_without_end(bundle: Callable[[str], Path], tmp_path: Path) -> None:
+def test_an_endless_evaluation_is_interrupted(
+    bundle: Callable[[str], Path], tmp_path: Path
+) -> None:
     np.savez(tmp_path / "set.npz", data=np.zeros((8, 1, 4), np.int8), labels=np.zeros(8, int))
     words = ("eval", bundle(CLASSIFIER), "--dataset", tmp_path / "set.npz", "--labels", "labels")
     running = Running(TELLING.format(patch=""), *words, "--jobs", 2)
@@ -305,13 +307,13 @@ AT_ONCE = NOW.format(body=AS_ANOTHER_ERROR) + "interrupt.watch_interrupts = lamb
     ],
     ids=["again", "half", "object", "guard", "other", "at once"],
 )
-def test_it_is_told_once_and_nothing_else_is(patch: str) -> None:
+def test_only_one_message_is_printed(patch: str) -> None:
     running = Running(TELLING.format(patch=patch), "device")
     _, said = running.process.communicate(timeout=60)
     assert (running.process.returncode, said) == (130, "interrupted\n")
 
 
-def test_a_command_that_is_done_is_not_told_of() -> None:
+def test_a_finished_command_prints_no_message() -> None:
     body = "    atexit.register(now)"
     running = Running(TELLING.format(patch=NOW.format(body=body)), "device")
     _, said = running.process.communicate(timeout=60)

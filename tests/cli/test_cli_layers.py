@@ -135,7 +135,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_word_names_the_layer(nmpsim_cli, folder, name, word):
+def test_every_form_selects_the_layer(nmpsim_cli, folder, name, word):
     """The same words give the same answer, which is of this layer."""
     words, _, layer_of = COMMANDS[name]
     result = nmpsim_cli(*words(folder, "plain", word))
@@ -144,14 +144,14 @@ def test_every_word_names_the_layer(nmpsim_cli, folder, name, word):
 
 
 @pytest.mark.parametrize("word", ["1", "conv1", "number:4"])
-def test_reduce_takes_them_too(nmpsim_cli, folder, word):
+def test_reduce_accepts_every_form(nmpsim_cli, folder, word):
     """The layer does not saturate, so that there is nothing to do."""
     result = nmpsim_cli(*reduced(folder, "plain", word))
     assert (result.exit_code, "does not fail" in result.stderr) == (1, True)
 
 
 @pytest.mark.parametrize("word", ["0", "conv1", "number:2", "%conv1__2", "line:18"])
-def test_quantize_takes_them_too(nmpsim_cli, folder, word):
+def test_quantize_accepts_every_form(nmpsim_cli, folder, word):
     result = nmpsim_cli(*kept_float(folder, "plain", word))
     assert result.exit_code == 0, result.stderr
     assert '"asked for by --keep-float conv1__2"' in result.stdout
@@ -174,7 +174,7 @@ def test_an_unknown_or_ambiguous_word_is_refused_with_candidates(nmpsim_cli, fol
     assert "conv1__9 (index " in said
 
 
-def test_python_takes_them(folder):
+def test_python_accepts_every_form(folder):
     report = nmpsim.read_report(folder / "plain.json")
     metadata = nmpsim.load(folder / "plain.bin").metadata
     for word in WORDS:

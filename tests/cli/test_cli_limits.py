@@ -51,7 +51,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("--timeout", 0.1), 124, "timeout", "LIMIT002"),
     ],
 )
-def test_run(
+def test_limits_stop_a_run(
     nmpsim_cli: Cli,
     loop: Path,
     engine: str,
@@ -70,13 +70,15 @@ def test_run(
 @pytest.mark.parametrize(
     ("limit", "code"), [(("--max-cycles", 5000), 1), (("--timeout", 0.2), 124)]
 )
-def test_debug(nmpsim_cli: Cli, loop: Path, limit: tuple[str, int], code: int) -> None:
+def test_limits_stop_a_debugger_script(
+    nmpsim_cli: Cli, loop: Path, limit: tuple[str, int], code: int
+) -> None:
     done = nmpsim_cli("debug", loop, "--input", loop.parent / "x.npy", "-c", "continue", *limit)
     assert done.exit_code == code, done.output
     assert ("LIMIT002" in done.stderr) == (code == 124)
 
 
-def test_a_suite_says_limits_and_the_command_line_wins(nmpsim_cli: Cli, loop: Path) -> None:
+def test_options_take_precedence_over_limits_of_a_suite(nmpsim_cli: Cli, loop: Path) -> None:
     suite = loop.parent / "suite.toml"
     suite.write_text(
         '[[case]]\nbundle = "loop.bin"\ninput = "x.npy"\nbudget.cycles = 1\nmax_cycles = 5000\n'
@@ -100,7 +102,7 @@ def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("asked", ["--sensitivity", "--shadow"])
-def test_what_is_done_after_a_run_counts(
+def test_work_after_a_run_counts(
     nmpsim_cli: Cli, digits: Path, slow_clock: None, asked: str
 ) -> None:
     given = ("run", digits, "--input", DIGITS / "images" / "7.npy", "--format", "json", asked)
@@ -140,7 +142,7 @@ def test_sensitivity_keeps_to_the_limit_of_cycles(nmpsim_cli: Cli, digits: Path)
 @pytest.mark.parametrize(
     "key", ["max_cycles = 0", "max_cycles = 1.5", "timeout = 0", "timeout = nan"]
 )
-def test_a_suite_with_what_is_no_limit(nmpsim_cli: Cli, loop: Path, key: str) -> None:
+def test_invalid_limits_of_a_suite_are_refused(nmpsim_cli: Cli, loop: Path, key: str) -> None:
     suite = loop.parent / "suite.toml"
     suite.write_text(f'[[case]]\nbundle = "loop.bin"\ninput = "x.npy"\nbudget.cycles = 1\n{key}\n')
     done = nmpsim_cli("check", suite)
@@ -148,7 +150,7 @@ def test_a_suite_with_what_is_no_limit(nmpsim_cli: Cli, loop: Path, key: str) ->
     assert "SUITE001" in done.stderr + done.stdout
 
 
-def test_eval(nmpsim_cli: Cli, loop: Path) -> None:
+def test_limits_stop_an_evaluation(nmpsim_cli: Cli, loop: Path) -> None:
     data, out = loop.parent / "set.npz", loop.parent / "out.json"
     np.savez(data, data=np.zeros((2, 1, 4), np.int8), labels=np.zeros(2, int))
     words = ("eval", loop, "--dataset", data, "--labels", "labels", "--jobs", 1, "-o", out)
@@ -161,7 +163,7 @@ def test_eval(nmpsim_cli: Cli, loop: Path) -> None:
     assert errors == ["cycle_limit: the run took more than 300 cycles"] * 2, "they are run again"
 
 
-def test_sweep(nmpsim_cli: Cli, tmp_path: Path) -> None:
+def test_limits_stop_a_sweep(nmpsim_cli: Cli, tmp_path: Path) -> None:
     out = tmp_path / "r.csv"
     words = (
         "sweep", DIGITS / "digits.lir.txt", "--weights", DIGITS / "digits.npz", "--input",
@@ -181,7 +183,7 @@ def test_sweep(nmpsim_cli: Cli, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", ["--max-cycles=0", "--timeout=0", "--timeout=inf", "--timeout=x"])
 @pytest.mark.parametrize("command", ["run", "check", "debug", "eval", "sweep"])
-def test_what_is_no_limit(nmpsim_cli: Cli, command: str, limit: str) -> None:
+def test_invalid_limits_are_refused(nmpsim_cli: Cli, command: str, limit: str) -> None:
     done = nmpsim_cli(command, limit, "net.bin")
     assert done.exit_code == 2
     assert "ARG001" in done.stderr

@@ -29,7 +29,7 @@ def document_of(result):
     return document
 
 
-def test_a_clean_program(nmpsim_cli):
+def test_a_correct_program_has_no_findings(nmpsim_cli):
     result = nmpsim_cli("lint", LIR, "--weights", WEIGHTS)
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.splitlines()[-1] == "main: 3 notes"
@@ -39,7 +39,7 @@ def test_a_clean_program(nmpsim_cli):
 @pytest.mark.parametrize(
     "more", [(), ("--float-weights", FLOATS), ("--original-weights", WEIGHTS)], ids=str
 )
-def test_a_changed_type(nmpsim_cli, wrong, more):
+def test_a_changed_type_is_found(nmpsim_cli, wrong, more):
     result = nmpsim_cli("lint", wrong, "--weights", WEIGHTS, *more)
     assert (result.exit_code, result.stderr) == (1, "")
     assert result.stdout.startswith(f"error: bias-payload (1)\n  {wrong}:3:3: ")
@@ -48,7 +48,7 @@ def test_a_changed_type(nmpsim_cli, wrong, more):
     assert "1 error, " in result.stdout.splitlines()[-1]
 
 
-def test_json(nmpsim_cli, wrong):
+def test_json_holds_the_findings(nmpsim_cli, wrong):
     result = nmpsim_cli("lint", wrong, "--weights", WEIGHTS, "--format", "json")
     assert result.exit_code == 1
     document = document_of(result)
@@ -75,7 +75,7 @@ def test_strict_counts_warnings(nmpsim_cli, tmp_path):
     assert document_of(strict)["counts"]["error"] == 0
 
 
-def test_many_findings_are_told_on_request(nmpsim_cli):
+def test_all_findings_are_printed_on_request(nmpsim_cli):
     arguments = ("lint", LIR, "--weights", WEIGHTS, "--numerics", "nmp")
     some, every = nmpsim_cli(*arguments), nmpsim_cli(*arguments, "--all")
     assert some.exit_code == every.exit_code == 1
@@ -84,7 +84,7 @@ def test_many_findings_are_told_on_request(nmpsim_cli):
     assert every.stdout.count("is not a power of two") == 14
 
 
-def test_a_bundle(nmpsim_cli, tmp_path):
+def test_a_bundle_is_checked(nmpsim_cli, tmp_path):
     nmpsim.save(nmpsim.compile(LIR, WEIGHTS), tmp_path / "net.bin")
     result = nmpsim_cli("lint", tmp_path / "net.bin", "--format", "json")
     assert result.exit_code == 0
@@ -93,14 +93,14 @@ def test_a_bundle(nmpsim_cli, tmp_path):
     assert [one["rule"] for one in document["skipped"]] == ["scales-lost-in-print"]
 
 
-def test_without_weights_it_says_what_it_did_not_look_for(nmpsim_cli):
+def test_skipped_rules_are_listed(nmpsim_cli):
     result = nmpsim_cli("lint", LIR)
     assert result.exit_code == 0
     assert "nothing found" in result.stdout
     assert "not checked: bias-payload: the values of the constants are not known" in result.stdout
 
 
-def test_ranges(nmpsim_cli, tmp_path):
+def test_recorded_ranges_are_compared(nmpsim_cli, tmp_path):
     (tmp_path / "p.tsv").write_text("conv1__2:0\t0\t0.1\n")
     result = nmpsim_cli("lint", LIR, "--weights", WEIGHTS, "--ranges", tmp_path / "p.tsv")
     assert "warning: range-wasted (1)" in result.stdout
@@ -122,13 +122,13 @@ def test_ranges(nmpsim_cli, tmp_path):
         ((".",), "FILE001"),
     ],
 )
-def test_what_cannot_be_used(nmpsim_cli, arguments, code):
+def test_unusable_files_are_refused(nmpsim_cli, arguments, code):
     result = nmpsim_cli("lint", *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"error[{code}]" in result.stderr
 
 
-def test_weights_that_are_missing(nmpsim_cli, tmp_path):
+def test_missing_weights_are_reported(nmpsim_cli, tmp_path):
     np.savez(tmp_path / "w.npz", conv1_bias=np.zeros(16, np.int32))
     result = nmpsim_cli("lint", LIR, "--weights", tmp_path / "w.npz")
     assert result.exit_code == 2

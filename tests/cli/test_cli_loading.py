@@ -35,7 +35,7 @@ def untold() -> Iterator[None]:
     ("seconds", "terminal", "said"),
     [(0.3, True, "loading a file.bin (3 MB)\n"), (0.3, False, ""), (0.0, True, "")],
 )
-def test_only_a_terminal_is_told_and_only_if_it_lasts(
+def test_a_terminal_shows_a_notice_for_slow_loading(
     seconds: float,
     terminal: bool,
     said: str,
@@ -75,7 +75,7 @@ def test_only_a_terminal_is_told_and_only_if_it_lasts(
     ],
     ids=" ".join,
 )
-def test_each_command_that_loads_a_program_tells_once(
+def test_each_command_shows_the_notice_once(
     words: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -65,13 +65,13 @@ def test_a_limit_refuses_before_anything_runs(
     assert not (tmp_path / "r.csv").exists()
 
 
-def test_what_fits_is_run(digits: Path, nmpsim_cli: Any) -> None:
+def test_a_fitting_program_runs(digits: Path, nmpsim_cli: Any) -> None:
     done = nmpsim_cli("run", digits, "--input", SEVEN, "--max-memory", "0.5GiB")
     assert done.exit_code == 0, done.output
 
 
 @pytest.mark.parametrize("size", ["0", "-1", "1X", "1e9", "", "1.5", "0.0000001k", "GB"])
-def test_sizes_that_are_none(size: str, digits: Path, nmpsim_cli: Any) -> None:
+def test_invalid_sizes_are_refused(size: str, digits: Path, nmpsim_cli: Any) -> None:
     done = nmpsim_cli("run", digits, "--input", SEVEN, "--max-memory", size)
     if size == "1.5":  # one byte and a half is one byte
         assert "MEM001" in done.stderr
@@ -84,13 +84,13 @@ def test_sizes_that_are_none(size: str, digits: Path, nmpsim_cli: Any) -> None:
     ("size", "nbytes"),
     [("1k", 1000), ("1KiB", 1024), ("2M", 2_000_000), ("1.5GiB", 3 << 29), ("1 TB", 10**12)],
 )
-def test_sizes(size: str, nbytes: int) -> None:
+def test_sizes_are_parsed(size: str, nbytes: int) -> None:
     from nmpsim.cli.options import _Size
 
     assert _Size().convert(size, None, None) == nbytes
 
 
-def test_a_data_set_that_unpacks_to_too_much(digits: Path, tmp_path: Path, nmpsim_cli: Any) -> None:
+def test_a_decompression_bomb_is_refused(digits: Path, tmp_path: Path, nmpsim_cli: Any) -> None:
     path = bomb(tmp_path / "d.npz", 200_000, 1, 1, 8, 8, labels=np.zeros(200_000, np.int64))
     assert path.stat().st_size < 600_000
     words = ["eval", digits, "--dataset", path, "--labels", "labels", "--max-memory", "100MB"]
@@ -102,7 +102,9 @@ def test_a_data_set_that_unpacks_to_too_much(digits: Path, tmp_path: Path, nmpsi
     assert done.exit_code == 0, done.stderr
 
 
-def test_a_data_set_that_claims_too_much(digits: Path, tmp_path: Path, nmpsim_cli: Any) -> None:
+def test_a_data_set_with_a_huge_claim_is_refused(
+    digits: Path, tmp_path: Path, nmpsim_cli: Any
+) -> None:
     text = b"{'descr': '<i8', 'fortran_order': False, 'shape': (1000000000000,), }\n"
     labels = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
     path = bomb(tmp_path / "d.npz", 2, 1, 1, 8, 8)
@@ -113,7 +115,7 @@ def test_a_data_set_that_claims_too_much(digits: Path, tmp_path: Path, nmpsim_cl
     assert "MEM001" in done.stderr
 
 
-def test_members_that_are_packed_otherwise(digits: Path, tmp_path: Path, nmpsim_cli: Any) -> None:
+def test_other_compressions_are_refused(digits: Path, tmp_path: Path, nmpsim_cli: Any) -> None:
     """LZMA's header says how much memory unpacking takes: up to 4 GB."""
     with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("data.npy", SEVEN.read_bytes())
@@ -122,7 +124,7 @@ def test_members_that_are_packed_otherwise(digits: Path, tmp_path: Path, nmpsim_
     assert "compressed by an unknown method" in done.stderr
 
 
-def test_constants_that_are_too_large(tmp_path: Path, nmpsim_cli: Any) -> None:
+def test_too_large_constants_are_refused(tmp_path: Path, nmpsim_cli: Any) -> None:
     lir, weights = tmp_path / "n.lir", tmp_path / "w.npz"
     text = (DIGITS / "digits.lir.txt").read_text()
     np.savez(weights)
@@ -135,7 +137,7 @@ def test_constants_that_are_too_large(tmp_path: Path, nmpsim_cli: Any) -> None:
     assert "found: 4 TB, 8 GB of them for %huge0" in done.stderr
 
 
-def test_memory_that_runs_out_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_exhausted_memory_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     def command() -> None:
         raise MemoryError("Unable to allocate 9.00 TiB for an array")
 
@@ -153,7 +155,7 @@ def test_memory_that_runs_out_is_told(capsys: pytest.CaptureFixture[str]) -> Non
         RuntimeError("can't start new thread"),
     ],
 )
-def test_too_few_files_or_processes_are_no_bug(
+def test_too_few_files_or_processes_are_user_errors(
     error: Exception, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def command() -> None:
@@ -163,7 +165,7 @@ def test_too_few_files_or_processes_are_no_bug(
     assert capsys.readouterr().err.startswith("error[ENV002]: the system allows too few")
 
 
-def test_what_a_library_in_rust_raises_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_exception_of_a_rust_library_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     class PanicException(BaseException):
         """As PyO3 defines it."""
 

@@ -107,14 +107,14 @@ def run(line):
     return result.exit_code, result.stdout + result.stderr
 
 
-def test_every_command_is_among_them():
+def test_every_command_is_tested():
     assert {line.split()[0] for line in LINES} == set(COMMANDS)
 
 
 @pytest.mark.parametrize(
     "bad", ["missing", "empty", "folder", "random", "truncated", "objects.npy"]
 )
-def test_a_file_that_cannot_be_used_is_named(folder, monkeypatch, bad):
+def test_an_unusable_file_is_named(folder, monkeypatch, bad):
     monkeypatch.chdir(folder)
     for line, index in PLACES:
         words = line.split()
@@ -131,7 +131,7 @@ def test_a_file_that_cannot_be_used_is_named(folder, monkeypatch, bad):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_inputs_that_are_no_numbers(folder, monkeypatch, tmp_path, value):
+def test_inputs_must_be_numbers(folder, monkeypatch, tmp_path, value):
     monkeypatch.chdir(folder)
     np.save(tmp_path / "x.npy", np.full((1, 1, 8, 8), value, np.float32))
     lines = ["run net.bin --shadow --input {}"]
@@ -144,7 +144,7 @@ def test_inputs_that_are_no_numbers(folder, monkeypatch, tmp_path, value):
         assert "error[INPUT002]" in said
 
 
-def test_an_option_without_its_value_names_its_command(folder):
+def test_a_missing_value_names_option_and_command(folder):
     code, said = run("explain --range 1")
     assert code == 2
     assert "`nmpsim explain --help`" in said

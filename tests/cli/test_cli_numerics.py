@@ -62,18 +62,18 @@ def layers_of(program) -> dict[str, str]:
     return {layer.name: layer.numerics for layer in read_bundle(program[-1]).metadata.layers}
 
 
-def test_the_default(nmpsim_cli, program):
+def test_the_default_profile_is_glow_int(nmpsim_cli, program):
     assert nmpsim_cli("compile", *program).exit_code == 0
     assert layers_of(program) == {"quantize": "glow-int", "relu1": "glow-int", "dequantize": ""}
 
 
 @pytest.mark.parametrize("name", [n for n in PROFILES if n != "nmp"])
-def test_each_profile(nmpsim_cli, program, name):
+def test_each_profile_compiles(nmpsim_cli, program, name):
     assert nmpsim_cli("compile", *program, "--numerics", name).exit_code == 0
     assert layers_of(program)["relu1"] == name
 
 
-def test_one_layer(nmpsim_cli, program):
+def test_one_layer_can_have_another_profile(nmpsim_cli, program):
     choices = ("--numerics", "fc1=float", "--numerics", "glow-float")
     assert nmpsim_cli("compile", *program, *choices).exit_code == 0
     assert layers_of(program) == {"quantize": "glow-float", "relu1": "float", "dequantize": ""}
@@ -96,7 +96,7 @@ def test_one_layer(nmpsim_cli, program):
         ([""], "COMP001", "unknown arithmetic profile"),
     ],
 )
-def test_what_cannot_be(nmpsim_cli, program, choices, code, text):
+def test_impossible_profiles_are_refused(nmpsim_cli, program, choices, code, text):
     arguments = [part for choice in choices for part in ("--numerics", choice)]
     result = nmpsim_cli("compile", *program, *arguments)
     assert result.exit_code == 2
@@ -105,7 +105,7 @@ def test_what_cannot_be(nmpsim_cli, program, choices, code, text):
     assert not program[-1].exists()
 
 
-def test_rescaled_biases(nmpsim_cli, program):
+def test_rescaled_biases_are_listed(nmpsim_cli, program):
     result = nmpsim_cli("compile", *program, "--numerics", "nmp", "--rescale-bias")
     assert result.exit_code == 0
     (row,) = (line for line in result.stdout.splitlines() if line.startswith("fc1"))
@@ -117,7 +117,7 @@ def test_rescaled_biases(nmpsim_cli, program):
     assert module.constants["b"].tolist() == [-1, 0, 1]
 
 
-def test_rescaled_biases_as_json(nmpsim_cli, program):
+def test_rescaled_biases_are_listed_as_json(nmpsim_cli, program):
     arguments = ("--numerics", "nmp", "--rescale-bias", "--format", "json")
     data = json.loads(nmpsim_cli("compile", *program, *arguments).stdout)
     assert data["schema"] == "nmpsim-compile-2"
@@ -132,7 +132,7 @@ def test_rescaled_biases_as_json(nmpsim_cli, program):
     assert data["nothing_quantized"] is False
 
 
-def test_saturation_is_told(nmpsim_cli, program, tmp_path):
+def test_saturation_of_biases_is_reported(nmpsim_cli, program, tmp_path):
     net = program[0]
     net.write_text(
         net.read_text().replace("[S:0.250000000 O:0][-32.000,31.750]", "[S:0.001953125 O:99][0,0]")
@@ -142,7 +142,7 @@ def test_saturation_is_told(nmpsim_cli, program, tmp_path):
     assert "1 of 3" in row
 
 
-def test_elements_at_a_glance(nmpsim_cli, program):
+def test_inspect_shows_element_types(nmpsim_cli, program):
     nmpsim_cli("compile", *program)
     text = nmpsim_cli("inspect", program[-1]).stdout
     rows = {line.split("  ")[0]: line.split()[-5:] for line in text.splitlines()}
@@ -155,7 +155,7 @@ def test_elements_at_a_glance(nmpsim_cli, program):
     assert [layer["numerics"] for layer in data["layers"]] == ["glow-int", "glow-int", ""]
 
 
-def test_that_nothing_is_quantized_is_loud(nmpsim_cli, program):
+def test_a_float_program_gives_a_warning(nmpsim_cli, program):
     program[0].write_text(FLOAT)
     np.savez(program[2], w=np.ones((4, 3), np.float32), b=np.ones(3, np.float32))
     result = nmpsim_cli("compile", *program)
@@ -169,7 +169,7 @@ def test_that_nothing_is_quantized_is_loud(nmpsim_cli, program):
     assert data["nothing_quantized"] is True
 
 
-def test_a_mixed_program_says_why(nmpsim_cli, program):
+def test_a_mixed_program_shows_reasons(nmpsim_cli, program):
     wide = LIR.replace("i8[", "i16[").replace("size = 71", "size = 86")
     for old, new in (("size: 8", "size: 16"), ("size: 6", "size: 12")):
         wide = wide.replace(old, new)
@@ -182,7 +182,7 @@ def test_a_mixed_program_says_why(nmpsim_cli, program):
     assert "the device has no unit for dequantize" in text
 
 
-def test_layers_that_stay_float_are_told(nmpsim_cli, program):
+def test_float_layers_are_reported(nmpsim_cli, program):
     lines = LIR.replace("size = 71", "size = 151").splitlines()
     at = lines.index("  %b = WeightVar i8[S:0.001953125 O:0][-0.250,0.248]<3> const")
     lines[at:at] = [
@@ -215,7 +215,7 @@ code {
 """  # noqa: E501
 
 
-def test_a_pool_with_a_large_window_is_told_and_runs(nmpsim_cli, program, tmp_path):
+def test_a_pool_with_a_large_window_is_reported_and_runs(nmpsim_cli, program, tmp_path):
     program[0].write_text(LARGE_POOL)
     np.savez(program[2])
     done = nmpsim_cli("compile", *program)

@@ -26,7 +26,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("behaviour", "code"), [("", 0), ("trap", 1), ("bug", 3)])
-def test_exit_codes(process, one_input, data, behaviour, code):
+def test_commands_have_their_exit_codes(process, one_input, data, behaviour, code):
     done = process("run", one_input, "--input", data, env=environment(STAND_IN=behaviour))
     assert done.returncode == code
     assert "Traceback" not in done.stderr
@@ -38,7 +38,7 @@ def test_a_user_error_is_exit_code_2(process, one_input):
     assert done.stderr.startswith("error[INPUT001]: no value for input 'data'")
 
 
-def test_data_on_stdout_the_rest_on_stderr(process, one_input, data):
+def test_stdout_has_results_and_stderr_messages(process, one_input, data):
     done = process("run", one_input, "--input", data, env=environment(STAND_IN="compiling"))
     assert done.stderr.splitlines() == [
         "compiling kernels for the first time: this takes up to a minute, once"
@@ -47,7 +47,7 @@ def test_data_on_stdout_the_rest_on_stderr(process, one_input, data):
     assert max(map(len, done.stdout.splitlines())) <= 120
 
 
-def test_a_terminal_encoding_without_the_letters(process, tmp_path):
+def test_a_limited_terminal_encoding_is_supported(process, tmp_path):
     (tmp_path / "ü.bin").write_text("no bundle")
     settings = environment(PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     done = process("inspect", tmp_path / "ü.bin", env=settings)
@@ -76,7 +76,7 @@ def test_a_closed_pipe_is_no_error(command, one_input, arguments):
 @pytest.mark.parametrize(
     "arguments", [("inspect", "BUNDLE"), ("--help",), ("run", "--help"), ("--version",)]
 )
-def test_a_full_disk_is_told(one_input, arguments):
+def test_a_full_disk_is_reported(one_input, arguments):
     words = [str(one_input) if word == "BUNDLE" else word for word in arguments]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
@@ -112,7 +112,7 @@ def test_ctrl_c_leaves_nothing_behind(command, one_input, data, tmp_path):
 @pytest.mark.parametrize(
     "module", ["click", "attrs", "nmpsim.cli.guard", "nmpsim.cli.commands.run"]
 )
-def test_ctrl_c_while_nmpsim_is_imported(module):
+def test_ctrl_c_during_the_import_is_handled(module):
     code = (
         "import sys\n"
         "class Finder:\n"
@@ -127,7 +127,7 @@ def test_ctrl_c_while_nmpsim_is_imported(module):
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
-def test_ctrl_c_where_nothing_can_catch_it():
+def test_ctrl_c_outside_handlers_is_handled():
     code = (
         "import sys\n"
         "class Ends:\n"
@@ -175,7 +175,7 @@ def in_a_terminal(words: list[str], env: dict[str, str]) -> bytes:
     return b"".join(chunks)
 
 
-def test_colour_on_a_terminal_only_if_wanted(command, one_input, data):
+def test_colour_needs_a_terminal_and_permission(command, one_input, data):
     words = command("run", one_input, "--input", data)
     colourful = in_a_terminal(words, environment(TERM="xterm-256color"))
     assert b"\x1b[35m" in colourful
@@ -184,13 +184,13 @@ def test_colour_on_a_terminal_only_if_wanted(command, one_input, data):
     assert b"host" in plain
 
 
-def test_errors_are_coloured_on_a_terminal_only_if_wanted(command, one_input):
+def test_errors_are_coloured_on_a_terminal_only(command, one_input):
     words = command("run", one_input)
     assert b"\x1b[31m" in in_a_terminal(words, environment(TERM="xterm-256color"))
     assert b"\x1b" not in in_a_terminal(words, environment(TERM="xterm", NO_COLOR="1"))
 
 
-def test_little_is_imported_before_ctrl_c_is_caught():
+def test_few_modules_are_imported_before_ctrl_c_is_handled():
     code = "import sys; sys.path.insert(0, sys.argv[1]); import nmpsim.cli; print(*sys.modules)"
     words = [sys.executable, "-IS", "-c", code, str(Path(nmpsim.__file__).parents[1])]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
@@ -214,7 +214,7 @@ def test_help_imports_nothing_heavy():
     "arguments",
     [("run", "BUNDLE", "--input", "DATA"), ("inspect", "BUNDLE"), ("--version",), ("--help",)],
 )
-def test_a_closed_stdout_is_told(command, one_input, data, arguments):
+def test_a_closed_stdout_is_reported(command, one_input, data, arguments):
     words = [{"BUNDLE": one_input, "DATA": data}.get(word, word) for word in arguments]
     line = ["sh", "-c", '"$@" >&-', "sh", *command(*words)]
     done = subprocess.run(line, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
@@ -223,7 +223,7 @@ def test_a_closed_stdout_is_told(command, one_input, data, arguments):
     assert "Traceback" not in done.stderr
 
 
-def test_a_closed_stdout_does_not_matter_to_a_file(command, one_input, data, tmp_path):
+def test_a_closed_stdout_does_not_prevent_a_file(command, one_input, data, tmp_path):
     words = command("run", one_input, "--input", data, "-o", tmp_path / "report.txt")
     line = ["sh", "-c", '"$@" >&-', "sh", *words]
     done = subprocess.run(line, stderr=subprocess.PIPE, text=True, timeout=60, check=False)

@@ -109,7 +109,7 @@ def test_every_layer_of_the_digits_can_be_cut_out(nmpsim_cli, tmp_path):
         assert facts["parts_tried"] == (1 if count > 1 else 2)
 
 
-def test_saturation(nmpsim_cli, tmp_path):
+def test_saturation_is_reduced_to_its_layer(nmpsim_cli, tmp_path):
     text = (DIGITS / "digits.lir.txt").read_text()
     line = next(x for x in text.splitlines() if "%conv1__2_res = alloc" in x)
     scale = line.partition("[S:")[2].partition(" ")[0]
@@ -190,7 +190,7 @@ def test_wrong_code_of_any_compiler_is_reduced_to_an_instruction(nmpsim_cli, tmp
     assert "nmp.conv" in (folder / "repro.s").read_text().splitlines()[0]
 
 
-def test_a_scale_table_in_the_scratchpad_comes_along(nmpsim_cli, tmp_path):
+def test_a_scale_table_is_included(nmpsim_cli, tmp_path):
     """The fault is in what the descriptor points to."""
     text = (ROOT / "programs" / "assembly" / "one_conv.s").read_text()
     text = text.replace("kernel_h=3", "kernel_h=3, scales=SPM+0x8000", 1)
@@ -225,7 +225,7 @@ def test_a_scale_table_in_the_scratchpad_comes_along(nmpsim_cli, tmp_path):
         ("    li a1, 0x20000002\n    nmp.load a1\n", "nmp.load a1"),
     ],
 )
-def test_a_scalar_trap(nmpsim_cli, tmp_path, code, instruction):
+def test_a_scalar_trap_is_reduced(nmpsim_cli, tmp_path, code, instruction):
     net = assembled(tmp_path, f"_start:\n{code}    nmp.halt\n")
     folder = tmp_path / "part"
     result = nmpsim_cli("reduce", net, "-o", folder)
@@ -271,7 +271,7 @@ def issue(*names):
          "missing synchronization: tensor of the host after nmp.store"),
     ],
 )  # fmt: skip
-def test_a_hazard_stays_the_same_one(nmpsim_cli, tmp_path, code, kept, hazard):
+def test_a_hazard_is_preserved(nmpsim_cli, tmp_path, code, kept, hazard):
     net = assembled(tmp_path, f"{TRANSFERS}{issue(*code)}end: nmp.halt\n")
     np.save(tmp_path / "x.npy", np.zeros(256, np.int8))
     options = ("--input", tmp_path / "x.npy", "-o", tmp_path / "part")
@@ -288,7 +288,7 @@ def test_a_hazard_stays_the_same_one(nmpsim_cli, tmp_path, code, kept, hazard):
     assert (found.other_core, found.other_pc) == (violation.other_core, violation.other_pc)
 
 
-def test_a_wrong_result_is_found_behind_a_violation(nmpsim_cli, tmp_path):
+def test_a_wrong_result_after_a_violation_is_found(nmpsim_cli, tmp_path):
     code = issue("get", "use", "vector", "put", "store")
     net = assembled(tmp_path, f"{TRANSFERS}{code}end: nmp.halt\n")
     np.save(tmp_path / "x.npy", np.zeros(256, np.int8))
@@ -309,7 +309,7 @@ def test_a_deadlock_keeps_the_whole_program(nmpsim_cli, tmp_path):
     assert (tmp_path / "part" / "repro.bin").read_bytes() == net.read_bytes()
 
 
-def test_nothing_to_reduce_and_nothing_written(nmpsim_cli, tmp_path):
+def test_a_correct_program_writes_nothing(nmpsim_cli, tmp_path):
     net = compiled(tmp_path)
     result = nmpsim_cli("reduce", net, "--input", IMAGE, "-o", tmp_path / "part")
     assert result.exit_code == 1
@@ -328,7 +328,7 @@ def test_nothing_to_reduce_and_nothing_written(nmpsim_cli, tmp_path):
 
 
 @pytest.mark.parametrize("limit", [50, 1500])
-def test_a_program_beyond_the_cycle_limit(nmpsim_cli, tmp_path, limit):
+def test_a_cycle_limit_is_reported(nmpsim_cli, tmp_path, limit):
     """Layers that are fast enough alone are no answer: more of them are taken."""
     net = compiled(tmp_path)
     (tmp_path / "device.toml").write_text(f"[limits]\ncycles = {limit}\n")

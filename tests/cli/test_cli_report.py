@@ -17,7 +17,7 @@ def run_json(tmp_path):
     return path
 
 
-def test_a_page(nmpsim_cli, run_json, tmp_path):
+def test_a_page_is_written(nmpsim_cli, run_json, tmp_path):
     page = tmp_path / "a page.html"
     result = nmpsim_cli("report", run_json, "-o", page)
     assert (result.exit_code, result.stdout) == (0, "")
@@ -50,7 +50,9 @@ def test_two_runs_are_compared(nmpsim_cli, run_json, tmp_path):
         (["report", "{bundle}", "-o", "{tmp}/p.html"], 2, "REPORT001"),
     ],
 )
-def test_what_cannot_be_done(nmpsim_cli, run_json, one_input, tmp_path, words, code, said):
+def test_impossible_requests_are_refused(
+    nmpsim_cli, run_json, one_input, tmp_path, words, code, said
+):
     empty = tmp_path / "empty.json"
     empty.touch()
     files = {"tmp": tmp_path, "run": run_json, "empty": empty, "bundle": one_input}
@@ -61,7 +63,7 @@ def test_what_cannot_be_done(nmpsim_cli, run_json, one_input, tmp_path, words, c
 
 
 @pytest.mark.parametrize("library", ["jinja2", "pygraphviz", "vl_convert"])
-def test_without_the_libraries(nmpsim_cli, run_json, tmp_path, monkeypatch, library):
+def test_missing_libraries_are_named(nmpsim_cli, run_json, tmp_path, monkeypatch, library):
     monkeypatch.setitem(sys.modules, library, None)
     result = nmpsim_cli("report", run_json, "-o", tmp_path / "p.html")
     assert result.exit_code == 2
@@ -84,7 +86,7 @@ def test_an_unknown_layer_is_refused_before_the_run(nmpsim_cli, fake, one_input,
     assert fake.calls == []
 
 
-def test_the_json_report_tells_the_memory(nmpsim_cli, fake, one_input, tmp_path):
+def test_the_json_report_contains_the_memory_map(nmpsim_cli, fake, one_input, tmp_path):
     import numpy as np
 
     np.save(tmp_path / "x.npy", np.zeros((1, 4), np.float32))

@@ -18,7 +18,7 @@ def data(tmp_path):
     return path
 
 
-def test_text_report(fake, nmpsim_cli, one_input, data):
+def test_the_text_report_shows_layers(fake, nmpsim_cli, one_input, data):
     result = nmpsim_cli("run", one_input, "--input", data)
     assert result.exit_code == 0
     assert "lenet: glow-int" in result.stdout
@@ -34,7 +34,7 @@ def test_json_report_is_one_document(fake, nmpsim_cli, one_input, data):
     jsonschema.validate(json.loads(result.stdout), report_schema())
 
 
-def test_repeat(fake, nmpsim_cli, one_input, data, tmp_path):
+def test_repeat_adds_the_throughput(fake, nmpsim_cli, one_input, data, tmp_path):
     assert nmpsim_cli("run", one_input, "--input", data, "--repeat", 3).exit_code == 0
     assert nmpsim_cli("run", one_input, "--input", data).exit_code == 0
     assert [call["repeat"] for call in fake.calls] == [3, 1]
@@ -43,7 +43,7 @@ def test_repeat(fake, nmpsim_cli, one_input, data, tmp_path):
         assert (result.exit_code, "ARG001" in result.stderr) == (2, True)
 
 
-def test_node_data(fake, nmpsim_cli, one_input, data, tmp_path):
+def test_node_data_are_written(fake, nmpsim_cli, one_input, data, tmp_path):
     path = tmp_path / "nodes.json"
     result = nmpsim_cli("run", one_input, "--input", data, "--node-data", path)
     assert (result.exit_code, result.stderr) == (0, "")
@@ -91,7 +91,7 @@ def test_outputs_and_layers_are_saved(fake, nmpsim_cli, one_input, data, tmp_pat
         assert saved["0010:fc"].dtype == np.int8
 
 
-def test_fused_layers_are_mentioned(fake, nmpsim_cli, one_input, data, tmp_path, monkeypatch):
+def test_fused_layers_are_listed(fake, nmpsim_cli, one_input, data, tmp_path, monkeypatch):
     import attrs
 
     bundle = bundle_from_bytes(one_input.read_bytes())
@@ -110,7 +110,7 @@ def test_the_compiling_line_comes_once_and_on_stderr(fake, nmpsim_cli, one_input
     json.loads(result.stdout)
 
 
-def test_device_and_engine_are_passed_on(fake, nmpsim_cli, one_input, data, tmp_path):
+def test_device_and_engine_are_used(fake, nmpsim_cli, one_input, data, tmp_path):
     device = tmp_path / "d.toml"
     device.write_bytes(b"[cores]\r\ncount = 4\r\n")
     options = ("--device", device, "--engine", "reference")
@@ -119,7 +119,7 @@ def test_device_and_engine_are_passed_on(fake, nmpsim_cli, one_input, data, tmp_
     assert fake.calls[0]["engine"] == "reference"
 
 
-def test_a_missing_folder_is_told_before_the_run(fake, nmpsim_cli, one_input, data, tmp_path):
+def test_a_missing_folder_is_reported_before_the_run(fake, nmpsim_cli, one_input, data, tmp_path):
     for option in ("-o", "--save-outputs", "--save-layers"):
         path = tmp_path / "nowhere" / "x"
         result = nmpsim_cli("run", one_input, "--input", data, option, path)

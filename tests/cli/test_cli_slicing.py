@@ -18,7 +18,7 @@ def compile_digits(nmpsim_cli, tmp_path):
     return run
 
 
-def test_text(compile_digits):
+def test_explanations_are_printed(compile_digits):
     result = compile_digits("--explain-tiling")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
@@ -29,11 +29,11 @@ def test_text(compile_digits):
     assert lines[-1].startswith("5 layers on the device: about ")
 
 
-def test_without_the_option_nothing_is_told(compile_digits):
+def test_explanations_need_the_option(compile_digits):
     assert compile_digits("--tiling", "bytes").stdout == ""
 
 
-def test_json(compile_digits):
+def test_explanations_are_written_as_json(compile_digits):
     result = compile_digits("--explain-slicing", "--format", "json", "--slicing", "bytes")
     assert result.exit_code == 0
     layers = json.loads(result.stdout)["slicing"]
@@ -47,7 +47,7 @@ def test_json(compile_digits):
     assert json.loads(compile_digits("--format", "json").stdout)["slicing"] == []
 
 
-def test_an_unknown_mode(compile_digits):
+def test_an_unknown_mode_is_refused(compile_digits):
     result = compile_digits("--tiling", "fast")
     assert result.exit_code == 2
     assert result.stderr.startswith("error[ARG001]: ")

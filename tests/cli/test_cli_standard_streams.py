@@ -57,7 +57,7 @@ def test_nothing_is_left_behind(fake, one_input, tmp_path: Path, monkeypatch) ->
     assert list(folder.iterdir()) == []
 
 
-def test_a_pipe_without_end_is_refused(fake, one_input, tmp_path: Path, monkeypatch) -> None:
+def test_an_endless_pipe_is_refused(fake, one_input, tmp_path: Path, monkeypatch) -> None:
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
@@ -69,7 +69,7 @@ def test_a_pipe_without_end_is_refused(fake, one_input, tmp_path: Path, monkeypa
     assert list(folder.iterdir()) == []
 
 
-def test_a_pipe_that_was_opened_for_us_is_read(tmp_path: Path) -> None:
+def test_an_inherited_pipe_is_read(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     thread = threading.Thread(target=lambda: (os.write(writing, b"abc"), os.close(writing)))
     thread.start()
@@ -93,7 +93,7 @@ def test_a_named_pipe_is_read(fake, one_input, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
 
 
-def test_a_file_called_dash_has_a_name(tmp_path: Path, monkeypatch) -> None:
+def test_a_file_called_dash_has_a_path(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "-").write_text(SOURCE)
     assert invoke("asm", "./-", "-o", "net.bin").exit_code == 0

@@ -27,7 +27,7 @@ def run(nmpsim_cli, net):
     return run
 
 
-def test_traces_beside_the_report(run, tmp_path):
+def test_traces_are_written_with_the_report(run, tmp_path):
     plain, packed = tmp_path / "t.json", tmp_path / "t.json.gz"
     assert run("--trace", plain, "--dram-trace", tmp_path / "t.trc").exit_code == 0
     result = run("--trace", packed, "--format", "json")
@@ -39,7 +39,7 @@ def test_traces_beside_the_report(run, tmp_path):
     assert (int(first[0], 16) % 64, first[1], int(first[2])) == (0, "READ", 46)
 
 
-def test_a_part_of_a_trace(run, tmp_path):
+def test_cores_and_layers_can_be_selected(run, tmp_path):
     path = tmp_path / "t.json"
     chosen = ("--trace-cores", "1", "--trace-layer", "conv1__2", "--trace-layer", "index:2")
     assert run("--trace", path, *chosen).exit_code == 0
@@ -62,7 +62,7 @@ def test_a_part_of_a_trace(run, tmp_path):
         (("--trace", "missing/T"), "FILE002"),
     ],
 )
-def test_what_cannot_be_traced(run, tmp_path, monkeypatch, options, code):
+def test_impossible_traces_are_refused(run, tmp_path, monkeypatch, options, code):
     monkeypatch.chdir(tmp_path)
     result = run(*options)
     assert result.exit_code == 2
@@ -70,7 +70,7 @@ def test_what_cannot_be_traced(run, tmp_path, monkeypatch, options, code):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_trace_of_a_run_that_traps(nmpsim_cli, tmp_path):
+def test_a_trapped_run_has_a_trace(nmpsim_cli, tmp_path):
     source, net, trace = tmp_path / "x.s", tmp_path / "x.bin", tmp_path / "t.json"
     source.write_text("_start:\n    ebreak\n")
     assert nmpsim_cli("asm", source, "-o", net).exit_code == 0

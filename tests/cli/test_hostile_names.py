@@ -94,7 +94,7 @@ def commands(bundle: Path, folder: Path) -> Iterator[list[object]]:
     yield ["eval", bundle, "--dataset", folder / "set.npz", "--labels", "nowhere"]
 
 
-def test_no_command_shows_them_raw(hostile: Path, tmp_path: Path, nmpsim_cli: Any) -> None:
+def test_no_command_prints_raw_names(hostile: Path, tmp_path: Path, nmpsim_cli: Any) -> None:
     folder = tmp_path / "written"
     folder.mkdir()
     for words in commands(hostile, folder):
@@ -114,7 +114,7 @@ def test_no_command_shows_them_raw(hostile: Path, tmp_path: Path, nmpsim_cli: An
     assert "<b>&amp;|" not in page
 
 
-def test_annotations_are_ours_alone(hostile: Path, nmpsim_cli: Any) -> None:
+def test_only_nmpsim_creates_annotations(hostile: Path, nmpsim_cli: Any) -> None:
     seven = ["--input", f"{HOSTILE}data={SEVEN}"]
     done = nmpsim_cli("check", hostile, *seven, "--cycles", 1, "--github")
     lines = [line for line in done.output.splitlines() if line.lstrip().startswith("::")]
@@ -141,7 +141,7 @@ def test_annotations_are_ours_alone(hostile: Path, nmpsim_cli: Any) -> None:
         ("##VSO[x]", "#\\x23VSO[x]"),
     ],
 )
-def test_what_is_shown(text: str, shown: str) -> None:
+def test_names_are_escaped(text: str, shown: str) -> None:
     assert escape(text) == shown
     assert escape(shown) == shown
 
@@ -150,12 +150,12 @@ def test_a_line_stays_one() -> None:
     assert escape_line("a\n::b\tc") == "a\\n::b c"
 
 
-def test_markdown_neither_formats_nor_notifies() -> None:
+def test_markdown_has_no_formatting_or_mentions() -> None:
     assert escape_markdown("a_b @octocat\n| *c*") == r"a\_b @&#8203;octocat \| \*c\*"
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "'=1", "'", "a=1", ""])
-def test_a_csv_field_is_no_formula_and_reads_back(text: str) -> None:
+def test_a_csv_field_is_never_a_formula(text: str) -> None:
     field = escape_csv(text)
     assert isinstance(field, str)
     assert not field.startswith(("=", "+", "-", "@", "\t"))
@@ -166,13 +166,13 @@ def test_numbers_in_csv_stay_numbers() -> None:
     assert escape_csv(-1) == -1
 
 
-def test_json_reads_back() -> None:
+def test_json_keeps_names() -> None:
     text = escape_json(json.dumps({"name": HOSTILE}))
     assert unseen(text) == []
     assert json.loads(text) == {"name": HOSTILE}
 
 
-def test_errors_show_them_too() -> None:
+def test_errors_escape_names() -> None:
     error = Diagnostic("FILE001", HOSTILE, Place(HOSTILE, 1), HOSTILE, HOSTILE, HOSTILE)
     assert unseen(str(error)) == []
     assert len(str(error).splitlines()) == 4

@@ -70,7 +70,7 @@ def check(operations: Sequence[Operation], always: Sequence[Buffer]) -> None:
 
 
 @given(lives())
-def test_what_lives_together_lies_apart(case: tuple[tuple[Operation, ...], list[Buffer]]) -> None:
+def test_live_buffers_do_not_overlap(case: tuple[tuple[Operation, ...], list[Buffer]]) -> None:
     operations, always = case
     check(operations, always)
     everything = allocate(operations, always).offsets
@@ -79,7 +79,7 @@ def test_what_lives_together_lies_apart(case: tuple[tuple[Operation, ...], list[
 
 
 @given(chains())
-def test_buffers_of_programs(program: Program) -> None:
+def test_buffers_of_programs_do_not_overlap(program: Program) -> None:
     weights, operations = resolve(program.module)
     always = [v.buffer for v in weights.values() if not v.buffer.constant]
     check(operations, always)
@@ -89,7 +89,7 @@ def test_buffers_of_programs(program: Program) -> None:
     assert all(op.output.buffer.name in offsets for op in fused)
 
 
-def test_a_long_chain_needs_room_for_two() -> None:
+def test_a_long_chain_needs_two_buffers() -> None:
     draft = Draft()
     kind = int8((1, 1024))
     value = draft.input(kind)

@@ -21,7 +21,7 @@ def two_layers() -> Draft:
     return draft
 
 
-def test_inputs_and_outputs() -> None:
+def test_inputs_and_outputs_are_listed() -> None:
     draft = two_layers()
     metadata = bundle_of(draft).metadata
     (given,), (answer,) = metadata.inputs, metadata.outputs
@@ -31,7 +31,7 @@ def test_inputs_and_outputs() -> None:
     assert (answer.scale, answer.offset) == (float(np.float32(0.3)), -9)
 
 
-def test_layers() -> None:
+def test_layers_are_listed() -> None:
     draft = two_layers()
     bundle = bundle_of(draft)
     first, second = bundle.metadata.layers
@@ -59,7 +59,7 @@ def test_a_fused_layer_bears_the_last_name() -> None:
     assert layer.operand == draft.outputs[0]
 
 
-def test_the_device_and_the_program() -> None:
+def test_device_and_program_are_stored() -> None:
     metadata = bundle_of(two_layers()).metadata
     assert metadata.device == SMALL.settings()
     assert metadata.numerics == "glow-int"
@@ -98,7 +98,7 @@ def test_views_and_touches_are_no_layers() -> None:
     assert [layer.op for layer in layers] == ["inserttensor", "inserttensor", "copy"]
 
 
-def test_an_input_that_nobody_uses_is_none() -> None:
+def test_an_unused_input_is_omitted() -> None:
     draft = two_layers()
     draft.input(int8((3,)))
     assert [t.name for t in bundle_of(draft).metadata.inputs] == ["input__1"]
@@ -129,7 +129,7 @@ def test_a_state_is_input_and_output() -> None:
     assert len(done) == 1
 
 
-def test_a_host_step_tells_all_that_the_host_needs() -> None:
+def test_a_host_step_is_complete() -> None:
     draft = Draft()
     source = draft.input(tensor_type("float", (1, 2, 2, 3)))
     scale = draft.buffer(source.type)

@@ -38,7 +38,7 @@ def wide_convolution(side: int, channels: int = 1) -> Draft:
     return draft
 
 
-def test_an_unknown_profile() -> None:
+def test_an_unknown_profile_is_an_error() -> None:
     draft = Draft()
     source = image(draft)
     draft.emit("relu", draft.output(source.type), source)
@@ -49,7 +49,7 @@ def test_an_unknown_profile() -> None:
     assert "glow-int" in found.expected
 
 
-def test_an_operation_that_nobody_can_do() -> None:
+def test_an_unsupported_operation_is_an_error() -> None:
     draft = Draft()
     source = draft.input(tensor_type("float16", (2, 3)))
     target = draft.emit("relu", draft.output(source.type), source)
@@ -63,7 +63,7 @@ def test_an_operation_that_nobody_can_do() -> None:
     assert found.place.line == 100
 
 
-def test_a_window_too_large_for_a_scratchpad() -> None:
+def test_a_window_larger_than_a_scratchpad_is_an_error() -> None:
     draft = wide_convolution(17)
     found = finding(draft, TINY)
     assert found.code == "COMP002"
@@ -77,12 +77,12 @@ def test_a_window_too_large_for_a_scratchpad() -> None:
     assert "bytes in [scratchpad]" in found.hint
 
 
-def test_the_largest_window_that_fits() -> None:
+def test_the_largest_fitting_window_compiles() -> None:
     """In parts of one input channel, of many."""
     check_program(program(wide_convolution(9, channels=40)), TINY)
 
 
-def test_a_pool_too_large_for_a_scratchpad_is_the_hosts() -> None:
+def test_a_pool_larger_than_a_scratchpad_runs_on_the_host() -> None:
     draft = Draft()
     source = draft.input(int8((1, 64, 64, 1), 0.05))
     draft.emit("maxpool", draft.output(int8((1, 1, 1, 1), 0.05)), source, **window(64))
@@ -92,14 +92,14 @@ def test_a_pool_too_large_for_a_scratchpad_is_the_hosts() -> None:
     assert f"{2 * 64 * 64 + 2 * 64:,} bytes" in pool.reason
 
 
-def test_one_group_too_deep_for_a_scratchpad_goes_by_parts() -> None:
+def test_a_deep_group_is_computed_in_parts() -> None:
     draft = Draft()
     source = draft.input(int8((1, 6, 5, 600), 0.05, 3))
     convolve(draft, source, draft.output(out_kind(source, channels=8)), group=2)
     check_program(program(draft), TINY)
 
 
-def test_more_activations_than_memory() -> None:
+def test_too_many_activations_are_an_error() -> None:
     draft = Draft()
     kind = int8((1024, 1024))
     first, second = draft.input(kind), draft.input(kind)
@@ -118,14 +118,14 @@ def scaled(first: float, second: float) -> Draft:
 
 
 @pytest.mark.parametrize(("first", "second"), [(1e-30, 1e30), (1e30, 1e-30)])
-def test_a_ratio_of_scales_without_integer_form(first: float, second: float) -> None:
+def test_a_ratio_without_integer_form_is_an_error(first: float, second: float) -> None:
     found = finding(scaled(first, second))
     assert found.code == "COMP001"
     assert found.place is not None
     assert found.place.line == 100
 
 
-def test_zero_terms_beyond_32_bits() -> None:
+def test_zero_terms_beyond_32_bits_are_an_error() -> None:
     draft = Draft()
     depth = 140_000
     source = draft.input(int8((1, depth), 0.05, -128))
@@ -137,7 +137,7 @@ def test_zero_terms_beyond_32_bits() -> None:
     assert "32 bits" in found.message
 
 
-def test_fused_clip_with_its_bounds_in_disorder() -> None:
+def test_a_fused_clip_with_inverted_bounds_is_an_error() -> None:
     draft = Draft()
     source = image(draft)
     target: Ref = draft.output(out_kind(source))
@@ -153,7 +153,7 @@ def test_the_file_is_named() -> None:
     assert str(caught.value).startswith("net.lir:100:3: error[COMP002]")
 
 
-def test_small_things_always_fit() -> None:
+def test_small_layers_always_fit() -> None:
     draft = Draft()
     source = image(draft)
     convolve(draft, source, draft.output(out_kind(source)))

@@ -51,7 +51,7 @@ def test_weights_of_lir_are_in_memory_once(tmp_path: Path, save: Callable[..., N
     assert (tmp_path / "net.bin").stat().st_size == compiled.file.nbytes > WEIGHTS
 
 
-def test_a_compiled_network_is_the_same_in_each_form(tmp_path: Path) -> None:
+def test_all_forms_of_a_compiled_network_are_equal(tmp_path: Path) -> None:
     compiled = nmpsim.compile(*written(tmp_path, connected(8, 2)))
     digest = nmpsim.save(compiled, tmp_path / "net.bin")
     assert (tmp_path / "net.bin").read_bytes() == compiled.image == bytes(compiled.bundle.file)
@@ -60,7 +60,7 @@ def test_a_compiled_network_is_the_same_in_each_form(tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(compiled)).image == compiled.image
 
 
-def test_what_cannot_be_loaded_is_found_before_it_is_written(tmp_path: Path) -> None:
+def test_unloadable_bundles_are_not_written(tmp_path: Path) -> None:
     file = nmpsim.compile(*written(tmp_path, connected(8, 2))).file
     file.check("net.bin")
     damaged = attrs.evolve(file, metadata=attrs.evolve(file.metadata, steps=()))

@@ -81,7 +81,7 @@ def little(draw: st.DrawFn, step: Step, elem: str = "i8", numerics: str = "glow-
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
-def test_one_operation(step: Step) -> None:
+def test_one_operation_agrees_on_both_engines(step: Step) -> None:
     @examples(8)
     @given(little(step))
     def check(case: Program) -> None:
@@ -92,7 +92,7 @@ def test_one_operation(step: Step) -> None:
 
 
 @pytest.mark.parametrize(("numerics", "elem"), each_value(product(PROFILES, ["i8", "i16"])))
-def test_one_operation_of_each_profile(numerics: str, elem: str) -> None:
+def test_one_operation_of_each_profile_agrees_on_both_engines(numerics: str, elem: str) -> None:
     steps = (avg_pool, batched_add, binary, convolution, fully_connected, unary)
 
     config = attrs.evolve(TINY, scratchpad_bytes=8192)
@@ -106,7 +106,7 @@ def test_one_operation_of_each_profile(numerics: str, elem: str) -> None:
     check()
 
 
-def test_a_small_network() -> None:
+def test_a_small_network_agrees_on_both_engines() -> None:
     draft = Draft()
     source = draft.input(tensor_type("float", (1, 6, 5, 3)))
     quantized = draft.emit("quantize", draft.buffer(int8((1, 6, 5, 3), 0.05, 3)), source)
@@ -122,7 +122,7 @@ def test_a_small_network() -> None:
     check_program(case, TINY, engine="reference")
 
 
-def test_saturation_is_told_alike() -> None:
+def test_saturation_counts_agree_on_both_engines() -> None:
     draft = Draft()
     source = image(draft, channels=4)
     convolve(draft, source, draft.output(out_kind(source, channels=3, scale=0.004)))

@@ -38,7 +38,7 @@ def max_splat(draft: Draft, target: Ref, source: Ref) -> Ref:
 
 
 @pytest.mark.parametrize("activation", [relu, clip, max_splat])
-def test_a_clip_of_the_same_scale_is_taken_in(activation: Activation) -> None:
+def test_a_clip_of_the_same_scale_is_fused(activation: Activation) -> None:
     draft = Draft()
     result = convolved(draft)
     activation(draft, draft.output(result.type), result)
@@ -46,7 +46,7 @@ def test_a_clip_of_the_same_scale_is_taken_in(activation: Activation) -> None:
 
 
 @pytest.mark.parametrize("activation", [relu, clip, max_splat])
-def test_in_place(activation: Activation) -> None:
+def test_a_clip_in_place_is_fused(activation: Activation) -> None:
     draft = Draft()
     result = convolved(draft)
     activation(draft, result, result)
@@ -54,7 +54,7 @@ def test_in_place(activation: Activation) -> None:
     assert layers_of(draft) == [("convolution", 2), ("copy", 0)]
 
 
-def test_several_in_a_row() -> None:
+def test_several_clips_are_fused() -> None:
     draft = Draft()
     result = convolved(draft)
     draft.emit("relu", result, result)
@@ -65,7 +65,7 @@ def test_several_in_a_row() -> None:
 
 
 @pytest.mark.parametrize("ranges", [((2.0, 3.0), (-3.0, -2.0)), ((-3.0, -2.0), (2.0, 3.0))])
-def test_bounds_beyond_one_another(ranges: tuple[tuple[float, float], ...]) -> None:
+def test_disjoint_bounds_are_fused(ranges: tuple[tuple[float, float], ...]) -> None:
     draft = Draft()
     result = convolved(draft)
     for target, (low, high) in zip((result, draft.output(result.type)), ranges, strict=True):
@@ -74,7 +74,7 @@ def test_bounds_beyond_one_another(ranges: tuple[tuple[float, float], ...]) -> N
 
 
 @pytest.mark.parametrize("opcode", ["elementadd", "elementsub", "elementmul", "elementmax"])
-def test_element_by_element(opcode: str) -> None:
+def test_clips_fuse_into_elementwise_operations(opcode: str) -> None:
     draft = Draft()
     left, right = image(draft), image(draft)
     result = draft.emit(opcode, draft.buffer(int8(left.shape, 0.08, 1)), left, right)
@@ -82,7 +82,7 @@ def test_element_by_element(opcode: str) -> None:
     assert layers_of(draft) == [(opcode, 2)]
 
 
-def test_average_pool_and_product() -> None:
+def test_clips_fuse_into_average_pools_and_products() -> None:
     draft = Draft()
     source = image(draft)
     pool = {"Kernels": (2, 2), "Strides": (1, 1), "Pads": (0, 0, 0, 0), "CountIncludePads": 1}
@@ -95,21 +95,21 @@ def test_average_pool_and_product() -> None:
     assert layers_of(draft) == [("avgpool", 2), ("matmul", 2)]
 
 
-def test_another_scale_is_a_layer_of_its_own() -> None:
+def test_another_scale_is_not_fused() -> None:
     draft = Draft()
     result = convolved(draft)
     draft.emit("relu", draft.output(attrs.evolve(result.type, quant=int8((), 0.07).quant)), result)
     assert layers_of(draft) == [("convolution", 0), ("relu", 0)]
 
 
-def test_leaky_relu_is_a_layer_of_its_own() -> None:
+def test_leaky_relu_is_not_fused() -> None:
     draft = Draft()
     result = convolved(draft)
     draft.emit("leakyrelu", draft.output(result.type), result, Alpha=0.1)
     assert layers_of(draft) == [("convolution", 0), ("leakyrelu", 0)]
 
 
-def test_a_result_that_is_needed_later() -> None:
+def test_a_result_read_later_is_not_fused() -> None:
     draft = Draft()
     result = convolved(draft)
     active = draft.emit("relu", draft.buffer(result.type), result)
@@ -117,7 +117,7 @@ def test_a_result_that_is_needed_later() -> None:
     assert layers_of(draft)[:2] == [("convolution", 0), ("relu", 0)]
 
 
-def test_a_result_that_is_an_output() -> None:
+def test_an_output_is_not_fused() -> None:
     draft = Draft()
     source = image(draft)
     result = convolve(draft, source, draft.output(out_kind(source)))
@@ -125,7 +125,7 @@ def test_a_result_that_is_an_output() -> None:
     assert layers_of(draft) == [("convolution", 0), ("relu", 0)]
 
 
-def test_a_result_that_is_read_before_the_activation() -> None:
+def test_a_result_read_before_the_activation_is_not_fused() -> None:
     draft = Draft()
     result = convolved(draft)
     draft.emit("copy", draft.output(result.type), result)
@@ -133,7 +133,7 @@ def test_a_result_that_is_read_before_the_activation() -> None:
     assert layers_of(draft) == [("convolution", 0), ("copy", 0), ("relu", 0)]
 
 
-def test_a_part_of_the_result() -> None:
+def test_a_part_of_the_result_is_not_fused() -> None:
     draft = Draft()
     result = convolved(draft)
     part = draft.view(result, attrs.evolve(result.type, shape=(1, 3, 5, 8)))
@@ -141,7 +141,7 @@ def test_a_part_of_the_result() -> None:
     assert layers_of(draft) == [("convolution", 0), ("relu", 0)]
 
 
-def test_an_operation_without_a_clip() -> None:
+def test_an_operation_without_a_clip_is_not_fused() -> None:
     draft = Draft()
     source = image(draft)
     pool = {"Kernels": (2, 2), "Strides": (1, 1), "Pads": (0, 0, 0, 0)}
@@ -151,7 +151,7 @@ def test_an_operation_without_a_clip() -> None:
     assert layers_of(draft) == [("maxpool", 0), ("relu", 0)]
 
 
-def test_a_target_that_is_in_use_until_then() -> None:
+def test_a_target_in_use_is_not_fused() -> None:
     draft = Draft()
     source = image(draft)
     kind = out_kind(source)
@@ -163,7 +163,7 @@ def test_a_target_that_is_in_use_until_then() -> None:
     assert [op for op, _ in layers_of(draft)] == ["splat", "convolution", "copy", "relu", "copy"]
 
 
-def test_the_second_activations_target_is_in_use_until_then() -> None:
+def test_a_second_target_in_use_is_not_fused() -> None:
     """Fused, the convolution would write it before the copy reads it."""
     draft = Draft()
     source = image(draft)
@@ -178,7 +178,7 @@ def test_the_second_activations_target_is_in_use_until_then() -> None:
     assert layers_of(draft) == expected
 
 
-def test_a_target_that_the_operation_reads() -> None:
+def test_a_target_read_by_the_operation_is_not_fused() -> None:
     draft = Draft()
     first, second = image(draft), image(draft)
     left = draft.emit("copy", draft.buffer(first.type), first)

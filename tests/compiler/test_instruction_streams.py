@@ -38,7 +38,7 @@ CASES = [(name, number) for name in SHARED for number in range(len(DEVICES))]
 @pytest.mark.parametrize(
     ("name", "number"), each_value(CASES, lambda case: (*program_parts(case[0]), case[1]))
 )
-def test_recorded_programs(name: str, number: int) -> None:
+def test_streams_of_recorded_programs_are_correct(name: str, number: int) -> None:
     config = DEVICES[number]
     bundle = compiled(Recorded(name).text, device=config, fuse=number != 1)
     jobs = check_streams(bundle, config)
@@ -48,7 +48,7 @@ def test_recorded_programs(name: str, number: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RESNET50)
-def test_the_largest_network(name: str) -> None:
+def test_streams_of_the_largest_network_are_correct(name: str) -> None:
     recording = Recording(Recorded(name))
     text, scales = recording.program.text, recording.program.beside("tensors.json")
     constants = with_recipe(recording)
@@ -95,7 +95,7 @@ def patch(bundle: Bundle, start: int, word: int) -> None:
     bundle.image[start : start + 4] = list(word.to_bytes(4, "little"))
 
 
-def test_a_good_program_passes() -> None:
+def test_a_correct_program_passes() -> None:
     bundle, config = tiled()
     assert check_streams(bundle, config) > 100
 
@@ -119,7 +119,7 @@ def test_most_waits_matter() -> None:
 
 
 @pytest.mark.parametrize("unit", list(Unit))
-def test_without_any_wait_for_a_unit(unit: Unit) -> None:
+def test_a_missing_wait_for_a_unit_is_found(unit: Unit) -> None:
     bundle, config = tiled()
     nop = encode("addi", {"rd": 0, "rs1": 0, "imm": 0})
     for start in places(bundle, "nmp.wait"):
@@ -144,7 +144,7 @@ def change_store(bundle: Bundle, core: int, word: str, by: int) -> None:
     patch(bundle, start, job.words[word] + by)
 
 
-def test_two_cores_that_store_the_same_bytes() -> None:
+def test_stores_of_two_cores_to_the_same_bytes_are_found() -> None:
     bundle, config = tiled()
     change_store(bundle, 0, "count_y", 1)
     with pytest.raises(AssertionError, match=r"stored twice|reads what nobody wrote"):

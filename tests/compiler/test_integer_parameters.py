@@ -38,7 +38,7 @@ def grid(scale: float, offset: int) -> View:
         (0.01, 0, 328, 15),
     ],
 )
-def test_ratios(ratio: float, pre: int, mul: int, post: int) -> None:
+def test_ratios_have_integer_parameters(ratio: float, pre: int, mul: int, post: int) -> None:
     assert integer_form(ratio, HERE) == IntegerScale(pre, post, mul)
 
 
@@ -47,7 +47,7 @@ def test_a_ratio_of_one_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("ratio", [2.0**-32, 2.0**-40, 1e-12])
-def test_a_ratio_that_leaves_nothing(ratio: float) -> None:
+def test_a_vanishing_ratio_gives_zero(ratio: float) -> None:
     """As the exact form gives for every 32-bit value."""
     assert integer_form(ratio, HERE) == ZERO_SCALE
 
@@ -59,7 +59,7 @@ def test_shifts_of_more_than_31_bits_give_zero(value: int) -> None:
 
 
 @pytest.mark.parametrize("ratio", [0.0, -1.0, float("inf"), float("nan")])
-def test_a_ratio_without_integer_form(ratio: float) -> None:
+def test_a_ratio_without_integer_form_is_refused(ratio: float) -> None:
     with pytest.raises(UserError) as caught:
         integer_form(ratio, HERE)
     (finding,) = caught.value.diagnostics
@@ -74,7 +74,7 @@ def test_products_and_quotients_are_float32() -> None:
     assert quotient(a, b) == float(np.float32(0.1) / np.float32(0.3)) != a / b
 
 
-def test_beyond_float32() -> None:
+def test_ratios_beyond_float32_are_refused() -> None:
     """No warning; what follows finds the ratio unusable."""
     assert product(1e38, 1e38) == float("inf")
     assert product(1e-38, 1e-38) == 0.0
@@ -95,7 +95,9 @@ def test_beyond_float32() -> None:
         (float("nan"), 0.5, 9, 9),
     ],
 )
-def test_values_on_a_grid(value: float, scale: float, offset: int, expected: int) -> None:
+def test_values_are_quantized_to_the_grid(
+    value: float, scale: float, offset: int, expected: int
+) -> None:
     assert quantize_value(value, grid(scale, offset)) == expected
 
 
@@ -104,7 +106,7 @@ def test_values_on_a_grid(value: float, scale: float, offset: int, expected: int
     st.floats(2.0**-20, 2.0**20, width=32),
     st.integers(-128, 127),
 )
-def test_as_the_host_quantizes(value: float, scale: float, offset: int) -> None:
+def test_values_are_quantized_like_on_the_host(value: float, scale: float, offset: int) -> None:
     view, host = (
         grid(scale, offset),
         HostTensor(np.zeros(1, np.int8), scale, offset, quantized=True),

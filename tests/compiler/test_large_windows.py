@@ -56,9 +56,7 @@ def answer(case: Program, config: DeviceConfig) -> tuple[Array, str, str]:
 @pytest.mark.parametrize("counts_padding", [0, 1])
 @pytest.mark.parametrize("elem", ELEMS)
 @pytest.mark.parametrize("numerics", PROFILES)
-def test_a_large_average_is_the_devices_to_the_bit(
-    numerics: str, elem: str, counts_padding: int
-) -> None:
+def test_a_large_average_equals_the_device(numerics: str, elem: str, counts_padding: int) -> None:
     source = tensor_type(elem, (1, 301, 299, 3), 0.05, -1)
     keeps = numerics == "q31"
     to = (0.05, -1) if keeps else (0.0003, 11)
@@ -81,7 +79,7 @@ def test_a_large_average_is_the_devices_to_the_bit(
 
 @pytest.mark.parametrize("elem", ELEMS)
 @pytest.mark.parametrize("numerics", PROFILES)
-def test_a_large_maximum(numerics: str, elem: str) -> None:
+def test_a_large_maximum_equals_the_device(numerics: str, elem: str) -> None:
     kind = tensor_type(elem, (1, 301, 299, 3), 0.05, -7)
     plain = program(pool("maxpool", kind, (300, 300), attrs.evolve(kind, shape=(1, 2, 2, 3))))
     (x,) = plain.inputs.values()
@@ -97,9 +95,7 @@ def test_a_large_maximum(numerics: str, elem: str) -> None:
 @pytest.mark.parametrize(
     ("numerics", "step"), [("glow-int", max_pool), *((n, avg_pool) for n in PROFILES)]
 )
-def test_random_pools_on_a_device_with_tiny_scratchpads(
-    numerics: str, elem: str, step: Step
-) -> None:
+def test_random_pools_on_tiny_scratchpads_are_exact(numerics: str, elem: str, step: Step) -> None:
     """Against the oracle of the profile; some of them are the host's."""
 
     @examples(4)
@@ -133,7 +129,7 @@ def depthwise(draft: Draft) -> Ref:
 
 
 @pytest.mark.parametrize("numerics", ["glow-int", "glow-float"])
-def test_a_large_depthwise_convolution(numerics: str) -> None:
+def test_a_large_depthwise_convolution_equals_the_device(numerics: str) -> None:
     draft = Draft()
     depthwise(draft)
     plain = program(draft)
@@ -151,7 +147,7 @@ def refusal(draft: Draft, numerics: str) -> Diagnostic:
     return finding
 
 
-def test_what_the_host_has_no_arithmetic_for_is_refused() -> None:
+def test_unsupported_profiles_of_the_host_are_refused() -> None:
     draft = Draft()
     depthwise(draft)
     found = refusal(draft, "q31")
@@ -164,14 +160,16 @@ def test_what_the_host_has_no_arithmetic_for_is_refused() -> None:
     ("scale", "counts_padding", "what"),
     [(0.04, 0, "avgpool between scales"), (0.05, 1, "avgpool that counts padding")],
 )
-def test_averages_that_tflite_has_not(scale: float, counts_padding: int, what: str) -> None:
+def test_averages_unknown_to_tflite_are_refused(
+    scale: float, counts_padding: int, what: str
+) -> None:
     source, result = int8((1, 301, 299, 3), 0.05), int8((1, 2, 2, 3), scale)
     draft = pool("avgpool", source, (300, 300), result, CountIncludePads=counts_padding)
     found = refusal(draft, "q31")
     assert (found.code, found.message) == ("COMP001", f"numerics q31 has no {what}")
 
 
-def test_the_activation_behind_is_the_devices() -> None:
+def test_the_following_activation_runs_on_the_device() -> None:
     """It can be no part of a layer that the host does."""
     draft = Draft()
     source, kind = int8((1, 301, 299, 3), 0.05, -7), int8((1, 2, 2, 3), 0.0003, 11)

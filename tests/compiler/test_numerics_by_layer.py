@@ -60,14 +60,14 @@ def names(draft: Draft) -> list[str]:
     return [i.name for i in draft.instructions if i.opcode != "allocactivation"]
 
 
-def test_one_profile_for_all() -> None:
+def test_one_profile_applies_to_all_layers() -> None:
     bundle = compiled(convolution_and_relu(), "glow-float")
     assert [layer.numerics for layer in bundle.metadata.layers] == ["glow-float"]
     assert bundle.metadata.numerics == "glow-float"
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_layer_that_fused_has_all_its_names(which: int) -> None:
+def test_a_fused_layer_has_all_its_names(which: int) -> None:
     draft = convolution_and_relu()
     bundle = compiled(draft, **{names(draft)[which]: "float"})
     (layer,) = bundle.metadata.layers
@@ -76,7 +76,7 @@ def test_a_layer_that_fused_has_all_its_names(which: int) -> None:
     assert bundle.metadata.numerics == "glow-int"
 
 
-def test_names_that_disagree_do_not_fuse() -> None:
+def test_different_profiles_do_not_fuse() -> None:
     draft = convolution_and_relu()
     first, second = names(draft)
     layers = compiled(draft, **{first: "float", second: "glow-float"}).metadata.layers
@@ -86,7 +86,7 @@ def test_names_that_disagree_do_not_fuse() -> None:
     ]
 
 
-def test_a_third_name_that_disagrees_does_not_fuse() -> None:
+def test_a_third_different_profile_does_not_fuse() -> None:
     """Though what is given by name for the second is what all have."""
     draft = Draft()
     source = image(draft)
@@ -135,7 +135,7 @@ def test_fusing_changes_no_bit(elem: str, which: int) -> None:
 
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize(("numerics", "least"), [("glow-float", 2), ("float", 1), ("q31", 2)])
-def test_bounds_of_a_fused_clip_are_the_profiles(numerics: str, least: int, which: int) -> None:
+def test_bounds_of_a_fused_clip_follow_the_profile(numerics: str, least: int, which: int) -> None:
     """0.25 / 0.5 + 1 lies between two integers: each profile rounds it in its own way."""
     draft = Draft()
     kind = int8((4, 16), 0.5, 1)
@@ -148,7 +148,7 @@ def test_bounds_of_a_fused_clip_are_the_profiles(numerics: str, least: int, whic
     assert {words["clip_low"] for words in descriptors(bundle, "eltwise")} == {least}
 
 
-def test_the_descriptors_say_it() -> None:
+def test_descriptors_contain_the_profile() -> None:
     draft = Draft()
     source = image(draft)
     first = convolve(draft, source, draft.buffer(out_kind(source)))
@@ -176,7 +176,7 @@ def descriptors(bundle: Bundle, kind: str) -> list[dict[str, int]]:
     return found
 
 
-def test_int16_of_glow_int_is_the_interpreters() -> None:
+def test_int16_of_glow_int_follows_the_interpreter() -> None:
     draft = Draft()
     kind = tensor_type("i16", (2, 9), 0.001)
     left, right = draft.input(kind), draft.input(kind)
@@ -197,7 +197,7 @@ def test_float_operations_have_no_profile() -> None:
     assert {step.numerics for step in bundle.metadata.steps} == {"q31"}
 
 
-def test_an_unknown_layer() -> None:
+def test_an_unknown_layer_is_refused() -> None:
     draft = convolution_and_relu()
     name = names(draft)[0]
     found = refusal(draft, **{name[:-1] + "x": "float"})
@@ -210,7 +210,7 @@ def test_an_unknown_layer() -> None:
 
 
 @pytest.mark.parametrize("numerics", ["glow_int", "GLOW-INT", "fbgemm", "float-fbgem", ""])
-def test_an_unknown_profile_of_a_layer(numerics: str) -> None:
+def test_an_unknown_profile_of_a_layer_is_refused(numerics: str) -> None:
     draft = convolution_and_relu()
     found = refusal(draft, **{names(draft)[0]: numerics})
     assert (found.code, found.message) == ("COMP001", "unknown arithmetic profile")
@@ -227,7 +227,7 @@ def float_bias() -> Draft:
 
 
 @pytest.mark.parametrize("numerics", ["glow-int", "glow-float", "nmp", "q31"])
-def test_profiles_of_integer_biases(numerics: str) -> None:
+def test_profiles_of_integer_biases_are_mixed(numerics: str) -> None:
     found = refusal(float_bias(), numerics)
     assert found.code == "COMP001"
     assert found.found == "a float bias"
@@ -236,7 +236,7 @@ def test_profiles_of_integer_biases(numerics: str) -> None:
 
 
 @pytest.mark.parametrize("numerics", [n for n in PROFILES if n.startswith("float")])
-def test_profiles_of_float_biases(numerics: str) -> None:
+def test_profiles_of_float_biases_are_mixed(numerics: str) -> None:
     check_program(attrs_of(program(float_bias()), numerics=numerics), SMALL)
 
 
@@ -244,7 +244,7 @@ def attrs_of(case: Program, **changes: Any) -> Program:
     return Program(case.module, case.inputs, **changes)
 
 
-def test_q31_takes_a_bias_on_the_scale_of_the_sum() -> None:
+def test_q31_requires_a_bias_on_the_scale_of_the_sum() -> None:
     draft = Draft()
     source = draft.input(int8((2, 6), 0.05))
     weights = draft.constant(np.ones((6, 4), np.int8), "i8", 0.02)
@@ -258,7 +258,7 @@ def test_q31_takes_a_bias_on_the_scale_of_the_sum() -> None:
 
 
 @pytest.mark.parametrize("numerics", ["q31", "float", "float-onednn"])
-def test_a_leaky_activation_behind_a_sum(numerics: str) -> None:
+def test_a_leaky_activation_after_a_sum_has_its_profile(numerics: str) -> None:
     """The unit has it in integers only, and the host has none of these."""
     draft = Draft()
     source = image(draft)
@@ -271,7 +271,7 @@ def test_a_leaky_activation_behind_a_sum(numerics: str) -> None:
     assert "LEAKY_RELU" in str(found.hint)
 
 
-def test_what_the_host_does_instead_follows_the_profile() -> None:
+def test_host_operations_follow_the_profile() -> None:
     """The result lies on a part of the operand, so the host does it, in the device's bits."""
     draft = Draft()
     source = draft.input(int8((4, 6), 0.05, 3))
@@ -307,7 +307,9 @@ def names_with_profiles(program: Program, random: Any) -> dict[str, str]:
 
 @examples(40)
 @given(chains(), sizes(), st.randoms(use_true_random=False))
-def test_random_programs_with_two_profiles(program: Program, size: Size, random: Any) -> None:
+def test_random_programs_with_two_profiles_are_exact(
+    program: Program, size: Size, random: Any
+) -> None:
     chosen = names_with_profiles(program, random)
     check_program(attrs_of(program, by_layer=chosen), size.config)
 
@@ -330,14 +332,14 @@ def layers_that_fuse(draw: Any) -> Program:
 
 @examples(40)
 @given(layers_that_fuse(), sizes(), st.randoms(use_true_random=False))
-def test_random_layers_that_fuse(program: Program, size: Size, random: Any) -> None:
+def test_random_fused_layers_are_exact(program: Program, size: Size, random: Any) -> None:
     chosen = names_with_profiles(program, random)
     check_program(attrs_of(program, by_layer=chosen), size.config)
 
 
 @pytest.mark.parametrize("elem", ["i8", "i16"])
 @pytest.mark.parametrize("numerics", ["glow-float", "glow-int"])
-def test_random_chains(numerics: str, elem: str) -> None:
+def test_random_chains_are_exact(numerics: str, elem: str) -> None:
     @examples(15)
     @given(chains(elem, numerics), sizes())
     def check(program: Program, size: Size) -> None:

@@ -14,6 +14,6 @@ def test_the_page_is_current() -> None:
     assert PAGE.read_text() == operations_page(), command
 
 
-def test_every_instruction_is_on_it() -> None:
+def test_the_page_lists_every_instruction() -> None:
     text = PAGE.read_text()
     assert all(f"`{name}`" in text for name in (*OPCODES, *REFUSED))

@@ -36,7 +36,7 @@ def compile_and_run(draft: Draft, numerics: str = "glow-int") -> tuple[list[str]
 
 @pytest.mark.parametrize("size", [182, 256])
 @pytest.mark.parametrize("numerics", ["glow-int", "nmp"])
-def test_large_window_warns(size: int, numerics: str) -> None:
+def test_a_large_window_gives_a_warning(size: int, numerics: str) -> None:
     (warning,), stages = compile_and_run(pool(size, scale=0.11), numerics)
     assert f"sums of {size * size:,} values reach {255 * size * size:,}" in warning
     assert "%avgpool__3" in warning
@@ -53,5 +53,5 @@ def test_large_window_warns(size: int, numerics: str) -> None:
         (pool(1, scale=3e-10), "glow-int"),  # saturates, and its average exceeds Int8 anyway
     ],
 )
-def test_no_warning(draft: Draft, numerics: str) -> None:
+def test_other_windows_give_no_warning(draft: Draft, numerics: str) -> None:
     assert compile_and_run(draft, numerics)[0] == []

@@ -25,7 +25,7 @@ code {{
 
 
 @pytest.mark.parametrize("touched", [False, True])
-def test_it_is_an_input_unless_it_was_touched(tmp_path: Path, touched: bool) -> None:
+def test_a_partly_written_state_is_an_input_unless_touched(tmp_path: Path, touched: bool) -> None:
     lir = tmp_path / "state.lir.txt"
     touch = "  0 %t = touch @out %y\n" if touched else ""
     lir.write_text(TEXT.format(touch=touch, number=1 if touched else 0), encoding="utf-8")

@@ -45,7 +45,7 @@ def test_every_opcode_has_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
     assert without_a_place() == {"toy"}
 
 
-def test_float_operations_are_the_hosts() -> None:
+def test_float_operations_run_on_the_host() -> None:
     draft = Draft()
     source = draft.input(tensor_type("float", (2, 10)))
     quantized = draft.emit("quantize", draft.buffer(int8((2, 10), 0.05)), source)
@@ -68,7 +68,7 @@ def add_move_and_relu(elem: str) -> Draft:
 
 
 @pytest.mark.parametrize("elem", ["i32", "float"])
-def test_other_elements_are_the_hosts(elem: str) -> None:
+def test_other_element_types_run_on_the_host(elem: str) -> None:
     _, operations = resolve(add_move_and_relu(elem).module())
     found = [find_host_reason(op) for op in operations]
     assert found[0].endswith(f"is {elem}, the units take Int8 and Int16")
@@ -77,12 +77,12 @@ def test_other_elements_are_the_hosts(elem: str) -> None:
 
 
 @pytest.mark.parametrize("elem", ["i8", "i16"])
-def test_narrow_elements_are_the_devices(elem: str) -> None:
+def test_narrow_element_types_run_on_the_device(elem: str) -> None:
     assert reasons(add_move_and_relu(elem)) == ["", "", ""]
 
 
 @pytest.mark.parametrize("elem", ["i8", "i16", "i32", "i64"])
-def test_biases_of_the_unit(elem: str) -> None:
+def test_biases_of_the_unit_run_on_the_device(elem: str) -> None:
     draft = Draft()
     source = image(draft)
     dtype = ELEM_DTYPES[elem]
@@ -93,7 +93,7 @@ def test_biases_of_the_unit(elem: str) -> None:
     assert reasons(draft) == [""]
 
 
-def test_int8_weights_beside_int16() -> None:
+def test_int8_weights_with_int16_inputs_run_on_the_device() -> None:
     draft = Draft()
     source = draft.input(tensor_type("i16", (2, 6), 0.001))
     weights = draft.constant(np.ones((6, 4), np.int8), "i8", 0.02)
@@ -102,7 +102,7 @@ def test_int8_weights_beside_int16() -> None:
     assert reasons(draft) == [""]
 
 
-def test_a_table_of_16_bits_is_the_hosts() -> None:
+def test_a_table_of_16_bits_runs_on_the_host() -> None:
     draft = Draft()
     source = draft.input(tensor_type("i16", (2, 6), 0.001))
     table = draft.constant(np.zeros(65536, np.int16), "i16")
@@ -110,7 +110,7 @@ def test_a_table_of_16_bits_is_the_hosts() -> None:
     assert reasons(draft)[0].endswith("is i16, tables are Int8")
 
 
-def test_weights_that_are_computed() -> None:
+def test_computed_weights_run_on_the_host() -> None:
     draft = Draft()
     source = draft.input(int8((2, 6), 0.05))
     weights = draft.input(int8((6, 4), 0.02))
@@ -119,7 +119,7 @@ def test_weights_that_are_computed() -> None:
     assert reasons(draft) == [f"%{weights.name} is not a constant"]
 
 
-def test_a_slice_of_16_bits() -> None:
+def test_a_slice_of_16_bits_runs_on_the_device() -> None:
     draft = Draft()
     source = image(draft)
     piece = draft.constant(np.ones((6, 5, 8), np.int16), "i16", 0.01)
@@ -128,7 +128,7 @@ def test_a_slice_of_16_bits() -> None:
     assert reason.endswith("is i16, the unit takes Int32 or what the batch is")
 
 
-def test_fused_activations_without_an_integer_form() -> None:
+def test_fused_activations_without_integer_form_run_on_the_host() -> None:
     draft = Draft()
     source = image(draft)
     convolve(draft, source, draft.output(out_kind(source)), activation="TANH")
@@ -137,7 +137,7 @@ def test_fused_activations_without_an_integer_form() -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.0, -0.5])
-def test_slopes_that_no_integer_scale_has(alpha: float) -> None:
+def test_slopes_without_integer_form_run_on_the_host(alpha: float) -> None:
     draft = Draft()
     source = image(draft)
     kind = out_kind(source)
@@ -155,7 +155,7 @@ def shifted(draft: Draft, source: Ref, start: int) -> tuple[Ref, Ref]:
     return draft.view(flat, part), draft.view(flat, part, (start,))
 
 
-def test_results_that_lie_on_an_input() -> None:
+def test_results_over_an_input_run_on_the_host() -> None:
     """Each core's part would be read by one and written by another; the host reads all first."""
     draft = Draft()
     source = image(draft)
@@ -170,7 +170,7 @@ def test_results_that_lie_on_an_input() -> None:
     assert found[2].startswith(added)
 
 
-def test_a_transpose_in_place() -> None:
+def test_a_transpose_in_place_runs_on_the_host() -> None:
     draft = Draft()
     source = draft.input(int8((40, 40)))
     whole = draft.emit("copy", draft.buffer(source.type), source)
@@ -179,7 +179,7 @@ def test_a_transpose_in_place() -> None:
     assert [bool(reason) for reason in reasons(draft)] == [False, True, False]
 
 
-def test_element_by_element_in_place_is_the_devices() -> None:
+def test_elementwise_operations_in_place_run_on_the_device() -> None:
     draft = Draft()
     source = image(draft)
     whole = draft.emit("copy", draft.buffer(source.type), source)

@@ -138,13 +138,13 @@ def assert_mostly(counts: Counter[str], allowed: set[str], share: float) -> None
     assert missed <= (1 - share) * counts.total(), counts
 
 
-def test_the_program_itself_means_something(net: Network) -> None:
+def test_the_program_without_fault_passes(net: Network) -> None:
     report, memory = net.run(net.bundle, strict=True)
     assert report.contract.status == "proved"
     assert_means_something(net, Fault("none", "", net.bundle), report, memory)
 
 
-def test_a_wait_is_missing(net: Network) -> None:
+def test_a_missing_wait_is_found(net: Network) -> None:
     counts = verdicts(net, removed(net.bundle, "nmp.wait"))
     assert_mostly(counts, ORDER, 0.7)
     assert counts["another program"] == 0
@@ -161,26 +161,26 @@ def test_a_missing_wait_does_harm_on_a_chip(net: Network) -> None:
     assert harmful > found / 2, (harmful, found)
 
 
-def test_a_barrier_is_missing_or_too_small(net: Network) -> None:
+def test_a_missing_or_small_barrier_is_found(net: Network) -> None:
     """That all cores have stopped and wait for each other is an end of its own."""
     counts = verdicts(net, removed_barriers(net.bundle))
     assert_mostly(counts, {*ORDER, *UNWRITTEN, "barrier_counts", "deadlock"}, 0.8)
     assert counts["another program"] == 0
 
 
-def test_a_store_is_missing(net: Network) -> None:
+def test_a_missing_store_is_found(net: Network) -> None:
     counts = verdicts(net, removed(net.bundle, "nmp.store"))
     assert_mostly(counts, UNWRITTEN, 0.3)
     assert counts["harmless"] == 0
 
 
-def test_a_load_is_too_short(net: Network) -> None:
+def test_a_short_load_is_found(net: Network) -> None:
     """Weights that end too early also leave a tail behind the last one that is not zero."""
     counts = verdicts(net, short_loads(net.bundle))
     assert_mostly(counts, {*UNWRITTEN, "weight_tail"}, 0.4)
 
 
-def test_buffers_are_swapped(net: Network) -> None:
+def test_swapped_buffers_are_found(net: Network) -> None:
     """``trap``: an instruction that would write onto its operands."""
     counts = verdicts(net, swapped_buffers(net.bundle))
     assert_mostly(counts, {*ORDER, *UNWRITTEN, "weight_tail", "trap"}, 0.8)

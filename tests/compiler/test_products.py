@@ -130,7 +130,7 @@ def cases(elem: str) -> Iterator[Case]:
 
 
 @pytest.mark.parametrize(("numerics", "elem"), ANSWERED)
-def test_the_formula_on_every_path(numerics: str, elem: str) -> None:
+def test_every_path_equals_the_formula(numerics: str, elem: str) -> None:
     paths = [(False, ROOMY), (False, TIGHT), (True, TIGHT), (True, ROOMY)]
     for number, case in enumerate(cases(elem)):
         expected = case.expected(numerics)
@@ -140,7 +140,7 @@ def test_the_formula_on_every_path(numerics: str, elem: str) -> None:
 
 
 @pytest.mark.parametrize(("numerics", "elem"), ANSWERED)
-def test_the_slow_engine(numerics: str, elem: str) -> None:
+def test_the_reference_engine_equals_the_formula(numerics: str, elem: str) -> None:
     case = random_case(9, elem, (4, 90, 19), ties=True)
     for constant in (False, True):
         found = only(run(case, numerics, constant, TIGHT, "reference"))
@@ -148,7 +148,7 @@ def test_the_slow_engine(numerics: str, elem: str) -> None:
 
 
 @pytest.mark.parametrize("numerics", [n for n in PROFILES if n.startswith("float")])
-def test_a_constant_right_side_of_a_large_int16_product(numerics: str) -> None:
+def test_a_large_constant_int16_product_is_exact(numerics: str) -> None:
     """Sums of 33 bits, zero points at the ends: PyTorch's layers would differ in some elements."""
     case = random_case(4, "i16", (40, 70, 200), ties=False)
     case = attrs.evolve(case, zeros=(32767, -12222, 32767))
@@ -176,7 +176,7 @@ def test_pytorch_has_no_product_of_int8_integers(numerics: str, constant: bool) 
 
 
 @pytest.mark.parametrize("inner", [32768, 32769])
-def test_sums_that_saturate(inner: int) -> None:
+def test_saturated_sums_are_exact(inner: int) -> None:
     """With as many products as fit, and one more than that."""
     lhs = np.full((2, inner), -128, np.int8)
     lhs[1, ::2] = 127
@@ -190,7 +190,7 @@ def test_sums_that_saturate(inner: int) -> None:
     np.testing.assert_array_equal(only(reports[0]), case.expected("float"))
 
 
-def test_a_constant_right_side_whose_sums_saturate() -> None:
+def test_a_constant_product_with_saturation_uses_gemm() -> None:
     """The order of products is seen, and is the same for a constant."""
     inner = 140000
     lhs = np.full((2, inner), -128, np.int8)

@@ -35,7 +35,7 @@ STEPS: dict[str, tuple[Step, ...]] = {
 @pytest.mark.parametrize(
     ("numerics", "elem", "kind"), pairwise(product(PROFILES, ("i8", "i16"), STEPS))
 )
-def test_one_operation(numerics: str, elem: str, kind: str) -> None:
+def test_random_operations_of_each_profile_are_exact(numerics: str, elem: str, kind: str) -> None:
     @examples(12)
     @given(single_operations(STEPS[kind], elem, numerics), sizes())
     def check(program: Program, size: Size) -> None:

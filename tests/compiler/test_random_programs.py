@@ -26,42 +26,42 @@ from tiers import examples
 
 @examples(120)
 @given(single_operations((convolution,)), sizes())
-def test_convolutions(program: Program, size: Size) -> None:
+def test_random_convolutions_are_exact(program: Program, size: Size) -> None:
     check_program(program, size.config)
 
 
 @examples(40)
 @given(single_operations((fully_connected, product_of_activations)), sizes())
-def test_products(program: Program, size: Size) -> None:
+def test_random_products_are_exact(program: Program, size: Size) -> None:
     check_program(program, size.config)
 
 
 @examples(20)
 @given(deep_products(), sizes())
-def test_products_of_many_inputs(program: Program, size: Size) -> None:
+def test_random_products_of_many_inputs_are_exact(program: Program, size: Size) -> None:
     check_program(program, size.config)
 
 
 @examples(60)
 @given(single_operations((max_pool, avg_pool)), sizes())
-def test_pools(program: Program, size: Size) -> None:
+def test_random_pools_are_exact(program: Program, size: Size) -> None:
     check_program(program, size.config)
 
 
 @examples(60)
 @given(single_operations((binary, batched_add, unary, look_up, splat)), sizes())
-def test_element_by_element(program: Program, size: Size) -> None:
+def test_random_elementwise_operations_are_exact(program: Program, size: Size) -> None:
     check_program(program, size.config)
 
 
 @examples(60)
 @given(moves(), sizes())
-def test_moves(program: Program, size: Size) -> None:
+def test_random_moves_are_exact(program: Program, size: Size) -> None:
     check_program(program, size.config)
 
 
 @pytest.mark.parametrize("step", sorted(set(ARITHMETIC), key=lambda s: s.__name__))
-def test_many_tiles_a_core(step: Step) -> None:
+def test_many_tiles_per_core_are_exact(step: Step) -> None:
     """Where buffers are used in turn, three tiles tell a wrong turn from a right one."""
 
     @examples(10)
@@ -74,5 +74,5 @@ def test_many_tiles_a_core(step: Step) -> None:
 
 @examples(120)
 @given(chains(), sizes())
-def test_chains(program: Program, size: Size) -> None:
+def test_random_chains_are_exact(program: Program, size: Size) -> None:
     check_program(program, size.config)

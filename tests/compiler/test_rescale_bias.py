@@ -113,7 +113,7 @@ def test_a_constant_with_another_use_stays() -> None:
     assert changed.instructions[-1].operands[2].name == report.bias
 
 
-def test_a_bias_that_is_a_view_of_a_constant() -> None:
+def test_a_view_of_a_constant_is_requantized() -> None:
     draft = Draft()
     source = draft.input(int8((2, 6), 0.05))
     weights = draft.constant(np.ones((6, 4), np.int8), "i8", 0.02)
@@ -126,7 +126,7 @@ def test_a_bias_that_is_a_view_of_a_constant() -> None:
     assert changed.constants[both.name].tolist() == (np.arange(8) * 10).tolist()
 
 
-def test_one_that_is_where_it_should_be_stays_to_the_bit() -> None:
+def test_a_bias_on_the_right_scale_stays_unchanged() -> None:
     """Even where float32 could not hold it."""
     bias = np.array([(1 << 30) + 1, -(1 << 30) - 3], np.int32)
     draft = two_layers(bias, "i32", [int8((), 0.001, 2)])
@@ -153,7 +153,7 @@ def channelwise(bias: Array, source_scale: float = 0.05) -> Draft:
     return draft
 
 
-def test_tables_that_filters_share() -> None:
+def test_shared_tables_of_filters_stay() -> None:
     """Where the input's scale is one Glow lets the bias have the filters' tables."""
     bias = np.array([100, -200, 3000], np.int32)
     module = channelwise(bias).module()
@@ -172,7 +172,7 @@ def test_tables_that_filters_share() -> None:
 
 @examples(25)
 @given(st.integers(0, 2**32), st.sampled_from(["i8", "i16"]), st.integers(-9, -3))
-def test_with_shifts_the_nmp_answers_as_glow(seed: int, elem: str, exponent: int) -> None:
+def test_power_of_two_results_equal_glow(seed: int, elem: str, exponent: int) -> None:
     """Power-of-two scales: the bias may be added before or behind the shift."""
     rng = np.random.default_rng(seed)
     draft = Draft()
@@ -209,7 +209,7 @@ def test_float_and_computed_biases_stay() -> None:
     assert reports == ()
 
 
-def test_the_text_survives() -> None:
+def test_the_text_survives_a_round_trip() -> None:
     """A pass's module prints and reads back, as bundles need it."""
     bias = np.array([1, 20, -30], np.int32)
     changed, _ = nmpsim.rescale_bias(

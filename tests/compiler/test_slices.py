@@ -16,7 +16,7 @@ def composition(atoms: list[Slice]) -> tuple[tuple[int, int], ...]:
     return tuple((a.count, a.first_input - atoms[0].first_input) for a in atoms)
 
 
-def test_shares_of_one_length_differ() -> None:
+def test_shares_differ_by_at_most_one() -> None:
     """33 channels a group are 16, 16 and 1; two of them share their input, or they do not."""
     blocks = [
         Slice(33 * group + first, count, 1, 5 * group)
@@ -28,7 +28,7 @@ def test_shares_of_one_length_differ() -> None:
     assert [s.count for s in join_atoms(blocks[2:4], 2, whole_groups=False)] == [1, 16]
 
 
-def test_groups_of_more_than_a_block() -> None:
+def test_large_groups_are_divided() -> None:
     """Seven cores with so little room that the largest share decides."""
     rng = np.random.default_rng(0)
     draft = Draft()

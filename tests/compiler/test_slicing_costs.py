@@ -60,7 +60,7 @@ def loading(box: dict[str, Any], memory: Memory) -> Estimate:
 
 @examples(300)
 @given(boxes(), st.sampled_from([16, 64]), st.sampled_from([256, 2048]))
-def test_grants_are_those_one_by_one(box: dict[str, Any], burst: int, row: int) -> None:
+def test_grants_equal_a_count_one_by_one(box: dict[str, Any], burst: int, row: int) -> None:
     costs = COSTS._replace(dram_burst_bytes=burst, dram_row_bytes=row)
     cursor = np.zeros(CURSOR_WORDS, np.int64)
     names = ("dram", "run_bytes", "count_x", "count_y", "dram_stride_x", "dram_stride_y")
@@ -78,7 +78,7 @@ def test_grants_are_those_one_by_one(box: dict[str, Any], burst: int, row: int) 
     assert blind.memory >= runs * box["run_bytes"] // costs.dram_bytes_per_cycle
 
 
-def test_a_blind_slicer_sees_no_bursts() -> None:
+def test_the_mode_bytes_ignores_bursts() -> None:
     """Sixteen runs of 16 bytes, each in a burst of its own."""
     box = box_words(DRAM_BASE, SCRATCHPAD_BASE, 16, 16, dram_stride_x=64)
     found = loading(box, Memory(COSTS))
@@ -86,7 +86,7 @@ def test_a_blind_slicer_sees_no_bursts() -> None:
     assert loading(box, Memory(COSTS, blind=True)).memory == 16
 
 
-def test_a_simulation_ends_where_it_is_too_long() -> None:
+def test_a_slow_simulation_ends_early() -> None:
     """Half of what a plan takes is too little, one cycle less is, and all of it is not."""
     builder = PlanBuilder(TileGrid.from_counts([1] * 3), Unit.MAC, default_device())
     builder.add(LOAD, box_words(DRAM_BASE, SCRATCHPAD_BASE, 4096))
@@ -98,7 +98,7 @@ def test_a_simulation_ends_where_it_is_too_long() -> None:
     assert simulate(plan, Memory(COSTS), found.cycles // 2) is None
 
 
-def test_without_a_compiler_it_is_the_same() -> None:
+def test_the_simulation_is_the_same_without_compiler() -> None:
     """Tiles of three cores that are loaded, filled and stored."""
     grid = TileGrid.from_counts([5, 4, 3])
     builder = PlanBuilder(grid, Unit.VECTOR, default_device())
@@ -115,7 +115,7 @@ def test_without_a_compiler_it_is_the_same() -> None:
         np.testing.assert_array_equal(one, other)
 
 
-def test_the_worked_example() -> None:
+def test_the_worked_example_is_right() -> None:
     """One core loads 4096 bytes: docs/timing.md has the same, from issue to data, as 340 cycles."""
     box = box_words(DRAM_BASE, SCRATCHPAD_BASE, 4096)
     found = loading(box, Memory(COSTS))
@@ -127,7 +127,7 @@ def test_the_worked_example() -> None:
 
 @examples(30)
 @given(st.one_of(chains(), single_operations((random_convolution,))), sizes())
-def test_every_layer_takes_what_was_expected(program: Program, size: Size) -> None:
+def test_every_layer_takes_its_estimate(program: Program, size: Size) -> None:
     if compiled(program, size.config, True) is None:
         return
     check(program, size.config)
@@ -135,12 +135,12 @@ def test_every_layer_takes_what_was_expected(program: Program, size: Size) -> No
 
 @pytest.mark.parametrize("slicing", ["burst", "bytes", "simple"])
 @pytest.mark.parametrize("changes", FEW, ids=str)
-def test_on_other_devices(slicing: str, changes: dict[str, int]) -> None:
+def test_estimates_hold_on_other_devices(slicing: str, changes: dict[str, int]) -> None:
     check(digits(), attrs.evolve(default_device(), **changes), slicing)
 
 
 @pytest.mark.parametrize("preset", ["lpddr4-3200", "lpddr5-6400", "ddr4-3200"])
-def test_on_a_dram_with_banks(preset: str, tmp_path: Path) -> None:
+def test_estimates_hold_on_a_dram_with_banks(preset: str, tmp_path: Path) -> None:
     """Which rows are open when a layer begins, and when a refresh comes, is not in a plan."""
     path = tmp_path / "device.toml"
     path.write_text(f'[dram]\npreset = "{preset}"\n', encoding="utf-8")

@@ -35,7 +35,7 @@ def cycles(program: Program, slicing: str, **changes: int) -> int:
 @given(
     st.one_of(chains(), single_operations((convolution,))), sizes(), st.sampled_from(TILINGS[1:])
 )
-def test_the_other_modes_answer_right_too(program: Program, size: Size, slicing: str) -> None:
+def test_other_modes_give_right_outputs(program: Program, size: Size, slicing: str) -> None:
     if compiled(program, size.config, True) is None:
         return
     _, final = run_module(program.module, program.inputs, program.numerics, program.by_layer)
@@ -45,7 +45,7 @@ def test_the_other_modes_answer_right_too(program: Program, size: Size, slicing:
         np.testing.assert_array_equal(values, final[name], err_msg=name)
 
 
-def test_the_modes_by_cycles() -> None:
+def test_modes_are_ordered_by_cycles() -> None:
     """On the digits network each is better than the next."""
     burst, blind, simple = (cycles(digits(), slicing) for slicing in TILINGS)
     assert burst < blind < simple
@@ -57,7 +57,7 @@ def test_the_search_is_no_worse_than_the_rule(changes: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("changes", [{}, *FEW], ids=str)
-def test_knowing_bursts_is_no_worse(changes: dict[str, int]) -> None:
+def test_burst_is_no_worse_than_bytes(changes: dict[str, int]) -> None:
     config = attrs.evolve(default_device(), **changes)
     _, sighted = sliced(digits(), config, "burst")
     _, blind = sliced(digits(), config, "bytes")
@@ -89,7 +89,7 @@ def one_convolution(size: int, inputs: int, outputs: int) -> Program:
     return program(draft)
 
 
-def test_large_layers_are_searched_too() -> None:
+def test_large_layers_are_searched() -> None:
     """The rule takes four times as long: it gives each core rows that do not fit."""
     convolution = one_convolution(224, 64, 64)
     _, (layer,) = sliced(convolution, default_device(), "burst")
@@ -116,7 +116,7 @@ def test_the_best_known_tiling_is_found(shape: tuple[int, int, int], best: int) 
     assert layer.chosen.estimate.cycles <= 1.03 * best
 
 
-def test_more_cores_are_no_slower() -> None:
+def test_more_cores_are_not_slower() -> None:
     """A tiny network on 1 to 64 cores: those that would not help get no work."""
     taken = [cycles(digits(), "burst", cores_count=count) for count in (1, 2, 4, 8, 16, 32, 64)]
     best = taken[0]
@@ -127,7 +127,7 @@ def test_more_cores_are_no_slower() -> None:
     assert max(layer.chosen.estimate.cores for layer in layers) < 32
 
 
-def test_the_winner_is_the_fastest_of_its_candidates() -> None:
+def test_the_fastest_candidate_is_selected() -> None:
     _, layers = sliced(digits(), default_device(), "burst")
     assert [layer.layer.opcode for layer in layers][:2] == ["convolution", "maxpool"]
     for layer in layers:

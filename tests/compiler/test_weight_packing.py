@@ -19,7 +19,7 @@ from nmpsim.config import default_device
 from nmpsim.isa.layouts import pack, packed_bytes, unpack
 
 
-def test_one_channel() -> None:
+def test_one_channel_is_packed() -> None:
     """[1][1][3][2]: six values of a kernel row, padded to eight; lanes 1 to 15 are empty."""
     weights = np.array([[[[1, 2], [3, 4], [5, 6]]]], np.int8)
     packed = pack(weights)
@@ -29,7 +29,7 @@ def test_one_channel() -> None:
     assert np.count_nonzero(packed) == 6
 
 
-def test_seventeen_channels_of_two_rows() -> None:
+def test_seventeen_channels_are_packed() -> None:
     """Block, kernel row, quad, lane, value in the quad: channel 16 begins the second block."""
     weights = np.arange(17 * 2 * 1 * 3, dtype=np.int8).reshape(17, 2, 1, 3)
     packed = pack(weights).reshape(2, 2, 1, 16, 4)
@@ -61,14 +61,14 @@ def test_every_weight_has_its_place(shape: tuple[int, int, int, int], seed: int)
     assert np.array_equal(again, weights)
 
 
-def test_zero_terms() -> None:
+def test_zero_terms_are_exact() -> None:
     """K*Ow*Ox - Ox*sum(w), with an offset for each channel."""
     weights = np.array([[1, 2, 3], [-128, -128, 127]], np.int8)
     terms = zero_terms(weights, np.array([0, 5]), -7)
     assert terms.tolist() == [7 * 6, -7 * (3 * 5 - (-129))]
 
 
-def test_tables_of_a_layer() -> None:
+def test_tables_of_a_layer_are_packed() -> None:
     """The bundle holds bias less its zero point and the zero term, channel by channel."""
     draft = Draft()
     source = image(draft, channels=3)
@@ -98,7 +98,7 @@ def test_all_weights_of_a_network_are_stored_once() -> None:
     assert [len(one["at"]) > 3 for one in index["packed"]] == [True, True]
 
 
-def test_constants_are_laid_down_once() -> None:
+def test_constants_are_stored_once() -> None:
     draft = Draft()
     kind = int8((1, 300))
     source = draft.input(kind)

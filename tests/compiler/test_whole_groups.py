@@ -50,7 +50,7 @@ def recorded() -> Recording:
     return record(network(), TIGHT)
 
 
-def test_all_convolutions_are_whole(recorded: Recording) -> None:
+def test_all_convolutions_run_as_layer_kernels(recorded: Recording) -> None:
     plan = plan_of(recorded, lambda flat: None)
     assert plan is not None
     bundle, *_, epochs = recorded
@@ -63,7 +63,7 @@ def test_all_convolutions_are_whole(recorded: Recording) -> None:
     assert whole == {1, 2, 3, 4}
 
 
-def test_nothing_that_can_be_seen_changes(recorded: Recording) -> None:
+def test_layer_kernels_change_no_result(recorded: Recording) -> None:
     assert_nothing_changes(recorded, TIGHT)
 
 
@@ -98,10 +98,10 @@ def otherwise_padded(flat: list[RecordedInstruction]) -> None:
         pytest.param(otherwise_padded, id="padded otherwise"),
     ],
 )
-def test_what_is_refused(recorded: Recording, change: Change) -> None:
+def test_unsupported_layers_are_replayed(recorded: Recording, change: Change) -> None:
     assert_refused(recorded, change)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_damaged_recordings(recorded: Recording, seed: int) -> None:
+def test_damaged_recordings_are_not_proved(recorded: Recording, seed: int) -> None:
     assert_damage_is_found(recorded, seed, 8, [-8, -1, 1, 2, 5, 6, 48], OP.nmp_conv)

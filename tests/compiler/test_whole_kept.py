@@ -26,7 +26,7 @@ def recorded() -> Recording:
     return record(network(), DEEP)
 
 
-def test_what_is_reserved_takes_no_memory_before_it_is_written(recorded: Recording) -> None:
+def test_reserved_memory_is_used_only_when_written(recorded: Recording) -> None:
     *_, machine, _ = recorded
     host = HostMemory(machine)
     tracemalloc.start()
@@ -40,7 +40,7 @@ def test_what_is_reserved_takes_no_memory_before_it_is_written(recorded: Recordi
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no process can be forked off")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_what_is_kept_belongs_to_one_process(recorded: Recording) -> None:
+def test_packed_weights_belong_to_one_process(recorded: Recording) -> None:
     """Another one that ends while it packs weights would leave them half packed."""
     host = HostMemory(recorded[3])
     host.reserve_zeros(8)
@@ -53,7 +53,7 @@ def test_what_is_kept_belongs_to_one_process(recorded: Recording) -> None:
     assert not room.any()
 
 
-def test_room_for_packed_weights_fits_them(
+def test_packed_weights_fit_their_workspace(
     recorded: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is asked for as kernels ask for it: blocks of channels, and inputs of each channel."""
@@ -75,7 +75,7 @@ def test_room_for_packed_weights_fits_them(
     assert set(asked) == taken
 
 
-def test_no_more_is_kept_of_weights_than_is_reckoned(
+def test_packed_weights_do_not_exceed_their_estimate(
     recorded: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on AVX2, where kernels keep most."""
@@ -103,7 +103,7 @@ def test_no_more_is_kept_of_weights_than_is_reckoned(
     )
 
 
-def test_room_for_whole_layers_is_enough_for_any_weights() -> None:
+def test_workspaces_suffice_for_any_weights() -> None:
     """In blocks of few inputs and of many, of which AVX2 keeps up to five times as much."""
     for blocks in (1, 2, 3, 8, 64, 300):
         for depth in (4, 8, 12, 36, 576, 4608):

@@ -73,7 +73,7 @@ def recorded() -> Recording:
     return record(network(), DEEP)
 
 
-def test_all_layers_are_whole(recorded: Recording) -> None:
+def test_all_layers_run_as_layer_kernels(recorded: Recording) -> None:
     plan = plan_of(recorded)
     assert plan is not None
     bundle, _, _, _, epochs = recorded
@@ -87,7 +87,7 @@ def test_all_layers_are_whole(recorded: Recording) -> None:
     assert one_by_one.whole == plan.whole
 
 
-def test_nothing_that_can_be_seen_changes(recorded: Recording) -> None:
+def test_layer_kernels_change_no_result(recorded: Recording) -> None:
     assert_nothing_changes(recorded, DEEP)
 
 
@@ -176,7 +176,7 @@ def parts_of_others(flat: list[RecordedInstruction]) -> None:
         pytest.param(parts_of_others, id="sums of others"),
     ],
 )
-def test_what_is_refused(recorded: Recording, change: Change) -> None:
+def test_unsupported_layers_are_replayed(recorded: Recording, change: Change) -> None:
     assert_refused(recorded, change)
 
 
@@ -216,7 +216,7 @@ def change_all(
             flat[at] = attrs.evolve(one, words=words)
 
 
-def test_rows_that_are_stored_onto_each_other(recorded: Recording) -> None:
+def test_overlapping_stores_are_replayed(recorded: Recording) -> None:
     """Which of them is there in the end would depend on the threads."""
     (layer, *_) = layers_of(recorded, OP.nmp_conv)
 
@@ -236,7 +236,7 @@ def assert_whole(plan: ReplayPlan | None, layer: int) -> None:
     assert layer in plan.whole
 
 
-def test_a_core_that_is_ahead_overwrites_what_it_has_read(recorded: Recording) -> None:
+def test_overwritten_inputs_are_replayed(recorded: Recording) -> None:
     """A sum's last result is stored when another core has clipped some in place already."""
     (total,), (clip,) = layers_of(recorded, OP.nmp_eltwise), layers_of(recorded, OP.nmp_rescale)
 
@@ -261,7 +261,7 @@ def test_a_core_that_is_ahead_overwrites_what_it_has_read(recorded: Recording) -
     assert plan.whole == whole.whole
 
 
-def test_results_far_apart_need_no_memory(recorded: Recording) -> None:
+def test_distant_results_need_no_memory(recorded: Recording) -> None:
     """Layers whose results have places of which nearly all are empty."""
 
     def change(words: list[int]) -> None:
@@ -271,7 +271,7 @@ def test_results_far_apart_need_no_memory(recorded: Recording) -> None:
     assert_takes(1 << 24, recorded, lambda flat: change_all(flat, OP.nmp_conv, change))
 
 
-def test_windows_far_apart_need_no_memory(recorded: Recording) -> None:
+def test_distant_windows_need_no_memory(recorded: Recording) -> None:
     """Tiles of one row, and a distance between rows that no tile needs."""
 
     def change(flat: list[RecordedInstruction]) -> None:
@@ -293,7 +293,7 @@ def assert_takes(nbytes: int, recorded: Recording, change: Change) -> None:
     assert plan is None or not plan.whole & set(layers_of(recorded, OP.nmp_conv))
 
 
-def test_layers_of_large_numbers(recorded: Recording) -> None:
+def test_layers_with_large_numbers_are_exact(recorded: Recording) -> None:
     """A program may have more layers than 16 bits can count."""
     *_, machine, epochs = recorded
     moved = [
@@ -307,7 +307,7 @@ def test_layers_of_large_numbers(recorded: Recording) -> None:
     assert plan.whole == {layer + 40_000 for layer in whole.whole}
 
 
-def test_int16_at_an_odd_address_of_the_host(recorded: Recording) -> None:
+def test_int16_at_odd_host_addresses_is_exact(recorded: Recording) -> None:
     """An image may begin anywhere in the file of a bundle."""
     *_, machine, _ = recorded
     room = np.zeros(machine.image.size + 1, np.uint8)
@@ -332,7 +332,9 @@ def in_parts() -> Bundle:
 
 
 @pytest.mark.parametrize("reads", [False, True])
-def test_parts_of_a_program(in_parts: Bundle, monkeypatch: pytest.MonkeyPatch, reads: bool) -> None:
+def test_parts_of_a_program_are_proved(
+    in_parts: Bundle, monkeypatch: pytest.MonkeyPatch, reads: bool
+) -> None:
     """A part before the last one leaves scratchpads out unless a later one reads them."""
 
     def prove_some(machine: Machine, epochs: list[Epoch]) -> ReplayPlan | None:
@@ -357,7 +359,7 @@ def test_parts_of_a_program(in_parts: Bundle, monkeypatch: pytest.MonkeyPatch, r
         assert mine.tobytes() == other.tobytes()
 
 
-def test_what_reads_scratchpads_is_known(recorded: Recording) -> None:
+def test_readers_of_scratchpads_are_known(recorded: Recording) -> None:
     """A layer that is replayed reads what is not loaded."""
 
     def replayed(flat: list[RecordedInstruction]) -> None:
@@ -373,7 +375,7 @@ def test_what_reads_scratchpads_is_known(recorded: Recording) -> None:
     assert [plan and plan.reads_scratchpads for plan in plans] == [False, False, True]
 
 
-def test_counts_by_channel_that_depend_on_tiles(recorded: Recording) -> None:
+def test_counts_by_channel_do_not_depend_on_tiles(recorded: Recording) -> None:
     """What saturates before the first product is counted for all pixels of a tile at once: in one
     channel, whatever the layer's output says that its channels are."""
     *_, machine, epochs = recorded
@@ -384,7 +386,7 @@ def test_counts_by_channel_that_depend_on_tiles(recorded: Recording) -> None:
     assert not plan.whole & set(layers_of(recorded, OP.nmp_conv))
 
 
-def test_a_load_for_a_layer_to_come(recorded: Recording) -> None:
+def test_a_load_for_a_later_layer_is_kept(recorded: Recording) -> None:
     """What is replayed reads what was loaded for a layer that has not begun."""
 
     def change(flat: list[RecordedInstruction]) -> None:
@@ -398,7 +400,7 @@ def test_a_load_for_a_layer_to_come(recorded: Recording) -> None:
     assert plan is None or not plan.whole & {4, 5}
 
 
-def test_a_program_without_tensor_instructions(recorded: Recording) -> None:
+def test_a_program_without_tensor_instructions_has_no_layer_kernels(recorded: Recording) -> None:
     *_, machine, _ = recorded
     for epochs in ([], [{}]):
         plan = prove_layers(machine, epochs)
@@ -406,14 +408,14 @@ def test_a_program_without_tensor_instructions(recorded: Recording) -> None:
         assert (plan.steps, plan.whole, plan.reads_scratchpads) == ([], frozenset(), False)
 
 
-def test_a_long_proof_is_given_up(recorded: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_proof_is_stopped(recorded: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     """It begins again only as often as there is time for."""
     monkeypatch.setattr(proof, "MAX_EXECUTED", 1)
     assert plan_of(recorded) is not None
     assert plan_of(recorded, changed(OP.nmp_conv, CONV.out_mul, 1)) is None
 
 
-def test_a_layer_that_is_replayed_between_others(recorded: Recording) -> None:
+def test_a_replayed_layer_between_kernels_is_exact(recorded: Recording) -> None:
     """It reads what whole layers have stored, and they read what it has."""
     *_, machine, epochs = recorded
     (layer,) = layers_of(recorded, OP.nmp_eltwise)

@@ -56,7 +56,7 @@ def recorded(request: pytest.FixtureRequest) -> Recording:
     return record(network(request.param), TIGHT)
 
 
-def test_all_layers_are_whole(recorded: Recording) -> None:
+def test_all_moves_run_as_layer_kernels(recorded: Recording) -> None:
     plan = plan_of(recorded, lambda flat: None)
     assert plan is not None
     bundle, *_ = recorded
@@ -64,7 +64,7 @@ def test_all_layers_are_whole(recorded: Recording) -> None:
     assert not any(step.replayed for step in plan.steps)
 
 
-def test_nothing_that_can_be_seen_changes(recorded: Recording) -> None:
+def test_layer_kernels_change_no_result(recorded: Recording) -> None:
     assert_nothing_changes(recorded, TIGHT)
 
 
@@ -81,12 +81,12 @@ def test_nothing_that_can_be_seen_changes(recorded: Recording) -> None:
         pytest.param(changed(OP.nmp_store, STORE.dram, 2), id="another target"),
     ],
 )
-def test_what_is_refused(recorded: Recording, change: Change) -> None:
+def test_unsupported_layers_are_replayed(recorded: Recording, change: Change) -> None:
     assert_refused(recorded, change)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_damaged_recordings(recorded: Recording, seed: int) -> None:
+def test_damaged_recordings_are_not_proved(recorded: Recording, seed: int) -> None:
     assert_damage_is_found(recorded, seed, 8, [-8, -2, -1, 1, 2, 14])
 
 
@@ -143,7 +143,7 @@ def test_only_instructions_of_the_recording_are_used(write: Any, count: int) -> 
     assert_nothing_changes(recorded, TIGHT)
 
 
-def test_loops_through_places() -> None:
+def test_loops_of_addresses_are_found() -> None:
     """Nested loops are found where there are some; single places, and runs, are loops, too."""
     places = np.arange(24).reshape(2, 3, 4)
     target = np.arange(24) * 2

@@ -35,12 +35,12 @@ def layers(part: Part) -> list[int]:
     return [one.layer for one in part.instructions]
 
 
-def test_rows_that_need_their_own_rows_only() -> None:
+def test_independent_rows_run_in_one_pass() -> None:
     (only,) = make_passes([rows(0, A, B), rows(1, B, C), rows(2, C, C)])
     assert [layers(part) for part in only] == [[0, 1, 2]] * 4
 
 
-def test_two_rows_of_one_layer_to_each_of_the_next() -> None:
+def test_two_rows_feed_one_row() -> None:
     (only,) = make_passes(
         [rows(0, A, B, 8), [rescale(1, B + i, C + i, 200) for i in range(0, 800, 200)]]
     )
@@ -59,7 +59,7 @@ def test_two_rows_of_one_layer_to_each_of_the_next() -> None:
     ],
     ids=["halo", "read", "write", "few", "uneven", "load"],
 )
-def test_parts_that_must_wait(after: list[Part]) -> None:
+def test_dependent_parts_wait(after: list[Part]) -> None:
     before = rows(0, A, B, 3 if len(after) == 3 else 8 if len(after) == 7 else 4)
     assert [len(together) for together in make_passes([before, after])] == [len(before), len(after)]
 
@@ -74,7 +74,7 @@ class Counted(list[tuple[int, int]]):
         return super().__getitem__(at)
 
 
-def test_many_rows_apart_are_looked_at_a_few_times_each() -> None:
+def test_the_search_for_dependencies_is_linear() -> None:
     """A layer of tensors with gaps has an instruction for each row."""
     count = 1000
     spans = [Counted((2 * i + n, 2 * i + n + 1) for i in range(count)) for n in range(2)]
@@ -88,7 +88,7 @@ def test_many_rows_apart_are_looked_at_a_few_times_each() -> None:
     assert 0 < Counted.looks < 20 * count
 
 
-def test_any_parts() -> None:
+def test_random_parts_have_correct_passes() -> None:
     """Of a pass, no two parts share memory; each does its layers one after the other."""
     random, joined = np.random.default_rng(1), 0
     for _ in range(200):
@@ -128,7 +128,7 @@ def bytes_of(part: Part) -> tuple[set[int], set[int]]:
 
 
 @needs_recordings
-def test_a_sum_and_its_rescale_are_one_pass() -> None:
+def test_a_sum_and_its_rescale_share_one_pass() -> None:
     recorded = record(network(), DEEP)
     plan = plan_of(recorded)
     assert plan is not None

@@ -47,7 +47,7 @@ def recorded(request: pytest.FixtureRequest) -> Recording:
     return record(network(request.param), TIGHT)
 
 
-def test_all_products_are_whole(recorded: Recording) -> None:
+def test_all_products_run_as_layer_kernels(recorded: Recording) -> None:
     bundle, *_, epochs = recorded
     for plan in (plan_of(recorded), plan_of(recorded, lambda flat: None)):
         assert plan is not None
@@ -58,7 +58,7 @@ def test_all_products_are_whole(recorded: Recording) -> None:
     assert {PART_ONLY, PART_FIRST, PART_LAST} <= {one.words[GEMM.part] for one in tiles}
 
 
-def test_nothing_that_can_be_seen_changes(recorded: Recording) -> None:
+def test_layer_kernels_change_no_result(recorded: Recording) -> None:
     assert_nothing_changes(recorded, TIGHT)
 
 
@@ -107,10 +107,10 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_is_refused(recorded: Recording, change: Change) -> None:
+def test_unsupported_layers_are_replayed(recorded: Recording, change: Change) -> None:
     assert_refused(recorded, change)
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_damaged_recordings(recorded: Recording, seed: int) -> None:
+def test_damaged_recordings_are_not_proved(recorded: Recording, seed: int) -> None:
     assert_damage_is_found(recorded, seed, 8, [-4, -2, -1, 1, 2, 4], OP.nmp_gemm)

@@ -60,7 +60,7 @@ def recorded() -> Recording:
     return record(network(), TIGHT)
 
 
-def test_all_layers_are_whole(recorded: Recording) -> None:
+def test_all_windows_run_as_layer_kernels(recorded: Recording) -> None:
     plan = plan_of(recorded, lambda flat: None)
     assert plan is not None
     bundle, *_, epochs = recorded
@@ -70,7 +70,7 @@ def test_all_layers_are_whole(recorded: Recording) -> None:
         assert len({one.layer for one in tiles}) < len(tiles)
 
 
-def test_nothing_that_can_be_seen_changes(recorded: Recording) -> None:
+def test_layer_kernels_change_no_result(recorded: Recording) -> None:
     assert_nothing_changes(recorded, TIGHT)
 
 
@@ -116,10 +116,10 @@ def stored_elsewhere(flat: list[RecordedInstruction]) -> None:
         pytest.param(stored_elsewhere, id="maxima change places"),
     ],
 )  # fmt: skip
-def test_what_is_refused(recorded: Recording, change: Change) -> None:
+def test_unsupported_layers_are_replayed(recorded: Recording, change: Change) -> None:
     assert_refused(recorded, change)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_damaged_recordings(recorded: Recording, seed: int) -> None:
+def test_damaged_recordings_are_not_proved(recorded: Recording, seed: int) -> None:
     assert_damage_is_found(recorded, seed, 12, [-8, -2, -1, 1, 2, 8, 37])

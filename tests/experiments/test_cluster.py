@@ -37,7 +37,7 @@ def run(words):
 
 
 @pytest.mark.slow
-def test_both_commands_give_what_they_give_locally(start, scheduler, digits, digits_bin, tmp_path):
+def test_both_commands_equal_local_runs(start, scheduler, digits, digits_bin, tmp_path):
     image = digits / "images" / "7.npy"
     words = ("sweep", digits_bin, "--input", image, "--set", "cores.count=1,2", "--format", "json")
     there = run(start(*words, "-o", tmp_path / "there.csv", "--scheduler", scheduler))
@@ -64,7 +64,7 @@ NO_SCHEDULER = pytest.param("tcp://127.0.0.1:1", marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize("address", [NO_SCHEDULER, "nonsense", "nonsense://127.0.0.1:1", ""])
-def test_no_scheduler_is_told(start, digits, digits_bin, tmp_path, address):
+def test_a_missing_scheduler_is_an_error(start, digits, digits_bin, tmp_path, address):
     pytest.importorskip("distributed", reason="distributed is not installed")
     words = ("--input", digits / "images" / "7.npy", "--set", "cores.count=1")
     done = run(start("sweep", digits_bin, *words, "-o", tmp_path / "r.csv", "--scheduler", address))

@@ -11,7 +11,7 @@ from nmpsim.cli import dataset
 from nmpsim.experiments import accuracy, process_pool, worker
 
 
-def test_the_digits_are_as_right_as_their_reference(cli, digits, digits_bin, tmp_path):
+def test_accuracy_of_the_digits_equals_the_reference(cli, digits, digits_bin, tmp_path):
     out = tmp_path / "out.json"
     words = ("eval", digits_bin, "--dataset", digits / "testset.npz", "--labels", "labels")
     part = cli(*words, "--limit", 20, "-o", out, "--jobs", 2)
@@ -30,7 +30,7 @@ def test_the_digits_are_as_right_as_their_reference(cli, digits, digits_bin, tmp
     assert "98.0% (441 of 450)" in text.stdout
 
 
-def test_answers_are_those_of_single_runs(digits, digits_bin):
+def test_results_equal_single_runs(digits, digits_bin):
     with np.load(digits / "testset.npz") as data:
         images, labels = data["x"][:3], data["labels"][:3]
     found = nmpsim.evaluate(digits_bin, {"data": images}, labels, jobs=1)
@@ -78,7 +78,7 @@ def test_samples_without_a_label_are_left_out(cli, digits, digits_bin, tmp_path)
     assert "of 6 in the data set, 2 of them without a label" in cli(*words, "labels").stdout
 
 
-def test_classes_have_names_and_what_they_are_taken_for(cli, digits, digits_bin, tmp_path):
+def test_classes_have_names_and_confusions(cli, digits, digits_bin, tmp_path):
     with np.load(digits / "testset.npz") as data:
         np.savez(tmp_path / "d.npz", x=data["x"][:8], labels=[3, 3, 3, 3, 3, 3, 3, 1])
     names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "=8*1", "größe"]
@@ -117,14 +117,14 @@ def test_classes_have_names_and_what_they_are_taken_for(cli, digits, digits_bin,
         assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
 
 
-def test_a_text_without_end_is_refused(tmp_path, monkeypatch):
+def test_an_endless_text_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(dataset, "MAX_TEXT_BYTES", 8)
     (tmp_path / "l.csv").write_text("1\n" * 5)
     with pytest.raises(nmpsim.UserError, match=r"DATA001.*file of classes is too large"):
         dataset.read_class_names(tmp_path / "l.csv", 5)
 
 
-def test_folders(cli, digits, digits_bin, tmp_path):
+def test_folders_are_data_sets(cli, digits, digits_bin, tmp_path):
     by_class, flat = tmp_path / "by class", tmp_path / "flat"
     flat.mkdir()
     for digit in (3, 8):
@@ -151,7 +151,7 @@ def test_folders(cli, digits, digits_bin, tmp_path):
         ("none.npy", "no sample has a label"),
     ],
 )
-def test_labels_that_cannot_be_used(cli, digits, digits_bin, tmp_path, labels, message):
+def test_unusable_labels_are_refused(cli, digits, digits_bin, tmp_path, labels, message):
     (tmp_path / "short.csv").write_text("1\n2\n")
     np.save(tmp_path / "high.npy", np.full(450, 10))
     np.save(tmp_path / "none.npy", np.full(450, -1))
@@ -183,7 +183,7 @@ def test_errors_name_the_file_of_the_labels(cli, digits, digits_bin, tmp_path):
     ).stderr  # fmt: skip
 
 
-def test_a_sample_that_no_run_takes_is_named(cli, digits, digits_bin, tmp_path):
+def test_an_unusable_sample_is_named(cli, digits, digits_bin, tmp_path):
     with np.load(digits / "testset.npz") as data:
         images, labels = data["x"][:4].copy(), data["labels"][:4]
     images[2, 0, 0, 0] = np.nan
@@ -199,7 +199,7 @@ def test_a_sample_that_no_run_takes_is_named(cli, digits, digits_bin, tmp_path):
     assert "seven.npy: error[INPUT002]" in done.stderr
 
 
-def test_a_file_of_something_else_stays(cli, digits, digits_bin, tmp_path):
+def test_a_foreign_results_file_is_not_changed(cli, digits, digits_bin, tmp_path):
     out = tmp_path / "out.json"
     out.write_text('{"schema": "another"}')
     words = ("--dataset", digits / "testset.npz", "--labels", "labels", "-o", out)

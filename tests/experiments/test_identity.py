@@ -31,14 +31,14 @@ def sources(tmp_path):
 
 
 @pytest.mark.parametrize("name", SEEN_ONLY)
-def test_what_only_shows_results_does_not_count(sources, name):
+def test_presentation_code_is_excluded_from_the_digest(sources, name):
     folder, before = sources
     (folder / name).write_bytes(b"x = 2\n")
     assert compute_source_digest(folder) == before
 
 
 @pytest.mark.parametrize("name", MAKES_RESULTS)
-def test_what_makes_results_counts(sources, name):
+def test_code_that_computes_results_is_in_the_digest(sources, name):
     folder, before = sources
     (folder / name).write_bytes(b"x = 2\ny = 2\n")
     changed = compute_source_digest(folder)
@@ -46,14 +46,14 @@ def test_what_makes_results_counts(sources, name):
     assert len({before, changed, compute_source_digest(folder)}) == 3
 
 
-def test_line_ends_do_not_count(sources):
+def test_line_ends_do_not_change_the_digest(sources):
     folder, before = sources
     for path in folder.rglob("*.*"):
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     assert compute_source_digest(folder) == before
 
 
-def test_nothing_that_makes_results_imports_what_is_left_out():
+def test_computing_code_imports_no_excluded_module():
     left_out = {name.split("/")[0].removesuffix(".py") for name in SEEN_ONLY}
     wanted = re.compile(rf"^\s*(from|import) nmpsim\.({'|'.join(left_out)})\b", re.M)
     for path in PACKAGE.rglob("*.py"):
@@ -63,5 +63,5 @@ def test_nothing_that_makes_results_imports_what_is_left_out():
         assert not wanted.search(path.read_text(encoding="utf-8")), path
 
 
-def test_it_is_the_version_that_results_carry():
+def test_results_contain_the_digest():
     assert get_code_version() == f"{nmpsim.__version__}+{compute_source_digest(PACKAGE)[:8]}"

@@ -61,7 +61,7 @@ def temporaries(folder):
 
 
 @pytest.mark.slow
-def test_a_sweep(cli, digits, digits_bin, tmp_path):
+def test_a_killed_sweep_can_be_continued(cli, digits, digits_bin, tmp_path):
     values = ",".join(str(65536 + 64 * i) for i in range(5))
     words = (
         "sweep", digits_bin, "--input", digits / "images" / "7.npy",
@@ -88,7 +88,7 @@ def rows(path):
 
 
 @pytest.mark.slow
-def test_an_evaluation(cli, digits, digits_bin, tmp_path):
+def test_a_killed_evaluation_can_be_continued(cli, digits, digits_bin, tmp_path):
     words = (
         "eval", digits_bin, "--dataset", digits / "testset.npz", "--labels", "labels",
         "--limit", 80, "--jobs", 2,

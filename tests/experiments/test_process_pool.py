@@ -41,7 +41,7 @@ def test_jobs_fail_when_the_thread_that_hands_them_out_ends(monkeypatch):
     assert threading.excepthook is hook
 
 
-def test_that_thread_does_not_start(monkeypatch):
+def test_a_pool_without_its_thread_fails(monkeypatch):
     start = threading.Thread.start
 
     def refusing(thread):
@@ -78,7 +78,7 @@ def test_a_worker_that_is_killed_is_not_a_system_without_threads():
     assert not multiprocessing.active_children()
 
 
-def test_other_threads_may_end_as_they_like(monkeypatch):
+def test_ended_foreign_threads_do_not_matter(monkeypatch):
     ended = []
     monkeypatch.setattr(threading, "excepthook", ended.append)
     with open_process_pool(7, 2) as pool:
@@ -103,7 +103,7 @@ def test_a_worker_without_threads_says_so_in_its_first_job(monkeypatch):
     not hasattr(os, "geteuid") or os.geteuid() != 0 or shutil.which("setpriv") is None,
     reason="needs to be root, who becomes a user without processes",
 )
-def test_a_user_who_may_start_few_processes(start, digits, digits_bin):
+def test_a_limit_of_processes_is_reported(start, digits, digits_bin):
     become = [
         "setpriv", f"--reuid={OTHER_USER}", f"--regid={OTHER_USER}", "--clear-groups",
         "--inh-caps=-all,+dac_read_search", "--ambient-caps=+dac_read_search",

@@ -28,7 +28,7 @@ def swept(digits, seven, grid=GRID, **more):
     )
 
 
-def test_each_point_is_what_a_run_on_that_device_gives(digits, seven, tmp_path):
+def test_each_point_equals_a_run_on_its_device(digits, seven, tmp_path):
     result = swept(digits, seven)
     assert [(r["cores_count"], r["scratchpad_bytes"]) for r in result.rows] == [
         (1, 4096),
@@ -49,7 +49,7 @@ def test_each_point_is_what_a_run_on_that_device_gives(digits, seven, tmp_path):
     assert stalls == sum(sum(layer.stalls.values()) for layer in report.layers)
 
 
-def test_a_second_start_runs_only_what_is_missing(digits, seven, tmp_path):
+def test_a_second_start_runs_only_missing_points(digits, seven, tmp_path):
     path = tmp_path / "with a space.csv"
     first = swept(digits, seven, {"cores_count": [2]}, results=path)
     assert first.reused == 0
@@ -95,7 +95,7 @@ def test_a_wrong_input_ends_the_sweep(digits, seven):
         swept(digits, seven[..., :4])
 
 
-def test_parquet_holds_the_same(digits, seven, tmp_path):
+def test_parquet_equals_csv(digits, seven, tmp_path):
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     path = tmp_path / "r.parquet"
     first = swept(digits, seven, {"cores_count": [1]}, results=path)
@@ -128,14 +128,14 @@ def test_the_command_takes_a_bundle_and_a_grid_file(cli, digits, digits_bin, tmp
         (("--set", "cores.count=1", "--set", "cores.count=2"), "gives a setting twice"),
     ],
 )
-def test_a_grid_that_cannot_be_used_is_told(cli, digits, digits_bin, tmp_path, words, code):
+def test_an_unusable_grid_is_an_error(cli, digits, digits_bin, tmp_path, words, code):
     image = digits / "images" / "7.npy"
     done = cli("sweep", digits_bin, "--input", image, "-o", tmp_path / "r.csv", *words)
     assert done.exit_code == 2
     assert code in done.stderr
 
 
-def test_a_grid_with_a_number_that_none_can_read(cli, digits, digits_bin, tmp_path):
+def test_a_grid_with_an_unreadable_number_is_an_error(cli, digits, digits_bin, tmp_path):
     grid = tmp_path / "grid.toml"
     grid.write_text(f"[cores]\ncount = {5000 * '9'}\n")
     image = digits / "images" / "7.npy"
@@ -188,7 +188,7 @@ def group_lives(group):
     return True
 
 
-def test_plots(cli, digits, digits_bin, tmp_path):
+def test_plots_are_drawn(cli, digits, digits_bin, tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     image, out, plots = digits / "images" / "7.npy", tmp_path / "r.csv", tmp_path / "p q"
     words = ("--input", image, "--set", "cores.count=1,2", "-o", out, "--plot", plots)
@@ -199,7 +199,7 @@ def test_plots(cli, digits, digits_bin, tmp_path):
     assert b"<!-- A: cores.count 1 -->" in (plots / "pareto.svg").read_bytes()
 
 
-def test_pareto_front():
+def test_the_pareto_front_is_found():
     from nmpsim.views.sweep_plot import find_pareto_front
 
     points = [(1, 9), (2, 9), (2, 5), (3, 7), (4, 1)]

@@ -50,7 +50,9 @@ SCALES = [
 
 
 @pytest.mark.parametrize(("lhs", "rhs", "out", "offsets"), SCALES)
-def test_sums(lhs: float, rhs: float, out: float, offsets: tuple[int, int, int]) -> None:
+def test_int16_sums_equal_the_reference(
+    lhs: float, rhs: float, out: float, offsets: tuple[int, int, int]
+) -> None:
     rng = np.random.default_rng(1)
     drawn = rng.integers(-32768, 32768, (2, 60)).T.tolist()
     pairs = np.array([*itertools.product(EDGES, EDGES), *drawn], np.int16)
@@ -66,7 +68,7 @@ def test_sums(lhs: float, rhs: float, out: float, offsets: tuple[int, int, int])
     assert values.tolist() == expected
 
 
-def test_what_32_bits_hold() -> None:
+def test_results_within_32_bits_are_exact() -> None:
     """Sides and results up to 2^29; the zero points, too."""
     fine = (100.0, 100.0, 10.0, (0, 0, 0))
     assert fits_entry(pair(), scales(*fine))

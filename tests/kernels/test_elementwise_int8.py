@@ -140,7 +140,7 @@ RUNS = [(48, 0), (96, 48), (16, 16), (32, 32), (80, 32), (240, 16), (208, 96)]
 @pytest.mark.parametrize(
     ("operation", "out"), [(OP_ADD, OUT), (OP_SUB, OUT), (OP_ADD, LHS), (OP_SUB, RHS)]
 )
-def test_sums(operation: int, out: int, count: int, index: int) -> None:
+def test_int8_sums_equal_the_reference(operation: int, out: int, count: int, index: int) -> None:
     q, numbers = pair_scales(), np.zeros(PARAMETERS, np.int16)
     assert sum_entry(pair(operation), q, numbers)
     before = random_scratchpad(count).i8.tolist()
@@ -159,7 +159,7 @@ def test_sums(operation: int, out: int, count: int, index: int) -> None:
 
 @pytest.mark.parametrize("mul", [120, 250, -250])
 @pytest.mark.parametrize(("count", "index"), RUNS)
-def test_rescaled_values(count: int, index: int, mul: int) -> None:
+def test_int8_rescales_equal_the_reference(count: int, index: int, mul: int) -> None:
     """Values are clamped, scaled and clipped; both are counted, here on different sides."""
     clip = Clip(np.int64(-100), np.int64(110), np.int64(0))
     u = unary(scale=scale_of(0, mul, 7), clip=clip, in_low=np.int64(-80))
@@ -177,7 +177,7 @@ def test_rescaled_values(count: int, index: int, mul: int) -> None:
 
 @pytest.mark.parametrize("mul", [110, -110])
 @pytest.mark.parametrize("last", [0, 1])
-def test_results_that_no_clip_can_limit(mul: int, last: int) -> None:
+def test_unclipped_results_are_exact(mul: int, last: int) -> None:
     """The clamp's ends tell; without the clip results are the same."""
     ends = sorted(scaled(value + 4, scale_of(0, mul, 7)) + 3 for value in (-80, 100))
     clip = Clip(np.int64(ends[0]), np.int64(ends[1] - last), np.int64(0))
@@ -191,7 +191,7 @@ def test_results_that_no_clip_can_limit(mul: int, last: int) -> None:
     assert (with_clip[1].layers == without[1].layers).all() != last
 
 
-def test_both_clips_of_a_rescale_that_count_as_one_stage() -> None:
+def test_two_clips_of_a_rescale_count_as_one_stage() -> None:
     """The first place is that of the first one, whichever clip limits it."""
     clip = Clip(np.int64(-100), np.int64(127), np.int64(1))
     u = unary(scale=scale_of(0, -128, 7), clip=clip, in_low=np.int64(-80), in_high=np.int64(127))
@@ -209,7 +209,7 @@ def test_both_clips_of_a_rescale_that_count_as_one_stage() -> None:
         assert counters.layers[0].saturated[ACTIVATION, 0] == len(limited)
 
 
-def test_a_run_of_many_pixels() -> None:
+def test_long_runs_are_exact() -> None:
     """Counts are added up piece by piece; the first place is in a later piece."""
     q, numbers = pair_scales(), np.zeros(PARAMETERS, np.int16)
     assert sum_entry(pair(), q, numbers)
@@ -226,7 +226,7 @@ def test_a_run_of_many_pixels() -> None:
     check_accounts(counters, 0, (values, -90, 100, (ACTIVATION, RESULT)))
 
 
-def test_nothing_cut() -> None:
+def test_results_without_saturation_count_nothing() -> None:
     q = pair_scales(lhs_scale=scale_of(3, 1, 0), rhs_scale=scale_of(3, 1, 0))
     numbers = np.zeros(PARAMETERS, np.int16)
     assert sum_entry(pair(), q, numbers)
@@ -234,7 +234,7 @@ def test_nothing_cut() -> None:
     check_accounts(counters, 0, ([0] * 96, -90, 100, (ACTIVATION, RESULT)))
 
 
-def test_every_scale_that_fits() -> None:
+def test_every_fitting_scale_is_exact() -> None:
     """The rounded product of 16 bits is the scale, for each byte."""
     random, fitting = np.random.default_rng(3), 0
     for _ in range(300):
@@ -266,11 +266,11 @@ def test_every_scale_that_fits() -> None:
         {"clip": Clip(np.int64(-129), np.int64(100), np.int64(0))},
     ],
 )
-def test_sums_that_need_64_bits(changed: dict[str, Any]) -> None:
+def test_sums_of_64_bits_are_exact(changed: dict[str, Any]) -> None:
     assert not sum_entry(pair(), pair_scales(**changed), np.zeros(PARAMETERS, np.int16))
 
 
-def test_other_operations_and_wider_sides() -> None:
+def test_other_operations_are_exact() -> None:
     numbers = np.zeros(PARAMETERS, np.int16)
     assert not sum_entry(pair(OP_MAX), pair_scales(), numbers)
     assert not sum_entry(pair()._replace(rhs_size=np.int64(2)), pair_scales(), numbers)
@@ -290,7 +290,7 @@ def test_other_operations_and_wider_sides() -> None:
         {"out_offset": np.int64(1 << 14)},
     ],
 )
-def test_rescales_that_need_64_bits(changed: dict[str, Any]) -> None:
+def test_rescales_of_64_bits_are_exact(changed: dict[str, Any]) -> None:
     assert not rescale_entry(unary(**changed), np.zeros(PARAMETERS, np.int16))
 
 
@@ -306,7 +306,7 @@ def test_rescales_that_need_64_bits(changed: dict[str, Any]) -> None:
         ((0, 64, 48), 16, 32, 48, False),
     ],
 )
-def test_regular_runs(
+def test_regular_runs_are_exact(
     sides: tuple[int, int, int], index: int, count: int, channels: int, expected: bool
 ) -> None:
     given = tuple(map(np.int64, sides)), np.int64(index), np.int64(count), np.int64(channels)
@@ -335,7 +335,7 @@ def digest_of_runs() -> str:
     return str(totals)
 
 
-def test_without_the_compiler() -> None:
+def test_kernels_are_exact_without_compiler() -> None:
     code = "import test_elementwise_int8 as t; print(t.digest_of_runs())"
     run = subprocess.run(
         [sys.executable, "-c", code],

@@ -134,17 +134,17 @@ ALL = list(range(-128, 128))
 
 @pytest.mark.parametrize("name", WINDOWS)
 @pytest.mark.parametrize("blocks", [1, 4, 7])
-def test_windows(name: str, blocks: int) -> None:
+def test_random_windows_are_exact(name: str, blocks: int) -> None:
     check(WINDOWS[name], 13, blocks, ALL)
 
 
 @pytest.mark.parametrize("pixels", [1, 47, 48, 49])
-def test_windows_for_which_there_is_little_room(pixels: int) -> None:
+def test_windows_with_small_workspaces_are_exact(pixels: int) -> None:
     check(WINDOWS["deep"], pixels, 1, ALL)
 
 
 @pytest.mark.parametrize("blocks", range(1, 13))
-def test_tails(blocks: int) -> None:
+def test_tails_of_channels_are_exact(blocks: int) -> None:
     """Each pixel and each lane has sums of its own, whatever is left over."""
     rng = np.random.default_rng(blocks)
     window = WINDOWS["3x3 strided"]
@@ -161,13 +161,13 @@ def test_tails(blocks: int) -> None:
 
 @pytest.mark.parametrize("values", [[-128], [127], [-128, 127], [0, 1, 64, 65, 127]])
 @pytest.mark.parametrize("name", ["deep", "7x7x3"])
-def test_extremes(values: list[int], name: str) -> None:
+def test_extreme_values_are_exact(values: list[int], name: str) -> None:
     sums = check(WINDOWS[name], 7, 4, values)
     if values == [-128] and name == "deep":
         assert (sums == 4096 * 128 * 128).all()
 
 
-def test_weights_that_sixteen_bits_hold_no_pair_of() -> None:
+def test_weights_beyond_16_bit_pairs_are_exact() -> None:
     """Few of them, many of them, at either end; inputs that are negative only in the end."""
     rng = np.random.default_rng(7)
     window, pixels, blocks = InputWindow(1, 0, 1, 0, 256), MAX_PIXELS, 3
@@ -185,7 +185,7 @@ def test_weights_that_sixteen_bits_hold_no_pair_of() -> None:
             np.testing.assert_array_equal(found, expected)
 
 
-def test_what_is_kept_of_weights() -> None:
+def test_packed_weights_are_cached() -> None:
     """Products of one block of weights after another, of any inputs, with what is kept of them."""
     rng = np.random.default_rng(8)
     window, blocks = InputWindow(1, 0, 1, 0, 100), 2
@@ -221,7 +221,7 @@ def run_with(**settings: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_all_kinds_give_the_same_bytes() -> None:
+def test_all_targets_give_the_same_bytes() -> None:
     features = FEATURES
     possible = [name for name, needed in TARGETS.items() if features.issuperset(needed)]
     found = {}
@@ -253,7 +253,7 @@ def test_features_leave_no_better_kind() -> None:
     assert restrict_features("avx2", without) == without
 
 
-def test_settings_are_told_to_numba_in_its_words() -> None:
+def test_settings_become_numbas_options() -> None:
     best = ",".join(BEST)
     assert (
         get_numba_settings({})
@@ -269,7 +269,7 @@ def test_settings_are_told_to_numba_in_its_words() -> None:
         get_numba_settings({SETTING: "vnni", "NUMBA_CPU_NAME": "generic"})
 
 
-def test_the_best_that_the_host_has() -> None:
+def test_the_best_target_of_the_host_is_selected() -> None:
     assert choose_target(None, frozenset()) == "portable"
     assert choose_target(None, frozenset(TARGETS["avx2"])) == "avx2"
     assert choose_target("", BEST) == "vnni"
@@ -277,7 +277,7 @@ def test_the_best_that_the_host_has() -> None:
 
 
 @pytest.mark.parametrize(("setting", "said"), [("vnni", "lacks"), ("fast", "unknown")])
-def test_what_cannot_be_had(setting: str, said: str) -> None:
+def test_unavailable_targets_are_refused(setting: str, said: str) -> None:
     with pytest.raises(UserError) as caught:
         choose_target(setting, frozenset())
     assert caught.value.diagnostics[0].code == "ENV001"

@@ -67,7 +67,7 @@ def assembly(across: int, blocks: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("across", "blocks"), [(1, 1), (1, 2), (2, 1), (2, 2)])
-def test_instructions(across: int, blocks: int) -> None:
+def test_the_kernel_uses_amx_instructions(across: int, blocks: int) -> None:
     """16,384 products an instruction; each tile is loaded once a turn, and sums stay in tiles."""
     lines = assembly(across, blocks)
     (end,) = (
@@ -358,12 +358,12 @@ def check_under_bochs(cases: list[Case], folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", WINDOWS)
-def test_sums_with_tiles_in_numpy(name: str) -> None:
+def test_sums_are_exact_with_tiles_in_numpy(name: str) -> None:
     for shape in SHAPES:
         check_here(case_of(*WINDOWS[name], *shape))
 
 
-def test_sums_under_bochs(tmp_path: Path) -> None:
+def test_sums_are_exact_under_bochs(tmp_path: Path) -> None:
     cases = [case_of(*WINDOWS[name], *shape) for name in WINDOWS for shape in SHAPES]
     check_under_bochs(cases, tmp_path)
 
@@ -387,13 +387,13 @@ CASES = st.builds(
 
 @examples(5)
 @given(CASES)
-def test_any_sums_with_tiles_in_numpy(case: Case) -> None:
+def test_random_sums_are_exact_with_tiles_in_numpy(case: Case) -> None:
     check_here(case)
 
 
 @examples(2)
 @given(st.lists(CASES, min_size=1, max_size=3))
-def test_any_sums_under_bochs(cases: list[Case]) -> None:
+def test_random_sums_are_exact_under_bochs(cases: list[Case]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         check_under_bochs(cases, Path(folder))
 
@@ -410,7 +410,7 @@ def test_weights_are_packed_once_and_windows_gathered_only_where_they_must_be() 
         assert [called for called, _ in calls] == expected
 
 
-def test_sums_on_this_host() -> None:
+def test_sums_are_exact_on_this_host() -> None:
     if not FEATURES.issuperset(TARGETS["amx"]):
         pytest.skip("this processor has no AMX, or the system does not let programs use it")
     portable = run_with(**get_numba_settings({**os.environ, SETTING: "portable"}))
@@ -433,7 +433,7 @@ class UnsignedTiles(Tiles):
 
 
 @pytest.mark.parametrize(("kind", "expected"), [(Tiles, True), (UnsignedTiles, False)])
-def test_tiles_that_err_are_found(kind: type[Tiles], expected: bool) -> None:
+def test_wrong_tiles_fail_the_self_test(kind: type[Tiles], expected: bool) -> None:
     with with_tiles(kind([], []), emit_check()) as code:
         assert is_correct(code) is expected
 
@@ -462,7 +462,7 @@ def test_the_system_may_refuse(
     assert not asked
 
 
-def test_vnni_instead_keeps_the_rest_of_avx512() -> None:
+def test_vnni_keeps_the_rest_of_avx512() -> None:
     left = restrict_features("vnni", XEON)
     assert left == XEON.difference(TARGETS["amx"]) | {"-amx-tile", "-amx-int8"}
     assert choose_target(None, left) == "vnni"

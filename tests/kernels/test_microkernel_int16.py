@@ -86,7 +86,7 @@ def check(inputs: Array, window: InputWindow, weights: Array, blocks: int, pixel
     ("name", "blocks", "pixels"),
     list(zip(WINDOWS, [3, 2, 1, 2, 3], [24, 1, 13, 7, 6], strict=True)),
 )
-def test_random_numbers(name: str, blocks: int, pixels: int, spread: int) -> None:
+def test_random_sums_are_exact(name: str, blocks: int, pixels: int, spread: int) -> None:
     """Of any size: the larger the weights, the fewer steps between carries."""
     rng, window = np.random.default_rng(spread), WINDOWS[name]
     depth = window.rows * window.runs * window.length
@@ -97,7 +97,7 @@ def test_random_numbers(name: str, blocks: int, pixels: int, spread: int) -> Non
 
 @pytest.mark.parametrize("x", [LOW, HIGH, -1])
 @pytest.mark.parametrize("w", [LOW + 1, HIGH, -1, 255, -256])
-def test_extremes(x: int, w: int) -> None:
+def test_extreme_values_are_exact(x: int, w: int) -> None:
     """Where all products are as large as they can be."""
     window = InputWindow(1, 0, 1, 0, 512)
     inputs, weights = np.full(600, x, np.int16), np.full(512 * LANES, w, np.int16)
@@ -105,7 +105,7 @@ def test_extremes(x: int, w: int) -> None:
     assert steps == (64 if abs(x * w) * 128 <= MAX_PRODUCTS else 1)
 
 
-def test_products_of_two_may_be_too_many() -> None:
+def test_pairs_of_products_may_overflow() -> None:
     """2^31 in one step; not so if no input is that small."""
     window, weights = InputWindow(1, 0, 1, 0, 2), np.full(2 * LANES, LOW, np.int16)
     assert steps_for(weights, window, 1, np.full(2, LOW, np.int16)) == 0
@@ -114,7 +114,7 @@ def test_products_of_two_may_be_too_many() -> None:
 
 @pytest.mark.parametrize("steps", [2, 4, 8, 16, 32, 64])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_as_many_steps_as_fit(steps: int, sign: int) -> None:
+def test_the_number_of_steps_is_maximal(steps: int, sign: int) -> None:
     """Up to the last product that 32 bits hold; from all lanes, of runs that are no multiple."""
     depth = 2 * (3 * steps + 1)
     inputs = np.zeros(depth + 10, np.int16)
@@ -151,7 +151,7 @@ def test_squares_know_more_than_extremes() -> None:
 
 
 @pytest.mark.parametrize("steps", [8, 16, 32, 64])
-def test_squares_where_both_are_alike(steps: int) -> None:
+def test_squares_of_equal_operands_are_bounded(steps: int) -> None:
     """The bound is the sum itself, below and above MAX_PRODUCTS; one input is much larger."""
     window = InputWindow(1, 0, 1, 0, 128)
     for size, expected in ((0.99, steps), (1.01, steps // 2)):
@@ -163,7 +163,7 @@ def test_squares_where_both_are_alike(steps: int) -> None:
         assert steps_for(weights.reshape(-1), window, 1, inputs) < steps
 
 
-def test_energy() -> None:
+def test_energy_bounds_sums() -> None:
     """The 256th part of the squares of the largest granule, rounded up at each pair."""
     inputs = np.zeros(5 * GRANULE, np.int16)
     assert energy_entry(inputs, 0, 5, 0) == 8
@@ -172,7 +172,7 @@ def test_energy() -> None:
     assert energy_entry(inputs, GRANULE, 2, 100) == 100
 
 
-def test_little_is_looked_for_where_nothing_is_kept() -> None:
+def test_bounds_are_simple_without_a_cache() -> None:
     weights, workspace = np.ones(64 * LANES, np.int16), np.empty(3 * LANES, np.int32)
     bounds = np.full(2 * LEVELS, -1)
     search = CarrySearch(weights, 0, 1, 32, 0, 9, False, bounds, workspace)

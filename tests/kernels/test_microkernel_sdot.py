@@ -69,7 +69,7 @@ def innermost_loop(assembly: str) -> list[str]:
 
 
 @pytest.mark.parametrize("pixels", PIXELS)
-def test_instructions(pixels: int) -> None:
+def test_the_kernel_uses_sdot_instructions(pixels: int) -> None:
     """Sixteen lanes, four inputs: four ``sdot`` a pixel, and all sums stay in registers."""
     kernel = compiled(ARGUMENTS, lambda b, given: emit_sdot(b, pixels, *given))
     loop = innermost_loop(target_machine().emit_assembly(kernel))
@@ -89,7 +89,7 @@ MAX_CORNER = 700
 
 
 @pytest.mark.parametrize("name", WINDOWS)
-def test_sums_under_qemu(name: str, tmp_path: Path) -> None:
+def test_sums_are_exact_under_qemu(name: str, tmp_path: Path) -> None:
     window = WINDOWS[name]
     rng = np.random.default_rng(3)
     steps = window.rows * window.runs * -(-window.length // 4)
@@ -178,7 +178,7 @@ def _set(register: int, value: int) -> list[int]:
 
 
 @pytest.mark.parametrize(("name", "has"), [("neoverse-n1", True), ("cortex-a72", False)])
-def test_a_processor_whose_name_implies_it(name: str, has: bool) -> None:
+def test_a_processor_name_implies_sdot(name: str, has: bool) -> None:
     listed = frozenset({"+neon", "+crc"})
     found = add_implied_features(listed, TRIPLE, name)
     assert found == (listed | {"+dotprod"} if has else listed)
@@ -188,7 +188,7 @@ def test_a_processor_whose_name_implies_it(name: str, has: bool) -> None:
     assert choose_target(None, without) == "portable"
 
 
-def test_other_processors_are_left_alone() -> None:
+def test_other_processors_do_not_use_sdot() -> None:
     listed = frozenset({"+avx2"})
     assert add_implied_features(listed, "x86_64-unknown-linux-gnu", "znver3") is listed
     assert "-dotprod" not in restrict_features("portable", frozenset(TARGETS["vnni"]))

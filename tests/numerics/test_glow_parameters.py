@@ -7,7 +7,7 @@ from counted import Tally
 from oracles import page
 
 
-def test_scale_and_zero_point_of_a_range(shared: Path) -> None:
+def test_scale_and_zero_point_equal_glow(shared: Path) -> None:
     z, tally = dict(np.load(shared / "golden" / "glow" / "choose_qparams.npz")), Tally()
     for low, high, schema, element, scale, zero in zip(
         *(z[k] for k in ("min", "max", "schema", "elem", "scale", "offset")), strict=True
@@ -17,7 +17,7 @@ def test_scale_and_zero_point_of_a_range(shared: Path) -> None:
     tally.is_what_the_page_says()
 
 
-def test_scale_of_a_bias(shared: Path) -> None:
+def test_scale_of_a_bias_equals_glow(shared: Path) -> None:
     z, tally = dict(np.load(shared / "golden" / "glow" / "bias_qparams.npz")), Tally()
     for i in range(z["bias_scale"].size):
         own, x, w = z["bias_scale"][i], z["in_scale"][i], z["weights_scale"][i]
@@ -32,7 +32,7 @@ def test_scale_of_a_bias(shared: Path) -> None:
     tally.is_what_the_page_says()
 
 
-def test_a_factor_as_integers(shared: Path) -> None:
+def test_integers_of_a_factor_equal_glow(shared: Path) -> None:
     z, tally = dict(np.load(shared / "golden" / "glow" / "transform32to8.npz")), Tally()
     form = page.integer_scale(z["scale"])
     tally.equal("transform32to8, integers", form, [z["pre"], z["mul"], z["post"]])

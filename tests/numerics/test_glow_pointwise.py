@@ -18,7 +18,7 @@ def sides(case: Case) -> tuple[object, ...]:
     return left, right, *scales
 
 
-def test_elementwise(shared: Path) -> None:
+def test_elementwise_operations_equal_glow(shared: Path) -> None:
     tally = Tally()
     for case in glow_cases(shared, "elementwise_i8.npz"):
         operation, operands = str(case["op"]), sides(case)
@@ -38,7 +38,7 @@ def test_elementwise(shared: Path) -> None:
     tally.is_what_the_page_says()
 
 
-def test_rescale_quantize_dequantize(shared: Path) -> None:
+def test_conversions_equal_glow(shared: Path) -> None:
     tally = Tally()
     for case in glow_cases(shared, "rescale_quantize_dequantize.npz"):
         element = str(case["elem"])
@@ -64,7 +64,7 @@ def test_rescale_quantize_dequantize(shared: Path) -> None:
     tally.is_what_the_page_says()
 
 
-def test_max_pool(shared: Path) -> None:
+def test_max_pool_equals_glow(shared: Path) -> None:
     tally = Tally()
     for name in ("pool_relu_i8", "pool_i16_interp"):
         for case in glow_cases(shared, f"{name}.npz"):
@@ -74,7 +74,7 @@ def test_max_pool(shared: Path) -> None:
     tally.is_what_the_page_says()
 
 
-def test_average_pool(shared: Path) -> None:
+def test_average_pool_equals_glow(shared: Path) -> None:
     tally = Tally()
     for case in glow_cases(shared, "pool_relu_i8.npz"):
         window = (case["kernels"], case["strides"], case["pads_tlbr"])
@@ -89,7 +89,7 @@ def test_average_pool(shared: Path) -> None:
     tally.is_what_the_page_says()
 
 
-def test_relu_clip_and_splat(shared: Path) -> None:
+def test_relu_clip_and_splat_equal_glow(shared: Path) -> None:
     tally = Tally()
     for case in glow_cases(shared, "pool_relu_i8.npz"):
         x, zero = case["input"], case["in_offset"]
@@ -111,7 +111,7 @@ def test_relu_clip_and_splat(shared: Path) -> None:
     tally.is_what_the_page_says()
 
 
-def test_softmax_and_lrn(shared: Path) -> None:
+def test_softmax_and_lrn_equal_glow(shared: Path) -> None:
     tally = Tally()
     for case in glow_cases(shared, "softmax_lrn_f32.npz"):
         for oracle in ("libjit", "interp"):

@@ -40,7 +40,7 @@ def check_integers(case: Case, prefix: str, factor: Array) -> None:
         np.testing.assert_array_equal(value, case[prefix + part])
 
 
-def test_convolution_int8(shared: Path) -> None:
+def test_convolution_int8_equals_glow(shared: Path) -> None:
     tally = Tally()
     for case in glow_cases(shared, "conv_i8.npz"):
         acc, scales = sum_of(case), scales_of(case, case["filter_scale"])
@@ -56,7 +56,7 @@ def test_convolution_int8(shared: Path) -> None:
     tally.is_what_the_page_says()
 
 
-def test_convolution_with_a_scale_a_channel(shared: Path) -> None:
+def test_channelwise_convolution_equals_glow(shared: Path) -> None:
     tally = Tally()
     for case in glow_cases(shared, "conv_channelwise_i8.npz"):
         acc, scales = sum_of(case), scales_of(case, case["filter_scales"])
@@ -71,7 +71,7 @@ def test_convolution_with_a_scale_a_channel(shared: Path) -> None:
     tally.is_what_the_page_says()
 
 
-def test_convolution_int16(shared: Path) -> None:
+def test_convolution_int16_equals_glow(shared: Path) -> None:
     tally = Tally()
     for case in glow_cases(shared, "conv_i16_interp.npz"):
         y = page.glow_float(sum_of(case), **scales_of(case, case["filter_scale"]))
@@ -85,7 +85,7 @@ def connected_sum(case: Case) -> Array:
     return x @ (case["weights"].astype(np.int64) - case["weights_offset"])
 
 
-def test_fully_connected_and_matrix_product(shared: Path) -> None:
+def test_fully_connected_and_matrix_product_equal_glow(shared: Path) -> None:
     tally = Tally()
     for element in ("i8", "i16"):
         name = {"i8": "fc_i8", "i16": "fc_i16_interp"}[element]
@@ -104,7 +104,7 @@ def test_fully_connected_and_matrix_product(shared: Path) -> None:
     tally.is_what_the_page_says()
 
 
-def test_fully_connected_with_a_scale_a_row(shared: Path) -> None:
+def test_rowwise_fully_connected_equals_glow(shared: Path) -> None:
     tally = Tally()
     for case in glow_cases(shared, "fc_rowwise_i8.npz"):
         x = case["input"].astype(np.int64) - case["in_offset"]

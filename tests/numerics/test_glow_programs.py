@@ -56,7 +56,7 @@ def programs(shared: Path) -> Iterator[Program]:
                 yield Program(path)
 
 
-def test_quantized_softmax(shared: Path) -> None:
+def test_quantized_softmax_equals_glow(shared: Path) -> None:
     tally = Tally()
     for program in programs(shared):
         for _, (expected, scale, zero), [(x, x_scale, _)] in program.uses("softmax"):
@@ -66,7 +66,7 @@ def test_quantized_softmax(shared: Path) -> None:
     tally.is_what_the_page_says()
 
 
-def test_leaky_relu(shared: Path) -> None:
+def test_leaky_relu_equals_glow(shared: Path) -> None:
     tally = Tally()
     for program in programs(shared):
         for instruction, (expected, *to), [x] in program.uses("leakyrelu"):
@@ -75,7 +75,7 @@ def test_leaky_relu(shared: Path) -> None:
     tally.is_what_the_page_says()
 
 
-def test_batched_add(shared: Path) -> None:
+def test_batched_add_equals_glow(shared: Path) -> None:
     tally = Tally()
     for program in programs(shared):
         for _, (expected, *to), sides in program.uses("batchedadd"):

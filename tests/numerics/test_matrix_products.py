@@ -8,7 +8,7 @@ from vectors import products
 PROFILES = {"ONNX Runtime": "float", "LiteRT": "q31"}
 
 
-def test_recorded_products() -> None:
+def test_products_equal_recorded_results() -> None:
     tally = Tally()
     for case in products():
         element = {"int8": "i8", "int16": "i16"}[case["lhs"].dtype.name]

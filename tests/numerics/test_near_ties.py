@@ -83,7 +83,7 @@ FORMULAS: dict[str, Callable[[Case], Array]] = {
 }
 
 
-def test_near_ties() -> None:
+def test_near_ties_equal_recorded_results() -> None:
     tally = Tally()
     for number, case in enumerate(near_ties()):
         y = np.clip(FORMULAS[case["kind"]](case), 0, 255)

@@ -25,14 +25,14 @@ def rows_below(header: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in table]
 
 
-def test_the_worked_examples() -> None:
+def test_worked_examples_of_the_page_run() -> None:
     code = code_blocks(examples_start(), len(TEXT))
     assert code.count("assert") >= 8
     exec(compile(code, str(PAGE), "exec"), dict(vars(page)))
 
 
 @pytest.mark.parametrize("row", rows_below("what differs"), ids=lambda row: row[0])
-def test_where_references_differ(row: list[str]) -> None:
+def test_references_differ_where_documented(row: list[str]) -> None:
     acc, factor = np.int64(row[1]), page.f32(float(row[2]))
     found = [
         page.scale32(acc, *page.integer_scale(factor)),
@@ -92,7 +92,7 @@ def test_a_sum_saturates_at_each_step_only_where_it_must(terms: list[int]) -> No
 
 
 @given(st.integers(-(2**31), 2**31 - 1), st.integers(2**30, 2**31 - 1), st.integers(0, 31))
-def test_fixed_point_is_what_its_words_say(x: int, mul: int, shift: int) -> None:
+def test_fixed_point_words_give_their_value(x: int, mul: int, shift: int) -> None:
     high = np.floor(Fraction(x * mul, 2**31) + Fraction(1, 2))
     assert page.doubling_high_product(np.int64(x), mul) == high
     size = (abs(x) * 2 + 2**shift) // 2 ** (shift + 1)

@@ -95,7 +95,7 @@ OPERATIONS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_network(shared: Path, name: str) -> None:
+def test_networks_equal_onnx_runtime(shared: Path, name: str) -> None:
     network, variant = name.split("/")
     folder, tally = shared / "models" / network, Tally()
     graph = onnx.load(folder / f"model_{variant}.onnx").graph
@@ -117,7 +117,7 @@ def test_network(shared: Path, name: str) -> None:
     tally.is_what_the_page_says()
 
 
-def test_softmax(shared: Path) -> None:
+def test_softmax_equals_onnx_runtime(shared: Path) -> None:
     tally = Tally()
     with np.load(shared / "golden" / "frontends" / "ort_ops.npz") as archive:
         for kind in ("int8", "uint8"):

@@ -59,7 +59,7 @@ def convolution(options: Any, x: Case, w: Case, b: Case, y: Case, wide: bool) ->
     return rescale(acc + b["data"], *factor) + y["zero"]
 
 
-def test_int16_convolution(shared: Path) -> None:
+def test_int16_convolution_equals_tflite(shared: Path) -> None:
     tally = Tally()
     for path in models(shared, "conv"):
         options, (x, w, b), y, golden = one_operation(path)
@@ -69,7 +69,7 @@ def test_int16_convolution(shared: Path) -> None:
 
 
 @pytest.mark.parametrize(("operation", "function"), [("add", np.add), ("sub", np.subtract)])
-def test_int16_sum(shared: Path, operation: str, function: Any) -> None:
+def test_int16_sum_equals_tflite(shared: Path, operation: str, function: Any) -> None:
     tally = Tally()
     for path in models(shared, operation):
         _, (left, right), y, golden = one_operation(path)
@@ -80,7 +80,7 @@ def test_int16_sum(shared: Path, operation: str, function: Any) -> None:
     tally.is_what_the_page_says()
 
 
-def test_int16_leaky_relu_and_quantize(shared: Path) -> None:
+def test_int16_leaky_relu_and_quantize_equal_tflite(shared: Path) -> None:
     tally = Tally()
     for operation in ("leaky_relu", "quantize"):
         for path in models(shared, operation):
@@ -120,7 +120,7 @@ RECORDED_ROWS = {"resnet8_int8": [0, 1, 2], "dscnn_kws_int8": [0, 1, 3], "vww96_
 
 
 @pytest.mark.parametrize("network", RECORDED_ROWS)
-def test_int8_network(shared: Path, network: str) -> None:
+def test_int8_networks_equal_tflite(shared: Path, network: str) -> None:
     folder, tally = shared / "models" / network, Tally()
     recorded = np.load(folder / "intermediates_litert_ref.npz")
     results = {int(re.findall(r"_t(\d+)$", k)[0]): recorded[k] for k in recorded.files}
@@ -140,7 +140,7 @@ def test_int8_network(shared: Path, network: str) -> None:
 
 
 @pytest.mark.parametrize("kernels", ["ref", "builtin"])
-def test_int8_fully_connected_layers(shared: Path, kernels: str) -> None:
+def test_int8_fully_connected_layers_equal_tflite(shared: Path, kernels: str) -> None:
     folder, tally = shared / "models" / "ad01_int8", Tally()
     rescale = {"ref": page.q31_connected, "builtin": page.ruy_connected}[kernels]
     model, x = TfliteModel(folder / "model.tflite"), np.load(folder / "inputs.npy")

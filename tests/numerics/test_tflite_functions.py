@@ -32,7 +32,7 @@ def cases(
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
-def test_softmax(shared: Path, tmp_path: Path, dtype: str) -> None:
+def test_softmax_equals_tflite(shared: Path, tmp_path: Path, dtype: str) -> None:
     tally = Tally()
     for name, options, (x,), _, expected in cases(shared, tmp_path, "SOFTMAX", dtype):
         rows = x["data"].astype(np.int64).reshape(-1, x["data"].shape[-1])
@@ -46,7 +46,7 @@ def test_softmax(shared: Path, tmp_path: Path, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
-def test_mean(shared: Path, tmp_path: Path, dtype: str) -> None:
+def test_mean_equals_tflite(shared: Path, tmp_path: Path, dtype: str) -> None:
     tally = Tally()
     for name, _, (x, axes), y, expected in cases(shared, tmp_path, "MEAN", dtype):
         over = tuple(np.atleast_1d(axes["data"]).tolist())
@@ -61,7 +61,7 @@ def test_mean(shared: Path, tmp_path: Path, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
-def test_bilinear(shared: Path, tmp_path: Path, dtype: str) -> None:
+def test_bilinear_resize_equals_tflite(shared: Path, tmp_path: Path, dtype: str) -> None:
     tally = Tally()
     for name, options, (x, _), _, expected in cases(shared, tmp_path, "RESIZE_BILINEAR", dtype):
         formula = page.q31_bilinear_u8 if dtype == "uint8" else page.q31_bilinear
@@ -72,7 +72,7 @@ def test_bilinear(shared: Path, tmp_path: Path, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
-def test_nearest(shared: Path, tmp_path: Path, dtype: str) -> None:
+def test_nearest_resize_equals_tflite(shared: Path, tmp_path: Path, dtype: str) -> None:
     tally = Tally()
     operation = "RESIZE_NEAREST_NEIGHBOR"
     for name, options, (x, _), _, expected in cases(shared, tmp_path, operation, dtype):
@@ -86,7 +86,7 @@ def test_nearest(shared: Path, tmp_path: Path, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16-int8"])
-def test_fully_connected_ties(shared: Path, tmp_path: Path, dtype: str) -> None:
+def test_fully_connected_ties_equal_tflite(shared: Path, tmp_path: Path, dtype: str) -> None:
     tally = Tally()
     operation = "ties_FULLY_CONNECTED"
     for name, _, (x, w, b), y, expected in cases(shared, tmp_path, operation, dtype):

@@ -42,7 +42,7 @@ def relu_clip(y: Array, zero: int, relu: bool) -> Array:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_convolution_and_linear(shared: Path, engine: str) -> None:
+def test_convolution_and_linear_equal_pytorch(shared: Path, engine: str) -> None:
     tally = Tally()
     for case in torch_files(shared, engine, {"conv", "linear"}):
         meta, zero = case["meta"], int(case["y_zp"])
@@ -70,7 +70,7 @@ def added(engine: str, a: Array, b: Array, scales: tuple[object, ...]) -> Array:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_add_and_mul(shared: Path, engine: str) -> None:
+def test_add_and_mul_equal_pytorch(shared: Path, engine: str) -> None:
     tally = Tally()
     for case in torch_files(shared, engine, {"add", "add_relu", "mul"}):
         kind = case["meta"]["kind"]
@@ -90,7 +90,7 @@ def test_add_and_mul(shared: Path, engine: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ["fbgemm", "qnnpack"])
-def test_every_activation_of_a_network(shared: Path, engine: str) -> None:
+def test_every_activation_of_a_network_equals_pytorch(shared: Path, engine: str) -> None:
     z = np.load(shared / "golden" / "torch_digits" / f"digits_cnn_{engine}.npz")
     info, tally = json.loads(str(z["info"])), Tally()
     row = f"torch_digits, {engine}"

@@ -58,7 +58,7 @@ def digits_profile(tmp_path):
 
 
 @pytest.mark.parametrize("net", ["lir/lenet", "lir/minimob", "lir_real/resnet8"])
-def test_yaml_has_the_bits_of_the_recorded_profile(net, shared, tmp_path):
+def test_yaml_equals_the_recorded_profile(net, shared, tmp_path):
     recorded = read_profile(shared / net / "profile.tsv")
     path = tmp_path / "profile.yaml"
     path.write_text(as_glow_writes({f"{name}:0": one for name, one in recorded.items()}))
@@ -90,13 +90,13 @@ def test_a_profile_quantizes_like_the_samples_that_it_was_taken_of(digits_profil
     ("more", "said"),
     [([], "--profile P.yaml is needed"), (["--compare"], "--calibration FILE is needed")],
 )
-def test_what_is_missing_on_the_command_line(more, said):
+def test_missing_arguments_are_reported(more, said):
     result = CliRunner().invoke(app, ["quantize", str(LIR), "-o", "x.lir", *more])
     assert result.exit_code == 2
     assert said in result.stderr
 
 
-def test_neither_samples_nor_profile():
+def test_samples_or_a_profile_are_required():
     with pytest.raises(UserError) as error:
         nmpsim.quantize(LIR, WEIGHTS)
     assert code_of(error) == "ARG001"
@@ -125,7 +125,7 @@ def test_a_comparison_needs_samples(digits_profile):
         ("--- &a [*a, *a]\n", "an alias"),
     ],
 )
-def test_what_is_no_profile(text, found, tmp_path):
+def test_invalid_profiles_are_refused(text, found, tmp_path):
     path = tmp_path / "p.yaml"
     path.write_text(text)
     with pytest.raises(UserError) as error:
@@ -136,7 +136,7 @@ def test_what_is_no_profile(text, found, tmp_path):
     assert diagnostic.place.file == str(path)
 
 
-def test_a_profile_of_an_old_glow(tmp_path):
+def test_a_profile_of_an_old_glow_is_read(tmp_path):
     path = tmp_path / "p.yaml"
     path.write_text("---\n- NodeOutputName: 'x:0'\n  scale: 0.5\n  offset: 1\n...\n")
     with pytest.raises(UserError) as error:
@@ -144,7 +144,7 @@ def test_a_profile_of_an_old_glow(tmp_path):
     assert "writes Min and Max" in error.value.diagnostics[0].hint
 
 
-def test_two_ranges_of_one_name(tmp_path):
+def test_two_ranges_of_one_name_are_refused(tmp_path):
     entry = "- NodeOutputName: 'x:0'\n  Min: 0\n  Max: {}\n"
     path = tmp_path / "p.yaml"
     path.write_text(HEADER + entry.format(1) + entry.format(1))
@@ -155,7 +155,7 @@ def test_two_ranges_of_one_name(tmp_path):
     assert (code_of(error), error.value.diagnostics[0].found) == ("CONST001", "0 to 1, 0 to 2")
 
 
-def test_too_large(tmp_path, monkeypatch):
+def test_too_large_profiles_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(profile, "MAX_BYTES", 100)
     path = tmp_path / "p.yaml"
     path.write_text(HEADER + "#" * 100)
@@ -164,7 +164,7 @@ def test_too_large(tmp_path, monkeypatch):
     assert error.value.diagnostics[0].message == "the profile is too large"
 
 
-def test_without_the_package(tmp_path, monkeypatch):
+def test_a_missing_package_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "yaml", None)
     path = tmp_path / "p.yaml"
     path.write_text(HEADER)
@@ -175,7 +175,7 @@ def test_without_the_package(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("other", ["lir_real/mnist_cntk", "lir/minires"])
-def test_the_profile_of_another_network(other, shared):
+def test_a_profile_of_another_network_is_refused(other, shared):
     module = float_form("lir/lenet/i8_asym_b32/interp.lir.txt")
     with pytest.raises(UserError) as error:
         CalibratedProgram.from_samples(
@@ -184,7 +184,7 @@ def test_the_profile_of_another_network(other, shared):
     assert code_of(error) in ("QUANT005", "QUANT002")
 
 
-def test_names_without_a_range_are_told(digits_profile):
+def test_names_without_a_range_are_reported(digits_profile):
     ranges = read_profile(digits_profile)
     del ranges["fc"], ranges["conv2"]
     calibrated = nmpsim.calibrate(LIR, WEIGHTS, profile=digits_profile)
@@ -204,7 +204,7 @@ def test_names_without_a_range_are_told(digits_profile):
         ("LEAKY_RELU", (0.25,), Range(-1, 8)),
     ],
 )
-def test_an_activation_that_is_fused_comes_after_what_was_recorded(activation, arguments, expected):
+def test_a_fused_activation_narrows_the_recorded_range(activation, arguments, expected):
     draft = Draft()
     data = draft.input(real(1, 2, 2, 1))
     filters = draft.constant(np.ones((1, 1, 1, 1), np.float32), "float")

@@ -35,13 +35,13 @@ def recorded(shared, name: str) -> dict[str, np.ndarray]:
         return dict(archive)
 
 
-def test_the_schemas_have_their_names():
+def test_schemas_have_their_names():
     assert SCHEMAS == RECORDED_SCHEMAS
 
 
 @pytest.mark.parametrize("elem", ELEMS)
 @pytest.mark.parametrize("number", range(4))
-def test_chosen_parameters(shared, number, elem):
+def test_parameters_equal_glow(shared, number, elem):
     vectors = recorded(shared, "choose_qparams")
     cases = (vectors["schema"] == number) & (vectors["elem"] == elem)
     assert cases.sum() > 50
@@ -54,7 +54,7 @@ def test_chosen_parameters(shared, number, elem):
 
 
 @pytest.mark.parametrize("elem", ELEMS)
-def test_bias_parameters(shared, elem):
+def test_bias_parameters_equal_glow(shared, elem):
     vectors = recorded(shared, "bias_qparams")
     cases = {key: array[vectors["bias_elem"] == elem] for key, array in vectors.items()}
     own = Parameters(cases["bias_scale"], cases["bias_offset"])
@@ -69,7 +69,7 @@ def test_bias_parameters(shared, elem):
     np.testing.assert_array_equal(weights.scale, cases["spec2_weights_scale"])
 
 
-def test_integers(shared):
+def test_quantized_integers_equal_glow(shared):
     vectors = recorded(shared, "rescale_quantize_dequantize")
     compared = 0
     for number in range(int(vectors["ncases"])):
@@ -108,7 +108,7 @@ def test_the_range_is_representable_and_zero_is_exact(a, b, schema, elem):
 
 @pytest.mark.parametrize("high", [0.0, 1e-45, 1e-40])
 @pytest.mark.parametrize("schema", SCHEMAS)
-def test_next_to_nothing_has_a_usable_scale(schema, high):
+def test_tiny_ranges_have_a_usable_scale(schema, high):
     chosen = choose_parameters(0.0, high, schema, "i16")
     expected = 0.125 if schema == "symmetric-with-power2-scale" else 0.1
     assert chosen.scale == np.float32(expected)

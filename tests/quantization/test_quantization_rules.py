@@ -76,7 +76,7 @@ def image_net() -> tuple[Draft, Ref]:
     return draft, draft.input(real(1, 4, 4, 2))
 
 
-def test_what_moves_integers_keeps_the_parameters():
+def test_moves_keep_the_parameters():
     draft, data = image_net()
     image = convolution(draft, data)
     pooled = draft.emit("maxpool", draft.buffer(real(1, 2, 2, 2)), image, **POOL)
@@ -94,7 +94,7 @@ def test_what_moves_integers_keeps_the_parameters():
 
 @pytest.mark.parametrize("activation", ["relu", "clip", "cpumaxsplat"])
 @pytest.mark.parametrize("opcode", ["convolution", "elementadd"])
-def test_an_operation_has_the_range_of_the_activation_behind_it(opcode, activation):
+def test_an_operation_has_the_range_of_its_activation(opcode, activation):
     attributes = {"clip": {"Min": 0.0, "Max": 0.5}, "cpumaxsplat": {"SplatValue": 0.0}}
     draft, data = image_net()
     if opcode == "convolution":
@@ -112,7 +112,7 @@ def test_an_operation_has_the_range_of_the_activation_behind_it(opcode, activati
     assert narrowed.opcode == opcode
 
 
-def test_a_result_that_others_read_keeps_its_own_range():
+def test_a_result_with_other_readers_keeps_its_range():
     draft, data = image_net()
     image = convolution(draft, data)
     active = draft.emit("relu", draft.buffer(image.type), image)
@@ -151,7 +151,7 @@ def test_a_part_that_others_read_is_rescaled_into_a_concatenation():
     assert len(by_opcode(program, "rescalequantized")) == 1
 
 
-def test_an_operation_between_float_ones_is_quantized_alone():
+def test_an_operation_between_float_operations_is_quantized():
     draft, data = image_net()
     squeezed = draft.emit("softmax", draft.buffer(data.type), data)
     image = convolution(draft, squeezed)
@@ -161,7 +161,7 @@ def test_an_operation_between_float_ones_is_quantized_alone():
     assert [r.reason for r in program.staying_float] == ["the device has no unit for softmax"] * 2
 
 
-def test_float_values_are_moved_as_float():
+def test_float_moves_stay_float():
     draft, data = image_net()
     image = convolution(draft, data)
     soft = draft.emit("softmax", draft.buffer(image.type), image)
@@ -208,7 +208,7 @@ def fully_connected_net() -> Module:
 @pytest.mark.parametrize("per_channel", [False, True])
 @pytest.mark.parametrize("bias_elem", ["i16", "i32"])
 @pytest.mark.parametrize("elem", ["i8", "i16"])
-def test_biases_on_the_scale_of_the_result(elem, bias_elem, per_channel):
+def test_biases_can_have_the_scale_of_the_result(elem, bias_elem, per_channel):
     draft, data = image_net()
     image = convolution(draft, data)
     product = draft.buffer(real(1, 3))
@@ -278,7 +278,7 @@ def test_the_bias_of_a_lowered_fully_connected_layer_is_on_the_scale_of_the_prod
 
 
 @pytest.mark.parametrize("name", ["convolution", "a name"])
-def test_what_is_asked_for_stays_float(name):
+def test_keep_float_excludes_layers(name):
     draft, data = image_net()
     image = convolution(draft, convolution(draft, data))
     module = finish(draft, image)
@@ -303,7 +303,7 @@ def refused(module: Module, **choices: Any) -> Any:
     return finding
 
 
-def test_an_unknown_name_to_keep_float_is_told():
+def test_an_unknown_name_of_keep_float_is_an_error():
     finding = refused(fully_connected_net(), keep_float=frozenset({"fullyconected"}))
     assert finding.code == "QUANT004"
     assert "fullyconnected" in finding.hint
@@ -324,7 +324,7 @@ def test_a_quantized_program_is_refused():
     assert "quantized tensors" in finding.found
 
 
-def test_weights_that_are_not_constant_stay_float():
+def test_computed_weights_stay_float():
     draft = Draft()
     data = draft.input(real(1, 4))
     square = draft.buffer(real(4, 4))
@@ -335,7 +335,7 @@ def test_weights_that_are_not_constant_stay_float():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 3e38])
-def test_weights_that_give_no_number_are_told(bad):
+def test_nan_weights_are_reported(bad):
     draft = Draft()
     data = draft.input(real(1, 2))
     filters = draft.constant(np.full((2, 2), bad, np.float32), "float")
@@ -351,7 +351,7 @@ def test_weights_that_give_no_number_are_told(bad):
     assert finding.place.line
 
 
-def test_one_value_that_is_not_finite_is_told_as_one():
+def test_one_infinite_value_is_reported_once():
     draft = Draft()
     data = draft.input(real(1, 2))
     draft.emit("elementdiv", draft.output(real(1, 2)), data, data)
@@ -363,7 +363,7 @@ def test_one_value_that_is_not_finite_is_told_as_one():
     assert finding.found == "1 of 2 values"
 
 
-def test_a_state_that_is_read_and_written_is_both():
+def test_a_state_is_input_and_output():
     draft = Draft()
     data, state = draft.input(real(1, 4)), draft.input(real(1, 4))
     draft.emit("elementadd", state, state, data)
@@ -378,7 +378,7 @@ def test_a_state_that_is_read_and_written_is_both():
     np.testing.assert_allclose(run.contents(state.name), samples[0] + samples[2], atol=0.1)
 
 
-def test_states_change_places():
+def test_states_are_exchanged():
     """Outputs that are inputs are written when nobody needs their old values any more."""
     draft = Draft()
     one, other = draft.input(real(1, 4)), draft.input(real(1, 4))

@@ -37,7 +37,7 @@ def few(tmp_path):
     return path
 
 
-def test_three_files_and_a_report(tmp_path, few):
+def test_three_files_and_a_report_are_written(tmp_path, few):
     result = digits("-o", tmp_path / "a net.lir", samples=few)
     assert result.exit_code == 0, result.stderr
     assert sorted(p.name for p in tmp_path.iterdir()) == [
@@ -97,7 +97,7 @@ def test_the_files_read_back_as_the_program(tmp_path, few):
         ),
     ],
 )
-def test_what_it_writes_compiles_and_recognizes_digits(tmp_path, choice):
+def test_the_output_compiles_and_recognizes_digits(tmp_path, choice):
     import nmpsim
 
     assert digits("-o", tmp_path / "net.lir", *choice).exit_code == 0
@@ -111,7 +111,7 @@ def test_what_it_writes_compiles_and_recognizes_digits(tmp_path, choice):
     assert np.mean(np.array(answers) == labels) > 0.96
 
 
-def test_one_document(tmp_path, few):
+def test_the_json_output_is_one_document(tmp_path, few):
     result = digits("-o", tmp_path / "net.lir", "--compare", "--format", "json", samples=few)
     document = json.loads(result.stdout)
     assert document["schema"] == "nmpsim-quantize-1"
@@ -139,7 +139,7 @@ def test_one_input_takes_an_npy_file(tmp_path):
     assert result.exit_code == 0, result.stderr
 
 
-def test_windows_line_ends(tmp_path, few):
+def test_windows_line_ends_are_accepted(tmp_path, few):
     text = tmp_path / "windows.lir"
     text.write_bytes(LIR.read_bytes().replace(b"\n", b"\r\n"))
     assert digits("-o", tmp_path / "net.lir", lir=text, samples=few).exit_code == 0
@@ -169,7 +169,7 @@ def test_an_output_or_a_comparison_is_needed(few):
         ({"x": np.array([None])}, "INPUT003", "does not hold numbers"),
     ],
 )
-def test_calibration_inputs_that_cannot_be_used(tmp_path, arrays, code, words):
+def test_unusable_calibration_inputs_are_refused(tmp_path, arrays, code, words):
     path = tmp_path / "samples.npz"
     np.savez(path, **arrays)
     message = refused(digits("-o", tmp_path / "net.lir", samples=path), code)
@@ -203,14 +203,14 @@ def test_a_folder_of_images_or_arrays_has_a_sample_in_each(tmp_path, few):
 @pytest.mark.parametrize(
     ("content", "code"), [(None, "FILE001"), (b"", "INPUT003"), (b"hello", "INPUT003")]
 )
-def test_files_that_hold_no_samples(tmp_path, content, code):
+def test_files_without_samples_are_refused(tmp_path, content, code):
     path = tmp_path / "samples.npz"
     if content is not None:
         path.write_bytes(content)
     assert "samples.npz" in refused(digits("-o", tmp_path / "net.lir", samples=path), code)
 
 
-def test_missing_weights_are_told(tmp_path, few):
+def test_missing_weights_are_reported(tmp_path, few):
     result = run(LIR, "--calibration", few, "-o", tmp_path / "net.lir")
     assert "--weights W.npz" in refused(result, "CONST002")
 
@@ -220,7 +220,7 @@ def test_an_input_is_not_overwritten(few):
     assert "few.npz" in message
 
 
-def test_an_output_folder_that_is_missing_is_told(tmp_path, few):
+def test_a_missing_output_folder_is_reported(tmp_path, few):
     refused(digits("-o", tmp_path / "no" / "net.lir", samples=few), "FILE002")
 
 
@@ -238,7 +238,7 @@ def test_a_quantized_program_is_refused(tmp_path, few):
     assert "digits.lir.txt:3:" in message
 
 
-def test_a_wrong_name_to_keep_float_has_a_hint(tmp_path, few):
+def test_a_wrong_name_of_keep_float_has_a_hint(tmp_path, few):
     message = refused(
         digits("-o", tmp_path / "n.lir", "--keep-float", "conv3", samples=few), "QUANT004"
     )
@@ -253,14 +253,14 @@ def test_nothing_quantized_is_an_error(tmp_path, few):
     assert not (tmp_path / "net.lir").exists()
 
 
-def test_unknown_words_are_told_in_python():
+def test_unknown_arguments_are_errors_in_python():
     import nmpsim
 
     with pytest.raises(nmpsim.UserError, match="unknown schema"):
         nmpsim.quantize(LIR, WEIGHTS, {}, schema="asymetric")
 
 
-def test_the_choices_are_those_of_the_library():
+def test_choices_equal_the_library():
     from nmpsim.cli.commands.quantize import command
     from nmpsim.quantization import BIAS_SCALES, PRECISIONS, SCHEMAS
     from nmpsim.quantization.parameters import BIAS_PRECISIONS

@@ -44,7 +44,7 @@ def shown(first_words: str) -> str:
     return text
 
 
-def test_quantize_compile_and_run(repository):
+def test_commands_of_the_page_run(repository):
     quantized, _, ran = shell(blocks("sh")[0])
     assert quantized.stdout == shown("7 of 8 results")
     assert " fc  " in ran.stdout
@@ -52,12 +52,12 @@ def test_quantize_compile_and_run(repository):
 
 
 @pytest.mark.slow
-def test_the_table_of_the_comparison(repository):
+def test_the_table_of_the_page_is_current(repository):
     (compared,) = shell(blocks("sh")[1])
     assert compared.stdout == shown("against the float program")
 
 
-def test_python(repository):
+def test_the_python_of_the_page_runs(repository):
     (code,) = blocks("python")
     names: dict[str, object] = {}
     exec(compile(code, "quantize.md", "exec"), names)

@@ -70,7 +70,7 @@ def result_types(module: Module) -> dict[str, TensorType]:
 
 @pytest.mark.parametrize("by", ["samples", "profile"])
 @pytest.mark.parametrize("name", each_value(NAMES, program_parts))
-def test_types_and_constants(name, by, shared):
+def test_types_and_constants_equal_glow(name, by, shared):
     net = name.split("/")[1]
     glow = recorded_module(shared / name)
     ours = calibrated(name, by).quantize(parse_settings(name)).module
@@ -101,7 +101,7 @@ def test_types_and_constants(name, by, shared):
 @pytest.mark.parametrize(
     "name", each_value((n for n in NAMES if "minimob" not in n), program_parts)
 )
-def test_outputs(name, shared):
+def test_outputs_equal_glow(name, shared):
     ours = calibrated(name).quantize(parse_settings(name)).module
     with np.load((shared / name).with_name(f"{name.split('/')[-1].split('.')[0]}.npz")) as recorded:
         inputs = {k[6:]: recorded[k] for k in recorded.files if k.startswith("input/")}
@@ -116,7 +116,7 @@ def test_outputs(name, shared):
 
 
 @pytest.mark.parametrize("net", ["mnist_cntk", "resnet8"])
-def test_a_scale_for_each_channel(net, shared):
+def test_channel_scales_equal_glow(net, shared):
     """Filters, rows of weights, biases: on all images what Glow recorded."""
     folder = shared / "lir_real" / net / "i8_asym_b32_channelwise"
     program = calibrated(f"lir_real/{net}/i8_asym_b32/cpumax.lir.txt")

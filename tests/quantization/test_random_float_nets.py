@@ -63,7 +63,7 @@ def quantized(net: FloatNet, choices: Settings) -> QuantizedProgram | None:
 
 @examples(150)
 @given(float_nets())
-def test_values_in_buffers_of_their_own_give_the_same(net):
+def test_separate_buffers_give_the_same_values(net):
     graph = build_graph(net.module)
     module = rewrite(
         graph, frozenset(), ValueScales(graph, frozenset(), {}, Settings()), Settings(), {}
@@ -122,7 +122,7 @@ def test_int16_is_near_float(net, schema):
 
 @examples(15)
 @given(float_nets(), CHOICES)
-def test_the_device_runs_it(net, choices):
+def test_the_device_runs_random_networks(net, choices):
     program = quantized(net, choices)
     if program is None:
         return
@@ -141,7 +141,7 @@ INT16 = pytest.param(Settings(elem="i16"), marks=pytest.mark.slow, id="int16")
 @pytest.mark.parametrize("choices", [pytest.param(Settings(), id="int8"), INT16])
 @examples(60)
 @given(float_nets())
-def test_what_is_quantized_runs_on_the_device(choices, net):
+def test_quantized_layers_run_on_the_device(choices, net):
     program = quantized(net, choices)
     if program is None:
         return

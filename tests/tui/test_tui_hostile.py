@@ -44,7 +44,7 @@ def odd(text: str) -> set[str]:
 
 
 @pytest.mark.slow
-def test_no_pane_shows_them_raw(digits: Bundle) -> None:
+def test_no_pane_shows_raw_names(digits: Bundle) -> None:
     async def play(user: User) -> None:
         seen = [user.text()]
         for line in ("step layer", f"break {HOSTILE}", "info layers", "layers", "where", "step"):

@@ -52,14 +52,14 @@ ROWS = [
         ("nothing", []),
     ],
 )
-def test_a_filter(text: str, left: list[int]) -> None:
+def test_a_filter_selects_layers(text: str, left: list[int]) -> None:
     assert [row.state.index for row in ROWS if make_filter(text)(row)] == left
 
 
 @pytest.mark.parametrize(
     ("text", "words"), [("colour>1", "cycles"), ("sat>many", "a number"), (">1", "nothing")]
 )
-def test_a_filter_that_is_not_understood(text: str, words: str) -> None:
+def test_an_invalid_filter_is_reported(text: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
         make_filter(text)
 
@@ -69,7 +69,7 @@ def test_a_filter_that_is_not_understood(text: str, words: str) -> None:
     [("layer", [0, 1, 2, 3]), ("cycles", [2, 0, 1, 3]), ("saturated", [1, 2, 0, 3]),
      ("operation", [0, 2, 1, 3]), ("ulp", [0, 1, 2, 3])],
 )  # fmt: skip
-def test_an_order(column: str, first: list[int]) -> None:
+def test_layers_can_be_sorted(column: str, first: list[int]) -> None:
     assert [row.state.index for row in sort_rows(ROWS, column, is_reversed=False)] == first
 
 
@@ -80,7 +80,7 @@ def long_names(bundle: Bundle) -> Bundle:
     return attrs.evolve(bundle, metadata=attrs.evolve(bundle.metadata, layers=tuple(named)))
 
 
-def test_the_list_on_the_screen(digits: Bundle) -> None:
+def test_the_screen_lists_layers(digits: Bundle) -> None:
     async def play(user: User) -> None:
         text = user.text()
         assert "c runs it to the end" in text
@@ -173,7 +173,7 @@ def test_a_bar_is_the_same_with_and_without_the_cursor(start: Start) -> None:
     drive(start(), SMALL, play)
 
 
-def test_neighbours_are_one_key_away(start: Start) -> None:
+def test_keys_select_neighbouring_layers(start: Start) -> None:
     async def play(user: User) -> None:
         text = await user.press("down", "down", "enter")
         assert "<·   1  conv1__2" in text and " ·  [2] pool1__2" in text

@@ -41,7 +41,7 @@ def test_layouts_name_the_panes() -> None:
      ((120, 40), "120x40", 3), ((160, 24), "160x24", 2),
      ((160, 50), "160x50", 9), ((200, 50), "200x50", 9)],
 )  # fmt: skip
-def test_a_layout_for_each_size(size: tuple[int, int], name: str, visible_panes: int) -> None:
+def test_each_size_has_a_layout(size: tuple[int, int], name: str, visible_panes: int) -> None:
     assert choose_layout(*size) == name
     assert len(STANDARD[name][2].visible_panes) == visible_panes
 
@@ -56,7 +56,7 @@ def covered(layout: PaneLayout, columns: int, rows: int) -> list[tuple[int, int]
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_nothing_is_left_over_or_lost(size: tuple[int, int]) -> None:
+def test_panes_fill_the_screen(size: tuple[int, int]) -> None:
     columns, rows = size
     everything = sorted((x, y) for x in range(columns) for y in range(rows))
     layout = STANDARD[choose_layout(*size)][2]
@@ -87,7 +87,7 @@ def test_panes_are_resized_within_limits() -> None:
     )
 
 
-def test_layouts_are_kept_in_a_file(tmp_path: Path) -> None:
+def test_layouts_are_saved_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "a folder" / "layout.toml"
     assert load_layouts(file) == {}
     layouts = {name: one.split("log").hide("time") for name, (_, _, one) in STANDARD.items()}
@@ -114,7 +114,7 @@ ONE = 'heights = [1]\nwidths = [[1]]\npanes = [["' + " ".join(PANE_IDS) + '"]]'
         ('["80x24"]\nheights = [1, 1]\nwidths = [[], [1]]\npanes = [[], [""]]', "each pane once"),
     ],
 )
-def test_a_file_that_cannot_be_used(text: str, words: str, tmp_path: Path) -> None:
+def test_an_unusable_file_is_reported(text: str, words: str, tmp_path: Path) -> None:
     file = tmp_path / "layout.toml"
     file.write_text(text, encoding="latin-1")
     with pytest.raises(UserError, match=words) as error:
@@ -122,7 +122,7 @@ def test_a_file_that_cannot_be_used(text: str, words: str, tmp_path: Path) -> No
     assert error.value.diagnostics[0].code == "FILE001"
 
 
-def test_a_screen_that_is_too_small() -> None:
+def test_a_too_small_screen_shows_a_message() -> None:
     assert describe_size_problem(80, 24) == ""
     assert describe_size_problem(79, 24) == "79x24 is too small: 80x24 needed"
 

@@ -26,7 +26,7 @@ def lasting(svg: str) -> set[str]:
     return {word for word in words(svg) if not re.search(r"\d", word)}
 
 
-def test_the_script_makes_the_picture(tmp_path: Path) -> None:
+def test_the_script_draws_the_picture(tmp_path: Path) -> None:
     script = runpy.run_path(str(ROOT / "programs" / "tui_picture.py"))
     script["main"](tmp_path / "made.svg")
     titles = {kind.title.split()[0] for _, kind in PANES}

@@ -38,7 +38,7 @@ def by_hand(text: str) -> Shell:
 
 
 @pytest.mark.parametrize("text", [NO_LAYERS, TRAP], ids=["no layers", "trap"])
-def test_every_pane_shows_something(text: str) -> None:
+def test_every_pane_has_contents(text: str) -> None:
     async def play(user: User) -> None:
         for number in range(1, len(PANES) + 1):
             await user.press(str(number), "end", "enter", "b", "v")
@@ -47,14 +47,14 @@ def test_every_pane_shows_something(text: str) -> None:
     drive(by_hand(text), SMALL, play)
 
 
-def test_the_source_says_why_there_is_none() -> None:
+def test_a_missing_source_gives_the_reason() -> None:
     async def play(user: User) -> None:
         assert "error[BUN005]" in await user.press("2")
 
     drive(by_hand(NO_LAYERS), SMALL, play)
 
 
-def test_a_hazard_is_read_in_the_log_and_its_core_looked_at(
+def test_the_log_shows_a_hazard_and_its_core(
     tmp_path: Path,
 ) -> None:
     folder = Path(__file__).parents[2] / "programs" / "debugging"
@@ -71,7 +71,7 @@ def test_a_hazard_is_read_in_the_log_and_its_core_looked_at(
     drive(shell, SMALL, play)
 
 
-def test_a_trap_is_told() -> None:
+def test_a_trap_is_shown() -> None:
     async def play(user: User) -> None:
         text = await user.press("c")
         assert "trap: " in text

@@ -13,7 +13,7 @@ import nmpsim
 
 @pytest.mark.slow
 @pytest.mark.large_network
-def test_resnet50_on_a_large_screen(
+def test_resnet50_fits_a_large_screen(
     resnet50: Path, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with np.load(shared / "lir/resnet50/input.npz") as archive:

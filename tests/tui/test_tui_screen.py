@@ -68,7 +68,7 @@ def test_a_large_screen_shows_all_panes(start: Start) -> None:
     drive(start(), LARGE, play)
 
 
-def test_steps_forth_and_back(start: Start) -> None:
+def test_steps_go_forwards_and_backwards(start: Start) -> None:
     async def play(user: User) -> None:
         text = await user.press("n", "n")
         assert "layer 2 pool1__2  2/8 done" in text
@@ -106,7 +106,7 @@ def test_keys_before_the_first_view_are_kept(start: Start, monkeypatch: pytest.M
     assert asyncio.run(run()).current_view.location.layers_done == 2
 
 
-def test_a_breakpoint_is_set_seen_and_met(start: Start) -> None:
+def test_a_breakpoint_is_set_shown_and_hit(start: Start) -> None:
     async def play(user: User) -> None:
         await user.press("down", "down", "down", "b", "c")
         assert "layer 3 conv2__2  3/8 done" in user.text()
@@ -119,7 +119,7 @@ def test_a_breakpoint_is_set_seen_and_met(start: Start) -> None:
     drive(start(), SMALL, play)
 
 
-def test_a_breakpoint_at_an_address(start: Start) -> None:
+def test_a_breakpoint_at_an_address_is_set(start: Start) -> None:
     async def play(user: User) -> None:
         await user.press("n", "5")
         found = await user.enter("/nmp.conv")
@@ -132,7 +132,7 @@ def test_a_breakpoint_at_an_address(start: Start) -> None:
     drive(start(), SMALL, play)
 
 
-def test_chosen_layers_are_looked_at(start: Start) -> None:
+def test_selected_layers_are_shown(start: Start) -> None:
     async def play(user: User) -> None:
         await user.press("c", "home", "down", "enter")
         text = await user.press("3")
@@ -236,7 +236,7 @@ def test_help_has_every_key(size: tuple[int, int], start: Start) -> None:
     drive(start(), size, play)
 
 
-def test_a_finished_layer_is_looked_at(start: Start) -> None:
+def test_a_finished_layer_is_shown(start: Start) -> None:
     async def play(user: User) -> None:
         assert "conv1__2_res  1x8x8x16" in await user.press("n", "n", "3")
         assert user.app.view is not None and user.app.view.layer == 1
@@ -287,7 +287,7 @@ def test_keys_before_anything_is_shown_do_no_harm(
     asyncio.run(run())
 
 
-def test_history_of_the_command_line(start: Start) -> None:
+def test_the_command_line_has_a_history(start: Start) -> None:
     async def play(user: User) -> None:
         await user.enter("/conv")
         await user.enter("/pool")
@@ -310,7 +310,7 @@ def test_without_unicode_there_are_other_symbols(start: Start) -> None:
 
 
 @pytest.mark.parametrize("size", [pytest.param(SMALL, marks=pytest.mark.slow), LARGE])
-def test_lenet_from_its_start_to_its_end_and_back(
+def test_lenet_runs_to_its_end_and_back(
     size: tuple[int, int], lenet: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
@@ -391,7 +391,7 @@ def test_layers_are_compared_with_a_reference(start: Start, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("key", ["escape", "ctrl+c"])
-def test_what_runs_is_interrupted_and_the_screen_answers_meanwhile(
+def test_a_run_can_be_interrupted_on_the_screen(
     key: str, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shell = start()
@@ -450,7 +450,7 @@ def test_the_scrollbar_follows_the_log(start: Start) -> None:
     ("typed", "description"),
     [("saturation", "Pane Satur: Saturation"), ("filter", "Filter layers")],
 )
-def test_the_command_palette_finds(typed: str, description: str, start: Start) -> None:
+def test_the_command_palette_finds_actions(typed: str, description: str, start: Start) -> None:
     async def play(user: User) -> None:
         await user.press("ctrl+p", *typed)
         await user.pilot.pause(0.3)
@@ -470,7 +470,7 @@ def test_the_slowest_layer_is_selected_at_the_end(start: Start) -> None:
     drive(start(), SMALL, play)
 
 
-def test_the_command_palette_and_the_keys_beside_a_pane(
+def test_the_command_palette_lists_keys_of_a_pane(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")

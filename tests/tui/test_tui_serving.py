@@ -40,7 +40,7 @@ class Session:
         """Nothing runs."""
 
 
-def test_a_page_of_its_own_gets_a_session_and_no_other_page(
+def test_only_the_served_page_gets_a_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(textual_serve.server, "AppService", Session)
@@ -121,7 +121,7 @@ def test_each_server_has_a_token_of_its_own() -> None:
     assert all(len(one.token) >= 43 for one in servers)
 
 
-def test_who_can_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_local_host_can_connect_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[str] = []
     monkeypatch.setattr(serving.DebugServer, "serve", lambda self: served.append(self.public_url))
     told: list[str] = []
@@ -150,7 +150,7 @@ def invoke(*arguments: object, stdin: str | None = None) -> Result:
     return CliRunner().invoke(app, ["debug", *map(str, arguments)], input=stdin)
 
 
-def test_the_command_line_serves_itself(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_serves_a_screen(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[Any, ...]] = []
     monkeypatch.setattr(serving, "serve", lambda *given: asked.append(given))
     words = [str(file), "--input", str(SEVEN), "--serve", "8000"]
@@ -162,7 +162,7 @@ def test_the_command_line_serves_itself(file: Path, monkeypatch: pytest.MonkeyPa
     assert asked[1][1] == "0.0.0.0"
 
 
-def test_a_session_in_a_browser_is_the_screen(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_browser_session_shows_the_screen(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[dict[str, str]] = []
 
     def run_tui(shell: object, layout_file: Path, environ: dict[str, str]) -> int:
@@ -189,7 +189,7 @@ def test_a_session_in_a_browser_is_the_screen(file: Path, monkeypatch: pytest.Mo
         (["--serve", "8000", "--input", "missing.npy"], "missing.npy"),
     ],
 )
-def test_what_cannot_be_served_is_told(
+def test_an_impossible_server_is_an_error(
     options: list[str], words: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving, "serve", lambda *_: pytest.fail("it is served"))
@@ -198,7 +198,7 @@ def test_what_cannot_be_served_is_told(
     assert result.exit_code == 2 and words in result.stderr
 
 
-def test_without_textual_serve(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_textual_serve_is_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "textual_serve.server", None)
     result = invoke(file, "--input", SEVEN, "--serve", "8000")
     assert result.exit_code == 2

@@ -32,7 +32,7 @@ def code(error: pytest.ExceptionInfo[UserError]) -> str:
     return error.value.diagnostics[0].code
 
 
-def test_a_terminal_will_do(terminal: pytest.MonkeyPatch) -> None:
+def test_a_terminal_starts_the_screen(terminal: pytest.MonkeyPatch) -> None:
     check_screen("xterm")
 
 
@@ -52,7 +52,7 @@ def test_a_terminal_that_cannot_place_its_cursor_is_refused(
         check_screen(name)
 
 
-def test_without_textual(terminal: pytest.MonkeyPatch) -> None:
+def test_a_missing_textual_is_named(terminal: pytest.MonkeyPatch) -> None:
     terminal.setitem(sys.modules, "textual", None)
     with pytest.raises(UserError, match=re.escape(install_command("tui"))) as error:
         check_screen("xterm")

@@ -20,7 +20,7 @@ def pane(user: User) -> TensorPane:
     return found
 
 
-def test_tensors_of_a_layer_are_gone_through(start: Start) -> None:
+def test_a_key_cycles_through_tensors_of_a_layer(start: Start) -> None:
     async def play(user: User) -> None:
         text = await user.press("n", "n", "3")
         assert "[output] Src  Filter  Bias " in text
@@ -37,7 +37,7 @@ def test_tensors_of_a_layer_are_gone_through(start: Start) -> None:
     drive(start(), SMALL, play)
 
 
-def test_weights_are_those_of_the_lir(start: Start) -> None:
+def test_weights_equal_the_lir(start: Start) -> None:
     async def play(user: User) -> None:
         await user.press("n", "n", "3", "p", "p", "right_square_bracket", "down", "right", "right")
         weights = user.app.shell.module().constants["conv1_weights__1"]
@@ -61,7 +61,7 @@ def test_a_tensor_is_shown_by_its_name(start: Start) -> None:
     drive(start(), LARGE, play)
 
 
-def test_the_element_that_is_pointed_at_is_asked_about(start: Start) -> None:
+def test_why_explains_the_selected_element(start: Start) -> None:
     async def play(user: User) -> None:
         await user.press("n", "n", "3", "down", "down", "right")
         assert pane(user).get_element() == (0, 2, 1, 0)
@@ -76,7 +76,7 @@ def test_the_element_that_is_pointed_at_is_asked_about(start: Start) -> None:
     drive(start(), SMALL, play)
 
 
-def test_what_was_cut_is_pointed_at(start: Start) -> None:
+def test_saturated_elements_are_selected(start: Start) -> None:
     shell = start()
 
     async def play(user: User) -> None:
@@ -95,7 +95,7 @@ def test_what_was_cut_is_pointed_at(start: Start) -> None:
     drive(shell, SMALL, play)
 
 
-def test_the_mouse_points_at_an_element(start: Start) -> None:
+def test_the_mouse_selects_an_element(start: Start) -> None:
     async def play(user: User) -> None:
         await user.press("n", "n", "3")
         heading = len(pane(user).make_heading(78))
@@ -126,7 +126,7 @@ def test_operands_of_an_instruction_are_shown_and_placed(start: Start) -> None:
     drive(start(), SMALL, play)
 
 
-def test_transfers_are_told_by_what_they_move(start: Start) -> None:
+def test_transfers_show_their_tensor(start: Start) -> None:
     async def play(user: User) -> None:
         text = await user.press("n", "i", "7", "m")
         assert re.search(r"operands of nmp.load at [0-9a-f]{8}, just done", text)
@@ -135,7 +135,7 @@ def test_transfers_are_told_by_what_they_move(start: Start) -> None:
     drive(start(), SMALL, play)
 
 
-def test_differences_from_a_reference_are_pointed_at(start: Start, tmp_path: Path) -> None:
+def test_differences_from_a_reference_are_selected(start: Start, tmp_path: Path) -> None:
     shell = start()
     shell.debugger.run()
     outputs = {

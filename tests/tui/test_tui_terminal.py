@@ -154,5 +154,5 @@ def test_an_ascii_terminal_gets_ascii(size: tuple[int, int], start: Start) -> No
         ({"TERM": "vt100", "LANG": "en_US.UTF-8"}, True),
     ],
 )
-def test_which_terminals_are_ascii(environ: dict[str, str], expected: bool) -> None:
+def test_ascii_terminals_are_recognized(environ: dict[str, str], expected: bool) -> None:
     assert is_ascii_terminal(environ) is expected

@@ -34,7 +34,7 @@ def test_every_cell_is_there_at_every_width(width: int) -> None:
             assert set(cell.split()) <= {word.rstrip(",") for word in words} | set(words)
 
 
-def test_rows_as_lines() -> None:
+def test_rows_become_lines() -> None:
     assert shown(60).splitlines()[:3] == [
         "outPre 3, outPost 15, outScale 434",
         "    stands for 0.00165557861, of 0.00165668724,",
@@ -43,7 +43,7 @@ def test_rows_as_lines() -> None:
     assert max(map(len, shown(60).splitlines())) <= 60
 
 
-def test_names_give_way_first() -> None:
+def test_names_are_shortened_first() -> None:
     columns = [Column("name", ["a" * 40], least=8), Column("cycles", ["1,234,567"], right=True)]
     text = render_text(lambda console: console.print(fit_table(columns, console)), width=30)
     assert "1,234,567" in text
@@ -59,7 +59,7 @@ def test_measure_reads_and_writes_a_value() -> None:
     assert Number("twice", lambda one: 2 * one["cycles"], str).cell(row).text == "2468"
 
 
-def test_table_of_measures() -> None:
+def test_the_table_of_measures_is_complete() -> None:
     rows = [{"name": "conv", "cycles": 1234}, {"name": "fc", "cycles": None}]
     text = render_text(
         lambda console: print_table(console, rows, Measure("name"), Number("cycles"))

@@ -34,7 +34,7 @@ def test_several_runs_are_compared():
     assert "+500 (+14.3%)" in html.unescape(text)
 
 
-def test_what_the_devices_and_answers_have_in_common():
+def test_common_settings_and_outputs_are_stated():
     first = sample_report()
     device = {**first.device, "dram_bytes_per_cycle": 8}
     wrong = {"prob": first.outputs["prob"] + 1}
@@ -49,7 +49,7 @@ def test_what_the_devices_and_answers_have_in_common():
     assert make_settings_table({"a": first, "b": first}) is None
 
 
-def test_a_comparison_begins_with_whether_it_is_worse():
+def test_a_comparison_begins_with_a_verdict():
     first = sample_report()
     slower = attrs.evolve(first.layers[1], cycles=2999, saturation=CUTS)
     wrong = {"prob": first.outputs["prob"] + 1}
@@ -70,10 +70,10 @@ def test_equal_runs_have_no_figure_of_changes():
     assert make_change_figure({"a": sample_report(), "b": sample_report()}) is None
 
 
-def test_runs_of_one_name_are_told_apart():
+def test_runs_of_one_name_are_distinguished():
     assert make_names_unique(["a", "b", "a"]) == ["a", "b", "a (2)"]
 
 
-def test_a_device_that_is_none():
+def test_a_report_without_device_is_compared():
     with pytest.raises(UserError, match="DEV"):
         make_html_page({"run": sample_report(device={"name": "x", "cores_count": "many"})})

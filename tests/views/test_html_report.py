@@ -100,13 +100,13 @@ def test_tables_need_no_script(page):
     )
 
 
-def test_every_column_says_what_it_means(page):
+def test_every_column_has_an_explanation(page):
     headings = page.named("th")
     assert len(headings) > 30
     assert all(len(heading["title"]) > 5 for heading in headings)
 
 
-def test_every_figure_is_there_with_a_picture_for_those_without_script(page, text):
+def test_every_figure_has_a_static_picture(page, text):
     titles = re.findall(r"<figure.*?<h3>(.*?)</h3>", text, re.S)
     assert titles == [
         "Cycles by layer and cause",
@@ -128,7 +128,7 @@ def test_every_figure_is_there_with_a_picture_for_those_without_script(page, tex
     )
 
 
-def test_the_page_asks_nothing_of_any_network(page, text):
+def test_the_page_loads_nothing(page, text):
     addresses = [a.get("src") or a.get("href") or "" for _, a in page.tags]
     assert {one[:5] for one in addresses if one} <= {"data:", "data,", "#run-", "#figu"}
     (policy,) = [a["content"] for a in page.named("meta") if "http-equiv" in a]
@@ -153,7 +153,7 @@ def test_names_of_a_report_stay_text():
         json.loads(gzip.decompress(base64.b64decode(spec)))
 
 
-def test_what_is_not_known_is_said():
+def test_unknown_values_are_marked():
     text = make_html_page({"run": sample_report()})
     assert "nmpsim run --timeline" in text
     assert "nmpsim run --histogram LAYER" in text
@@ -170,7 +170,7 @@ def test_what_is_not_known_is_said():
     ],
     ids=["no layers", "a trap", "no cycles", "a scalar"],
 )
-def test_odd_runs_have_a_page(report):
+def test_unusual_runs_have_a_page(report):
     text = make_html_page({"run": report})
     assert text.endswith("</html>")
     page = Page(text)
@@ -179,7 +179,7 @@ def test_odd_runs_have_a_page(report):
     assert ("The run stopped" in text) == (report.trap is not None)
 
 
-def test_slow_layers_say_what_bounds_them_and_what_their_cores_did():
+def test_slow_layers_show_bounds_and_causes():
     table = make_slow_table(detailed_report())
     titles = [heading.title for heading in table.headings]
     rows = [dict(zip(titles, (cell.text for cell in row), strict=True)) for row in table.rows]
@@ -195,7 +195,7 @@ def test_slow_layers_say_what_bounds_them_and_what_their_cores_did():
     assert "scratchpad %" not in [one.title for one in make_slow_table(sample_report()).headings]
 
 
-def test_saturation_says_stage_side_and_channel():
+def test_saturation_shows_stage_side_and_channel():
     ((_, name, line, *cells),) = make_saturation_table(sample_report()).rows
     assert (name.text[:20], line.text) == ("a_rather_long_networ", "30")
     assert [cell.text for cell in cells] == [
@@ -235,7 +235,7 @@ def test_a_large_network_stays_small():
     assert len(make_html_page({"run": report}).encode()) < MAX_BYTES
 
 
-def test_what_no_browser_would_draw_is_left_out():
+def test_empty_figures_are_omitted():
     spans = [WorkSpan(0, "mac", 0, 2 * n, 2 * n + 1, 1) for n in range(MAX_MARKS + 1)]
     text = make_html_page({"run": sample_report(timeline=Timeline(0, tuple(spans)))})
     (figure,) = re.findall(r"<figure(?:(?!</figure>).)*Cores over time.*?</figure>", text, re.S)
@@ -275,7 +275,7 @@ def test_layers_with_other_channels_have_another_axis():
     assert [part["height"] for part in parts] == [16, 32]
 
 
-def test_long_names_show_where_they_part():
+def test_long_names_show_their_differences():
     stem = "functional_1/block_12_expand_relu/Relu6;functional_1/block_12_expand_BN/Fused"
     layers = tuple(layer(n, f"{stem}{end}/BatchNorm/shared_tail") for n, end in enumerate("abc"))
     report = sample_report(layers=layers)
@@ -300,7 +300,7 @@ def test_tooltips_have_rounded_numbers():
     assert (formats["cycles"], formats["layer"]) == (",", None)
 
 
-def test_the_first_screen():
+def test_the_first_screen_shows_the_summary():
     few = attrs.evolve(CUTS[0], count=2)
     layers = (
         layer(0, "a", cycles=2000, bound=Bound(mac=1000), elements=1000, saturation=CUTS),
@@ -362,7 +362,7 @@ def test_every_colour_of_the_page_has_a_dark_one(text):
     assert set(re.findall(r"#[0-9a-f]{3,8}\b", style)) == {*light.values(), *dark.values()}
 
 
-def test_a_quiet_first_screen():
+def test_a_first_screen_without_problems_is_short():
     first = make_headline(sample_report(layers=(layer(0, "a"),), device={"name": "x"}))
     assert "no value saturated" in first.verdict
     assert (first.saturated, first.remaining) == ((), "No value saturated")
@@ -373,7 +373,7 @@ def test_a_quiet_first_screen():
     assert choose_title("run 7", sample_report()) == "lenet"
 
 
-def test_where_errors_come_from():
+def test_sources_of_errors_are_shown():
     size = ErrorSize(30.0, 0.25, 1.5)
     split = Split(None, None, size, attrs.evolve(size, mean_units=0.0), size)
     shadow = ShadowReport("w.npz", (), (), (ShadowLayer(1, 2, "fc", split=split),))
@@ -465,7 +465,7 @@ window.addEventListener("load", () => {
 
 @pytest.mark.parametrize("window", ["1280,6000", "420,9000"], ids=["desktop", "narrow"])
 @pytest.mark.slow
-def test_in_a_browser(text, tmp_path, window):
+def test_the_page_works_in_a_browser(text, tmp_path, window):
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
     if browser is None:
         pytest.skip("no Chromium on this machine")

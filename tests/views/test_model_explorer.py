@@ -43,7 +43,7 @@ def bundle(model):
     return path
 
 
-def test_layers_of_a_bundle(bundle):
+def test_layers_of_a_bundle_become_nodes(bundle):
     network = read_network(bundle)
     nodes = {node.id: node for node in network.nodes}
     assert network.name == "two"
@@ -59,7 +59,7 @@ def test_layers_of_a_bundle(bundle):
     assert nodes["%out__1"].attributes["fused"].startswith("x;net/b/Add")
 
 
-def test_instructions_of_lir():
+def test_instructions_of_lir_become_nodes():
     network = read_network(DIGITS / "digits.lir.txt")
     nodes = {node.id: node for node in network.nodes}
     assert nodes["%conv1__2"].sources == ("%conv1__6_quantize",)
@@ -70,7 +70,7 @@ def test_instructions_of_lir():
     assert {source for node in network.nodes for source in node.sources} <= set(nodes)
 
 
-def test_operators_of_onnx(tmp_path):
+def test_operators_of_onnx_become_nodes(tmp_path):
     path = onnx_files.write(
         tmp_path / "two.onnx",
         [
@@ -96,7 +96,7 @@ def test_operators_of_onnx(tmp_path):
     assert network.nodes[3].attributes["perm"] == "[1, 0]"
 
 
-def test_model_explorer_takes_the_graph(bundle, tmp_path):
+def test_model_explorer_accepts_the_graph(bundle, tmp_path):
     pytest.importorskip("model_explorer", reason="ai-edge-model-explorer is not installed")
     from nmpsim.views.graph.main import NmpsimAdapter
 
@@ -154,7 +154,7 @@ def test_each_measure_has_a_file(files):
     assert sorted(files) == sorted(paths)
 
 
-def test_nodes_of_the_bundle_and_of_the_model(files):
+def test_node_data_fit_bundle_and_model(files):
     assert values(files["n.cycles.json"]) == {'%"net/a"': 3000, "%out__1": 0, "0": 3000, "3": 0}
     assert values(files["n.saturated.json"]) == {'%"net/a"': 7, "%out__1": 0, "0": 7, "3": 0}
     assert values(files["n.sqnr.json"])["0"] == 40.25
@@ -167,7 +167,7 @@ def test_nodes_of_the_bundle_and_of_the_model(files):
     assert words["3"] == "exact SQNR, host"
 
 
-def test_model_explorer_takes_the_node_data(files):
+def test_model_explorer_accepts_the_node_data(files):
     pytest.importorskip("model_explorer", reason="ai-edge-model-explorer is not installed")
     from model_explorer.node_data_builder import GradientItem, GraphNodeData, NodeDataResult
 

@@ -54,7 +54,7 @@ def test_a_model_has_the_layers_of_its_bundle(network: str, shared: Path) -> Non
     assert find_operations(of_model, last.display_name)[-1].name == last.name
 
 
-def test_a_run_in_80_columns_tells_the_layers_apart(shared: Path) -> None:
+def test_a_run_in_80_columns_distinguishes_layers(shared: Path) -> None:
     folder = shared / "models" / MOBILENET
     bundle = nmpsim.compile(folder / "model.tflite", slicing="simple").bundle
     report = nmpsim.Device(threads=1).run(bundle, np.load(folder / "inputs.npy")[:1])

@@ -5,7 +5,7 @@ from report_samples import layer, sample_report
 from nmpsim.views.html.layer_graph import MAX_LAYERS, MAX_SPAN, make_layer_graph
 
 
-def test_a_long_network_goes_on_in_the_next_row():
+def test_a_long_network_continues_in_the_next_row():
     layers = tuple(layer(n) for n in range(30))
     chain = tuple((n, n + 1) for n in range(29))
     graph = make_layer_graph(sample_report(layers=layers, edges=(*chain, (0, 29))))

@@ -34,7 +34,7 @@ def test_a_long_run_shows_a_bar_on_a_terminal_only(monkeypatch, terminal):
     assert ("9/9" in text) is terminal
 
 
-def test_compiling_is_told_once_everywhere():
+def test_compilation_is_reported_once():
     for terminal in (True, False):
         text = shown(terminal, event("compiling"), event("compiling"))
         assert text.count("compiling kernels") == 1

@@ -35,7 +35,7 @@ def big_report() -> RunReport:
 
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
 @pytest.mark.parametrize("report", [sample_report(), big_report()], ids=["small", "big"])
-def test_the_table_fits(report, width):
+def test_the_table_fits_its_width(report, width):
     lines = table_lines(report, width)
     assert max(map(len, lines)) <= width
     assert len(lines) == len(report.layers) + 2
@@ -56,13 +56,13 @@ def test_a_narrow_table_shortens_names_in_the_middle_only():
     assert rows[4].split()[-4:] == ["<0.1", "-", "-", "-"]
 
 
-def test_the_header_says_whose_arithmetic_it_is():
+def test_the_header_names_the_profile():
     assert text(sample_report()).startswith("lenet: glow-int arithmetic, compiled engine, device ")
     shown = text(sample_report(numerics="assembly"))
     assert shown.startswith("lenet: assembly program, compiled engine, device ")
 
 
-def test_totals_and_activities():
+def test_totals_and_activities_are_printed():
     shown = text(sample_report())
     assert "latency      3,500 cycles, 4.38 us at 800 MHz" in shown
     assert "layers       2 on the device, 1 on the host" in shown
@@ -109,14 +109,14 @@ def test_a_dram_is_as_busy_as_its_channels_are_on_average():
     assert (use.dram_busy, use.row_misses) == (0.1, 0.02), "80 of these 100 cycles are bursts"
 
 
-def test_saturation_is_told_by_stage_and_clipping_is_not():
+def test_saturation_is_listed_by_stage_without_clipping():
     shown = text(sample_report())
     assert "7 at rescale high (<0.1" not in shown
     assert "7 at rescale high (0.1% of 12,544)" in shown
     assert "activation" not in shown
 
 
-def test_no_saturation_no_block():
+def test_a_run_without_saturation_has_no_saturation_block():
     assert "saturated:" not in text(sample_report(layers=(layer(0),)))
 
 
@@ -131,7 +131,7 @@ def test_a_trap_has_its_place():
 
 
 @pytest.mark.parametrize("kind", ["deadlock", "cycle_limit"])
-def test_a_trap_without_a_core(kind):
+def test_a_trap_without_core_is_printed(kind):
     nowhere = {"core": None, "pc": None, "value": None, "instruction": None, "layer": None}
     trap = attrs.evolve(TRAP, kind=kind, line=None, **nowhere)
     shown = text(sample_report(trap=trap, layers=(), output_reports=(), cycles=0))
@@ -146,7 +146,7 @@ def test_a_file_gets_no_escapes_and_no_box_characters(monkeypatch):
     assert "\x1b" not in shown
 
 
-def test_a_terminal_gets_style_unless_it_is_refused(monkeypatch):
+def test_a_terminal_gets_colours_unless_disabled(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
     assert "\x1b[33" in text(sample_report(), terminal=True) or "\x1b[1;33" in text(
@@ -178,7 +178,7 @@ def test_quantized_outputs_are_shown_as_real_numbers():
     assert "top 2: 1 (127.5), 0 (0)" in shown
 
 
-def test_outputs_without_answer():
+def test_other_outputs_show_their_range():
     assert "empty" in output(np.zeros((1, 0), np.int8))
     assert "all values are NaN" in output(np.full((1, 3), np.nan))
     assert "1 NaN" in output(np.array([[1.0, np.nan, 2.0]]))
@@ -190,11 +190,11 @@ def test_outputs_without_answer():
     ("shape", "answer"),
     [((1, 10), True), ((10,), True), ((1, 1), False), ((), False), ((1, 100_001), False)],
 )
-def test_what_looks_like_a_classifier(shape, answer):
+def test_classifiers_are_recognized(shape, answer):
     assert is_classifier(shape) is answer
 
 
-def test_only_the_worst_of_many_saturated_layers_are_told():
+def test_only_the_worst_saturated_layers_are_listed():
     shown = text(big_report())
     assert shown.count("7 at rescale high") == 10
     assert "110 layers with smaller shares" in shown

@@ -59,11 +59,11 @@ def test_a_published_schema_is_the_definition(document):
     jsonschema.Draft202012Validator.check_schema(json.loads(text))
 
 
-def test_nothing_else_is_published():
+def test_no_other_schema_is_published():
     assert {path.stem for path in PUBLISHED.iterdir()} == {one.name for one in DOCUMENTS}
 
 
-def test_every_document_is_of_a_version_of_its_own():
+def test_every_document_has_a_version():
     """But for the trace, whose format is another's, and the scales, which have no version."""
     names = [schema_of(one.name).get("$id") for one in DOCUMENTS]
     assert names.count(None) == 2
@@ -103,14 +103,14 @@ def test_every_document_is_of_a_version_of_its_own():
     ],
     ids=str,
 )
-def test_what_a_command_prints_is_valid(name, words, folder, monkeypatch):
+def test_printed_documents_are_valid(name, words, folder, monkeypatch):
     monkeypatch.chdir(folder)
     result = CliRunner().invoke(app, [*map(str, words), *JSON])
     assert result.stdout.startswith("{"), result.stderr
     check(name, json.loads(result.stdout))
 
 
-def test_what_a_run_writes_is_valid(folder):
+def test_documents_of_a_run_are_valid(folder):
     for engine in ("reference", "compiled"):
         check("report", json.loads((folder / f"{engine}.json").read_text()))
         check("trace", json.loads((folder / f"{engine}.trace").read_text()))
@@ -147,13 +147,13 @@ def test_what_a_run_writes_is_valid(folder):
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )
-def test_what_a_command_writes_into_a_file_is_valid(name, words, file, folder, monkeypatch):
+def test_written_documents_are_valid(name, words, file, folder, monkeypatch):
     monkeypatch.chdir(folder)
     run(*words)
     check(name, json.loads((folder / file).read_text()))
 
 
-def test_what_is_in_a_bundle_and_in_a_core_file_is_valid(folder, monkeypatch):
+def test_documents_in_bundles_and_core_files_are_valid(folder, monkeypatch):
     monkeypatch.chdir(folder)
     image = (folder / "net.bin").read_bytes()
     sections = ElfFile(memoryview(image), "net.bin").sections
@@ -165,7 +165,7 @@ def test_what_is_in_a_bundle_and_in_a_core_file_is_valid(folder, monkeypatch):
         check("core", json.loads(stored["about"].tobytes()))
 
 
-def test_what_is_wrong_is_not_valid(folder):
+def test_wrong_documents_are_invalid(folder):
     """A schema that allows everything would say nothing."""
     for document in DOCUMENTS:
         for data in ([], {"schema": schema_of(document.name).get("$id", "")}, {"x": 1}):

@@ -30,7 +30,7 @@ def test_control_characters_are_shown_not_obeyed():
     ("part", "whole", "shown"),
     [(1, 3, "33.3"), (0, 3, "0.0"), (1, 1_000_000, "<0.1"), (1, 0, "-"), (3, 3, "100.0")],
 )
-def test_percent(part, whole, shown):
+def test_percentages_are_formatted(part, whole, shown):
     assert text.format_percent(part, whole) == shown
 
 
@@ -38,11 +38,11 @@ def test_percent(part, whole, shown):
     ("seconds", "shown"),
     [(0, "0 s"), (2e-9, "2 ns"), (4.375e-6, "4.38 us"), (0.0123, "12.3 ms"), (5000, "5,000 s")],
 )
-def test_duration(seconds, shown):
+def test_durations_are_formatted(seconds, shown):
     assert text.format_duration(seconds) == shown
 
 
-def test_sizes_and_counts():
+def test_sizes_and_counts_are_formatted():
     assert text.format_bytes(1234) == "1,234 bytes"
     assert text.format_bytes(1 << 20) == "1,048,576 bytes (1.0 MiB)"
     assert text.format_bytes(20 << 10) == "20,480 bytes (20.0 KiB)"
@@ -53,7 +53,7 @@ def test_sizes_and_counts():
     assert text.format_shape((1, 3)) == "1x3"
 
 
-def test_long_names_that_look_alike_show_where_they_part() -> None:
+def test_similar_long_names_show_their_differences() -> None:
     names = [
         f"model/block_{n}/conv{k}/BiasAdd;model/bn{n}/FusedBatchNormV3" for n in "12" for k in "12"
     ]

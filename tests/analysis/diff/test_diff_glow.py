@@ -41,7 +41,7 @@ def saved(**changed):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_every_format_is_equal_to_what_it_was_made_from(tmp_path, format):
+def test_every_format_equals_its_source(tmp_path, format):
     tensors = read_folder_tensors(write_folder(tmp_path, format, TENSORS))
     assert [(t.name, t.operand) for t in tensors] == [(t.instruction, t.operand) for t in TENSORS]
     for tensor, written in zip(tensors, TENSORS, strict=True):
@@ -69,7 +69,7 @@ def test_one_wrong_element_is_found(tmp_path, format):
 
 
 @pytest.mark.parametrize("format", ["txt", "rawtxt"])
-def test_a_float_is_wrong_from_the_last_printed_digit_on(tmp_path, format):
+def test_floats_are_compared_to_the_last_printed_digit(tmp_path, format):
     tensors = read_folder_tensors(write_folder(tmp_path, format, TENSORS))
     near, far = FLOAT.copy(), FLOAT.copy()
     near[0, 3] = np.nextafter(near[0, 3], np.float32(9))
@@ -79,7 +79,7 @@ def test_a_float_is_wrong_from_the_last_printed_digit_on(tmp_path, format):
     assert found.difference.first.at == (0, 3)
 
 
-def test_six_significant_digits_of_a_stream(tmp_path):
+def test_a_stream_has_six_significant_digits(tmp_path):
     values = np.array([[0.125, -1.5, 1234567.0, 1e-9, 3.0000001]], np.float32)
     write_folder(tmp_path, "rawtxt", [Dumped("a", "Dest", values)])
     (tmp_path / "data0000.txt").write_text("0.125, -1.5, 1.23457e+06, 1e-09, 3, ")
@@ -90,7 +90,7 @@ def test_six_significant_digits_of_a_stream(tmp_path):
     assert compare_runs(read_folder_tensors(tmp_path), run).differing
 
 
-def test_the_console_tells_a_hundred_elements(tmp_path):
+def test_the_console_text_has_a_hundred_elements(tmp_path):
     (tmp_path / "log").write_text("noise\n" + console_text(TENSORS) + "Result: 7\n")
     found = compare_runs(read_console_tensors(tmp_path / "log"), saved())
     assert not found.differing
@@ -112,13 +112,13 @@ def test_the_last_inference_on_the_console_counts(tmp_path):
     assert not compare_runs(read_console_tensors(tmp_path / "log"), saved()).differing
 
 
-def test_a_scalar(tmp_path):
+def test_a_scalar_is_compared(tmp_path):
     (tmp_path / "log").write_text(console_text([Dumped("a", "Dest", np.float32(1.5).reshape(()))]))
     (tensor,) = read_console_tensors(tmp_path / "log")
     assert (tensor.load().shape, tensor.load().array.tolist()) == ((), [1.5])
 
 
-def test_an_older_list_and_windows_line_ends(tmp_path):
+def test_an_older_list_with_windows_line_ends_is_read(tmp_path):
     write_folder(tmp_path, "txt", TENSORS, name="Type")
     info = (tmp_path / "instrument-debug.info").read_bytes().replace(b"\n", b"\r\n")
     (tmp_path / "instrument-debug.info").unlink()
@@ -128,7 +128,7 @@ def test_an_older_list_and_windows_line_ends(tmp_path):
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("damage", ["short", "long", "empty", "gone", "noise"])
-def test_a_damaged_dump(tmp_path, format, damage):
+def test_a_damaged_dump_is_refused(tmp_path, format, damage):
     write_folder(tmp_path, format, TENSORS)
     file = tmp_path / f"data0000.{format[-3:]}"
     data = contents(TENSORS[0], format)
@@ -157,7 +157,7 @@ def test_a_damaged_dump(tmp_path, format, damage):
         "Format: bin\nName: a\n[0]\n",
     ],
 )
-def test_a_damaged_list(tmp_path, text):
+def test_a_damaged_list_is_refused(tmp_path, text):
     (tmp_path / "instrument-debug.info").write_text(text)
     with pytest.raises(UserError):
         read_folder_tensors(tmp_path)
@@ -184,7 +184,7 @@ code {
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_without_a_list_the_program_says_what_the_files_are(tmp_path, format):
+def test_the_program_replaces_a_missing_list(tmp_path, format):
     quant = "[S:0.500000000 O:0][-64.000,63.500]"
     data = RNG.integers(-60, 60, (3, 4), np.int8)
     relu = np.maximum(data, 0)
@@ -203,7 +203,7 @@ def test_without_a_list_the_program_says_what_the_files_are(tmp_path, format):
     assert len(compare_runs(listed, found).tensors) == 5
 
 
-def test_a_folder_without_a_list(tmp_path):
+def test_a_folder_without_a_list_is_refused(tmp_path):
     (tmp_path / "data0000.bin").write_bytes(b"")
     with pytest.raises(UserError, match="DUMP002"):
         read_folder_tensors(tmp_path)
@@ -218,7 +218,7 @@ def test_a_folder_without_a_list(tmp_path):
         "debug_print.after.a.Dest.conv\nshape: ( 1 1 1 1 1 1 1 1 )\n[ Zero tensor ]\n",
     ],
 )
-def test_a_damaged_console(tmp_path, text):
+def test_a_damaged_console_text_is_refused(tmp_path, text):
     (tmp_path / "log").write_text(text)
     with pytest.raises(UserError, match="DUMP001"):
         read_console_tensors(tmp_path / "log")
@@ -244,7 +244,7 @@ def whole(tmp_path_factory):
 
 @given(st.data())
 @examples(150)
-def test_whatever_the_bytes_are_there_is_a_result_or_an_error(whole, data):
+def test_any_bytes_give_a_result_or_an_error(whole, data):
     path = data.draw(st.sampled_from(sorted(whole)), label="file")
     start = data.draw(st.integers(0, len(whole[path])), label="start")
     end = start + data.draw(st.integers(0, 40), label="length")

@@ -28,13 +28,13 @@ def keyed(arrays):
     return list(list_saved_tensors(arrays, arrays.__getitem__))
 
 
-def test_equal_runs():
+def test_equal_runs_have_no_difference():
     found = compare_runs(run(a=A.copy()), run(a=A))
     assert not found.differing
     assert found.worst is None
 
 
-def test_first_in_program_order_and_worst():
+def test_the_first_and_the_largest_difference_are_found():
     first = keyed({"0001:a": A, "0002:b": A, "0003:c": A})
     b, c = A.copy(), A.copy()
     b[0, 1, 2, 3] ^= 1
@@ -48,7 +48,7 @@ def test_first_in_program_order_and_worst():
     assert (document["first"], document["worst"], document["equal"]) == ("b", "c", False)
 
 
-def test_recorded_keys_and_what_only_one_has():
+def test_keys_of_only_one_run_are_listed():
     recorded = keyed(
         {
             "const/w": A,
@@ -67,7 +67,7 @@ def test_recorded_keys_and_what_only_one_has():
 @pytest.mark.parametrize(
     ("layout", "axes", "told"), [("nchw", (0, 3, 1, 2), "NCHW"), ("nhwc", (0, 2, 3, 1), "NHWC")]
 )
-def test_layouts(layout, axes, told):
+def test_layouts_are_converted(layout, axes, told):
     other = np.ascontiguousarray(A.transpose(axes))
     for asked in ("auto", layout):
         (one,) = compare_runs(run(a=other), run(a=A), layout=asked).tensors
@@ -77,18 +77,18 @@ def test_layouts(layout, axes, told):
     assert one.problem == f"shapes differ: {shape} in the first, 1x5x6x4 in the second"
 
 
-def test_a_cube_is_turned_only_on_request():
+def test_a_cube_is_transposed_only_on_request():
     cube = RNG.integers(-128, 128, (1, 4, 4, 4), np.int8)
     other = np.ascontiguousarray(cube.transpose(0, 3, 1, 2))
     assert compare_runs(run(a=other), run(a=cube)).differing
     assert not compare_runs(run(a=other), run(a=cube), layout="nchw").differing
 
 
-def test_dimensions_of_one_do_not_count():
+def test_dimensions_of_one_are_ignored():
     assert not compare_runs(run(a=A.reshape(5, 6, 1, 4)), run(a=A)).differing
 
 
-def test_types_that_differ_are_told():
+def test_different_types_are_reported():
     (one,) = compare_runs(run(a=A.astype(np.float32)), run(a=A)).differing
     told = "types differ: float32 in the first, int8 in the second"
     assert one.problem == f"{told}; pass --bundle to compare real values"
@@ -96,7 +96,7 @@ def test_types_that_differ_are_told():
     assert one.problem == "types differ: int16 in the first, int8 in the second"
 
 
-def test_within():
+def test_within_accepts_small_differences():
     other = A.copy()
     other[0, 0, 0, 0] ^= 1
     assert compare_runs(run(a=other), run(a=A)).differing
@@ -108,7 +108,7 @@ REAL = 0.5 * (A.astype(np.float32) - 3)
 
 
 @pytest.mark.parametrize("float_is_first", [True, False])
-def test_a_float_run_is_compared_with_what_integers_stand_for(float_is_first):
+def test_a_float_run_is_compared_with_real_values(float_is_first):
     wrong = REAL.copy()
     wrong[0, 1, 2, 3] += 10
     for real, differ in (
@@ -129,7 +129,7 @@ def test_a_float_run_is_compared_with_what_integers_stand_for(float_is_first):
     assert not compare_runs(*runs, parameters=SCALED, tolerance=tolerance).differing
 
 
-def test_floats_are_judged_by_their_distance_not_by_their_places():
+def test_floats_are_compared_by_distance():
     a = np.array([1.0, 1e-30, 200.0], np.float32)
     b = np.array([1.0, -1e-30, 201.0], np.float32)
     (one,) = compare_runs(run(a=a), run(a=b)).differing
@@ -147,7 +147,7 @@ def test_floats_are_judged_by_their_distance_not_by_their_places():
     assert compare_runs(run(a=nan), run(a=a), tolerance=Tolerance(absolute=1e9)).differing
 
 
-def test_names_of_a_model_are_matched_where_they_leave_no_doubt():
+def test_unambiguous_names_of_a_model_are_matched():
     b, c = A[:, :3], A[:, :2]
     onnx = {"/conv1/Conv_output_0": A, "x:0": b, "other": c, "twice": A, "more": A}
     mine = keyed({"0001:conv1_Conv__2": A, "0002:fc__1": b, "0003:pool": c, "0004:relu": A})
@@ -157,7 +157,7 @@ def test_names_of_a_model_are_matched_where_they_leave_no_doubt():
     assert (found.only_first, found.only_second) == (("twice", "more"), ("relu",))
 
 
-def test_a_map_comes_before_all_else():
+def test_a_map_takes_precedence():
     found = compare_runs(run(a=A, b=A), run(a=A, c=A), names={"b": "a", "a": "c"})
     assert {one.name: one.name_in_first for one in found.tensors} == {"a": "b", "c": "a"}
     with pytest.raises(UserError, match="--map names z, which the first run does not have"):
@@ -178,7 +178,7 @@ def test_sqnr_needs_scale_and_offset():
     assert one["sqnr_db"] == pytest.approx(10 * np.log10(signal))
 
 
-def test_nothing_in_common():
+def test_runs_with_nothing_in_common_are_refused():
     with pytest.raises(UserError, match="DIFF001"):
         compare_runs(run(b=A[:, :1]), run(a=A))
 
@@ -194,7 +194,7 @@ def test_a_renamed_tensor_is_compared_by_its_number():
     assert run_document(found)["tensors"][1]["name_in_first"] == "old"
 
 
-def test_a_float_result_that_differs_before_a_quantized_one():
+def test_an_earlier_float_difference_gives_a_note():
     real = A.astype(np.float32)
     first = keyed({"0001:a": A, "0002:b": real, "0003:c": A})
     for tensors, expected in (
@@ -206,7 +206,7 @@ def test_a_float_result_that_differs_before_a_quantized_one():
         assert run_document(found)["float_before"] == expected
 
 
-def test_a_float_result_that_the_first_run_lacks_before_the_first_difference():
+def test_a_missing_float_result_gives_a_note():
     real = A.astype(np.float32)
     for first, second, expected in (
         ({"0001:a": A, "0003:c": A}, {"0001:a": A, "0002:b": real, "0003:c": A + 1}, "b"),

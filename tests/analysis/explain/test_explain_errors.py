@@ -50,7 +50,7 @@ def check_against_every_input(scale: float, precision: str, offset: int) -> None
 
 @examples(60)
 @given(st.floats(2.0**-7, 300.0, width=32), st.integers(-128, 127))
-def test_int8(scale: float, offset: int) -> None:
+def test_errors_of_int8_factors_are_exact(scale: float, offset: int) -> None:
     check_against_every_input(scale, "int8", offset)
 
 
@@ -63,17 +63,17 @@ def test_powers_of_two_are_as_near_as_integers_can_be(exponent: int) -> None:
 
 
 @pytest.mark.parametrize(("scale", "offset"), [(0.37, -5), (1.5, 20000), (70.0, -32768)])
-def test_int16(scale: float, offset: int) -> None:
+def test_errors_of_int16_factors_are_exact(scale: float, offset: int) -> None:
     check_against_every_input(scale, "int16", offset)
 
 
-def test_nine_bits_are_few_for_int16() -> None:
+def test_nine_bits_are_too_few_for_int16() -> None:
     """Glow's multiplier errs by up to 2^-9; of 2^15 steps that is many."""
     assert abs(measure_errors(make_factor(0.00123), "int16").worst) > 40
 
 
 @pytest.mark.parametrize("scale", [2.0**-31, 2.0**-30, 1e-9, 1e-8, 3e-6, 0.01, 1.0, 200.0])
-def test_overflow_begins_where_it_is_told(scale: float) -> None:
+def test_overflow_begins_at_the_reported_input(scale: float) -> None:
     form = make_factor(scale).integer
     for bits in (32, 48):
         overflow, limit = find_overflow(form, bits), 1 << (bits - 1)
@@ -89,18 +89,18 @@ def overflows(form: IntegerScale, x: int) -> bool:
     return not -(2**31) <= product < 2**31
 
 
-def test_a_shift_that_leaves_nothing_is_told() -> None:
+def test_a_vanishing_factor_is_reported() -> None:
     assert make_factor(2.0**-32).vanishes
     assert not make_factor(2.0**-31).vanishes
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf"), 1e39, 1e-46])
-def test_what_is_no_factor(scale: float) -> None:
+def test_invalid_factors_are_refused(scale: float) -> None:
     with np.errstate(over="ignore"), pytest.raises(InvalidScaleError):
         make_factor(scale)
 
 
-def test_a_power_of_two_is_known_by_its_exponent() -> None:
+def test_a_power_of_two_shows_its_exponent() -> None:
     assert [make_factor(s).exponent for s in (1.0, 0.25, 1024.0, 0.3)] == [0, -2, 10, None]
 
 

@@ -62,7 +62,7 @@ def table(draft: Draft, values: np.ndarray) -> Ref:
     return draft.constant(values.astype(np.int32), "index32")
 
 
-def test_convolution(shared: Path) -> None:
+def test_convolution_factors_equal_recorded_integers(shared: Path) -> None:
     for case in cases(shared, "conv_i8"):
         draft = Draft()
         source, out = tensor(draft, case, "in", (1, 1, 1, 1)), tensor(draft, case, "out", (1,) * 4)
@@ -74,7 +74,7 @@ def test_convolution(shared: Path) -> None:
             assert forms(layer, stage) == case.form(stage)
 
 
-def test_channelwise_convolution(shared: Path) -> None:
+def test_channelwise_factors_equal_recorded_integers(shared: Path) -> None:
     for case in cases(shared, "conv_channelwise_i8"):
         draft, channels = Draft(), case["filter_scales"].size
         source = tensor(draft, case, "in", (1, 1, 1, 1))
@@ -97,7 +97,7 @@ def elem_of(values: np.ndarray) -> str:
     return {1: "i8", 4: "i32"}[values.dtype.itemsize]
 
 
-def test_fully_connected_and_matmul(shared: Path) -> None:
+def test_product_factors_equal_recorded_integers(shared: Path) -> None:
     for case in cases(shared, "fc_i8"):
         draft = Draft()
         source, out = tensor(draft, case, "in", (1, 1)), tensor(draft, case, "out", (1, 1))
@@ -111,7 +111,7 @@ def test_fully_connected_and_matmul(shared: Path) -> None:
         assert forms(explained(draft), "out") == case.form("matmul")
 
 
-def test_rowwise_fully_connected(shared: Path) -> None:
+def test_rowwise_factors_equal_recorded_integers(shared: Path) -> None:
     for case in cases(shared, "fc_rowwise_i8"):
         draft, rows = Draft(), case["weights_scales"].size
         source, out = tensor(draft, case, "in", (1, 1)), tensor(draft, case, "out", (1, rows))
@@ -124,7 +124,7 @@ def test_rowwise_fully_connected(shared: Path) -> None:
             assert forms(layer, stage) == case.form(stage)
 
 
-def test_elementwise(shared: Path) -> None:
+def test_elementwise_factors_equal_recorded_integers(shared: Path) -> None:
     seen = set()
     for case in cases(shared, "elementwise_i8"):
         draft, opcode = Draft(), f"element{case['op']}"
@@ -141,7 +141,7 @@ def test_elementwise(shared: Path) -> None:
     assert seen == {f"element{name}" for name in ("add", "sub", "max", "min", "mul")}
 
 
-def test_pools_and_relu(shared: Path) -> None:
+def test_pool_and_relu_factors_equal_recorded_integers(shared: Path) -> None:
     for case in cases(shared, "pool_relu_i8"):
         height, width = (int(v) for v in case["kernels"])
         window = {"Kernels": (height, width), "Strides": (1, 1), "Pads": (0, 0, 0, 0)}
@@ -155,7 +155,7 @@ def test_pools_and_relu(shared: Path) -> None:
         assert forms(explained(draft), "out") == case.form("relu")
 
 
-def test_rescale(shared: Path) -> None:
+def test_rescale_factors_equal_recorded_integers(shared: Path) -> None:
     for case in cases(shared, "rescale_quantize_dequantize"):
         draft, elem = Draft(), str(case["elem"])
         kinds = [
@@ -168,7 +168,7 @@ def test_rescale(shared: Path) -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.25])
-def test_leaky_relu(alpha: float) -> None:
+def test_leaky_relu_factors_equal_recorded_integers(alpha: float) -> None:
     draft = Draft()
     source = draft.input(tensor_type("i8", (2,), 0.3, 1))
     draft.emit("leakyrelu", draft.result(tensor_type("i8", (2,), 0.1, 2)), source, Alpha=alpha)

@@ -23,7 +23,7 @@ def layers_of(draft: Draft):
     return explain_layers(draft.module())
 
 
-def test_of_a_bundle_an_index_is_its_layers() -> None:
+def test_an_index_means_a_layer_of_the_bundle() -> None:
     draft = Draft()
     source = image(draft)
     result = convolve(draft, source, draft.buffer(out_kind(source)))
@@ -34,7 +34,7 @@ def test_of_a_bundle_an_index_is_its_layers() -> None:
     assert program.numerics == "glow-int"
 
 
-def test_what_is_not_quantized_is_said() -> None:
+def test_float_layers_are_reported() -> None:
     draft = Draft()
     source = draft.input(tensor_type("float", (4,)))
     draft.emit("relu", draft.output(tensor_type("float", (4,))), source)
@@ -55,7 +55,7 @@ def test_a_float_bias_has_no_integers() -> None:
     assert "bias is float" in layer.notes[0]
 
 
-def test_a_real_bias_is_told_as_each_profile_keeps_it() -> None:
+def test_a_real_bias_is_shown_in_each_profile() -> None:
     draft = Draft()
     source = draft.input(int8((1, 4), 0.5))
     weights = draft.constant(np.ones((4, 2), np.int8), "i8", 0.25)
@@ -80,7 +80,7 @@ def test_scales_that_are_not_positive_have_no_form() -> None:
     assert json_text(layers_json("x", [layer]))
 
 
-def test_every_arithmetic_is_of_an_opcode() -> None:
+def test_every_arithmetic_belongs_to_an_opcode() -> None:
     assert set(ARITHMETIC) <= set(OPCODES)
 
 
@@ -106,7 +106,7 @@ def test_every_recorded_program_can_be_explained(name: str, shared: Path) -> Non
                 assert np.isfinite(stage.reals).all()
 
 
-def test_without_weights_channels_are_not_known(shared: Path) -> None:
+def test_channels_need_weights(shared: Path) -> None:
     text = shared / "lir/lenet/i8_asym_b32_channelwise/interp.lir.txt"
     layers = explain_layers(load_program(text).module)
     (layer, *_) = (one for one in layers if one.opcode == "channelwisequantizedconvolution")

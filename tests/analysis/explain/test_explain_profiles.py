@@ -79,7 +79,9 @@ OPERATIONS = [
 
 @pytest.mark.parametrize("numerics", PROFILES)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_they_are_what_is_compiled(numerics: str, operation: Callable[[Draft], Ref]) -> None:
+def test_explained_words_equal_compiled_words(
+    numerics: str, operation: Callable[[Draft], Ref]
+) -> None:
     draft = Draft()
     operation(draft)
     module = draft.module()
@@ -121,7 +123,7 @@ def only_layer(draft: Draft) -> LayerFacts:
     return explain_layers(draft.module())[-1]
 
 
-def test_values_of_the_forms_are_the_factor() -> None:
+def test_values_of_all_forms_equal_the_factor() -> None:
     draft = Draft()
     convolution(draft)
     layer = only_layer(draft)
@@ -132,7 +134,7 @@ def test_values_of_the_forms_are_the_factor() -> None:
                 assert value == pytest.approx(S_PRODUCTS / S_OUT, rel=2e-3)
 
 
-def test_each_channel_has_its_own() -> None:
+def test_each_channel_has_its_factor() -> None:
     draft = Draft()
     source = draft.input(int8((1, 4, 4, 8), S_IN, 3))
     filter_ = draft.constant(np.ones((4, 3, 3, 8), np.int8), "i8", 0.0)
@@ -154,7 +156,7 @@ def test_each_channel_has_its_own() -> None:
     assert out_form.values() == pytest.approx(S_IN * scales.astype(float) / S_OUT, rel=1e-7)
 
 
-def test_int16_of_glow_int_is_the_interpreters() -> None:
+def test_int16_of_glow_int_follows_the_interpreter() -> None:
     draft = Draft()
     source = draft.input(tensor_type("i16", (8,), 0.5))
     draft.emit("relu", draft.output(tensor_type("i16", (8,), 0.25)), source)
@@ -162,7 +164,7 @@ def test_int16_of_glow_int_is_the_interpreters() -> None:
     assert glow["glow-int"] == glow["glow-float"]
 
 
-def test_int16_is_rescaled_by_libjits_integers() -> None:
+def test_int16_rescaling_uses_libjits_integers() -> None:
     draft = Draft()
     source = draft.input(tensor_type("i16", (8,), 0.5))
     draft.emit("rescalequantized", draft.output(tensor_type("i16", (8,), 0.3)), source)

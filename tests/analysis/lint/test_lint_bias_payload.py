@@ -61,7 +61,7 @@ REFERENCES = {
 
 
 @pytest.mark.parametrize("references", REFERENCES.values(), ids=REFERENCES)
-def test_the_forum_case(references: dict[str, object]) -> None:
+def test_a_changed_type_without_payload_is_found(references: dict[str, object]) -> None:
     (finding,) = findings(forum(), **references)
     assert (finding.severity, finding.tensor) == ("error", NAME)
     assert finding.layer.startswith("convolution")
@@ -69,16 +69,16 @@ def test_the_forum_case(references: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("references", REFERENCES.values(), ids=REFERENCES)
-def test_what_is_right_is_not_found(references: dict[str, object]) -> None:
+def test_correct_biases_give_no_finding(references: dict[str, object]) -> None:
     assert findings(right(), **references) == []
 
 
 @pytest.mark.parametrize("case", ["nothing", "float", "original"])
-def test_a_requantized_payload_is_right(case: str) -> None:
+def test_a_requantized_payload_gives_no_finding(case: str) -> None:
     assert findings(by_hand(), **REFERENCES[case]) == []
 
 
-def test_the_factor_is_told() -> None:
+def test_the_factor_is_reported() -> None:
     factor = float(np.float32(0.1)) / S_PRODUCTS
     for case in ("float", "original"):
         (finding,) = findings(forum(), **REFERENCES[case])
@@ -102,7 +102,7 @@ def test_the_float_bias_is_found_by_name_or_direction(name: str) -> None:
     assert finding.facts["source"] == name
 
 
-def test_without_a_float_bias_plausibility_speaks() -> None:
+def test_plausibility_replaces_a_missing_float_bias() -> None:
     (finding,) = findings(forum(), float_weights={"other": np.arange(8.0)})
     assert finding.facts["evidence"] == "beyond"
 
@@ -114,7 +114,7 @@ def test_other_float_values_are_a_warning() -> None:
 
 
 @pytest.mark.parametrize("name", [NAME, "another"])
-def test_a_type_with_the_offset_of_the_result_is_no_other_reference(name: str) -> None:
+def test_the_offset_of_the_result_is_no_evidence(name: str) -> None:
     made = one_convolution(quantized(S_PRODUCTS), S_PRODUCTS, offsets=(0, -128))
     changed = declared_on_the_result(made, biases_of(made))
     (finding,) = findings(changed, float_weights={name: FLOATS})
@@ -163,7 +163,7 @@ def fills(elem: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("elem", ["i8", "i16"])
-def test_a_program_of_full_integers_on_the_results_scale(elem: str) -> None:
+def test_full_integers_on_the_results_scale_are_found(elem: str) -> None:
     module = dense_layers([(fills(elem), 0.125)] * 3, elem)
     found = findings(module)
     assert [finding.severity for finding in found] == ["error"] * 3
@@ -178,34 +178,34 @@ def test_one_layer_that_stands_out_is_a_warning(elem: str) -> None:
     assert finding.layer == "fullyconnected__20"
 
 
-def test_biases_that_are_as_large_as_results_explain_themselves() -> None:
+def test_biases_as_large_as_results_give_no_finding() -> None:
     """Where the others' own scales come near their results' too, equality is no wonder."""
     others = [(fills("i8"), 2.0**-4)] * 3
     assert findings(dense_layers([*others, (fills("i8"), 0.125)])) == []
 
 
-def test_small_integers_on_the_results_scale_are_right() -> None:
+def test_small_integers_on_the_results_scale_give_no_finding() -> None:
     assert findings(dense_layers([(np.array([5, -3, 1, 0], np.int8), 0.125)] * 3)) == []
 
 
-def test_glows_own_scales_are_right() -> None:
+def test_scales_of_glow_give_no_finding() -> None:
     assert findings(dense_layers([(fills("i8"), 2.0**-6)] * 3)) == []
     assert findings(dense_layers([(np.array([9000, -3, 1, 0], np.int32), 2.0**-8)] * 3)) == []
 
 
-def test_clipped_biases_are_not_taken_for_full_ones() -> None:
+def test_clipped_biases_give_no_finding() -> None:
     clipped = np.array([127, -128, 127, 20], np.int8)
     assert findings(dense_layers([(clipped, 0.125)] * 3)) == []
 
 
-def test_int32_far_beyond_the_result() -> None:
+def test_int32_beyond_the_result_is_found() -> None:
     payload = np.array([9000, -5000, 800, 2000], np.int32)
     (finding,) = findings(dense_layers([(payload, 0.125)]))
     assert (finding.severity, finding.facts["evidence"]) == ("error", "beyond")
     assert finding.facts["median_part_of_result"] > 1
 
 
-def test_a_scale_of_neither_is_wrong_if_most_is_beyond_the_result() -> None:
+def test_another_scale_beyond_the_result_is_found() -> None:
     payload = np.array([9000, -5000, 800, 2000], np.int32)
     assert len(findings(dense_layers([(payload, 0.06)]))) == 1
 

@@ -42,14 +42,14 @@ def edited(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_digits_are_clean() -> None:
+def test_the_digits_have_no_findings() -> None:
     assert rules_of(LIR, WEIGHTS) == {("note", "bias-loses-bits")}
     assert rules_of(str(LIR), str(WEIGHTS), float_weights=str(FLOATS)) == {
         ("note", "bias-loses-bits")
     }
 
 
-def test_a_bundle_says_the_same_as_its_lir(tmp_path: Path) -> None:
+def test_a_bundle_has_the_findings_of_its_lir(tmp_path: Path) -> None:
     compiled = nmpsim.compile(LIR, WEIGHTS)
     nmpsim.save(compiled, tmp_path / "net.bin")
     from_text = {(f.rule, f.message, f.facts.get("bits")) for f in nmpsim.lint(LIR, WEIGHTS)}
@@ -67,7 +67,7 @@ def test_a_bundle_needs_no_weights(tmp_path: Path) -> None:
 # the type was changed in the text
 
 
-def test_the_old_sidecar_tells_of_the_change(edited: Path) -> None:
+def test_an_old_sidecar_reveals_the_change(edited: Path) -> None:
     """It has the old type, and a digest of the payload, which is still the same."""
     found = nmpsim.lint(edited / "net.lir.txt", edited / "net.npz", TENSORS)
     (finding,) = (f for f in found if f.rule == "bias-payload")
@@ -107,13 +107,15 @@ def test_a_sidecar_that_differs_otherwise_is_refused(edited: Path) -> None:
     ],
     ids=["alone", "floats", "originals", "originals and their types"],
 )
-def test_it_is_found_with_and_without_references(edited: Path, references: dict[str, Path]) -> None:
+def test_a_changed_type_is_found_with_and_without_references(
+    edited: Path, references: dict[str, Path]
+) -> None:
     found = nmpsim.lint(edited / "net.lir.txt", edited / "net.npz", **references)
     (finding,) = (f for f in found if f.rule == "bias-payload")
     assert (finding.severity, finding.tensor) == ("error", "conv1_bias")
 
 
-def test_the_sidecar_beside_the_original_is_taken(edited: Path, tmp_path: Path) -> None:
+def test_the_sidecar_of_the_original_is_used(edited: Path, tmp_path: Path) -> None:
     original = tmp_path / "original.npz"
     shutil.copy(WEIGHTS, original)
     shutil.copy(TENSORS, tmp_path / "original.tensors.json")
@@ -122,7 +124,7 @@ def test_the_sidecar_beside_the_original_is_taken(edited: Path, tmp_path: Path) 
     assert "original_scale" in finding.facts
 
 
-def test_digits_are_lost_without_a_sidecar(tmp_path: Path) -> None:
+def test_lost_digits_are_found_without_a_sidecar(tmp_path: Path) -> None:
     shutil.copy(LIR, tmp_path / "net.lir")
     found = nmpsim.lint(tmp_path / "net.lir", WEIGHTS)
     lost = {f.tensor: f.facts["digits"] for f in found if f.rule == "scales-lost-in-print"}
@@ -140,7 +142,7 @@ def test_powers_of_two_survive_print(shared: Path, tmp_path: Path) -> None:
     assert not any(f.rule == "scales-lost-in-print" for f in nmpsim.lint(text))
 
 
-def test_without_weights_the_rules_that_need_them_say_so() -> None:
+def test_rules_without_weights_are_skipped() -> None:
     report = run_rules(load_subject(LIR))
     assert {one.rule for one in report.skipped} == {
         "bias-payload", "bias-saturates", "bias-loses-bits", "accumulator-overflow", "range-wasted",
@@ -149,7 +151,7 @@ def test_without_weights_the_rules_that_need_them_say_so() -> None:
     assert all("--weights" in one.reason for one in report.skipped)
 
 
-def test_windows_line_ends(edited: Path) -> None:
+def test_windows_line_ends_are_accepted(edited: Path) -> None:
     text = (edited / "net.lir.txt").read_bytes().replace(b"\n", b"\r\n")
     (edited / "net.lir.txt").write_bytes(text)
     found = nmpsim.lint(edited / "net.lir.txt", edited / "net.npz")
@@ -160,7 +162,7 @@ def test_windows_line_ends(edited: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["float_weights", "original_weights", "ranges"])
-def test_a_reference_that_is_missing(option: str, tmp_path: Path) -> None:
+def test_a_missing_reference_is_an_error(option: str, tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
         nmpsim.lint(LIR, WEIGHTS, **{option: tmp_path / "no.npz"})
     assert code_of(error) == "FILE001"
@@ -168,7 +170,7 @@ def test_a_reference_that_is_missing(option: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["float_weights", "original_weights", "ranges"])
 @pytest.mark.parametrize("content", [b"", b"nothing of the kind\n", b"\xff\xfe\x00"])
-def test_a_reference_that_is_something_else(option: str, content: bytes, tmp_path: Path) -> None:
+def test_an_unsuitable_reference_is_an_error(option: str, content: bytes, tmp_path: Path) -> None:
     (tmp_path / "x.npz").write_bytes(content)
     with pytest.raises(UserError) as error:
         nmpsim.lint(LIR, WEIGHTS, **{option: tmp_path / "x.npz"})
@@ -176,21 +178,21 @@ def test_a_reference_that_is_something_else(option: str, content: bytes, tmp_pat
 
 
 @pytest.mark.parametrize("option", ["float_weights", "original_weights"])
-def test_a_reference_of_another_network(option: str, tmp_path: Path) -> None:
+def test_a_reference_of_another_network_is_an_error(option: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", bias=np.ones(3, np.float32), conv1_bias=np.ones(3, np.int32))
     with pytest.raises(UserError) as error:
         nmpsim.lint(LIR, WEIGHTS, **{option: tmp_path / "x.npz"})
     assert code_of(error) == "CONST002"
 
 
-def test_floats_that_are_no_numbers_are_no_reference(tmp_path: Path) -> None:
+def test_nan_values_are_refused_as_reference(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", conv1_bias=np.full(16, np.nan, np.float32))
     with pytest.raises(UserError) as error:
         load_subject(LIR, WEIGHTS, references=References(float_weights=tmp_path / "x.npz"))
     assert code_of(error) == "CONST002"
 
 
-def test_a_profile(shared: Path, tmp_path: Path) -> None:
+def test_a_profile_is_read(shared: Path, tmp_path: Path) -> None:
     path = shared / "lir/lenet/profile.tsv"
     ranges = read_profile(path)
     assert ranges["conv1__2"].high == pytest.approx(1.86443853)
@@ -198,7 +200,7 @@ def test_a_profile(shared: Path, tmp_path: Path) -> None:
     assert read_profile(tmp_path / "p.tsv") == ranges
 
 
-def test_a_profile_shows_what_a_result_wastes(tmp_path: Path) -> None:
+def test_a_profile_shows_a_wasted_range(tmp_path: Path) -> None:
     (tmp_path / "p.tsv").write_text("conv1__2:0\t0\t0.1\nfc__1:0\t-10\t12\n")
     found = nmpsim.lint(LIR, WEIGHTS, ranges=tmp_path / "p.tsv")
     (finding,) = (f for f in found if f.rule == "range-wasted")
@@ -208,7 +210,7 @@ def test_a_profile_shows_what_a_result_wastes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line", ["a:0 1 2", "a:0\t1", "a:0\tx\t2", "a:0\t3\t2", "a:0\tnan\t2", "a:0\t-inf\t2"]
 )
-def test_a_line_that_is_no_range(line: str, tmp_path: Path) -> None:
+def test_an_invalid_range_is_an_error(line: str, tmp_path: Path) -> None:
     (tmp_path / "p.tsv").write_text(f"b:0\t1\t2\n\n{line}\n")
     with pytest.raises(UserError) as error:
         read_profile(tmp_path / "p.tsv")
@@ -217,9 +219,7 @@ def test_a_line_that_is_no_range(line: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("config", ["i8_pow2_b8", "i16_pow2_b16"])
-def test_biases_that_the_compiler_rescaled_are_right(
-    config: str, shared: Path, tmp_path: Path
-) -> None:
+def test_rescaled_biases_give_no_finding(config: str, shared: Path, tmp_path: Path) -> None:
     text = (
         shared / "lir_real/resnet8" / config / ("cpu.lir.txt" if "i8" in config else "nmp.lir.txt")
     )
@@ -233,7 +233,7 @@ def test_biases_that_the_compiler_rescaled_are_right(
     assert not any(finding.severity != "note" for finding in report.findings)
 
 
-def test_a_bundles_layers_have_profiles_of_their_own(shared: Path, tmp_path: Path) -> None:
+def test_layers_of_a_bundle_keep_their_profiles(shared: Path, tmp_path: Path) -> None:
     """One layer is nmp's: it alone must have powers of two."""
     compiled = nmpsim.compile(LIR, WEIGHTS, layer_numerics={"pool1__2": "nmp", "fc__1": "q31"})
     nmpsim.save(compiled, tmp_path / "net.bin")
@@ -250,7 +250,9 @@ def test_a_bundles_layers_have_profiles_of_their_own(shared: Path, tmp_path: Pat
         "lir_real/resnet8/i8_pow2_b8/cpu",
     ],
 )
-def test_a_program_is_its_own_original(name: str, shared: Path, tmp_path: Path) -> None:
+def test_a_program_as_its_original_gives_no_finding(
+    name: str, shared: Path, tmp_path: Path
+) -> None:
     """Also where each channel has a scale in a table, and the type's own has no meaning."""
     text, weights = shared / f"{name}.lir.txt", shared / f"{name}.npz"
     subject = load_subject(text, weights, references=References(original_weights=weights))

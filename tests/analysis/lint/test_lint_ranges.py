@@ -44,7 +44,7 @@ RULE = "range-too-narrow"
         (6.211 / 127, 100, "error"),
     ],
 )
-def test_types_that_do_not_hold_what_was_recorded(
+def test_types_too_narrow_for_recorded_ranges_are_found(
     scale: float, offset: int, severity: str | None
 ) -> None:
     module = convolution(scale, offset)
@@ -54,7 +54,7 @@ def test_types_that_do_not_hold_what_was_recorded(
         assert found[0].facts["part"] == pytest.approx(0.125, abs=0.01)
 
 
-def test_an_activation_that_was_merged_is_no_fault() -> None:
+def test_a_fused_activation_gives_no_finding() -> None:
     """Glow gives the convolution the range of the ReLU, leaky ReLU or clip after it."""
     for scale, offset, after in (
         (8.0 / 255, -128, (0.0, 8.0)),
@@ -67,7 +67,7 @@ def test_an_activation_that_was_merged_is_no_fault() -> None:
         assert findings(module, RULE, **ranged(module, own=(-20.0, 8.0))) != []
 
 
-def test_names_without_their_suffix() -> None:
+def test_names_match_without_their_suffix() -> None:
     one, two = Range(0, 1), Range(0, 2)
     assert ProfileLookup({"conv__2": one, "conv": two}).find("conv__2") == one
     assert ProfileLookup({"relu__1_max": one, "relu": two}).find("relu__1_max__1") == one
@@ -90,7 +90,7 @@ ALIKE = [
 
 
 @pytest.mark.parametrize(("name", "other"), ALIKE)
-def test_the_profile_of_a_network_with_the_same_names(name: str, other: str, shared: Path) -> None:
+def test_a_foreign_profile_with_equal_names_is_found(name: str, other: str, shared: Path) -> None:
     module = recorded(name, shared)
     own = "/".join(name.split("/")[:2])
     for net, expected in ((own, []), (other, ["ranges-foreign"])):
@@ -110,7 +110,7 @@ def test_one_weight_of_another_scale_does_not_make_a_profile_foreign(shared: Pat
     assert findings(module, "ranges-foreign", ranges=profile) == []
 
 
-def test_results_tell_a_foreign_profile_where_constants_are_not_known(shared: Path) -> None:
+def test_results_reveal_a_foreign_profile_without_constants(shared: Path) -> None:
     text = shared / "lir_real/mnist_cntk/i8_asym_b32/cpu.lir.txt"
     for net, expected in (("lir_real/mnist_cntk", 0), ("lir/lenet", 1)):
         found = nmpsim.lint(text, ranges=shared / net / "profile.tsv")
@@ -119,7 +119,7 @@ def test_results_tell_a_foreign_profile_where_constants_are_not_known(shared: Pa
         ] * expected
 
 
-def test_the_profile_of_another_network() -> None:
+def test_a_profile_of_another_network_is_found() -> None:
     module = convolution(0.1)
     (finding,) = findings(module, "ranges-unknown", **ranged(module, other=(0.0, 1.0)))
     assert (finding.severity, finding.facts) == ("warning", {"known": 0, "results": 1})
@@ -128,7 +128,7 @@ def test_the_profile_of_another_network() -> None:
 
 
 @pytest.mark.parametrize(("value", "held"), [(6.0, 6.35), (6.4, 6.35), (6.37, 6.35), (-7.0, -6.4)])
-def test_splats_beyond_their_type(value: float, held: float) -> None:
+def test_splats_beyond_their_type_are_found(value: float, held: float) -> None:
     draft = Draft()
     draft.emit("splat", draft.output(int8((1, 4), 0.05)), Value=value)
     found = findings(draft.module(), "splat-saturates")
@@ -138,7 +138,7 @@ def test_splats_beyond_their_type(value: float, held: float) -> None:
         assert found[0].facts["held"] == pytest.approx(held)
 
 
-def test_constants_that_nobody_takes() -> None:
+def test_unused_constants_are_found() -> None:
     draft = Draft()
     spare = draft.constant(np.ones(4, np.int8), "i8", 0.5)
     draft.emit("splat", draft.output(int8((1, 4), 0.05)), Value=1.0)

@@ -30,7 +30,7 @@ integers, at most 56, look like a small bias."""
 
 
 @pytest.mark.parametrize("name", each_value(PROGRAMS, program_parts))
-def test_nothing_is_wrong_with_what_glow_made(name: str, shared: Path) -> None:
+def test_programs_of_glow_have_no_findings(name: str, shared: Path) -> None:
     """No error or warning, but for what Glow left in float."""
     module = recorded(name, shared)
     report = run_rules(load_subject(module))
@@ -86,7 +86,7 @@ def test_one_changed_type_is_found(name: str, shared: Path) -> None:
 
 
 @pytest.mark.parametrize("name", each_value(SMALL, program_parts))
-def test_the_float_model_tells_every_changed_type(name: str, shared: Path) -> None:
+def test_the_float_model_reveals_every_changed_type(name: str, shared: Path) -> None:
     """With the ONNX model that Glow loaded; biases of folded batch norms are not in it."""
     pytest.importorskip("onnx")
     model = shared.joinpath(*Path(name).parts[:2], "model.onnx")

@@ -58,26 +58,26 @@ def found(name: str, shared: Path, like: str = "", **change: float) -> list[Find
         RESNET,
     ],
 )
-def test_nothing_is_wrong_with_what_glow_made(name: str, shared: Path) -> None:
+def test_programs_of_glow_have_no_findings(name: str, shared: Path) -> None:
     assert found(name, shared) == []
 
 
 @pytest.mark.parametrize("factor", [1.25, 2.0, 0.5])
-def test_a_bias_proves_the_scale_of_what_its_layer_reads(factor: float, shared: Path) -> None:
+def test_a_bias_reveals_the_scale_of_the_input(factor: float, shared: Path) -> None:
     (finding,) = found(LENET, shared, "conv1__8_res", factor=factor)
     assert (finding.severity, finding.layer) == ("error", "pool1__2")
     assert finding.facts == {"by": "bias", "factor": pytest.approx(factor, rel=1e-5)}
 
 
 @pytest.mark.parametrize("factor", [16.0, 0.0625])
-def test_a_scale_that_no_bias_tells(factor: float, shared: Path) -> None:
+def test_a_scale_without_bias_is_found_by_a_run(factor: float, shared: Path) -> None:
     """The last result: nothing reads it that has a bias."""
     (finding,) = found(LENET, shared, "fc2__1_res", factor=factor)
     assert (finding.severity, finding.layer, finding.facts["by"]) == ("warning", "fc2__1", "run")
     assert 0.5 < finding.facts["factor"] / factor < 2
 
 
-def test_a_scale_between_two_additions(shared: Path) -> None:
+def test_a_scale_between_two_additions_is_found(shared: Path) -> None:
     name = "lir_real/resnet8/i8_pow2_b8/cpu.lir.txt"
     layers = [finding.layer for finding in found(name, shared, "b3_conv1__2_res", factor=8.0)]
     assert layers == ["b3_conv1__2"]
@@ -92,13 +92,13 @@ def test_a_scale_between_two_additions(shared: Path) -> None:
         ("lir/lenet/i8_pow2_b8/cpu.lir.txt", "fc1__2_res", 40),  # all others are 0
     ],
 )
-def test_zero_points(name: str, like: str, offset: int, shared: Path) -> None:
+def test_wrong_zero_points_are_found(name: str, like: str, offset: int, shared: Path) -> None:
     by = [(one.severity, one.facts["by"]) for one in found(name, shared, like, offset=offset)]
     assert by
     assert set(by) == {("warning", "zero point")}
 
 
-def test_what_cannot_be_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_impossible_run_gives_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     from nmpsim.diagnostics import fail
 
     def refuse(_: object) -> None:

@@ -26,7 +26,7 @@ PRODUCTS = float(np.float32(0.05) * np.float32(0.02))
 # bias-saturates, bias-loses-bits
 
 
-def test_a_bias_that_the_results_scale_would_cut_off() -> None:
+def test_a_bias_beyond_the_results_scale_is_found() -> None:
     bias = np.array([127, -120, 3, 0], np.int8)  # on 0.5: up to 63.5, results up to 15.9
     module = dense_layers([(bias, 0.5)])
     (note,) = findings(module, "bias-saturates")
@@ -43,7 +43,7 @@ def test_a_bias_on_the_results_scale_is_not_moved_again() -> None:
         assert findings(dense_layers([(bias, 0.125)]), rule, numerics="nmp") == []
 
 
-def test_a_bias_that_its_declared_scale_cuts_off() -> None:
+def test_a_bias_beyond_its_declared_scale_is_found() -> None:
     bias = np.array([127, -128, 3, 0], np.int8)
     module = dense_layers([(bias, 0.125)])
     floats = {"bias": np.array([20.0, -30.0, 0.4, 0.0])}
@@ -53,7 +53,7 @@ def test_a_bias_that_its_declared_scale_cuts_off() -> None:
     assert found[0].facts["channels"] == 2
 
 
-def test_a_bias_that_loses_most_of_its_bits() -> None:
+def test_a_bias_that_loses_bits_is_found() -> None:
     bias = np.array([100, -50, 3, 0], np.int8)  # on 2^-10; on the result's 2^-3 all are zero
     module = dense_layers([(bias, 2.0**-10)])
     (note,) = findings(module, "bias-loses-bits")
@@ -63,12 +63,12 @@ def test_a_bias_that_loses_most_of_its_bits() -> None:
     assert 0.2 < warning.facts["worst_error_result_steps"] < 0.5
 
 
-def test_a_bias_that_keeps_its_bits() -> None:
+def test_a_bias_that_keeps_its_bits_gives_no_finding() -> None:
     module = dense_layers([(np.array([100, -50, 3, 0], np.int8), 2.0**-4)])
     assert findings(module, "bias-loses-bits", numerics="nmp") == []
 
 
-def test_what_is_lost_far_below_the_results_step_is_nothing() -> None:
+def test_a_loss_below_the_results_step_gives_no_finding() -> None:
     """Rounded to multiples of 2^-8, of results in steps of 2^-3."""
     module = dense_layers([(np.array([1, 0, 0, -1], np.int32), 2.0**-8)])
     name = next(weight.name for weight in module.weights if weight.type.shape == (4,))
@@ -80,7 +80,7 @@ def test_what_is_lost_far_below_the_results_step_is_nothing() -> None:
 # scale-not-power-of-two
 
 
-def test_powers_are_asked_for_by_nmp_only() -> None:
+def test_powers_of_two_are_required_by_nmp_only() -> None:
     module = one_convolution(np.ones(8, np.int32), PRODUCTS)
     assert findings(module, "scale-not-power-of-two") == []
     found = findings(module, "scale-not-power-of-two", numerics="nmp")
@@ -88,12 +88,12 @@ def test_powers_are_asked_for_by_nmp_only() -> None:
     assert {f.tensor for f in found} == {"input__1", "const__2", "const__3", "output__4"}
 
 
-def test_powers_are_powers() -> None:
+def test_powers_of_two_give_no_finding() -> None:
     module = dense_layers([(np.ones(4, np.int8), 0.125)])
     assert findings(module, "scale-not-power-of-two", numerics="nmp") == []
 
 
-def test_tables_of_scales_are_looked_into() -> None:
+def test_tables_of_scales_are_checked() -> None:
     module = channelwise(np.array([0.5, 0.3, 0.25], np.float32))
     tables = [
         f
@@ -129,7 +129,7 @@ def channelwise(scales: np.ndarray, weights: np.ndarray | None = None) -> Module
 # scales-lost-in-print
 
 
-def test_a_module_was_not_printed() -> None:
+def test_a_module_without_text_loses_no_digits() -> None:
     report = run_rules(LintSubject(one_convolution(np.ones(8, np.int32), PRODUCTS), "glow-int"))
     reasons = {one.rule: one.reason for one in report.skipped}
     assert reasons["scales-lost-in-print"] == "the program was not read from LIR text"
@@ -171,7 +171,7 @@ def test_digits(scale: float, digits: int) -> None:
 # accumulator-overflow
 
 
-def test_bounds_are_reached() -> None:
+def test_bounds_of_the_accumulator_are_reached() -> None:
     """The worst input of each channel, by trying the ends of the input's range."""
     rng = np.random.default_rng(3)
     weights = rng.integers(-128, 128, (4, 1, 1, 8), np.int8)
@@ -186,7 +186,7 @@ def test_bounds_are_reached() -> None:
     assert bounds.low.tolist() == (wide * lowest).sum(axis=1).tolist()
 
 
-def test_weights_are_looked_at_some_at_a_time() -> None:
+def test_weights_are_processed_in_parts() -> None:
     """Four megabytes, and not once more as 64-bit integers."""
     wide, draft = 2048, Draft()
     source, result = draft.input(int8((1, wide))), draft.output(int8((1, wide)))
@@ -202,7 +202,7 @@ def test_weights_are_looked_at_some_at_a_time() -> None:
     assert set(bounds.high) == {2.0 * 128 * wide}
 
 
-def test_the_bias_is_where_the_sum_begins() -> None:
+def test_a_sum_begins_with_the_bias() -> None:
     module = one_convolution(np.full(4, 2**31 - 1, np.int32), PRODUCTS)
     (finding,) = findings(module, "accumulator-overflow")
     assert (finding.severity, finding.facts["channels"], finding.facts["bits"]) == (
@@ -214,12 +214,12 @@ def test_the_bias_is_where_the_sum_begins() -> None:
     assert findings(module, "accumulator-overflow", numerics="nmp") == []
 
 
-def test_a_sum_that_cannot_overflow() -> None:
+def test_a_sum_without_overflow_gives_no_finding() -> None:
     assert findings(one_convolution(np.zeros(4, np.int32), PRODUCTS), "accumulator-overflow") == []
 
 
 @pytest.mark.parametrize(("elem", "depth"), [("i8", 2**17), ("i16", 2**17)])
-def test_matrices_of_the_greatest_depth(elem: str, depth: int) -> None:
+def test_deepest_matrices_are_checked(elem: str, depth: int) -> None:
     """2^17 products of 2^14 (Int8) or of 2^30 (Int16) are 2^31 and 2^47."""
     for inner, expected in ((depth, 1), (depth - 1, 0)):
         draft = Draft()
@@ -229,7 +229,7 @@ def test_matrices_of_the_greatest_depth(elem: str, depth: int) -> None:
         assert len(findings(draft.module(), "accumulator-overflow")) == expected
 
 
-def test_a_constant_matrix_is_taken_as_it_is() -> None:
+def test_a_constant_matrix_is_checked_with_its_values() -> None:
     """Of its type's greatest values the same sum would overflow."""
     draft = Draft()
     lhs = draft.input(tensor_type("i8", (1, 2**18), 0.5))
@@ -244,7 +244,7 @@ def test_a_constant_matrix_is_taken_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("largest", "severity"), [(100, None), (64, None), (31, "note"), (7, "warning"), (1, "warning")]
 )
-def test_weights_that_use_few_integers(largest: int, severity: str | None) -> None:
+def test_weights_with_few_integers_are_found(largest: int, severity: str | None) -> None:
     weights = np.zeros((4, 1, 1, 8), np.int8)
     weights[0, 0, 0, :2] = (largest, -largest)
     module = one_convolution(np.ones(4, np.int32), PRODUCTS, weights=weights)
@@ -262,7 +262,7 @@ def test_weights_of_zeros_need_no_range() -> None:
     )
 
 
-def test_channels_have_ranges_of_their_own() -> None:
+def test_channels_have_separate_ranges() -> None:
     weights = np.full((3, 1, 1, 8), 100, np.int8)
     weights[:, 0, 0, 0] = -100
     weights[1] //= 20
@@ -282,7 +282,7 @@ def test_channels_have_ranges_of_their_own() -> None:
         (6, 7, None),
     ],
 )
-def test_recorded_ranges_of_results(low: float, high: float, severity: str | None) -> None:
+def test_wasted_ranges_of_results_are_found(low: float, high: float, severity: str | None) -> None:
     module = one_convolution(np.ones(8, np.int32), PRODUCTS)
     ranges = {"convolution__5": Range(low, high), "nothing": Range(0, 1)}
     found = findings(module, "range-wasted", ranges=ranges)
@@ -300,7 +300,7 @@ def float_dense(draft: Draft, width: int = 8) -> None:
     draft.emit("fullyconnected", out, source, weights, bias)
 
 
-def test_a_float_program() -> None:
+def test_a_float_program_is_found() -> None:
     draft = Draft()
     float_dense(draft)
     (finding,) = findings(draft.module(), "nothing-quantized")
@@ -308,7 +308,7 @@ def test_a_float_program() -> None:
     assert findings(draft.module(), "float-islands") == []
 
 
-def test_quantized_activations_around_float_products() -> None:
+def test_float_products_between_quantized_activations_are_found() -> None:
     draft = Draft()
     float_dense(draft)
     source = draft.input(int8((8,)))
@@ -324,7 +324,7 @@ def test_a_program_that_only_moves_is_quantized_enough() -> None:
     assert findings(Draft().module(), "nothing-quantized") == []
 
 
-def test_a_single_float_layer() -> None:
+def test_a_single_float_layer_is_found() -> None:
     module = one_convolution(np.ones(8, np.int32), PRODUCTS)
     draft = Draft()
     float_dense(draft)
@@ -357,7 +357,7 @@ def island(*opcodes: str) -> Module:
     return draft.module()
 
 
-def test_an_island_and_why() -> None:
+def test_a_float_island_is_found_with_its_reason() -> None:
     (finding,) = findings(island("relu", "sigmoid"), "float-islands")
     assert finding.severity == "warning"
     assert finding.found == "1 relu, 1 sigmoid"
@@ -365,7 +365,7 @@ def test_an_island_and_why() -> None:
     assert "unit for relu: the tool that made the LIR" in finding.hint
 
 
-def test_there_and_back_again() -> None:
+def test_repeated_conversions_are_found() -> None:
     (finding,) = findings(island(), "float-islands")
     assert "dequantized and quantized again" in finding.message
     assert "rescalequantized" in finding.hint
@@ -380,7 +380,7 @@ def test_a_float_head_and_tail_are_no_islands() -> None:
     assert findings(draft.module(), "float-islands") == []
 
 
-def test_a_buffer_that_is_used_again_joins_nothing() -> None:
+def test_a_reused_buffer_does_not_join_islands() -> None:
     """A float head writes the buffer that a tail uses later."""
     draft = Draft()
     head = draft.emit("relu", draft.buffer(FLOAT), draft.input(FLOAT))
@@ -390,7 +390,7 @@ def test_a_buffer_that_is_used_again_joins_nothing() -> None:
     assert findings(draft.module(), "float-islands") == []
 
 
-def test_two_islands_are_two() -> None:
+def test_two_islands_are_reported_separately() -> None:
     draft = Draft()
     value = draft.input(int8((8,)))
     for opcode in ("sigmoid", "tanh"):
@@ -424,7 +424,7 @@ def test_findings_are_worst_first_and_json_holds_them() -> None:
     assert json_text(document)
 
 
-def test_the_library_takes_a_module() -> None:
+def test_lint_accepts_a_module() -> None:
     module = one_convolution(np.ones(8, np.int32), PRODUCTS)
     assert nmpsim.lint(module) == run_rules(LintSubject(module, "glow-int")).findings
     assert {f.rule for f in nmpsim.lint(module, numerics="nmp")} >= {"scale-not-power-of-two"}

@@ -50,7 +50,7 @@ PLANTED: dict[str, Callable[[], Module]] = {
 
 
 @pytest.mark.parametrize("cause", PLANTED)
-def test_planted_faults(cause: str) -> None:
+def test_planted_faults_are_found(cause: str) -> None:
     module = PLANTED[cause]()
     name = next(weight.name for weight in module.weights if len(weight.type.shape) == 4
                 and weight.constant)  # fmt: skip
@@ -64,7 +64,7 @@ def test_planted_faults(cause: str) -> None:
 
 
 @pytest.mark.parametrize("cause", ["scale", "zero point", "order"])
-def test_constants_that_lost_their_names(cause: str) -> None:
+def test_renamed_constants_are_matched(cause: str) -> None:
     """Channelwise operations rename them."""
     (finding,) = weights_findings(PLANTED[cause](), {"w": FLOATS, "x": RNG.normal(0, 0.3, (180,))})
     assert (finding.severity, finding.facts["cause"]) == ("error", cause)
@@ -72,13 +72,13 @@ def test_constants_that_lost_their_names(cause: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["w", "const__2"])
-def test_right_weights(name: str) -> None:
+def test_correct_weights_give_no_finding(name: str) -> None:
     for outliers in (1.0, 0.5):  # half of the range saturates
         module = convolution(quantized(OHWI, SCALE * outliers), SCALE * outliers)
         assert weights_findings(module, {name: FLOATS}) == []
 
 
-def test_a_batch_norm_is_no_fault() -> None:
+def test_a_folded_batch_norm_gives_no_finding() -> None:
     factors = np.array([0.5, -1.0, 0.9, 0.7])[:, None, None, None]
     module = convolution(quantized(OHWI * factors))
     assert weights_findings(module, {"const__2": FLOATS}) == []
@@ -89,13 +89,13 @@ def test_a_batch_norm_is_no_fault() -> None:
     assert finding.facts["factor"] == pytest.approx(2, rel=0.01)
 
 
-def test_another_network() -> None:
+def test_weights_of_another_network_are_found() -> None:
     module = convolution(quantized(OHWI))
     (finding,) = weights_findings(module, {"w": RNG.normal(0, 0.3, FLOATS.shape)})
     assert (finding.severity, finding.facts) == ("warning", {"cause": "unknown", "count": 1})
 
 
-def test_biases_alone_say_nothing_of_weights() -> None:
+def test_biases_without_weights_give_no_finding() -> None:
     assert weights_findings(convolution(quantized(OHWI)), {"b": np.ones(4)}) == []
 
 
@@ -103,7 +103,7 @@ def test_biases_alone_say_nothing_of_weights() -> None:
 
 
 @pytest.mark.parametrize("scale", [0.0, np.nan, np.inf, -0.5])
-def test_what_the_compiler_refuses_is_said_of_every_layer(scale: float) -> None:
+def test_refused_layers_are_all_reported(scale: float) -> None:
     draft = Draft()
     source = draft.input(tensor_type("i8", (1, 3, 3, 8), 0.5))
     for _ in range(2):
@@ -122,7 +122,7 @@ def test_what_the_compiler_refuses_is_said_of_every_layer(scale: float) -> None:
     assert found[0].number != found[1].number
 
 
-def test_activations_that_the_device_cannot_hold() -> None:
+def test_activations_beyond_the_device_are_found() -> None:
     draft = Draft()
     tall = int8((1, 64, 64, 64), 0.05)
     draft.emit("copy", draft.output(tall), draft.input(tall))

@@ -37,7 +37,7 @@ code {{
         "clip @out %out, @in %x { Min: -1.0, Max: 2.0}",
     ],
 )
-def test_one_element(instruction: str) -> None:
+def test_one_element_is_reproduced(instruction: str) -> None:
     module = parse(TEXT.format(instruction=instruction), "net.lir")
     verify(module)
     rng = np.random.default_rng(1)

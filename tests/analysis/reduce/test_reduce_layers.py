@@ -36,7 +36,7 @@ def some_element(bundle, layer):
         ("lenet/i8_asym_b32_channelwise", "interp"),
     ],
 )
-def test_every_layer(shared, network, flavour):
+def test_every_layer_is_reproduced(shared, network, flavour):
     stem = shared / "lir" / network / flavour
     compiled = nmpsim.compile(f"{stem}.lir.txt", f"{stem}.npz", f"{stem}.tensors.json")
     bundle, device = bundle_from_bytes(compiled.image), nmpsim.Device()
@@ -69,7 +69,7 @@ class DiffersIfSo(DifferenceFailure):
         return report.layers[-1].bursts == self.bursts
 
 
-def test_the_way_that_layers_were_cut_is_kept():
+def test_the_tiling_mode_is_kept():
     inputs = {"data": np.load(DIGITS / "images" / "7.npy")}
     one_core = attrs.evolve(nmpsim.default_device(), cores_count=1, scratchpad_bytes=4096)
     compiled = {

@@ -6,7 +6,7 @@ from nmpsim.analysis.reduce.instruction import minimize
 
 
 @pytest.mark.parametrize("needed", [{0}, {99}, {3, 4}, {0, 50, 99}, set(range(0, 100, 7))])
-def test_only_what_is_needed_is_left(needed):
+def test_unnecessary_instructions_are_removed(needed):
     asked = []
 
     def fails(kept):
@@ -17,5 +17,5 @@ def test_only_what_is_needed_is_left(needed):
     assert len(asked) < 400
 
 
-def test_where_all_is_needed_all_is_left():
+def test_necessary_instructions_are_kept():
     assert minimize(range(5), lambda kept: len(kept) == 5) == [0, 1, 2, 3, 4]

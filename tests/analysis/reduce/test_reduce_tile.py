@@ -23,7 +23,7 @@ SILENT = ("maxpool", "transpose", "inserttensor")
         ("minires/i16_pow2_b16", "nmp"),
     ],
 )
-def test_elements_of_recorded_networks(shared, network, flavour):
+def test_one_instruction_reproduces_its_element(shared, network, flavour):
     text = shared / "lir" / network / f"{flavour}.lir.txt"
     bundle, device, inputs = compiled(text), nmpsim.Device(), inputs_of(text)
     report = device.run(bundle, inputs, save_layers=True)

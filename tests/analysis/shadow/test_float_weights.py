@@ -71,7 +71,7 @@ def test_layouts_are_found_by_their_values(array: Array, real: Array | None, nam
     assert np.array_equal(found.values(), wanted)
 
 
-def test_a_square_matrix_and_its_transpose_are_told_apart() -> None:
+def test_a_square_matrix_and_its_transpose_are_distinguished() -> None:
     square = reals(100, 100)
     for real, name in ((square, "as it is"), (square.T, "transposed")):
         found = find_best_layout(square, quantized(real))
@@ -87,7 +87,7 @@ def test_no_layout_has_another_number_of_elements() -> None:
 # Names
 
 
-def test_names_come_first_then_values() -> None:
+def test_names_take_precedence_over_values() -> None:
     a, b, c = reals(8), reals(8), reals(8)
     floats = {"b": b, "x/a:0": a, "const/lost": reals(8), "c": c}
     constants = {
@@ -106,13 +106,13 @@ def test_names_come_first_then_values() -> None:
     assert np.array_equal(found.floats["renamed"], c)
 
 
-def test_a_name_with_a_suffix_of_its_own_wins() -> None:
+def test_an_exact_name_takes_precedence() -> None:
     a, b = reals(4), reals(4)
     found = match_constants({"w__1": quantized(a)}, {"w": b, "w__1": a})
     assert found.found[0].source == "w__1"
 
 
-def test_a_constant_far_off_is_told_by_its_name_alone() -> None:
+def test_a_very_different_constant_is_matched_by_name() -> None:
     found = match_constants({"b": np.zeros(4)}, {"b": np.full(4, 0.1)})
     assert found.found[0].sqnr_db == 0.0
     assert match_constants({"b": np.zeros(4)}, {"c": np.full(4, 0.1)}).unmatched == ("b",)
@@ -126,7 +126,7 @@ def test_a_name_of_another_shape_is_no_match() -> None:
 # Constants
 
 
-def test_constants_stand_for_what_their_own_scales_say() -> None:
+def test_constants_are_dequantized_by_their_scales() -> None:
     one = "i8[S:0.500000000 O:1][-64.500,63.000]"
     module = module_of(
         f"""
@@ -157,7 +157,7 @@ def test_constants_stand_for_what_their_own_scales_say() -> None:
 # Files
 
 
-def test_npz(tmp_path: Path) -> None:
+def test_npz_files_are_read(tmp_path: Path) -> None:
     path = tmp_path / "some weights.npz"
     np.savez(path, w=np.ones(4, np.float32), h=np.ones(4, np.float16), q=np.ones(4, np.int8))
     np.savez(path, **dict(np.load(path)), long=np.ones(5))
@@ -170,7 +170,7 @@ def model(*tensors: onnx.TensorProto) -> bytes:
     return data
 
 
-def test_onnx_initializers(tmp_path: Path) -> None:
+def test_onnx_initializers_are_read(tmp_path: Path) -> None:
     w = reals(2, 3).astype(np.float32)
     path = tmp_path / "model.ONNX"
     path.write_bytes(
@@ -187,7 +187,7 @@ def test_onnx_initializers(tmp_path: Path) -> None:
     assert found["brain"].tolist() == [1.5] * 6
 
 
-def test_onnx_with_its_data_outside(tmp_path: Path) -> None:
+def test_external_data_of_onnx_are_read(tmp_path: Path) -> None:
     tensor = onnx.numpy_helper.from_array(np.arange(6, dtype=np.float32), "w")
     onnx.save(
         onnx.load_model_from_string(model(tensor)),
@@ -201,7 +201,7 @@ def test_onnx_with_its_data_outside(tmp_path: Path) -> None:
     assert refused(tmp_path / "m.onnx", {6}).code == "CONST001"
 
 
-def test_files_that_cannot_be_used(tmp_path: Path) -> None:
+def test_unusable_files_are_refused(tmp_path: Path) -> None:
     assert refused(tmp_path / "none.npz", {1}).code == "FILE001"
     assert refused(tmp_path / "none.onnx", {1}).code == "FILE001"
     for name in ("text.npz", "text.onnx", "weights.txt"):
@@ -211,7 +211,7 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     assert read_floats(tmp_path / "empty.onnx", {1}) == {}
 
 
-def test_a_missing_package_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original = builtins.__import__
 
     def without_onnx(name: str, *more: Any, **named: Any) -> Any:
@@ -225,7 +225,7 @@ def test_a_missing_package_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert found.hint == f"Run `{install_command('onnx')}`, or save the weights as an .npz file."
 
 
-def test_a_file_without_any_of_the_weights(tmp_path: Path) -> None:
+def test_a_file_without_the_weights_is_refused(tmp_path: Path) -> None:
     type_ = "i8[S:1.000000000 O:0][-128.000,127.000]<1 x 2>"
     module = module_of(
         f"%w = WeightVar {type_} const\n%y = WeightVar {type_} mutable",
@@ -299,7 +299,7 @@ def test_a_folded_filter_is_found_by_its_name(tmp_path: Path) -> None:
     assert plain.source == "w"
 
 
-def test_channels_that_are_multiples_are_seen_without_the_norm() -> None:
+def test_scaled_channels_are_matched_without_the_norm() -> None:
     """The bias of that layer has the norm in it as well, and another one has not."""
     constants = {
         "w__1": quantized((FILTER * FACTORS[:, None, None, None]).transpose(0, 2, 3, 1)),
@@ -318,7 +318,7 @@ def test_channels_that_are_multiples_are_seen_without_the_norm() -> None:
     assert matches.found[0].sqnr_db > 25
 
 
-def test_weights_that_are_no_multiples_are_not_made_fit() -> None:
+def test_other_weights_are_not_scaled() -> None:
     swapped = quantized(FILTER.transpose(0, 3, 2, 1))
     found = match_constants({"w": swapped}, {"w": FILTER}).found[0]
     assert found.how == "name"

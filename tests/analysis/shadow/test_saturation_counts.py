@@ -142,7 +142,9 @@ def compared_layers(
 @pytest.mark.parametrize(
     ("engine", "fuse", "flavour"), pairwise(product(ENGINES, (True, False), ("cpu", "cpumax")))
 )
-def test_a_network_in_narrow_ranges(shared: Any, flavour: str, fuse: bool, engine: str) -> None:
+def test_saturation_of_narrow_ranges_is_counted(
+    shared: Any, flavour: str, fuse: bool, engine: str
+) -> None:
     names = [LENET / f"{flavour}.{ending}" for ending in ("lir.txt", "npz", "tensors.json")]
     module, _ = attach_constants(parse_file(names[0]), names[1], names[2])
     module = narrowed(module)
@@ -167,7 +169,7 @@ def test_a_network_in_narrow_ranges(shared: Any, flavour: str, fuse: bool, engin
     [(37,), (1, 500), (9, 33), (3, 5, 20), (2, 3, 14, 6), (1, 16, 1, 1), (2, 2, 3, 2, 5), (1, 1)],
     ids=str,
 )
-def test_shapes_whose_last_dimension_may_be_no_channel(shape: tuple[int, ...], engine: str) -> None:
+def test_ambiguous_shapes_count_by_channel(shape: tuple[int, ...], engine: str) -> None:
     """Counts are by index of the last dimension, whatever it means."""
     type_ = f"i8[S:1.000000000 O:0][-128.000,127.000]<{' x '.join(map(str, shape))}>"
     module = module_of(
@@ -188,7 +190,7 @@ def test_shapes_whose_last_dimension_may_be_no_channel(shape: tuple[int, ...], e
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_quantized_image_that_is_nchw(engine: str) -> None:
+def test_a_quantized_nchw_image_counts_by_channel(engine: str) -> None:
     shape = (1, 3, 8, 5)
     dims = " x ".join(map(str, shape))
     module = module_of(

@@ -34,20 +34,20 @@ def test_sqnr_of_known_powers() -> None:
     assert sqnr_db(np.zeros(0), np.zeros(0)) == math.inf
 
 
-def test_size_in_units_of_the_last_place() -> None:
+def test_errors_are_in_units_of_the_last_place() -> None:
     size = measure_error(np.array([1.0, 1.0]), np.array([0.25, -0.75]), 0.25)
     assert (size.mean_units, size.worst_units) == (2.0, 3.0)
     size = measure_error(np.array([1.0, 1.0]), np.array([0.25, -0.75]), None)
     assert size.mean_units is size.worst_units is None
 
 
-def test_the_range_of_a_type() -> None:
+def test_ranges_of_types_are_exact() -> None:
     real = np.array([-1000.0, -69.0, 0.3, 58.5, 58.6])
     assert clip_to_range(real, INT8).tolist() == [-69.0, -69.0, 0.3, 58.5, 58.5]
     assert clip_to_range(real, FLOAT) is real
 
 
-def test_what_was_cut_on_the_way_counts_as_saturation() -> None:
+def test_intermediate_saturation_counts_as_saturation() -> None:
     in_range = np.array([[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]])
     device = np.array([[9.0, 9.0, 1.5], [1.5, 0.9, 9.0]])
     found = add_early_saturation(in_range, device, {1, 2}, INT8)
@@ -58,7 +58,7 @@ def test_what_was_cut_on_the_way_counts_as_saturation() -> None:
 
 
 @given(REALS, REALS, REALS, REALS, REALS)
-def test_the_parts_are_the_whole(
+def test_parts_add_up_to_the_error(
     device: np.ndarray,
     real: np.ndarray,
     bias: np.ndarray,

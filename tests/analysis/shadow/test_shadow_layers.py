@@ -50,7 +50,7 @@ IN_PLACE = module_of(
 )
 
 
-def test_operands_are_what_they_were_at_the_time() -> None:
+def test_operands_have_the_values_of_their_time() -> None:
     x = int8(2, 4, 100)
     run = run_of(IN_PLACE, {"x": x}, n1=x, n2=int8(3, 4, 100), n3=int8(5, 8, 127))
     layers = list(replay_layers(IN_PLACE, [(1,), (2,), (3,)], {"x": x}, run.outputs))
@@ -66,14 +66,14 @@ def test_operands_are_what_they_were_at_the_time() -> None:
     assert total.split.rescale.worst_units == 0.0
 
 
-def test_a_stopped_run_is_compared_as_far_as_it_went() -> None:
+def test_a_stopped_run_is_compared_up_to_its_stop() -> None:
     x = int8(1, 2, 3)
     run = run_of(IN_PLACE, {"x": x}, n1=x)
     longer = RecordedRun(run.inputs, run.real_inputs, [*run.layers, RunLayer((2,))], run.outputs)
     assert [layer.number for layer in compare_run(IN_PLACE, longer)] == [1]
 
 
-def test_a_fused_layer_is_its_chain() -> None:
+def test_a_fused_layer_is_evaluated_as_one() -> None:
     module = module_of(
         """
         %w = WeightVar i8[S:0.500000000 O:0][-64.000,63.500]<2 x 2> const
@@ -100,7 +100,7 @@ def test_a_fused_layer_is_its_chain() -> None:
     assert layer.accumulated and layer.accumulated.worst_units == 0.25
 
 
-def test_parts_of_a_buffer_are_compared_when_all_are_there() -> None:
+def test_a_buffer_is_compared_after_its_last_part() -> None:
     type_ = "i8[S:1.000000000 O:0][-128.000,127.000]"
     module = module_of(
         f"""
@@ -132,7 +132,7 @@ def test_truth_values_are_not_compared() -> None:
     assert layer == ShadowLayer(0, 0, "le", "its output is of bool, not of real numbers")
 
 
-def test_cuts_before_the_result_are_saturation() -> None:
+def test_intermediate_saturation_is_attributed() -> None:
     x = int8(1, 1, 1)
     run = run_of(IN_PLACE, {"x": x}, n1=int8(1, 50, 50))
     told = RecordedRun(run.inputs, run.real_inputs, [RunLayer((1,), frozenset({1}))], run.outputs)
@@ -142,7 +142,7 @@ def test_cuts_before_the_result_are_saturation() -> None:
     assert layer.split.rescale.mean_units == pytest.approx(49 / 3)
 
 
-def test_a_view_of_a_constant_takes_its_part_of_the_floats() -> None:
+def test_a_view_of_a_constant_uses_its_part() -> None:
     type_ = "i8[S:1.000000000 O:0][-128.000,127.000]"
     module = module_of(
         f"""

@@ -81,13 +81,13 @@ def recorded_float(program: Recorded, name: str) -> dict[int, np.ndarray]:
         }
 
 
-def test_all_programs_are_here(shared: Path) -> None:
+def test_all_programs_exist(shared: Path) -> None:
     assert len(PROGRAMS) == 30
     assert sum(len(rows(name, kind)) for name in PROGRAMS for kind in ("act", "const")) == 897
 
 
 @pytest.mark.parametrize("name", each_value(PROGRAMS, program_parts))
-def test_errors_against_the_recorded_float_model(name: str) -> None:
+def test_errors_equal_the_recorded_float_model(name: str) -> None:
     program = recorded(name)
     network = recorded_float(program, name)
     chains = [layer.numbers for layer in program.run.layers]
@@ -99,7 +99,7 @@ def test_errors_against_the_recorded_float_model(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", each_value(PROGRAMS, program_parts))
-def test_errors_against_the_text_in_float(name: str) -> None:
+def test_errors_equal_a_float_evaluation(name: str) -> None:
     program = recorded(name)
     short = name.removeprefix("lir_real/").removesuffix(".lir.txt")
     allowed = {n: off for (where, n), off in EXECUTED_FLOATS_DIFFER.items() if where == short}

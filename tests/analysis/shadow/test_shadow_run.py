@@ -107,7 +107,7 @@ def test_the_json_fits_the_schema(digits: Bundle) -> None:
             assert layer["number"] == shadowed["number"]
 
 
-def test_the_text_tells_the_parts_and_marks_the_weakest(digits: Bundle) -> None:
+def test_the_text_shows_parts_and_marks_the_worst_layer(digits: Bundle) -> None:
     report = digit_report(digits, DIGITS / "float_weights.npz")
     assert report.shadow is not None
     shadow = report.shadow
@@ -123,7 +123,7 @@ def test_the_text_tells_the_parts_and_marks_the_weakest(digits: Bundle) -> None:
     assert line.split()[1] == min(own, key=lambda name: own[name])
 
 
-def test_the_text_without_float_weights_says_so(digits: Bundle) -> None:
+def test_the_text_mentions_missing_float_weights(digits: Bundle) -> None:
     report = digit_report(digits, None)
     assert report.shadow is not None
     shadow = report.shadow
@@ -143,7 +143,7 @@ def test_the_text_fits_80_columns(digits: Bundle) -> None:
     assert max(map(len, tables)) <= 80
 
 
-def test_an_input_that_the_device_quantizes_has_its_own_error(tmp_path: Path) -> None:
+def test_an_input_quantized_by_the_device_has_an_error(tmp_path: Path) -> None:
     text = tmp_path / "net.lir"
     text.write_text(
         "function small\ndeclare {\n"
@@ -206,7 +206,7 @@ def test_float_weights_alone_are_refused(digits: Bundle) -> None:
     assert "add --shadow" in result.stderr
 
 
-def test_what_the_shadow_needs_is_asked_for_first(digits: Bundle, tmp_path: Path) -> None:
+def test_missing_packages_are_reported_first(digits: Bundle, tmp_path: Path) -> None:
     result = run(digits, "--shadow", "--float-weights", tmp_path / "no file.npz")
     assert result.exit_code == 2
     assert "error[FILE001]" in result.stderr

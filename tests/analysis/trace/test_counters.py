@@ -16,7 +16,7 @@ def work(*entries):
     return made
 
 
-def test_means_of_the_first_windows():
+def test_windows_have_exact_means():
     counters = ActivityCounters()
     counters(work((Unit.LOAD, 0, 0, 24), (Unit.LOAD, 0, 8, 16), (Unit.LOAD, 1, 4, 8)))
     counters(work())
@@ -30,7 +30,7 @@ def test_means_of_the_first_windows():
 
 
 @pytest.mark.parametrize("cycles", [5_000, 1_000_003, 70_000_000])
-def test_a_long_run_is_added_up_as_cycle_by_cycle(cycles):
+def test_a_long_run_equals_a_count_cycle_by_cycle(cycles):
     random = np.random.default_rng(cycles)
     begins = np.sort(random.integers(0, cycles - 1, 400))
     ends = np.minimum(begins + random.integers(1, cycles // 9, 400), cycles)

@@ -79,7 +79,7 @@ def test_units_are_busy_as_long_as_the_report_says(traced):
             assert busy[layer.name, unit] == cycles
 
 
-def test_bytes_and_bursts_are_those_of_the_report(traced):
+def test_bytes_and_bursts_equal_the_report(traced):
     report, trace, lines = traced
     moved: Counter[tuple[str, str]] = Counter()
     for event in slices(trace):
@@ -96,7 +96,7 @@ def counters(trace, name):
     return [e for e in trace["traceEvents"] if e["ph"] == "C" and e["name"] == name]
 
 
-def test_counters_are_the_report_over_time(traced):
+def test_counters_add_up_to_the_report(traced):
     report, trace, _ = traced
     busy = counters(trace, "DRAM busy %")
     lengths = np.diff([*(e["ts"] for e in busy), report.device_cycles])
@@ -106,7 +106,7 @@ def test_counters_are_the_report_over_time(traced):
     assert any(e["args"]["MAC arrays"] for e in counters(trace, "units at work"))
 
 
-def test_scratchpads_are_counted_where_the_report_tells(digits, traced):
+def test_scratchpad_use_equals_the_report(digits, traced):
     block = ScratchpadBlock(1, "loaded", 64, 96, 3)
     file = io.BytesIO()
     timeline = TimelineTrace(file, digits, 32, Selection())
@@ -167,7 +167,7 @@ def test_saturation_is_an_instant(digits):
     assert instant["ts"] == sum(layer.cycles for layer in layers[:3])
 
 
-def test_saturation_is_told_when_its_first_value_was_done(digits):
+def test_saturation_appears_at_its_first_instruction(digits):
     """Each channel of a convolution lies in as many pixels of an instant as its slices say."""
     recorder = io.BytesIO()
     timeline = TimelineTrace(recorder, digits, 32, Selection(cores=frozenset({0})))
@@ -215,7 +215,7 @@ def test_cores_and_layers_can_be_chosen(digits, traced):
     assert 0 < len(lines) < len(traced[2])
 
 
-def test_the_limit_holds(digits, traced):
+def test_the_size_limit_is_kept(digits, traced):
     _, trace, _ = run(digits, limit=10_000)
     dropped = trace["otherData"]["dropped_events"]
     assert 0 < len(slices(traced[1])) - len(slices(trace)) <= dropped
@@ -232,7 +232,7 @@ def test_the_limit_holds(digits, traced):
     }
 
 
-def test_dram_addresses_are_those_of_the_transfers(digits, traced):
+def test_dram_addresses_equal_the_transfers(digits, traced):
     """Against the tensors: every burst of the input and of each output is asked for."""
     asked = {(line.split()[1], int(line.split()[0], 16)) for line in traced[2]}
     cycles = [int(line.split()[2]) for line in traced[2]]

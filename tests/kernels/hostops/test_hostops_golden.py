@@ -58,7 +58,7 @@ def check(opcode: str, operands: list[HostTensor], attributes: Any, expected: Ar
     np.testing.assert_array_equal(execute(opcode, operands, attributes).outputs[0], expected)
 
 
-def test_convolution_int8(golden: Golden) -> None:
+def test_convolution_int8_equals_recorded_results(golden: Golden) -> None:
     for case in golden("conv_i8.npz"):
         operands = [
             output(case["expected_libjit"], case),
@@ -73,7 +73,7 @@ def test_convolution_int8(golden: Golden) -> None:
             check("convolution", operands, fused, case["expected_libjit_relu"])
 
 
-def test_convolution_int16(golden: Golden) -> None:
+def test_convolution_int16_equals_recorded_results(golden: Golden) -> None:
     for case in golden("conv_i16_interp.npz"):
         operands = [
             output(case["expected_interp"], case),
@@ -96,7 +96,7 @@ def test_convolution_int16_form_on_int8_values(golden: Golden) -> None:
         np.testing.assert_array_equal(to_int8(wide), case["expected_interp"])
 
 
-def test_channelwise_convolution(golden: Golden) -> None:
+def test_channelwise_convolution_equals_recorded_results(golden: Golden) -> None:
     for case in golden("conv_channelwise_i8.npz"):
         operands = [
             output(case["expected_libjit"], case),
@@ -115,7 +115,7 @@ def test_channelwise_convolution(golden: Golden) -> None:
 @pytest.mark.parametrize(
     ("name", "oracle"), [("fc_i8.npz", "libjit"), ("fc_i16_interp.npz", "interp")]
 )
-def test_fully_connected_and_matmul(golden: Golden, name: str, oracle: str) -> None:
+def test_products_equal_recorded_results(golden: Golden, name: str, oracle: str) -> None:
     for case in golden(name):
         src = tensor(case["input"], case, "in")
         weights = tensor(case["weights"], case, "weights")
@@ -126,7 +126,7 @@ def test_fully_connected_and_matmul(golden: Golden, name: str, oracle: str) -> N
         check("matmul", [output(product, case), src, weights], {}, product)
 
 
-def test_rowwise_fully_connected(golden: Golden) -> None:
+def test_rowwise_fully_connected_equals_recorded_results(golden: Golden) -> None:
     for case in golden("fc_rowwise_i8.npz"):
         expected = case["expected_libjit"]
         operands = [
@@ -140,7 +140,7 @@ def test_rowwise_fully_connected(golden: Golden) -> None:
         check("rowwisequantizedfullyconnected", operands, {}, expected)
 
 
-def test_elementwise(golden: Golden) -> None:
+def test_elementwise_operations_equal_recorded_results(golden: Golden) -> None:
     seen = set()
     for case in golden("elementwise_i8.npz"):
         opcode = f"element{case['op']}"
@@ -155,7 +155,7 @@ def test_elementwise(golden: Golden) -> None:
     assert seen == {f"element{op}" for op in ("add", "sub", "mul", "max", "min")}
 
 
-def test_quantize_dequantize_rescale(golden: Golden) -> None:
+def test_conversions_equal_recorded_results(golden: Golden) -> None:
     for case in golden("rescale_quantize_dequantize.npz"):
         src = tensor(case["src"], case, "src")
         dest = output(case["quantize_interp"], case, "dst")
@@ -172,7 +172,7 @@ def test_quantize_dequantize_rescale(golden: Golden) -> None:
         check("quantize", [bias, HostTensor(case["bias_float"])], {}, case["bias_i32"])
 
 
-def test_pools_and_clips_int8(golden: Golden) -> None:
+def test_int8_pools_and_clips_equal_recorded_results(golden: Golden) -> None:
     for case in golden("pool_relu_i8.npz"):
         src = tensor(case["input"], case, "in")
         largest = case["expected_maxpool"]
@@ -207,14 +207,14 @@ def test_relu_int16_form_on_int8_values(golden: Golden) -> None:
         np.testing.assert_array_equal(to_int8(wide), case["expected_relu_interp"])
 
 
-def test_max_pool_int16(golden: Golden) -> None:
+def test_int16_max_pool_equals_recorded_results(golden: Golden) -> None:
     for case in golden("pool_i16_interp.npz"):
         expected = case["expected_maxpool"]
         src = tensor(case["input"], case, "in")
         check("maxpool", [output(expected, case, "in"), src], window(case), expected)
 
 
-def test_float_softmax_and_lrn(golden: Golden) -> None:
+def test_softmax_and_lrn_equal_recorded_results(golden: Golden) -> None:
     for case in golden("softmax_lrn_f32.npz"):
         probabilities = case["softmax_libjit"]
         operands = [HostTensor(np.zeros_like(probabilities)), HostTensor(case["softmax_in"])]

@@ -116,7 +116,9 @@ def test_convolution_against_plain_loops(
     ],
 )
 @pytest.mark.parametrize("dtype", [F32, I8, I16])
-def test_fused_activations(kind: str, arguments: Any, expected: list[int], dtype: Any) -> None:
+def test_fused_activations_are_applied(
+    kind: str, arguments: Any, expected: list[int], dtype: Any
+) -> None:
     attributes = {"Kernels": (1, 1), "Strides": (1, 1), "Pads": (0, 0, 0, 0), "Group": 1}
     operands = [
         blank((1, 1, 3, 1), dtype),
@@ -163,7 +165,7 @@ def test_other_layouts_are_refused() -> None:
         run("maxpool", [blank((1, 1, 1, 1)), blank((1, 1, 1, 1))], **attributes)
 
 
-def test_movement() -> None:
+def test_moves_equal_numpy() -> None:
     x = plain(np.arange(6).reshape(2, 3))
     assert run("copy", [blank((2, 3)), x]).tolist() == x.values.tolist()
     turned = run("transpose", [blank((3, 2)), x], Shuffle=(1, 0))
@@ -177,14 +179,14 @@ def test_movement() -> None:
     assert execute("touch", [x], {}).outputs == {}
 
 
-def test_insert_and_extract_stay_inside() -> None:
+def test_insert_and_extract_check_bounds() -> None:
     with pytest.raises(UnsupportedHostOp, match="leaves"):
         run("extracttensor", [blank((2, 2)), blank((2, 3))], Offsets=(0, 2))
     with pytest.raises(UnsupportedHostOp, match="leaves"):
         run("inserttensor", [blank((2,)), blank((2,))], Offsets=(0,), Count=2, Axis=0)
 
 
-def test_splat() -> None:
+def test_splat_fills_a_tensor() -> None:
     assert run("splat", [blank((2,))], Value=0.5).tolist() == [0.5, 0.5]
     assert run("splat", [blank((2,), I16, 0.001, 1)], Value=1.0).tolist() == [1001, 1001]
     assert run("splat", [blank((2,), I8, 0.001)], Value=1.0).tolist() == [127, 127]
@@ -192,7 +194,7 @@ def test_splat() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "entries"), [(I8, 256), (I16, 65536)])
-def test_lookup_table(dtype: Any, entries: int) -> None:
+def test_lookup_tables_are_applied(dtype: Any, entries: int) -> None:
     low = int(np.iinfo(dtype).min)
     mapping = plain(np.arange(low, low + entries)[::-1], dtype)
     y = run("intlookuptable", [blank((3,), dtype), plain([low, 0, 5], dtype), mapping])
@@ -211,7 +213,7 @@ def test_plain_integers_of_index_kinds() -> None:
 
 
 @pytest.mark.parametrize("dtype", [I8, I16])
-def test_quantized_division(dtype: Any) -> None:
+def test_quantized_division_equals_a_plain_loop(dtype: Any) -> None:
     lhs = HostTensor(np.array([10, 10, -10, 0], dtype=dtype), 0.5, quantized=True)
     rhs = HostTensor(np.array([4, 0, 0, 0], dtype=dtype), 0.25, quantized=True)
     limits = np.iinfo(dtype)
@@ -229,7 +231,7 @@ def test_quantized_division(dtype: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("dtype", [F32, I8, I16, np.int64])
-def test_comparisons(opcode: str, expected: list[bool], dtype: Any) -> None:
+def test_comparisons_return_booleans(opcode: str, expected: list[bool], dtype: Any) -> None:
     lhs, rhs = plain([1, 2, 3], dtype), plain([2, 2, 2], dtype)
     assert run(opcode, [blank((3,), np.bool_), lhs, rhs]).tolist() == expected
 
@@ -255,7 +257,7 @@ def test_select_counts_only_selected_values() -> None:
 
 
 @pytest.mark.parametrize("dtype", [F32, I8, I16])
-def test_batched_sums(dtype: Any) -> None:
+def test_batched_sums_equal_numpy(dtype: Any) -> None:
     batch = plain([[1, 2], [3, 4], [5, 6]], dtype)
     assert run("batchedreduceadd", [blank((2,), dtype), batch], Axis=0).tolist() == [9, 12]
     assert run("batchedreduceadd", [blank((3,), dtype), batch], Axis=1).tolist() == [3, 7, 11]
@@ -264,7 +266,7 @@ def test_batched_sums(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [F32, I8, I16])
-def test_activations_of_one_tensor(dtype: Any) -> None:
+def test_activations_equal_a_plain_loop(dtype: Any) -> None:
     x = plain([-8, 0, 8], dtype)
     dest = blank((3,), dtype)
     assert run("relu", [dest, x]).tolist() == [0, 0, 8]
@@ -280,7 +282,7 @@ def test_int16_rescale_keeps_the_range_of_int16() -> None:
     assert run("rescalequantized", [blank((2,), I16, 0.5), src]).tolist() == [2000, -32768]
 
 
-def test_what_is_supported() -> None:
+def test_supported_operations_are_listed() -> None:
     i8, f32 = np.dtype(I8), np.dtype(F32)
     assert supports("softmax", [f32, f32]) is None
     assert supports("softmax", [i8, i8]) is None

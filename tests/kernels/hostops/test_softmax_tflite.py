@@ -10,7 +10,7 @@ from nmpsim.kernels.hostops.tensors import HostTensor
 
 
 @pytest.mark.parametrize("scale", [0.004, 0.1, 0.7])
-def test_a_lone_row(scale: float) -> None:
+def test_a_single_row_equals_tflite(scale: float) -> None:
     rows = np.random.default_rng(5).integers(-128, 128, (30, 10))
     rows[0], rows[1] = 7, np.linspace(-128, 127, 10)
     src = HostTensor(rows.astype(np.int8), scale=scale)
