@@ -333,7 +333,8 @@ def test_onednn_has_a_scale_of_the_result(name: str) -> None:
         for bits in (-1, 0, INFINITY, 0xFFFF_FFFF):
             expected = "result_scale" if profile == "onednn" else None
             words = possible(name, {"profile": number, "result_scale": bits})
-            assert fault(name, words) == expected
+            for layer in (0, -1):
+                assert fault(name, {**words, "layer": layer}) == expected
 
 
 @pytest.mark.parametrize("name", ["conv", "dwconv"])
