@@ -281,13 +281,13 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
     ),
     "a sum that may wrap": (
         lambda: _wide_product(np.array([1, 1 << 40], np.int64), 0),
-        "sums on the result's scale that may leave 32 bits",
+        "sums that may exceed 32 bits on the result's scale",
     ),
     "a fully connected sum that may wrap": (
         lambda: Variant("FULLY_CONNECTED", FullyConnectedOptions={})
         .reads(X[0, 0]).takes(X[0, 0], 0.5).takes(np.full(6, 1 << 30, np.int32), 0.25)
         .gives((6, 6), scale=0.125),
-        "sums on the result's scale that may leave 32 bits",
+        "sums that may exceed 32 bits on the result's scale",
     ),
     "weights of Int8 that are not symmetric": (
         lambda: Variant("DEPTHWISE_CONV_2D", DepthwiseConv2DOptions={"StrideW": 1, "StrideH": 1})
@@ -296,7 +296,7 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
     ),
     "a sum of Int8": (
         lambda: Variant("SUM", ReducerOptions={}).reads(X).takes([1]).gives((2, 6, 4)),
-        "a sum of int8, which TFLite's kernels get wrong",
+        "a sum of int8, which TFLite's kernels compute wrongly",
     ),
     "wide slopes": (
         lambda: Variant("PRELU").reads(WIDE).takes(WIDE, 0.5).gives(WIDE.shape, "int16"),
@@ -305,7 +305,7 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
     "powers of two that do not meet": (
         lambda: Variant("ADD", AddOptions={})
         .reads(WIDE, 0.25).reads(WIDE, 0.125).gives(WIDE.shape, "int16", 1.0),
-        "Int16 on scales of 2^[-2, -3, 0]",
+        "Int16 with scales of 2^[-2, -3, 0]",
     ),
     "nothing to slice": (
         lambda: Variant("SLICE").reads(X[:0]).takes([0] * 4).takes([-1] * 4).gives((0, 4, 6, 4)),
@@ -314,7 +314,7 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
     "ends that are sizes": (
         lambda: Variant("STRIDED_SLICE", StridedSliceOptions={"Offset": True})
         .reads(X).takes([1] * 4).takes([1] * 4).takes([1] * 4).gives((1, 1, 1, 1)),
-        "ends that are counted from the beginnings",
+        "ends that are relative to the starts",
     ),
     "a result that is larger than the operands": (
         lambda: Variant("MUL").reads(X[:1, :1, :1, :1]).reads(X).gives((3, 4, 6, 4)),
@@ -344,11 +344,11 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
     ),
     "a fine result of a hard swish": (
         lambda: Variant("HARD_SWISH").reads(X).gives(X.shape, scale=1e-5),
-        "a result of a scale finer than the factor can be",
+        "a result scale that needs too large a factor",
     ),
     "a place that is not there": (
         lambda: Variant("GATHER", GatherOptions={"Axis": 1}).reads(X).takes(4).gives((2, 6, 4)),
-        "a place outside of 4",
+        "an index outside of 4",
     ),
 }  # fmt: skip
 

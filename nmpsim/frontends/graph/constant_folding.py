@@ -188,11 +188,9 @@ def fold_node(lowering: Lowering, node: Node) -> Array | None:
     if not all(name and lowering.is_constant(name) for name in node.inputs):
         return None
     is_affordable = lowering.folded_elements <= _MAX_ALL_ELEMENTS  # before any more is computed
-    require(
-        is_affordable, f"more than {_MAX_ALL_ELEMENTS} elements of constants that nodes compute"
-    )
+    require(is_affordable, f"more than {_MAX_ALL_ELEMENTS} elements of computed constants")
     is_old_slice = node.op == "Slice" and "starts" in node.attributes
-    require(not is_old_slice, "a slice of a constant by attributes")
+    require(not is_old_slice, "a slice of a constant, with bounds as attributes")
     inputs = [lowering.get_constant(name) for name in node.inputs]
     if node.op in _GROWING and any(x.size > 1 for x in inputs[1:]):
         count = np.prod([max(x.size, 1) for x in inputs], dtype=float)

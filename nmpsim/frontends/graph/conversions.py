@@ -119,7 +119,7 @@ def lower_dynamic_quantize(op: OperatorContext) -> LoweringResult:
     result, scale_name, zero_name = op.node.outputs
     shape = op.get_shape()
     kinds = [op.lowering.get_quantization(name) for name in (result, zero_name)]
-    require(kinds[0] and kinds[1], "outputs that are left out")
+    require(kinds[0] and kinds[1], "missing outputs")
 
     def number(value: float) -> Value:
         return op.add_filled_constant((1,), value)

@@ -41,7 +41,7 @@ def read_convolution(op: OperatorContext, filters: Array) -> tuple[Window, int, 
     )
     require(
         filters.shape[1] * groups == shape[1] and len(filters) % groups == 0,
-        f"{groups} groups, a filter {list(filters.shape)}, {shape[1]}",
+        f"{groups} groups and a filter {list(filters.shape)} for {shape[1]} channels",
     )
     extra = op.lowering.padding.get(op.names[0], (0, 0, 0, 0))
     window = read_window(shape[2:], filters.shape[2:], extra, **bind(read_window, attributes))
@@ -125,12 +125,12 @@ def _transposed_window(op: OperatorContext, shape: Shape, filters: Shape, groups
     )
     require(
         filters[0] == shape[1] and shape[1] % groups == 0,
-        f"{groups} groups, a filter {list(filters)}, {shape[1]}",
+        f"{groups} groups and a filter {list(filters)} for {shape[1]} channels",
     )
     is_open = attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
     require(
         is_open and "output_shape" not in attributes,
-        f"auto_pad {attributes.get('auto_pad')}, or a shape that is given",
+        f"auto_pad {attributes.get('auto_pad')}, or an output_shape",
     )
     # A window over an input that is large enough: only its attributes are of interest.
     given = bind(read_window, {**attributes, "ceil_mode": 0})

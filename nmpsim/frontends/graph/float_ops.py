@@ -131,7 +131,7 @@ def lower_expand(op: OperatorContext) -> LoweringResult:
 
 def lower_leaky_relu(op: OperatorContext, *, alpha: float = 0.01) -> LoweringResult:
     """Lower LeakyRelu: ``x`` if positive, otherwise ``alpha * x``."""
-    require(math.isfinite(alpha), str({"Alpha": alpha}))
+    require(math.isfinite(alpha), f"alpha {alpha}")
     return op.emit_result("leakyrelu", op.read(), Alpha=alpha)
 
 
@@ -203,7 +203,7 @@ def lower_batch_normalization(
         len(shape) > 1 and all(part.shape == (shape[1],) for part in parts),
         f"parameters {list(parts[0].shape)} for an input {list(shape)}",
     )
-    require(all(part.dtype == np.float32 for part in parts), "parameters that are no float32")
+    require(all(part.dtype == np.float32 for part in parts), "parameters that are not float32")
     value = op.read(0, CHANNELS_LAST)
     if AS_CONVOLUTION in op.node.attributes and 3 <= len(shape) <= 4:
         return _convolve_channels(op, value, epsilon)

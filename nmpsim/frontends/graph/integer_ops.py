@@ -178,7 +178,7 @@ def _table(
     floats = integers.astype(np.float32) * np.float32(source.scale)
     with np.errstate(all="ignore"):
         steps = np.rint(function(floats).astype(np.float32) / np.float32(result.scale))
-    require(not np.isnan(steps).any(), "a function that is no number somewhere")
+    require(not np.isnan(steps).any(), "a function with undefined values")
     wide = np.clip(steps.astype(np.float64), -(2.0**31), 2.0**31) + result.zero_point
     offset = UNSIGNED_OFFSETS.get(result.dtype, 0)
     table: npt.NDArray[np.int8] = (np.clip(wide, low, high).astype(np.int64) - offset).astype(
@@ -190,7 +190,7 @@ def _table(
 def lower_integer_concatenation(op: OperatorContext, *, axis: int = 0) -> LoweringResult:
     """Lower Concat of quantized tensors, rescaling those whose scale differs from the result's."""
     assert isinstance(op.result, QuantizedTensor)
-    require(op.limits is None, "a clip of parts")
+    require(op.limits is None, "a clip fused into a concatenation")
     axis = normalize_concat_axis(op, list(range(len(op.names))), axis)
     type, parts = op.lowering.make_tensor_type(op.result, (1,)), []
     layout = op.lowering.choose_layout(*op.names)

@@ -114,7 +114,7 @@ class Lowering:
         """Return the shape of a tensor in the dimension order of the file."""
         if name in self.constants:
             return self.get_constant(name).shape
-        require(name in self._shapes, f"{name or 'an input'} is read before anything makes it")
+        require(name in self._shapes, f"{name or 'an input'} is read before it is computed")
         return self._shapes[name]
 
     def is_defined(self, name: str) -> bool:
@@ -197,7 +197,8 @@ class Lowering:
         kind: Kind = dtype
         if quantization := self.get_quantization(name):
             require(
-                quantization.dtype in ("", dtype), f"{dtype}, its zero point {quantization.dtype}"
+                quantization.dtype in ("", dtype),
+                f"{dtype} with a zero point of {quantization.dtype}",
             )
             kind = attrs.evolve(quantization, dtype=dtype)
         value = self.builder.add_input(name, self.make_tensor_type(kind, shape))
@@ -265,7 +266,7 @@ class Lowering:
         """Return a view of a value with another shape."""
         require(
             math.prod(shape) == math.prod(value.shape),
-            f"shape {list(value.shape)} cannot be {list(shape)}",
+            f"shape {list(value.shape)} cannot be reshaped to {list(shape)}",
         )
         return self.builder.add_view(value, attrs.evolve(value.type, shape=shape))
 
@@ -334,7 +335,7 @@ class Lowering:
         return layout if len(shape) >= self._min_layout_rank else PLAIN
 
     def _check_undefined(self, name: str) -> None:
-        require(not self.is_defined(name), f"{name} is made twice")
+        require(not self.is_defined(name), f"{name} is computed twice")
 
     def _constant_value(self, name: str, layout: Layout, wanted: QuantizedTensor | None) -> Value:
         values = self.get_constant(name)
@@ -375,7 +376,9 @@ class Lowering:
     def _reinterpreted(self, value: Value, type: TensorType) -> Value:
         """Return the same integers with another scale, by an identity look-up table."""
         if type.elem != value.type.elem or type.elem != "i8":
-            raise UnsupportedError(f"{value.name} is read on another scale than it was made on")
+            raise UnsupportedError(
+                f"{value.name} is read with another scale than it is computed with"
+            )
         name = f"{value.name}_taken"
         target = self.builder.allocate(name, type)
         table = np.arange(-128, 128).astype(np.int8)

@@ -100,7 +100,7 @@ def lower_gemm(op: OperatorContext, *, alpha: float = 1.0, beta: float = 1.0) ->
         shape = right.shape
     require(
         len(shape) == 2 and left.shape[1] == shape[0] and math.isfinite(alpha * beta),
-        f"{list(left.shape)} times {list(shape)}, {alpha}, {beta}",
+        f"{list(left.shape)} times {list(shape)}, alpha {alpha}, beta {beta}",
     )
     size = (left.shape[0], shape[1])
     if weights is None:
@@ -149,10 +149,12 @@ def lower_integer_matmul(op: OperatorContext) -> LoweringResult:
     if op.kind == "MatMul" and op.lowering.is_constant(op.names[1]) and len(other) == 2:
         rows = op.view(op.read(0, PLAIN), (math.prod(shape[:-1]), shape[-1]))
         return op.view(_connect_integers(op, rows, get_signed_weights(op)), (*shape[:-1], other[1]))
-    require(not op.bias and not op.limits, "a bias or clip of a product of two activations")
+    require(not op.bias and not op.limits, "a bias or clip fused into a product of two activations")
     batch = _batch_shape(shape, other)
     operands = [op.read(index, PLAIN) for index in range(2)]
-    require(math.prod(batch) <= _MAX_PRODUCTS, f"{math.prod(batch)} products in one")
+    require(
+        math.prod(batch) <= _MAX_PRODUCTS, f"{math.prod(batch)} matrix products in one operator"
+    )
     whole = op.allocate(op.result, (*batch, shape[-2], other[-1]))
     for index in np.ndindex(*batch):
         matrices = [_matrix_view(op, value, index) for value in (whole, *operands)]
@@ -239,7 +241,7 @@ def lower_matmul_integer(op: OperatorContext) -> LoweringResult:
         return op.view(sums, (*shape[:-1], other[1]))
     require(
         shape[:-2] == other[:-2] and shape[-1] <= _MAX_EXACT_PRODUCTS,
-        f"{list(shape)} times {list(other)}, both no constant",
+        f"{list(shape)} times {list(other)}, neither of them constant",
     )
     items = math.prod(shape[:-2])
     operands = [

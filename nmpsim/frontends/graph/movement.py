@@ -53,7 +53,7 @@ def lower_identity(op: OperatorContext) -> LoweringResult:
 
 def lower_dropout(op: OperatorContext) -> LoweringResult:
     """Lower Dropout in inference mode to an alias."""
-    require(not op.node.get_input(2) or not op.get_constant(2).any(), "training")
+    require(not op.node.get_input(2) or not op.get_constant(2).any(), "training mode")
     return lower_identity(op)
 
 
@@ -155,7 +155,7 @@ def lower_slice(
     steps = [1] * len(starts) if steps is None else steps
     require(
         len({len(starts), len(ends), len(axes), len(steps)}) == 1 and 0 not in steps,
-        f"steps {list(steps)}, {len(starts)} beginnings",
+        f"steps {list(steps)}, {len(starts)} starts",
     )
     require(
         all(-len(own) <= axis < len(own) for axis in axes),
@@ -174,7 +174,7 @@ def lower_slice(
 
 def _strided(size: int, begin: int, end: int, step: int) -> npt.NDArray[np.int64]:
     indices = np.arange(size)[max(begin, -size - 1) : None if end < -size else end : step]
-    require(indices.size, f"nothing from {begin} to {end} of {size}")
+    require(indices.size, f"an empty slice from {begin} to {end} of {size}")
     return indices
 
 
@@ -243,7 +243,7 @@ def lower_concatenation(op: OperatorContext, *, axis: int = 0) -> LoweringResult
     layout = op.lowering.choose_layout(*(op.names[index] for index in indices))
     parts = [op.read_any_type(index, layout) for index in indices]
     kinds = {str((part.type.elem, part.type.quant)) for part in parts}
-    require(len(kinds) == 1, "parts of other kinds or scales")
+    require(len(kinds) == 1, "inputs of different element types or scales")
     return op.concatenate(parts[0].type, parts, op.find_stored_axis(axis, len(parts[0].shape)))
 
 
@@ -252,7 +252,7 @@ def normalize_concat_axis(op: OperatorContext, indices: Integers, axis: int) -> 
     shapes = [op.get_shape(index) for index in indices]
     axis = normalize_axis(axis, shapes[0])
     others = {(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}
-    require(len(others) == 1, f"parts {[list(shape) for shape in shapes]}")
+    require(len(others) == 1, f"input shapes {[list(shape) for shape in shapes]}")
     return axis
 
 
@@ -289,7 +289,7 @@ def lower_pad(
     source = op.read_any_type()
     if op.node.get_input(2):
         given = op.get_constant(2)
-        require(given.size == 1, f"{given.size} values to pad with")
+        require(given.size == 1, f"{given.size} padding values")
         value = given.reshape(-1)[0]
     kind = get_value_kind(lowering, op.names[0], source)
     real = float(value)

@@ -200,7 +200,7 @@ def read_quantization(
     """
     given_scales = get_constant_values(constants, scale, "a scale")
     is_blocked = given_scales.ndim > 1 and given_scales.size > 1
-    require(not is_blocked, f"blocks of scales {list(given_scales.shape)}")
+    require(not is_blocked, f"scales for blocks, {list(given_scales.shape)}")
     scales = given_scales.reshape(-1)
     dtype = str(get_constant_values(constants, name).dtype) if name in constants else ""
     zeros = np.zeros(scales.size, np.int64)
@@ -214,7 +214,7 @@ def read_quantization(
     )
     require(
         np.isfinite(scales).all() and (scales > 0).all(),
-        f"a scale of {name} that is not finite and above 0",
+        f"a scale of {name} that is not positive and finite",
     )
     wide = np.broadcast_to(zeros.astype(np.int64), scales.shape)
     return QuantizedTensor(name, dtype, scales.astype(np.float32), wide)

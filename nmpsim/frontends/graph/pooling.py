@@ -135,7 +135,7 @@ def _padding(
             # ONNX Runtime leaves out as much in front as behind, where it computes it at all.
             require(
                 total >= (-1 if is_upper else -2),
-                f"{auto_pad} at strides {list(strides)} beyond the window",
+                f"{auto_pad} at strides {list(strides)} larger than the window",
             )
             total = max(total, 0)
             less.append(total // 2)
@@ -191,7 +191,7 @@ def lower_max_pool(op: OperatorContext, *, auto_pad: str = "NOTSET") -> Lowering
     shape, attributes = op.get_image_shape(), op.node.attributes
     require(
         3 <= len(shape) <= 4 and not any(op.node.outputs[1:]),
-        f"an input {list(shape)}, or places of the largest values",
+        f"an input {list(shape)}, or indices of the maxima",
     )
     if op.kind == "GlobalMaxPool":
         attributes, auto_pad = {"kernel_shape": shape[2:]}, "NOTSET"
@@ -222,7 +222,7 @@ def _gather_taps(op: OperatorContext, image: Value, window: Window) -> Value:
         begins = np.arange(window.out[d]) * window.strides[d] - window.pads[d]
         taps = begins[:, None] + np.arange(window.kernel[d]) * window.dilation[d]
         is_inside = (taps >= 0) & (taps < image.shape[1 + d])
-        require(is_inside.any(axis=1).all(), "a window of padding alone")
+        require(is_inside.any(axis=1).all(), "a window of padding only")
         first = taps[np.arange(len(taps)), is_inside.argmax(axis=1)]
         indices[1 + d] = np.where(is_inside, taps, first[:, None]).reshape(-1)
     return emit_stored_gather(op, image, indices)
@@ -251,7 +251,8 @@ def lower_reduction(
     axes = normalize_axes(op, axes, len(shape))
     is_noop = not axes and noop_with_empty_axes
     require(
-        not op.sources or (op.limits is None and not is_noop), "a clip of a mean, or no dimensions"
+        not op.sources or (op.limits is None and not is_noop),
+        "a clip fused into a reduction, or no axes",
     )
     if is_noop:
         return op.define_view(shape)
@@ -294,7 +295,7 @@ def lower_arg_extreme(
     """Lower ArgMax or ArgMin, which return the first index of equal values."""
     shape = op.get_shape()
     axis = normalize_axis(axis, shape)
-    require(not select_last_index, "the last of equals")
+    require(not select_last_index, "select_last_index")
     reduced = (*shape[:axis], *(1,) * keepdims, *shape[axis + 1 :])
     return op.emit(
         op.kind.lower(),
@@ -310,7 +311,7 @@ def lower_softmax(
     op: OperatorContext, *, axis: int | None = None, opset: int | None = None
 ) -> LoweringResult:
     """Lower Softmax or LogSoftmax along an axis; before opset 13 it includes all later axes."""
-    require(op.limits is None, "a clip of a softmax")
+    require(op.limits is None, "a clip fused into a softmax")
     shape, opcode = op.get_shape(), op.kind.lower()
     is_old = int(op.lowering.opset if opset is None else opset) < 13
     default = 1 if is_old else -1

@@ -229,9 +229,7 @@ def lower_integer_resize(
     factors, is_centered = (int(given[2]), int(given[3])), _IS_CENTERED[transformation]
     tents = [_tent(factor, is_centered) for factor in factors]
     weights = np.multiply.outer(tents[0], tents[1])
-    require(
-        weights.max() <= _MAX_WEIGHT and mode == "linear", f"mode {mode}, {factors} times as many"
-    )
+    require(weights.max() <= _MAX_WEIGHT and mode == "linear", f"mode {mode}, factors {factors}")
     value = op.read(0, CHANNELS_LAST)
     for axis, factor in enumerate(factors, 1):
         if factor > 1:

@@ -432,7 +432,7 @@ class _Fusion:
         products = sources[0].scales * sources[1].scales
         allowed = _BIAS_TOLERANCE * products + _BIAS_DIFFERENCE
         is_near = (np.abs(source.scales - products) <= allowed).all()
-        require(is_near and not source.zero_points.any(), "a bias on another scale")
+        require(is_near and not source.zero_points.any(), "a bias with another scale")
         return source.name
 
     def _added_bias(

@@ -108,12 +108,12 @@ def _strided_slice(builder: TFLiteGraphBuilder) -> None:
     source, options = builder.source, builder.options
     begins, ends, steps = (builder.get_integers(index) for index in (1, 2, 3))
     has_new_axes = options["EllipsisMask"] or options["NewAxisMask"]
-    require(not has_new_axes, "a mask of new dimensions")
-    require(not options.get("Offset"), "ends that are counted from the beginnings")
+    require(not has_new_axes, "a mask of an ellipsis or new dimensions")
+    require(not options.get("Offset"), "ends that are relative to the starts")
     shape = source.shape
     require(
         len(begins) == len(ends) == len(steps) == len(shape) and 0 not in steps,
-        f"{len(begins)} beginnings for {len(shape)} dimensions",
+        f"{len(begins)} starts for {len(shape)} dimensions",
     )
     taken = []
     for d, size in enumerate(shape):
@@ -173,12 +173,12 @@ def _gather(builder: TFLiteGraphBuilder) -> None:
     indices = get_constant_values((*builder.operator.inputs, None)[1])
     require(
         not options["BatchDims"] and indices.dtype.kind in "iu",
-        f"batches, or places of {indices.dtype}",
+        f"batch dimensions, or indices of {indices.dtype}",
     )
     size = source.shape[axis]
     require(
         not indices.size or (indices.min() >= 0 and indices.max() < size),
-        f"a place outside of {size}",
+        f"an index outside of {size}",
     )
     _add_gather(builder, builder.get_name(source), axis, indices)
 
@@ -237,7 +237,7 @@ def _extract(
     """Add the extraction of a box; ``shape`` is that of the box if the result has another one."""
     require(
         not shape or math.prod(shape) == math.prod(result.shape),
-        f"shape {list(result.shape)} cannot be {list(shape)}",
+        f"shape {list(result.shape)} cannot be reshaped to {list(shape)}",
     )
     name, views = builder.get_name(result), (shape,) if shape else ()
     builder.add_instruction("extracttensor", [source], name, views=views, Offsets=tuple(offsets))

@@ -78,7 +78,9 @@ def _on_powers_of_two(
     *shifts, _ = (round(powers[2]) - round(power) for power in powers)
     is_broadcast = builder.operator.name == "ADD" and tensors[0].shape != tensors[1].shape
     rounded = [round(power) for power in powers]
-    require(min(shifts) == 0 and not is_broadcast, f"Int16 on scales of 2^{rounded}, or broadcast")
+    require(
+        min(shifts) == 0 and not is_broadcast, f"Int16 with scales of 2^{rounded}, or broadcast"
+    )
     shift = max(shifts)
     if shift > 0:
         finer = shifts.index(shift)
@@ -148,7 +150,7 @@ def _look_up(builder: TFLiteGraphBuilder) -> None:
     )
     require(
         result.scale == 1 / 32768 and not result.zero_point and not own.zero_point,
-        "zero points, or a result that is not on 1/32768",
+        "zero points, or a result scale other than 1/32768",
     )
     require(own.scale * 3 * 4096 <= 32767, f"a scale of {own.scale:g}")
     builder.add_table(own.name, INT16_FUNCTIONS[name](_INT16_VALUES, own.scale))
@@ -310,7 +312,9 @@ def _sum(builder: TFLiteGraphBuilder) -> None:
     uint8, and sums of Int16 from memory that nothing writes.
     """
     source, result = builder.quantized_source, builder.result
-    require(source.dtype == "uint8", f"a sum of {source.dtype}, which TFLite's kernels get wrong")
+    require(
+        source.dtype == "uint8", f"a sum of {source.dtype}, which TFLite's kernels compute wrongly"
+    )
     name, (outer, rows, _, channels) = _as_rows(builder)
     image = builder.add_temporary(source, "rows", (outer, rows, 1, channels))
     builder.add_node("Reshape", [name], image, shape=(outer, rows, 1, channels))

@@ -44,7 +44,7 @@ def _hard_swish(x: Integers, scale: np.float32, out_scale: np.float32) -> Intege
     out_mul, out_exponent = _multiplier16(np.float32(fine / out_scale))
     relu_mul, relu_exponent = _multiplier16(np.float32(fine / np.float32(3 / 32768)))
     if out_exponent > 0:
-        raise UnsupportedError("a result of a scale finer than the factor can be")
+        raise UnsupportedError("a result scale that needs too large a factor")
     wide = x * 128
     scaled = _doubling_high16(wide, out_mul)
     gate = wide

@@ -132,7 +132,7 @@ def _fully_connected(builder: TFLiteGraphBuilder) -> None:
     source, weights = operands.source, operands.weights
     require(
         builder.options["WeightsFormat"] == 0 and len(weights.shape) == 2,
-        f"weights {list(weights.shape)} in another order",
+        f"weights {list(weights.shape)} in a shuffled format",
     )
     ins, elements = weights.shape[1], math.prod(source.shape)
     require(
@@ -239,7 +239,7 @@ def _check_sums(
     else:
         shifts = np.frexp(factors)[1]  # a factor of 1 or more shifts the sum up before
         is_narrow = (largest * np.exp2(shifts) < 1 << 31) | (shifts <= 0)
-        require(is_narrow.all(), "sums that may leave 32 bits when they are shifted up")
+        require(is_narrow.all(), "sums that may exceed 32 bits when shifted left")
 
 
 def check_rescaled_sums(largest: npt.NDArray[np.float64], factors: Array) -> None:
@@ -248,7 +248,7 @@ def check_rescaled_sums(largest: npt.NDArray[np.float64], factors: Array) -> Non
     This concerns Int16 and fully connected layers, whose sums are wider until then.
     """
     require(
-        (largest * factors < 1 << 31).all(), "sums on the result's scale that may leave 32 bits"
+        (largest * factors < 1 << 31).all(), "sums that may exceed 32 bits on the result's scale"
     )
 
 

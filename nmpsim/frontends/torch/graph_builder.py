@@ -105,7 +105,7 @@ class TorchGraphBuilder(GraphBuilder):
         """Return a tensor argument; raise UnsupportedError for types other than ``dtypes``."""
         tensor = self.arguments.get(argument)
         if not isinstance(tensor, RecordedTensor):
-            raise UnsupportedError(f"{argument} is no tensor")
+            raise UnsupportedError(f"{argument} is not a tensor")
         require(tensor.dtype in (dtypes or ("quint8",)), f"{argument} is {tensor.dtype}")
         return tensor
 
@@ -113,7 +113,7 @@ class TorchGraphBuilder(GraphBuilder):
         """Return the first argument, a tensor of any element type."""
         source = next(iter(self.arguments.values()), None)
         if not isinstance(source, RecordedTensor):
-            raise UnsupportedError("no input")
+            raise UnsupportedError("an operation without an input tensor")
         return source
 
     def outputs(self) -> Iterator[str]:

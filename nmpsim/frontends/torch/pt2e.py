@@ -99,14 +99,14 @@ class _Conversion:
         elif call.operation in _MOVEMENTS:
             self._move(call)
         else:
-            require(call.operation in _RULES, "a float operation that has no form in integers")
+            require(call.operation in _RULES, "a float operation without an integer form")
             self._floats[call.results[0].number] = _RULES[call.operation](self, call)
 
     def output(self, tensor: RecordedTensor, on_error: ErrorHandler) -> RecordedTensor:
         """Return an output of the model, dequantized if it is float."""
         source = self._floats.get(tensor.number)
         if isinstance(source, _PendingOperation):
-            on_error(source.call, UnsupportedError("a float result that nothing quantizes"))
+            on_error(source.call, UnsupportedError("a float result that is not quantized"))
         if isinstance(source, RecordedTensor):
             self._add("aten.dequantize", "dequantize", tensor, self=source)
         return self._integers.get(tensor.number, tensor)
@@ -131,7 +131,7 @@ class _Conversion:
             raise UnsupportedError("weights that are not quantized")
         require(weights.weights.dtype == np.int8, f"weights of {weights.weights.dtype}")
         values = bias.values if isinstance(bias, RecordedTensor) else None
-        require(bias is None or values is not None, "a bias that is no constant")
+        require(bias is None or values is not None, "a bias that is not a constant")
         values = None if values is None else values.astype(np.float32)
         return attrs.evolve(weights, bias=values, **window)
 
@@ -209,7 +209,10 @@ class _Conversion:
         (name, tensor), *rest = call.arguments.items()
         weights = self._floats.get(tensor.number)
         if isinstance(weights, QuantizedWeights):
-            require(call.operation in _TRANSPOSITIONS, "weights that are moved")
+            require(
+                call.operation in _TRANSPOSITIONS,
+                "an operation on weights other than a transposition",
+            )
             self._floats[call.results[0].number] = _transposed(weights)
             return
         source = self.quantized(tensor)
@@ -245,7 +248,7 @@ def _convolution(conversion: _Conversion, call: RecordedCall) -> _Floats:
     given = call.arguments
     require(
         not given["transposed"] and len(given["stride"]) == 2,
-        "a transposed convolution, or one of another dimension",
+        "a convolution that is transposed or not two-dimensional",
     )
     window = {name: given[name] for name in ("stride", "padding", "dilation")}
     groups = int(given["groups"])
@@ -257,7 +260,9 @@ def _convolution(conversion: _Conversion, call: RecordedCall) -> _Floats:
 def _product(source: str, weights: str, bias: str | None) -> _Rule:
     def rule(conversion: _Conversion, call: RecordedCall) -> _Floats:
         given = call.arguments
-        require(given.get("beta", 1) == given.get("alpha", 1) == 1, "factors of a product")
+        require(
+            given.get("beta", 1) == given.get("alpha", 1) == 1, "factors alpha or beta other than 1"
+        )
         packed = conversion.weights(given[weights], given[bias] if bias else None)
         operands = {"X": conversion.quantized(given[source]), "W_prepack": _transposed(packed)}
         return _PendingOperation(call, "quantized.linear", operands)
@@ -268,7 +273,7 @@ def _product(source: str, weights: str, bias: str | None) -> _Rule:
 def _pair(operation: str) -> _Rule:
     def rule(conversion: _Conversion, call: RecordedCall) -> _Floats:
         given = call.arguments
-        require(given.get("alpha", 1) == 1, "a factor of a sum")
+        require(given.get("alpha", 1) == 1, "a factor alpha other than 1")
         operands = {
             "qa": conversion.quantized(given["self"]),
             "qb": conversion.quantized(given["other"]),

@@ -215,7 +215,7 @@ def _concatenation(builder: TorchGraphBuilder) -> None:
     parts = next(iter(call.arguments.values()))
     require(
         all(isinstance(part, RecordedTensor) and part.shape for part in parts),
-        "parts that are no tensors",
+        "inputs that are not tensors",
     )
     axis = int(call.arguments.get("dim") or 0) % len(parts[0].shape)
     in_blocks = axis == 1 and all(part.channels_last for part in parts)
@@ -258,7 +258,7 @@ def _rescaled(
     if _has_equal_scale(part, builder.result) and is_same:
         return name
     if table is None:
-        raise UnsupportedError("parts of different scales or zero points")
+        raise UnsupportedError("inputs of different scales or zero points")
     kind = builder.get_quantization(builder.get_first_output())
     scaled = builder.add_temporary("scaled", kind, _with_size(part, axis, count))
     return builder.add_table(name, table.astype(np.int16) - UNSIGNED, scaled)
@@ -278,7 +278,7 @@ def _average_pool(builder: TorchGraphBuilder) -> None:
     """Translate an average pool; its kernel adds the zero point before or after rounding."""
     source, given = builder.get_tensor("self"), builder.arguments
     require(len(source.shape) == 4, f"an input {list(source.shape)}")
-    require(given.get("divisor_override") is None, "a divisor of its own")
+    require(given.get("divisor_override") is None, "a divisor_override")
     kernel = as_pair(given["kernel_size"])
     strides, pads = as_pair(given.get("stride") or kernel), as_pair(given.get("padding") or 0)
     sizes = zip(source.shape[2:], builder.result.shape[2:], kernel, strides, pads, strict=True)
@@ -303,7 +303,7 @@ def _adaptive_average_pool(builder: TorchGraphBuilder) -> None:
     sizes, out = shape[2:], builder.result.shape[2:]
     require(
         all(o and i % o == 0 for i, o in zip(sizes, out, strict=True)),
-        f"{list(sizes)} pooled to {list(out)}, by windows of several sizes",
+        f"{list(sizes)} pooled to {list(out)}, with windows of several sizes",
     )
     kernel = tuple(i // o for i, o in zip(sizes, out, strict=True))
     is_qnnpack = builder.recording.engine == "qnnpack"
@@ -326,7 +326,7 @@ def _add_average(
         return
     require(
         not late or counts or not any(window["Pads"]),
-        "an average that does not count padding, of channels that come last",
+        "an average that does not count padding, with channels last",
     )
     early_profile = _EARLY_PROFILE if engine == "qnnpack" else own
     means = []
