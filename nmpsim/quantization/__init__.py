@@ -1,10 +1,10 @@
 """Quantization of float programs, with the parameters that Glow would choose.
 
-Read ``parameters`` first: scales and offsets. A float module becomes a graph of values
-(``graph``), runs on samples (``calibrate``) or is given their ranges (``profile``, ``recorded``),
-each operation is quantized or stays float (``placement``), values that must share parameters are
-found (``scales``), and the quantized module is written (``rewrite``). ``driver`` has these steps in
-order, ``compare`` runs the result.
+Start with ``parameters``: scales and offsets. A float module becomes a graph of values
+(``graph``). Their ranges are measured on samples (``calibrate``) or read from a profile
+(``profile``). Then the operations to quantize are chosen (``placement``), the values that share
+parameters are found (``scales``), and the quantized module is written (``rewrite``). ``driver``
+executes these steps in order; ``compare`` measures the accuracy of the result.
 """
 
 from nmpsim.quantization.calibrate import stack_examples

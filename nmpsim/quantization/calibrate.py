@@ -153,8 +153,13 @@ def calibrate(
 ) -> dict[Value, Range]:
     """Run a float program on samples and return the range of each float value.
 
-    The program runs in float32 in the order of Glow's Interpreter, so that ranges have the bits
-    of Glow's own profile. Raises QUANT002 where a result has infinite values or NaN.
+    It runs in float32 in the order of Glow's Interpreter, so the ranges equal those of a profile
+    that Glow records.
+
+    Raises
+    ------
+    UserError
+        QUANT002 if a result has infinite values or NaN.
     """
     found: dict[str, Range] = {}
     orders = find_sum_orders(graph)
@@ -177,8 +182,8 @@ def calibrate(
 def find_sum_orders(graph: Graph) -> dict[str, npt.NDArray[np.intp]]:
     """Return Glow's order of summation for matrix products over flattened images, by name.
 
-    A network written for channels first has the rows of such a product in that order, and Glow
-    profiles it so. Only then it turns the rows to the order of its own layout, channels last.
+    Glow records profiles before it changes a channels-first network to its own layout, channels
+    last, so the products of such a network are summed in channels-first order.
     """
     if not _is_channels_first(graph):
         return {}

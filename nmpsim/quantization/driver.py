@@ -69,8 +69,13 @@ class QuantizedProgram:
     def save(self, lir: Path | str) -> ProgramFiles:
         """Write the program as ``X.lir``, ``X.npz`` and ``X.tensors.json``.
 
-        Of a model that was imported ``X.model.json``, too. Raises FILE002; each file appears whole
-        or not at all.
+        ``X.model.json`` is written too if the program comes from a model file. Each file is
+        written atomically.
+
+        Raises
+        ------
+        UserError
+            FILE002 if a file cannot be written.
         """
         return write_program(self.imported, Path(lir))
 
@@ -131,8 +136,11 @@ class CalibratedProgram:
     def quantize(self, settings: Settings) -> QuantizedProgram:
         """Return the program quantized with the given settings.
 
-        Raises QUANT002 if a profile does not know a result that needs a range, QUANT003 if nothing
-        would be quantized, QUANT004 for an unknown name to keep float.
+        Raises
+        ------
+        UserError
+            QUANT002 if a profile has no range for a result that needs one, QUANT003 if no
+            operation can be quantized, QUANT004 for an unknown name in ``keep_float``.
         """
         program = self.rewrite(settings)
         require_quantized([program], self.graph.module)

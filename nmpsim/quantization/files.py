@@ -59,8 +59,13 @@ class ProgramFiles:
 def write_program(program: ImportedModel, lir: Path) -> ProgramFiles:
     """Write the files of a quantized program, each atomically.
 
-    That of a model's file with the float values of its constants, and with what became of the
-    operations of that file.
+    For a program from a model file, they include the float values of the constants and the origin
+    of each layer.
+
+    Raises
+    ------
+    UserError
+        FILE002 if a file cannot be written.
     """
     files, module = ProgramFiles.for_lir(lir), program.module
     arrays = {_key(name): values for name, values in module.constants.items()}

@@ -1,8 +1,8 @@
 """Graph of a float program: values, and the nodes that write and read them.
 
-A buffer may be used for one result after the other, and a result may lie where an operand lay. A
-quantized program needs a scale for each result, so here each result is a value of its own, in a
-buffer of its own when it is written out again.
+LIR may store several results in one buffer, one after the other. A quantized program needs a scale
+for each result, so each result is a separate value here, and has a separate buffer in the quantized
+program.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nmpsim.lir.opcodes import IN, INOUT, NO_WORK, OPCODES, Kind
 class Value:
     """Tensor value: a constant, an input, or a result in a buffer at one point of the program.
 
-    Values are equal if they are the same one, which ``number`` tells.
+    Values with the same ``number`` are equal. A value may be written in several parts.
     """
 
     number: int

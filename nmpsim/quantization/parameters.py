@@ -45,8 +45,20 @@ def choose_parameters(
 ) -> Parameters:
     """Compute scale and offset for a float32 range (Glow's ``chooseQuantizationParams``).
 
-    The range is widened to hold zero. ``elem`` is i8, i16 or i32. A range of zeros gets the scale
-    0.1, and so do ranges so small that Glow's scale would be no normal float32.
+    Parameters
+    ----------
+    low, high : array_like
+        Ends of the range, which is extended to include zero.
+    schema : str
+        Quantization schema, one of ``SCHEMAS``.
+    elem : str
+        Element type: i8, i16 or i32.
+
+    Returns
+    -------
+    parameters : Parameters
+        Scale and offset, in the shape of ``low`` and ``high``. The scale is 0.1 for a range of
+        zeros, and where Glow's scale would not be a normal float32.
     """
     bottom, top = (float(q) for q in _RANGES[elem])
     low64 = np.minimum(np.asarray(low, np.float32), 0).astype(np.float64)
@@ -95,7 +107,7 @@ def _zero_point(
 
 
 def choose_bias_parameters(
-    own: Parameters,
+    bias: Parameters,
     source_scale: npt.ArrayLike,
     weights_scale: npt.ArrayLike,
     elem: str,
@@ -103,18 +115,30 @@ def choose_bias_parameters(
 ) -> Parameters:
     """Compute a bias's parameters (Glow's ``specializeBiasQuantizationParams``).
 
-    The scale becomes that of the products, input times weight, where that is larger or the bias
-    ``is_zero`` anyway: a bias finer than what it is added to gains nothing. An Int32 bias has no
-    offset.
+    Parameters
+    ----------
+    bias : Parameters
+        Parameters of the bias for its own range.
+    source_scale, weights_scale : array_like
+        Scales of input and weights; their product is the scale of the sums.
+    elem : str
+        Element type of the bias; i32 has no offset.
+    is_zero : array_like
+        Whether the bias is zero.
+
+    Returns
+    -------
+    parameters : Parameters
+        The scale of the sums where it is larger or the bias is zero, otherwise the bias's own.
     """
     product = _float32(source_scale) * _float32(weights_scale)
-    raised = (product >= own.scale) | (np.asarray(is_zero) & (product > 0))
-    scale = np.where(raised, product, own.scale)
-    return Parameters(scale, np.zeros_like(own.offset) if elem == "i32" else own.offset)
+    raised = (product >= bias.scale) | (np.asarray(is_zero) & (product > 0))
+    scale = np.where(raised, product, bias.scale)
+    return Parameters(scale, np.zeros_like(bias.offset) if elem == "i32" else bias.offset)
 
 
 def choose_bias_and_weights(
-    own: Parameters,
+    bias: Parameters,
     source_scale: npt.ArrayLike,
     weights: Parameters,
     elem: str,
@@ -122,10 +146,22 @@ def choose_bias_and_weights(
 ) -> tuple[Parameters, Parameters]:
     """Compute the parameters of bias and weights for each output channel.
 
-    Returns the parameters of bias and weights. Where an Int32 bias would saturate on the scale of
-    the products, the scale of the weights is enlarged until it does not.
+    This is Glow's ``specializeBiasWeightsQuantizationParams``: where an Int32 bias would saturate
+    on the scale of the sums, the scale of the weights is increased until it does not.
+
+    Parameters
+    ----------
+    bias, source_scale, elem, is_zero
+        As in :func:`choose_bias_parameters`.
+    weights : Parameters
+        Parameters of the weights for their own range.
+
+    Returns
+    -------
+    tuple of Parameters
+        Parameters of bias and weights.
     """
-    bias = choose_bias_parameters(own, source_scale, weights.scale, elem, is_zero)
+    bias = choose_bias_parameters(bias, source_scale, weights.scale, elem, is_zero)
     if elem != "i32":
         return bias, weights
     source = _float32(source_scale)
@@ -140,7 +176,19 @@ def choose_bias_and_weights(
 def quantize(values: npt.ArrayLike, parameters: Parameters, elem: str) -> npt.NDArray[Any]:
     """Quantize values: ``clip(rint(float32(float32(x / scale) + offset)))``.
 
-    ``parameters`` broadcast with ``values``.
+    Parameters
+    ----------
+    values : array_like
+        Real numbers.
+    parameters : Parameters
+        Scale and offset, broadcast with ``values``.
+    elem : str
+        Element type: i8, i16 or i32.
+
+    Returns
+    -------
+    ndarray
+        Integers in the dtype of ``elem``.
     """
     dtype = ELEM_DTYPES[elem]
     limits = np.iinfo(dtype)

@@ -35,18 +35,27 @@ class Placements:
 
 
 def choose_placements(
-    graph: Graph, settings: Settings, tables: Container[Value] = ()
+    graph: Graph, settings: Settings, lookups: Container[Value] = ()
 ) -> Placements:
-    """Choose the nodes to quantize; ``tables`` are results of look-up tables.
+    """Choose the nodes to quantize.
 
-    What computes is quantized if the device has a unit for it; what moves values, if it moves
-    quantized ones or if something quantized reads them.
+    A node that computes is quantized if the device can execute it; a node that moves elements, if
+    it moves quantized ones or a quantized node reads its result.
+
+    Parameters
+    ----------
+    graph : Graph
+        The float program.
+    settings : Settings
+        Element types, and the nodes to leave in float32.
+    lookups : container of Value
+        Results of look-up tables, which are always quantized.
     """
     reasons = {
         node.results[0]: reason
         for node in graph.nodes
         if node.opcode not in MOVES
-        and node.results[0] not in tables
+        and node.results[0] not in lookups
         and (reason := _reason(node, graph, settings))
     }
     computed = {
@@ -150,8 +159,8 @@ class ElementwiseChain:
 def find_lookup_chains(graph: Graph, settings: Settings) -> dict[Value, ElementwiseChain]:
     """Find the elementwise chains that one look-up table replaces, by result.
 
-    Not a limit alone, which the operation before it can have, nor one operation that the device
-    does itself.
+    A chain that is only a clip, or a single operation of the device, is left out. Only 8-bit
+    programs have look-up tables.
     """
     found: dict[Value, ElementwiseChain] = {}
     producers = graph.find_producers()

@@ -159,9 +159,9 @@ def _no_profile(place: Place, found: str, hint: str | None = None) -> UserError:
 class ProfileLookup:
     """Lookup of a profile's ranges by LIR name.
 
-    Glow names what it makes after the profile was taken like what it replaces, with another
-    ``__N``. So a name is known by itself; else by what is left of it without its ``__N``, if all
-    that is called so has one range.
+    Glow derives the names of results that it adds after the profile was recorded from the results
+    they replace, with another suffix ``__N``. A name is therefore looked up exactly first, and
+    without its suffix if all recorded names without their suffixes that equal it have one range.
     """
 
     def __init__(self, profile: Mapping[str, Range]) -> None:
@@ -174,12 +174,12 @@ class ProfileLookup:
         """Return the range that is recorded under exactly this name, or None."""
         return self._profile.get(name)
 
-    def find(self, name: str, but: Range | None = None) -> Range | None:
+    def find(self, name: str, excluded: Range | None = None) -> Range | None:
         """Return the range under a name, or under the only similar name; None if unknown."""
         if name in self._profile:
             return self._profile[name]
         alike = self._alike.get(strip_numeric_suffix(name), set())
-        left = alike if len(alike) == 1 else alike - {but}
+        left = alike if len(alike) == 1 else alike - {excluded}
         return next(iter(left)) if len(left) == 1 else None
 
 
@@ -218,7 +218,7 @@ def _range_of(
     before = ranges.get(node.sources[0]) if node.sources else None
     if node.is_implicit or (node.keeps_scale and node.kind is not Kind.CLIP):
         return recorded.get(name) or before
-    found = recorded.find(name, but=before)
+    found = recorded.find(name, excluded=before)
     return found and _activated(node, found)
 
 

@@ -58,7 +58,18 @@ def rewrite(
 ) -> RewrittenProgram:
     """Write the quantized program of a float program.
 
-    ``quantized`` says which values are, ``scales`` how, ``chains`` which are looked up.
+    Parameters
+    ----------
+    graph : Graph
+        The float program.
+    quantized : frozenset of Value
+        Values that are quantized.
+    scales : ValueScales
+        Quantized type of each value.
+    settings : Settings
+        Settings of the quantization.
+    chains : mapping of Value to ElementwiseChain
+        Results that look-up tables compute.
     """
     builder = QuantizedModuleBuilder(graph, quantized, scales)
     return _Rewriter(builder, settings, chains).rewritten()

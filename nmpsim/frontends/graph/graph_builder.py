@@ -150,7 +150,7 @@ class GraphBuilder(ABC):
         return outputs[0]
 
     def add_instruction(
-        self, opcode: str, inputs: Sequence[Any], *output: str, **words: Any
+        self, opcode: str, inputs: Sequence[Any], *output: str, **attributes: Any
     ) -> str:
         """Add a node that stands for one LIR instruction, and return the name of its output.
 
@@ -158,8 +158,10 @@ class GraphBuilder(ABC):
         :func:`~nmpsim.frontends.graph.operation.lower_instruction`, others are attributes of the
         instruction.
         """
-        own = {key: words.pop(key) for key in list(words) if key.islower()}
-        return self.add_node(INSTRUCTION, inputs, *output, opcode=opcode, words=words, **own)
+        own = {key: attributes.pop(key) for key in list(attributes) if key.islower()}
+        return self.add_node(
+            INSTRUCTION, inputs, *output, opcode=opcode, attributes=attributes, **own
+        )
 
     def add_integer_operation(
         self,

@@ -151,7 +151,7 @@ class OperatorContext:
         shape: Shape | None = None,
         kind: Kind | TensorType | None = None,
         name: str = "",
-        **words: Any,
+        **attributes: Any,
     ) -> Value:
         """Emit an instruction and return its result.
 
@@ -165,19 +165,19 @@ class OperatorContext:
             Shape and kind of the result; by default those of the first operand.
         name : str
             Name of the tensor that is computed; by default the node's first result.
-        **words
+        **attributes
             Attributes of the instruction.
         """
         like = operands[0].type if kind is None else kind
         result = self.allocate(like, operands[0].shape if shape is None else shape, name)
-        self.lowering.add_instruction(opcode, name or self.name, (result, *operands), **words)
+        self.lowering.add_instruction(opcode, name or self.name, (result, *operands), **attributes)
         return result
 
     def emit_result(
-        self, opcode: str, *operands: Value, shape: Shape | None = None, **words: Any
+        self, opcode: str, *operands: Value, shape: Shape | None = None, **attributes: Any
     ) -> Value:
         """Emit an instruction whose result has the kind of the node's result."""
-        return self.emit(opcode, *operands, shape=shape, kind=self.result, **words)
+        return self.emit(opcode, *operands, shape=shape, kind=self.result, **attributes)
 
     def allocate(self, kind: Kind | TensorType, shape: Shape, name: str = "") -> Value:
         """Allocate a buffer and return it."""
@@ -208,8 +208,8 @@ class OperatorContext:
 
     def insert(self, whole: Value, part: Value, offsets: Shape) -> None:
         """Emit the copy of a value into a part of a buffer."""
-        words = {"Offsets": offsets, "Count": 1, "Axis": 0}
-        self.lowering.add_instruction("inserttensor", self.name, (whole, part), **words)
+        attributes = {"Offsets": offsets, "Count": 1, "Axis": 0}
+        self.lowering.add_instruction("inserttensor", self.name, (whole, part), **attributes)
 
     def apply_limits(self, value: Value) -> Value:
         """Emit the fused ReLU or clip if the node has one."""
@@ -289,7 +289,7 @@ def lower_instruction(
     op: OperatorContext,
     *,
     opcode: str,
-    words: Mapping[str, Any],
+    attributes: Mapping[str, Any],
     views: Sequence[Shape] = (),
     is_broadcast: bool = False,
     limits: Limits | None = None,
@@ -303,7 +303,7 @@ def lower_instruction(
     ----------
     op : OperatorContext
         The node.
-    opcode, words
+    opcode, attributes
         Opcode and attributes of the instruction.
     views
         Shapes in which it takes its result and its first operands.
@@ -333,7 +333,9 @@ def lower_instruction(
     for index, view in enumerate(views[1:]):
         operands[index] = op.view(operands[index], view)
     stored_shape = op.to_layout(shape)
-    value = op.emit_result(opcode, *operands, shape=views[0] if views else stored_shape, **words)
+    value = op.emit_result(
+        opcode, *operands, shape=views[0] if views else stored_shape, **attributes
+    )
     if numerics:
         lowering.layer_numerics[lowering.builder.layers[-1]] = numerics
     return op.apply_limits(op.view(value, stored_shape))

@@ -18,7 +18,7 @@ from nmpsim.lir.parser import MAX_ERRORS
 
 
 def lower_graph(
-    steps: Sequence[Node],
+    nodes: Sequence[Node],
     lowering: Lowering,
     mappings: dict[int, OperatorMapping],
     problems: Problems,
@@ -29,7 +29,7 @@ def lower_graph(
 
     Parameters
     ----------
-    steps : sequence of Node
+    nodes : sequence of Node
         Nodes in an order in which each tensor is computed before it is read.
     lowering : Lowering
         New lowering of the graph.
@@ -53,7 +53,7 @@ def lower_graph(
     except UserError:
         problems.raise_errors(max_problems)  # problems of the nodes that read it say more
         raise
-    _lower_nodes(steps, lowering, labels, mappings, problems)
+    _lower_nodes(nodes, lowering, labels, mappings, problems)
     problems.raise_errors(max_problems)
     outputs = lowering.output_names
     for name in lowering.graph.outputs:
