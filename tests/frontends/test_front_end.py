@@ -177,7 +177,7 @@ def test_an_empty_file_is_refused(model: Path) -> None:
 def test_a_missing_package_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "tflite", None)
     finding = refused(model).diagnostics[0]
-    assert (finding.code, finding.hint) == ("PKG001", install_command("tflite"))
+    assert (finding.code, finding.hint) == ("PKG001", f"Run `{install_command('tflite')}`.")
 
 
 AMOUNTS = FileTensor("amounts", (2, 2), "INT32", (), (), np.array([[0, 0], [1, 1]], np.int32))

@@ -386,7 +386,7 @@ def test_a_truncated_file_is_damaged(model: Path, kept: int) -> None:
 def test_a_missing_package_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
     finding = refused(model)
-    assert (finding.code, finding.hint) == ("PKG001", install_command("onnx"))
+    assert (finding.code, finding.hint) == ("PKG001", f"Run `{install_command('onnx')}`.")
 
 
 def outside(model: Path, location: str) -> None:
