@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.diagnostics import UserError, fail
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -138,7 +138,7 @@ def real_path(path: Path) -> Path:
 
 def cannot_write(path: Path, why: str, hint: str | None) -> UserError:
     """Return the error (FILE002) for a file that cannot be written."""
-    return fail("FILE002", f"cannot write the file: {why}", place=Place(str(path)), hint=hint)
+    return fail("FILE002", f"cannot write the file: {why}", place=path, hint=hint)
 
 
 def remove_unfinished() -> None:

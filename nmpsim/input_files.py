@@ -85,7 +85,7 @@ def read_toml(path: Path, what: str, code: str) -> dict[str, Any]:
         raise fail(
             code,
             f"the {what} is not TOML",
-            place=Place(str(path)),
+            place=path,
             found=error,
             expected="TOML 1.0, UTF-8",
         ) from error

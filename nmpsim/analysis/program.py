@@ -15,7 +15,7 @@ from nmpsim.compiler.fuse import fuse
 from nmpsim.compiler.placement import assign_placement
 from nmpsim.compiler.resolve import resolve
 from nmpsim.config import default_device
-from nmpsim.diagnostics import Place, fail
+from nmpsim.diagnostics import fail
 from nmpsim.frontends import import_model
 from nmpsim.frontends.imported_model import ImportedModel
 from nmpsim.lir.constants import attach_constants, find_tensors_file
@@ -111,7 +111,7 @@ def refuse_files(path: Path, *files: Path | None) -> None:
         raise fail(
             "ARG001",
             "a bundle contains its own constants and scales",
-            place=Place(str(path)),
+            place=path,
             hint="Omit --weights and --tensors.",
         )
 

@@ -64,12 +64,12 @@ def decode_tensor_instruction(bundle: Bundle, pc: int, descriptor: int) -> Tenso
     TensorInstruction or None
         None if the code is not in the program's image or is not a tensor instruction.
     """
-    code = _bytes(bundle, pc, 4)
+    code = read_image(bundle, pc, 4)
     instruction = _instruction(int.from_bytes(code, "little")) if code else None
     if instruction is None or instruction.descriptor is None:
         return None
     name = instruction.descriptor
-    data = _bytes(bundle, descriptor, DESCRIPTORS[name].nbytes)
+    data = read_image(bundle, descriptor, DESCRIPTORS[name].nbytes)
     return TensorInstruction(instruction, name, decode_descriptor(name, data) if data else {})
 
 
@@ -101,7 +101,8 @@ def _step(left: int, stride: int) -> tuple[int, int]:
     return divmod(left, stride) if stride else (0, left)
 
 
-def _bytes(bundle: Bundle, address: int, count: int) -> bytes:
+def read_image(bundle: Bundle, address: int, count: int) -> bytes:
+    """Return bytes of a program's image; empty if some of them are outside the image."""
     start = address - bundle.image_base
     fits = start >= 0 and start + count <= bundle.image.size
     return bundle.image[start : start + count].tobytes() if fits else b""

@@ -80,7 +80,7 @@ def read_folder_tensors(folder: Path, module: Module | None = None) -> list[Tens
     raise fail(
         "DUMP002",
         "the list of the folder's files is missing",
-        place=Place(str(folder)),
+        place=folder,
         expected=f"{INFO_FILES[0]}, which Glow's compiler writes, next to data0000.bin or .txt",
         hint="Copy it from the folder of -instrument-debug-dir, or pass the program with --bundle.",
     )
@@ -152,7 +152,7 @@ def read_text(path: Path) -> str:
     data = _read(path, MAX_TEXT_BYTES)
     if len(data) > MAX_TEXT_BYTES:
         expected = f"at most {MAX_TEXT_BYTES:,} bytes"
-        raise fail("DUMP001", "the text is too large", place=Place(str(path)), expected=expected)
+        raise fail("DUMP001", "the text is too large", place=path, expected=expected)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -216,7 +216,7 @@ def _read(path: Path, most: int) -> bytes:
     """Read at most slightly more than ``most`` bytes of a file."""
     try:
         if path.exists() and not path.is_file():  # opening a pipe would wait for its other end
-            raise fail("FILE001", "cannot read the dump: it is not a file", place=Place(str(path)))
+            raise fail("FILE001", "cannot read the dump: it is not a file", place=path)
         with path.open("rb") as file:
             return file.read(most + 1)
     except OSError as error:
@@ -224,11 +224,10 @@ def _read(path: Path, most: int) -> bytes:
 
 
 def _unreadable(path: Path, error: OSError) -> UserError:
-    place = Place(str(path))
     hint = None
     if isinstance(error, FileNotFoundError):
         hint = "Run the instrumented program, which writes it."
-    return fail("FILE001", f"cannot read the dump: {error.strerror}", place=place, hint=hint)
+    return fail("FILE001", f"cannot read the dump: {error.strerror}", place=path, hint=hint)
 
 
 def _check_type(head: bytes, type: TensorType, path: Path) -> None:
@@ -238,13 +237,12 @@ def _check_type(head: bytes, type: TensorType, path: Path) -> None:
     except UserError:
         found = None
     if found is None or (found.elem, found.shape) != (type.elem, type.shape):
-        place = Place(str(path))
         hint = "Use the list and the dumps of one program."
         expected = f"{type.elem}<{' x '.join(map(str, type.shape))}>"
         raise fail(
             "DUMP001",
             "the dump does not begin with the tensor's type",
-            place=place,
+            place=path,
             found=repr(text[:80]),
             expected=expected,
             hint=hint,
@@ -257,7 +255,7 @@ def _elements(data: bytes, type: TensorType, path: Path) -> Values:
         raise fail(
             "DUMP001",
             "the size of the dump does not match its tensor",
-            place=Place(str(path)),
+            place=path,
             found=found,
             expected=f"{type.nbytes:,}",
         )

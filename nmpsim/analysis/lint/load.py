@@ -164,7 +164,7 @@ def _nothing_comparable(path: Path, what: str) -> UserError:
     return fail(
         "CONST002",
         "the file has nothing to compare the program's constants with",
-        place=Place(str(path)),
+        place=path,
         found=f"no {what}",
         hint="Pass a file that belongs to this network.",
     )

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.reduce.failures import ViolationFailure
-from nmpsim.analysis.tensor_instructions import decode_tensor_instruction
+from nmpsim.analysis.tensor_instructions import decode_tensor_instruction, read_image
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
 from nmpsim.bundle.metadata import Layer
@@ -303,7 +303,9 @@ def remove_instructions(
     """Remove the tensor instructions of a program that a contract violation does not need."""
     issued = _record_work(device, bundle, inputs)
     order = np.lexsort((issued["begin"], issued["core"], issued["layer"]))
-    all_of_them = [pc for pc in dict.fromkeys(issued["pc"][order].tolist()) if _is_code(bundle, pc)]
+    all_of_them = [
+        pc for pc in dict.fromkeys(issued["pc"][order].tolist()) if read_image(bundle, pc, 4)
+    ]
     tries = 0
 
     def fails(kept: Sequence[int]) -> bool:
@@ -350,19 +352,10 @@ def minimize(items: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> li
     return kept
 
 
-def _is_code(bundle: Bundle, pc: int) -> bool:
-    return 0 <= pc - bundle.image_base <= bundle.image.size - 4
-
-
 def _without(bundle: Bundle, removed: set[int]) -> bytes:
     changes = tuple(
-        Change(pc, _word(bundle, pc), _NOTHING, "left out")
+        Change(pc, word, _NOTHING, "left out")
         for pc in sorted(removed)
-        if _word(bundle, pc) != _NOTHING
+        if (word := read_image(bundle, pc, 4)) != _NOTHING
     )
     return apply_patch(bytes(bundle.file), changes, bundle.path) if changes else bytes(bundle.file)
-
-
-def _word(bundle: Bundle, pc: int) -> bytes:
-    start = pc - bundle.image_base
-    return bundle.image[start : start + 4].tobytes()

@@ -13,7 +13,7 @@ from nmpsim.analysis.reduce.failures import DifferenceFailure, SaturationFailure
 from nmpsim.analysis.reduce.search import Reduction
 from nmpsim.atomic import cannot_write, write_file, write_npz
 from nmpsim.core.run import layer_key
-from nmpsim.diagnostics import Place, fail
+from nmpsim.diagnostics import fail
 from nmpsim.frontends.model_origin import import_lir
 from nmpsim.quantization.files import write_program
 
@@ -81,7 +81,7 @@ def _make(folder: Path) -> None:
         raise cannot_write(folder, error.strerror or str(error), "Name a new folder.") from error
     if not is_empty:
         message = "the folder is not empty"
-        raise fail("FILE002", message, place=Place(str(folder)), hint="Name a new folder.")
+        raise fail("FILE002", message, place=folder, hint="Name a new folder.")
 
 
 def _write_text(path: Path, text: str) -> None:

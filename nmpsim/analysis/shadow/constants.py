@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.shadow.compare import Real
 from nmpsim.analysis.shadow.recording import part
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.diagnostics import UserError, fail
 from nmpsim.extras import require_extra
 from nmpsim.input_files import MAX_MODEL_BYTES, read_bytes
 from nmpsim.interpreter import Location, dequantize, dequantize_rows, find_scale_operands, locate
@@ -89,7 +89,7 @@ def _from_onnx(path: Path, sizes: Collection[int]) -> Iterator[tuple[str, Array]
 
 def _unusable(path: Path, found: str) -> UserError:
     message = "the file is damaged or is no ONNX model"
-    return fail("CONST001", message, place=Place(str(path)), found=found.split("\n", 1)[0][:120])
+    return fail("CONST001", message, place=path, found=found.split("\n", 1)[0][:120])
 
 
 def quantized_constants(module: Module) -> dict[str, Real]:

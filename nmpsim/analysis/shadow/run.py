@@ -13,7 +13,7 @@ import numpy.typing as npt
 from nmpsim.analysis.shadow.compare import RecordedRun, RunLayer, compare_run
 from nmpsim.analysis.shadow.constants import map_biases_to_filters, quantized_constants, read_floats
 from nmpsim.analysis.shadow.matching import Matches, match_constants, match_known_floats
-from nmpsim.diagnostics import Place, fail
+from nmpsim.diagnostics import fail
 from nmpsim.interpreter import dequantize
 from nmpsim.lir.nodes import Module
 from nmpsim.report.analyses import ShadowLayer, ShadowReport
@@ -105,7 +105,7 @@ def match_float_weights(module: Module, path: Path) -> Matches:
         raise fail(
             "CONST003",
             "no array in the file matches a constant of the program",
-            place=Place(str(path)),
+            place=path,
             found=f"{len(arrays)} float arrays of fitting sizes",
             expected=f"an array such as {next(iter(constants))}",
             hint="Pass the weights from before quantization, named as in the LIR or the model.",
