@@ -244,7 +244,8 @@ def _parse_rows(path: Path, rows: Sequence[Sequence[str]], names: Sequence[str])
     by_name = {row[0]: int(row[-1]) for row in rows}
     missing = [name for name in names if name not in by_name]
     if missing:
-        raise _dataset_error(path, "a sample has no label", found=missing[0])
+        hint = "Add a line NAME,CLASS; the class -1 leaves a sample out."
+        raise _dataset_error(path, "a sample has no label", found=missing[0], hint=hint)
     return [by_name[name] for name in names]
 
 

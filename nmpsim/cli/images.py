@@ -115,7 +115,9 @@ def choose_image_format(
                 expected=f"{channels}, the channels of input {tensor.name!r}",
             )
     if 0 in options.stddev:
-        raise fail("ARG001", "--image-stddev must not be 0", found="0", expected="another number")
+        raise fail(
+            "ARG001", "--image-stddev must not be 0", found="0", expected="numbers other than 0"
+        )
     order = options.channel_order or channel_order
     mean, stddev = options.mean, options.stddev
     if not (options.mode or mean or stddev) and _applies(normalization, tensor, channels):

@@ -98,6 +98,7 @@ def find_samples(arguments: Sequence[str], inputs: ProgramInputs) -> list[InputS
                 "the inputs have different numbers of files",
                 found=f"--input {argument}: {_describe_count(found)}",
                 expected=f"1 or {_describe_count(longest)}",
+                hint="Pass the same number of files for each input, or one file for all runs.",
             )
     runs = [[found[index % len(found)] for found in lists] for index in range(len(longest) or 1)]
     return [_make_sample(run, inputs, own) for run, own in zip(runs, longest or [{}], strict=True)]

@@ -100,13 +100,13 @@ class ImageOptions:
     """Options for the conversion of images to an input."""
 
     mode: Literal["0to1", "neg1to1", "neg128to127", "0to255"] | None = option(
-        "Value range for pixels.  [default: from the model]", names="--image-mode", group=IMAGES
+        "Value range.  [default: from the model]", names="--image-mode", group=IMAGES
     )
     layout: Literal["NCHW", "NHWC"] | None = option(
-        "Layout of the input.  [default: from its shape]", names="--image-layout", group=IMAGES
+        "Input layout.  [default: from the shape]", names="--image-layout", group=IMAGES
     )
     channel_order: Literal["RGB", "BGR"] | None = option(
-        "Order of the channels.  [default: RGB; BGR for LIR]",
+        "Channel order.  [default: RGB; BGR for LIR]",
         names="--image-channel-order",
         group=IMAGES,
     )
@@ -135,7 +135,7 @@ class InputOptions:
     """Options for the inputs of a run."""
 
     arguments: tuple[InputArgument, ...] = option(
-        "Array, image or raw values; - is standard input.",
+        "Array, image or raw values; - for stdin.",
         "[NAME=]FILE",
         names="--input",
         default=(),
@@ -165,9 +165,7 @@ class LimitOptions:
 class ShapeOptions:
     """Options for the shapes of the inputs of an ONNX model."""
 
-    input_shape: tuple[str, ...] = option(
-        "Shape of an ONNX input, such as image=1,3,224,224.", "NAME=DIMS"
-    )
+    input_shape: tuple[str, ...] = option("Shape of an ONNX input: image=1,3,224,224.", "NAME=DIMS")
 
     def parse(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of each input by name. Raises UserError (ARG001) if invalid."""
@@ -209,24 +207,22 @@ class WorkerOptions:
 
 def device_option(default: str) -> Any:
     """Return the request field of ``--device``; ``default`` describes the default device."""
-    return option(f"Device file; without it, {default}.", "D.toml")
+    return option(f"Device file.  [default: {default}]", "D.toml")
 
 
 def engine_option() -> Any:
     """Return the request field of ``--engine``, of type ``Engine``."""
-    return option("Simulation engine; the report is the same.", group=EXECUTION, default="auto")
+    return option("Simulation engine.", group=EXECUTION, default="auto")
 
 
 def max_memory_option() -> Any:
     """Return the request field of ``--max-memory``, of type ``Size``."""
-    return option(
-        "Allocate at most this much, such as 2GiB.  [default: free memory]", "SIZE", group=LIMITS
-    )
+    return option("Memory limit, such as 2GiB.  [default: free memory]", "SIZE", group=LIMITS)
 
 
 def strict_option() -> Any:
     """Return the request field of ``--strict/--no-strict``, of type bool."""
-    return option("Stop at undefined behavior (docs/isa.md).", group=EXECUTION, default=True)
+    return option("Trap undefined behavior.", group=EXECUTION, default=True)
 
 
 def patch_option() -> Any:
@@ -236,7 +232,7 @@ def patch_option() -> Any:
 
 def format_option() -> Any:
     """Return the request field of ``--format``, of type ``Format``."""
-    return option("Tables, or one JSON document.", default="text")
+    return option("Tables or JSON.", default="text")
 
 
 def output_option(metavar: str, help: str, group: str = "Options") -> Any:
@@ -251,4 +247,4 @@ def weights_option() -> Any:
 
 def tensors_option() -> Any:
     """Return the request field of ``--tensors``, a file."""
-    return option("Exact scales.  [default: NET.tensors.json, if any]", "T.json")
+    return option("Exact scales.  [default: NET.tensors.json]", "T.json")

@@ -58,9 +58,9 @@ def _check_output(path: Path) -> None:
     if not folder.exists():
         raise cannot_write(path, "its folder is missing", f"Run `mkdir -p '{path.parent}'`.")
     if not folder.is_dir():
-        raise cannot_write(path, f"{path.parent} is not a folder", None)
+        raise cannot_write(path, f"{path.parent} is not a folder", "Pass a path in a folder.")
     if not os.access(folder, os.W_OK) and not is_special(path):
-        raise cannot_write(path, "its folder is not writable", None)
+        raise cannot_write(path, "its folder is not writable", "Pass a path in another folder.")
 
 
 def describe_partial_results(results: Path | None) -> str | None:

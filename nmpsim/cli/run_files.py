@@ -52,7 +52,7 @@ class TraceOptions:
         f"Layer to trace: {LAYER}.", "LAYER", group=_TRACES, default=()
     )
     trace_limit: Annotated[int, click.IntRange(1, 100_000)] = option(
-        "Size above which --trace omits events.", "MB", group=_TRACES, default=100
+        "Size limit of --trace.", "MB", group=_TRACES, default=100
     )
 
     def __attrs_post_init__(self) -> None:

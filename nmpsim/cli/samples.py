@@ -168,6 +168,7 @@ def _load_items(sources: Sequence[InputSource]) -> Array:
                 place=source.path,
                 found=str(item.dtype),
                 expected=f"{items[0].dtype}, as in {sources[0].path}",
+                hint="Convert all items to the same type.",
             )
     return items[0] if len(items) == 1 else np.concatenate(items)
 
@@ -192,6 +193,7 @@ def group_batches(files: Sequence[Mapping[str, InputSource]]) -> list[RunSources
                 place=source.path,
                 found=f"{source.batch} such files per run, for input {source.tensor.name!r}",
                 expected=f"{first.batch}, as for {first.path}",
+                hint="Pass only whole batches, or only single items.",
             )
         if first.batch > 1 and file.keys() != files[0].keys():
             raise fail(
@@ -200,6 +202,7 @@ def group_batches(files: Sequence[Mapping[str, InputSource]]) -> list[RunSources
                 place=next(iter(file.values())).path,
                 found=format_names(list(file)),
                 expected=f"{format_names(list(files[0]))}, as in {first.path}",
+                hint="Pass the same inputs for each item.",
             )
     size, left = first.batch, len(files) % first.batch
     if left:

@@ -139,5 +139,6 @@ def _arrays(
                 place=file.path,
                 found=format_shape(array.shape),
                 expected=format_shape(tensors[name].shape),
+                hint=f"Save the values in the shape of the {what}.",
             )
     return {name: array.read() for name, array in stored.items()}

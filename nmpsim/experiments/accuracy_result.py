@@ -239,7 +239,7 @@ def resume_evaluation(path: Path, fresh: Evaluation) -> Evaluation:
     for key, ours in attrs.asdict(fresh.subject).items():
         if document.get(key) != ours:
             raise make_results_error(
-                path, f"the file is about another {key}", document.get(key), ours
+                path, f"the file has results of another {key}", document.get(key), ours
             )
     try:
         answers = tuple(a for a in _answers(document["answers"]) if not exceeded_limit(a))
@@ -247,7 +247,7 @@ def resume_evaluation(path: Path, fresh: Evaluation) -> Evaluation:
     except (KeyError, TypeError, ValueError) as error:
         raise make_results_error(path, "the file is damaged", error) from error
     if [one.name for one in layers] != [one.name for one in fresh.layers]:
-        raise make_results_error(path, "the file is about other layers")
+        raise make_results_error(path, "the file has results of other layers")
     return attrs.evolve(fresh, answers=answers, layers=layers, reused=len(answers))
 
 

@@ -41,7 +41,7 @@ def read_grid(path: Path) -> dict[str, tuple[int, ...]]:
     grid: dict[str, tuple[int, ...]] = {}
     for section, content in read_toml(path, "grid", "GRID001").items():
         if not isinstance(content, dict):
-            message = f"{section} is outside any section"
+            message = f"setting {section} is outside any section"
             raise fail("GRID001", message, place=place, hint=_HINT)
         for key, given in content.items():
             values = given if isinstance(given, list) else [given]

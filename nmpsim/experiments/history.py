@@ -173,6 +173,7 @@ def _run(path: Path, text: bytes, of: tuple[str, str, str]) -> Entry:
             "the run did not complete, so its cycles cannot be compared",
             place=path,
             found=report.trap.kind,
+            hint="Add the report of a run that completed.",
         )
     return Entry(
         *of,
@@ -217,6 +218,7 @@ def _evaluation(path: Path, text: bytes, of: tuple[str, str, str]) -> Entry | No
             "the evaluation is damaged, or has no top-1 accuracy",
             place=path,
             found=repr(error)[:_MAX_WORDS],
+            hint="Write the evaluation again with `nmpsim eval --top 1`.",
         ) from error
 
 

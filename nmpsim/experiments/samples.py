@@ -160,5 +160,10 @@ def check_labels(labels: npt.ArrayLike, count: int, classes: int) -> list[int]:
             expected=f"0 to {classes - 1}, or {UNLABELLED} for a sample to leave out",
         )
     if (given == UNLABELLED).all():
-        raise fail("DATA001", "no sample has a label", found=f"{UNLABELLED} for all")
+        raise fail(
+            "DATA001",
+            "no sample has a label",
+            found=f"{UNLABELLED} for all",
+            expected="a class for some samples",
+        )
     return [int(label) for label in given]

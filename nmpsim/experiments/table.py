@@ -153,7 +153,8 @@ def _check_kind(path: Path) -> None:
             expected=".csv or .parquet",
         )
     if is_special(path):
-        raise fail("ARG001", "the table of results must be a regular file", place=path)
+        hint = "Pass a .csv or .parquet file."
+        raise fail("ARG001", "the table of results must be a regular file", place=path, hint=hint)
     if _is_parquet(path):
         needed, instead = "Parquet files need pyarrow", "name a .csv file"
         with require_extra("parquet", needed, place=path, instead=instead):

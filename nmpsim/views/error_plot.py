@@ -60,6 +60,7 @@ def check_figure_path(path: Path) -> None:
             place=path,
             found=path.suffix or "no suffix",
             expected=" or ".join(FORMATS),
+            hint="Pass a file such as plot.svg.",
         )
     with require_extra("plot", "plots in files need matplotlib", instead="omit --plot"):
         import matplotlib.figure  # noqa: F401 - whether it is there

@@ -1,10 +1,12 @@
 """The other commands within one process."""
 
 import json
+import re
 
 import pytest
 
 from nmpsim.bundle import bundle_from_bytes, read_bundle
+from nmpsim.cli.app import COMMANDS
 from nmpsim.config import setting_names
 
 ASSEMBLY = "# größe\r\n.output y, i8[S:0.5 O:3]<1 x 4>\r\n_start:\r\n    nmp.halt\r\n"
@@ -22,13 +24,22 @@ def test_help_and_version_are_printed(nmpsim_cli):
 @pytest.mark.parametrize(
     ("command", "default"),
     [
-        ("run", "the device that the bundle was made for"),
+        ("run", "the bundle's"),
         ("compile", "the NMP"),
         ("asm", "the NMP"),
     ],
 )
 def test_the_help_names_the_default_device(nmpsim_cli, command, default):
-    assert f"without it, {default}" in " ".join(nmpsim_cli(command, "--help").stdout.split())
+    assert f"Device file.  [default: {default}]" in nmpsim_cli(command, "--help").stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_an_option_is_one_line(nmpsim_cli, command):
+    _, *options = re.split(r"^  (?=-)", nmpsim_cli(command, "--help").stdout, flags=re.MULTILINE)
+    for option in options:
+        lines = [line for line in option.split("\n\n")[0].splitlines() if line.strip()]
+        has_long_name = "  " not in lines[0]
+        assert len(lines) == 1 + has_long_name, option
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ class Request:
     """Parameters of ``nmpsim asm``."""
 
     source: InputFile = argument("PROG.s")
-    device: InputFile | None = device_option("the NMP (`nmpsim device`)")
+    device: InputFile | None = device_option("the NMP")
     output: OutputFile = output_option("PROG.bin", "The bundle to write.")
 
 

@@ -69,7 +69,7 @@ class CaseOptions:
     top1: Natural | None = option("Expected class.", "CLASS", group=_EXPECTED)
     cycles: Natural | None = option("Maximum number of cycles.", "N", group=_BUDGET)
     cycles_percent: Tolerance | None = option(
-        "Maximum increase in cycles over the baseline, in percent.", "P", group=_BUDGET
+        "Maximum increase in cycles, in percent.", "P", group=_BUDGET
     )
     saturation: str | None = option(
         "Maximum number of saturated values.", "none|baseline|N", group=_BUDGET
@@ -100,7 +100,7 @@ class Request:
     names: tuple[str, ...] = option(
         "Check only the cases of this name.", "NAME", names="--case", group=_SUITES
     )
-    init: bool = option(f"Write {_SUITE}, a baseline and {_WORKFLOW}.", group=_SUITES)
+    init: bool = option("Write a suite, a baseline and a workflow.", group=_SUITES)
     force: bool = option("Overwrite the files of --init.", group=_SUITES)
     junit: OutputFile | None = option("Write JUnit XML.", "J.xml", group=_FILES)
     sarif: OutputFile | None = option("Write SARIF, for code scanning.", "S.sarif", group=_FILES)
@@ -160,7 +160,7 @@ def _init(request: Request) -> int:
     if given or request.inputs.images != DEFAULT_IMAGES:
         name = given[0] if given else "an option for images"
         hint = "Set the value in the suite." if given else "Convert the image: --input X.npy."
-        raise fail("ARG001", f"--init does not take {name}", hint=hint)
+        raise fail("ARG001", f"--init does not accept {name}", hint=hint)
     baseline = Path("baselines") / f"{make_file_name(request.program.stem)}.json"
     options = attrs.evolve(request.case_options, baseline=baseline)
     request = attrs.evolve(request, case_options=options, update_baseline=True)

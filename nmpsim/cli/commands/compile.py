@@ -38,7 +38,7 @@ class Request:
     weights: InputFile | None = weights_option()
     tensors: InputFile | None = tensors_option()
     shapes: ShapeOptions
-    device: InputFile | None = device_option("the NMP (`nmpsim device`)")
+    device: InputFile | None = device_option("the NMP")
     patch: InputFile | None = patch_option()
     format: Format = format_option()
     output: OutputFile = output_option("NET.bin", "The bundle to write.")
@@ -47,7 +47,7 @@ class Request:
     )
     rescale_bias: bool = option("Requantize biases to the result's scale.", group=_NUMERICS)
     integer_islands: bool | None = option(
-        "Use integers for float32 between conversions.", group=_NUMERICS
+        "Use integers between float32 conversions.", group=_NUMERICS
     )
     no_fuse: bool = option("Keep every instruction a separate layer.", group=_TILING)
     tiling: Literal["burst", "bytes", "simple"] = option(

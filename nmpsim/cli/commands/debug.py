@@ -68,7 +68,7 @@ class Request:
 
     bundle: InputFile = argument("NET.bin|MODEL|CORE")
     inputs: InputOptions
-    device: InputFile | None = device_option("the device that the bundle was made for")
+    device: InputFile | None = device_option("the bundle's")
     reference: InputFile | None = option("Expected outputs of layers.", "R.npz")
     script: InputFile | None = option("Execute the commands of this file.", "FILE")
     commands: tuple[str, ...] = option(
@@ -77,7 +77,7 @@ class Request:
     record: OutputFile | None = option("Write the commands to a file for --script.", "FILE")
     patch: InputFile | None = patch_option()
     format: Format = format_option()
-    plain: bool = option("CommandPrompt for commands, without a screen.", group=_SCREEN)
+    plain: bool = option("Prompt for commands, without a screen.", group=_SCREEN)
     serve: Annotated[int, click.IntRange(1, 65535)] | None = option(
         "Show the screen in a browser, on this port.", "PORT", group=_SCREEN
     )
@@ -342,7 +342,7 @@ def _emit_lines(text: str) -> None:
 
 
 def _prompt(request: Request, shell: Shell) -> int:
-    """CommandPrompt for commands on a terminal."""
+    """Prompt for commands on a terminal."""
     from nmpsim.debugger.script import list_unmet_breakpoints
 
     _enable_completion(shell)

@@ -38,10 +38,10 @@ class Request:
     second: InputFile = argument("B")
     bundle: InputFile | None = option("The program, for scales and names of dumps.", "NET.bin")
     layout: Literal["auto", "same", "nchw", "nhwc"] = option(
-        "Layout of A's 4-D tensors, if B's differ.", default="auto"
+        "Layout of A's 4-D tensors.", default="auto"
     )
     maps: tuple[str, ...] = option(
-        "Names of a result in A and B, or a file of pairs.", "A=B|FILE", names="--map"
+        "Names of a result in A and B, or a file.", "A=B|FILE", names="--map"
     )
     show_all: bool = option("List equal layers too.", names="--all")
     strict: bool = option("Exit with 5 if a layer is in one run only.")

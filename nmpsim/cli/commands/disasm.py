@@ -14,7 +14,7 @@ class Request:
     """Parameters of ``nmpsim disasm``."""
 
     bundle: InputFile = argument("NET.bin|MODEL")
-    data: bool = option("Include all that `nmpsim asm` needs for the same bundle.")
+    data: bool = option("Include all data that `nmpsim asm` needs.")
     output: OutputFile | None = output_option("PROG.s", "Write to this file.  [default: stdout]")
 
 

@@ -42,7 +42,7 @@ class Request:
     dataset: InputFile = option("Samples: an .npz file or a folder.", "DIR|NPZ")
     labels: str | None = option("Classes: a file, or an array in NPZ.", "L.npy|L.csv|KEY")
     classes: InputFile | None = option("Names of all classes, one per line.", "FILE")
-    top: str = option("Values of K for the top-K accuracy.", "K1,K2", default="1,5")
+    top: str = option("K of each top-K accuracy.", "K1,K2", default="1,5")
     limit: Positive | None = option("Evaluate only the first N samples.", "N")
     confusion: OutputFile | None = option("Also write the confusion matrix.", "OUT.csv")
     format: Format = format_option()

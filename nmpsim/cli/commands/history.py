@@ -27,13 +27,11 @@ class Request:
 
     folder: OutputFile = argument("FOLDER")
     documents: tuple[InputFile, ...] = argument("[RUN.json|EVAL.json]...")
-    commit: str | None = option("Commit, or any text, of added reports.  [default: HEAD]", "C")
+    commit: str | None = option("Commit, or any text.  [default: HEAD]", "C")
     label: str | None = option("Distinguishes series of one network.", "TEXT")
     date: str | None = option("Date of the commit.  [default: from git, or now]", "ISO8601")
     show: Positive | None = option("Write the JSON document of entry N.", "N")
-    format: Literal["text", "json", "html"] = option(
-        "Table, JSON document, or page with figures.", default="text"
-    )
+    format: Literal["text", "json", "html"] = option("Table, JSON or HTML.", default="text")
     output: OutputFile | None = output_option("OUT", "Write to this file.  [default: stdout]")
 
 

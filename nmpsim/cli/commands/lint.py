@@ -30,7 +30,7 @@ class Request:
     weights: InputFile | None = weights_option()
     tensors: InputFile | None = tensors_option()
     numerics: str | None = option(
-        f"Numerics profile.  [default: the bundle's, or {DEFAULT_NUMERICS}]", "PROFILE"
+        f"Profile.  [default: the bundle's, or {DEFAULT_NUMERICS}]", "PROFILE"
     )
     strict: bool = option("Exit with 1 for warnings too.")
     show_all: bool = option("Show every finding.", names="--all")
@@ -43,7 +43,7 @@ class Request:
         "Constants before bias types were changed.", "O.npz", group=_REFERENCES
     )
     original_tensors: InputFile | None = option(
-        "Their scales.  [default: O.tensors.json, if any]", "T.json", group=_REFERENCES
+        "Their scales.  [default: O.tensors.json]", "T.json", group=_REFERENCES
     )
     ranges: InputFile | None = option(
         "Glow's profile with the ranges of results.", "P.yaml|P.tsv", group=_REFERENCES

@@ -43,26 +43,26 @@ class Request:
     model: InputFile = argument("MODEL")
     weights: InputFile | None = weights_option()
     calibration: tuple[InputArgument, ...] = option(
-        "Samples of the inputs: arrays, images or folders.", "[NAME=]FILE"
+        "Samples: arrays, images or folders.", "[NAME=]FILE"
     )
     profile: InputFile | None = option("Ranges from Glow's -dump-profile.", "P.yaml")
-    compare: bool = option("Compare all schemas and precisions on the samples.")
+    compare: bool = option("Compare all schemas and precisions.")
     shapes: ShapeOptions
-    device: InputFile | None = device_option("the NMP (`nmpsim device`); for NET.bin")
+    device: InputFile | None = device_option("the NMP")
     format: Format = format_option()
     output: OutputFile | None = output_option("NET.bin|OUT.lir", "A bundle, or LIR and its files.")
     schema: Literal[
         "asymmetric", "symmetric", "symmetric-with-uint8", "symmetric-with-power2-scale"
-    ] = option("How a range becomes scale and offset.", group=_QUANTIZATION, default="asymmetric")
+    ] = option("Quantization schema.", group=_QUANTIZATION, default="asymmetric")
     precision: Literal["int8", "int16"] = option(
-        "Precision of activations and weights.", group=_QUANTIZATION, default="int8"
+        "Precision except biases.", group=_QUANTIZATION, default="int8"
     )
     bias_precision: Literal["int8", "int16", "int32"] = option(
         "Precision of biases.", group=_QUANTIZATION, default="int32"
     )
     per_channel: bool = option("Use a scale per output channel.", group=_QUANTIZATION)
     bias_scale: Literal["product", "result"] = option(
-        "Scale of biases: input times weight, or result.", group=_QUANTIZATION, default="product"
+        "Scale of biases.", group=_QUANTIZATION, default="product"
     )
     keep_float: tuple[str, ...] = option(
         "Opcode or layer that stays float.", "OPCODE|LAYER", group=_QUANTIZATION

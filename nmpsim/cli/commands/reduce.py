@@ -10,7 +10,6 @@ from nmpsim.cli.environment import choose_engine
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.loading import load_device, load_program
 from nmpsim.cli.options import (
-    LAYER,
     Engine,
     InputOptions,
     device_option,
@@ -35,8 +34,8 @@ class Request:
     bundle: InputFile = argument("NET.bin|MODEL")
     inputs: InputOptions
     reference: InputFile | None = option("Fail at the first layer that differs from this run.", "R")
-    saturates: str | None = option(f"Fail if this layer saturates: {LAYER}.", "LAYER")
-    device: InputFile | None = device_option("the device that the bundle was made for")
+    saturates: str | None = option("Fail if this layer saturates.", "LAYER")
+    device: InputFile | None = device_option("the bundle's")
     engine: Engine = engine_option()
     output: OutputFile = output_option("FOLDER", "New folder for the reduced program.")
 
@@ -48,7 +47,8 @@ def command(request: Request) -> int:
     By default the failure is a trap or a violation of the contract of the instruction set. The
     reference is an .npz file or a folder of Glow's dumps, as for `nmpsim diff`. Candidates are the
     instruction that trapped, the failing layer alone, and that layer with more and more layers
-    before it; for a violation also the program without all other instructions.
+    before it; for a violation also the program without all other instructions. LAYER is an index, a
+    name, line:N or number:N of the LIR.
 
     The folder receives the bundle of the part, its inputs, LIR or assembly, and a suite for
     `nmpsim check`.
@@ -120,6 +120,7 @@ def _load_results(path: Path) -> dict[str, Any]:
             "the file does not contain exact results of layers",
             place=path,
             expected="an .npz file, or a folder of Glow's dumps",
+            hint="Write the outputs of layers with `nmpsim run --save-layers R.npz`.",
         )
     loaded = ((t.name, t.load()) for t in run.tensors() if t.is_result)
     return {name: values.array.reshape(values.shape) for name, values in loaded}
@@ -135,4 +136,9 @@ def _check_folder(folder: Path) -> None:
     if folder.exists():
         raise fail("FILE002", "the folder is not empty", place=folder, hint="Pass a new folder.")
     if not folder.parent.is_dir():
-        raise fail("FILE002", "the parent folder is missing", place=folder)
+        raise fail(
+            "FILE002",
+            "the parent folder is missing",
+            place=folder,
+            hint=f"Run `mkdir -p '{folder.parent}'`.",
+        )

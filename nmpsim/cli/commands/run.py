@@ -15,7 +15,6 @@ from nmpsim.cli.guard import print_message
 from nmpsim.cli.loading import load_device, load_program, warn_if_float
 from nmpsim.cli.options import (
     EXECUTION,
-    LAYER,
     Engine,
     Format,
     InputOptions,
@@ -67,7 +66,7 @@ class Request:
 
     bundle: InputFile = argument("NET.bin|MODEL")
     inputs: InputOptions
-    device: InputFile | None = device_option("the device that the bundle was made for")
+    device: InputFile | None = device_option("the bundle's")
     save_outputs: OutputFile | None = option("Save the outputs.", "O.npz")
     save_layers: OutputFile | None = option("Save every layer's output.", "L.npz")
     shadow: bool = option("Measure the error of every layer by its source.")
@@ -80,19 +79,19 @@ class Request:
     )
     sensitivity: bool = option("Measure how cycles depend on assumed settings.", group=_ANALYSES)
     histogram: tuple[str, ...] = option(
-        f"Histogram of a layer in the JSON report: {LAYER}, or all.", "LAYER", group=_ANALYSES
+        "Histogram of a layer, or all, in the JSON.", "LAYER", group=_ANALYSES
     )
-    timeline: bool = option("Record units and scratchpads in the JSON report.", group=_ANALYSES)
+    timeline: bool = option("Record units and scratchpads in the JSON.", group=_ANALYSES)
     node_data: OutputFile | None = option(
         "Write node data for Model Explorer.", "FILE.json", group=_ANALYSES
     )
     core_on_trap: OutputFile | None = option(
-        "Write a core file for `nmpsim debug` if the run traps.", "FILE", group=_ANALYSES
+        "Write a core file if the run traps.", "FILE", group=_ANALYSES
     )
     traces: TraceOptions
     engine: Engine = engine_option()
     threads: Positive | None = option(
-        "Number of host threads.  [default: all processors]", "N", group=EXECUTION
+        "Host threads.  [default: all processors]", "N", group=EXECUTION
     )
     strict: bool = strict_option()
     limits: LimitOptions

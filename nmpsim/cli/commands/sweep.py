@@ -37,11 +37,9 @@ class Request:
 
     program: InputFile = argument("NET.lir|NET.bin|MODEL")
     inputs: InputOptions
-    set: tuple[str, ...] = option(
-        "Values of a device setting, such as cores.count=1,2.", "SECTION.KEY=V1,V2"
-    )
+    set: tuple[str, ...] = option("Values of a setting: cores.count=1,2.", "SECTION.KEY=V1,V2")
     grid: InputFile | None = option("Device file with lists of values.", "GRID.toml")
-    device: InputFile | None = device_option("the bundle's own device, or the NMP")
+    device: InputFile | None = device_option("the bundle's or NMP")
     weights: InputFile | None = weights_option()
     tensors: InputFile | None = tensors_option()
     numerics: str | None = option("Numerics profile of a network in LIR.", "PROFILE")
@@ -113,7 +111,9 @@ def _read_grid(request: Request) -> dict[str, tuple[int, ...]]:
     for text in request.set:
         name, values = _parse_setting(text)
         if name in given:
-            raise fail("GRID001", "--set gives a setting twice", found=f"--set {text}")
+            hint = "Pass all values of the setting in one --set."
+            found = f"--set {text}"
+            raise fail("GRID001", "--set gives a setting twice", found=found, hint=hint)
         given[name] = values
     return grid | given
 
