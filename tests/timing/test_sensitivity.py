@@ -121,7 +121,7 @@ def test_the_command_prints_the_sensitivity(bundle_file: Path) -> None:
     assert shown.exit_code == 0, shown.output
     assert "cycles when an assumed setting changes by 20%" in shown.output
     assert "dram.bytes_per_cycle" in shown.output
-    assert "scratchpad_bytes*" in shown.output
+    assert "scratchpad.bytes*" in shown.output
     assert "recompiled" in shown.output
     given = CliRunner().invoke(app, [*arguments, "--format", "json"])
     report = json.loads(given.stdout)
