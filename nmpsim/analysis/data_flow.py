@@ -8,7 +8,7 @@ import attrs
 
 from nmpsim.bundle import Bundle
 from nmpsim.diagnostics import UserError
-from nmpsim.interpreter import locate
+from nmpsim.interpreter import locate_tensors
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.opcode import INOUT, OUT
 from nmpsim.lir.opcodes import NO_WORK
@@ -31,7 +31,7 @@ def build_data_flow(module: Module) -> DataFlow:
     all its writers.
     """
     inputs = [weight.name for weight in module.weights if not weight.constant]
-    locations = locate(module)
+    locations = locate_tensors(module)
     holds: dict[str, tuple[str, ...]] = {name: (name,) for name in inputs}
     sources: dict[str, tuple[str, ...]] = {}
     for instruction in module.instructions:

@@ -9,7 +9,7 @@ from nmpsim.analysis.program import Program, program_from_bundle
 from nmpsim.bundle import Bundle
 from nmpsim.bundle.metadata import Tensor
 from nmpsim.diagnostics import UserError
-from nmpsim.interpreter import locate
+from nmpsim.interpreter import locate_tensors
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.lir.opcodes import NO_WORK
 from nmpsim.report.analyses import MemoryBlock
@@ -72,7 +72,7 @@ def _written(bundle: Bundle) -> Iterator[MemoryBlock]:
 def _lives(program: Program) -> Mapping[str, tuple[int, int, int]]:
     """Return size in bytes, first and last layer of each buffer by name."""
     layers = program.layer_indices or {}
-    locations = locate(program.module)
+    locations = locate_tensors(program.module)
     weights = {weight.name for weight in program.module.weights}
     lives: dict[str, tuple[int, int, int]] = {}
     for instruction in program.module.instructions:

@@ -11,9 +11,9 @@ import attrs
 from nmpsim.bundle import Bundle, read_bundle
 from nmpsim.bundle.metadata import Normalization
 from nmpsim.compiler.assign import assign_numerics, list_layer_parts
-from nmpsim.compiler.fuse import fuse
+from nmpsim.compiler.fuse import fuse_clips
 from nmpsim.compiler.placement import assign_placement
-from nmpsim.compiler.resolve import resolve
+from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.config import default_device
 from nmpsim.diagnostics import fail
 from nmpsim.frontends import import_model
@@ -118,9 +118,9 @@ def refuse_files(path: Path, *files: Path | None) -> None:
 
 def program_from_model(imported: ImportedModel) -> Program:
     """Return an imported model as a program, with its layers on the default device."""
-    _, resolved = resolve(imported.module)
+    _, resolved = resolve_operands(imported.module)
     operations = assign_numerics(resolved, imported.numerics, imported.layer_numerics)
-    parts = list_layer_parts(fuse(assign_placement(operations, default_device())))
+    parts = list_layer_parts(fuse_clips(assign_placement(operations, default_device())))
     return Program(
         imported.module,
         imported.numerics,

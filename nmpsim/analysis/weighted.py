@@ -11,11 +11,11 @@ import numpy.typing as npt
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.opcode import WEIGHTED as KINDS
-from nmpsim.lir.opcodes import opcodes_by_kind
+from nmpsim.lir.opcodes import find_opcodes
 
 Array: TypeAlias = npt.NDArray[Any]
 
-WEIGHTED = opcodes_by_kind(*KINDS)
+WEIGHTED = find_opcodes(*KINDS)
 """Opcodes with weights and a bias; their operands are result, source, weights, bias."""
 
 

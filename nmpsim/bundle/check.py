@@ -16,16 +16,16 @@ Range = tuple[int, int]
 
 
 @frozen
-class Memory:
-    """Address ranges of a bundle's memory."""
+class MemoryRanges:
+    """Address ranges of the image, the read-write memory and the code of a bundle."""
 
     image: Range
     read_write: Range
-    text: Sequence[Range]
+    text: tuple[Range, ...]
 
 
-def check_metadata(metadata: Metadata, memory: Memory, place: Place) -> None:
-    """Raise UserError (BUN002) for the first inconsistency of ``metadata``."""
+def check_metadata(metadata: Metadata, memory: MemoryRanges, place: Place) -> None:
+    """Raise UserError (BUN002) if the metadata of a bundle is inconsistent."""
     for message in _problems(metadata, memory):
         raise _inconsistent(message, place)
 
@@ -33,20 +33,20 @@ def check_metadata(metadata: Metadata, memory: Memory, place: Place) -> None:
 def _inconsistent(message: str, place: Place) -> UserError:
     return fail(
         "BUN002",
-        f"the bundle contradicts itself: {message}",
+        f"the metadata of the bundle is inconsistent: {message}",
         place=place,
         hint="compile the network again",
     )
 
 
-def _problems(metadata: Metadata, memory: Memory) -> Iterator[str]:
+def _problems(metadata: Metadata, memory: MemoryRanges) -> Iterator[str]:
     for tensor in (*metadata.inputs, *metadata.outputs):
         yield from _tensor_problems(tensor, [memory.read_write])
     yield from _name_problems("input", metadata.inputs)
     yield from _name_problems("output", metadata.outputs)
     for tensor in (*metadata.inputs, *metadata.outputs):
         if tensor.name in metadata.unsigned and tensor.elem not in UNSIGNED_ELEMS:
-            yield f"{tensor.name!r} of elements {tensor.elem} is unsigned"
+            yield f"{tensor.name!r} of element type {tensor.elem} cannot be unsigned"
     for position, layer in enumerate(metadata.layers):
         yield from _layer_problems(position, layer, memory)
     for position, step in enumerate(metadata.steps):
@@ -54,15 +54,15 @@ def _problems(metadata: Metadata, memory: Memory) -> Iterator[str]:
             yield f"step {position}: {message}"
     done = sorted(index for step in metadata.steps for index in step.layers)
     if done != list(range(len(metadata.layers))):
-        yield "the steps do not do each layer once"
+        yield "the steps do not compute each layer exactly once"
 
 
 def _name_problems(what: str, tensors: Sequence[Tensor]) -> Iterator[str]:
     if len({t.name for t in tensors}) != len(tensors):
-        yield f"two {what}s have one name"
+        yield f"two {what}s have the same name"
 
 
-def _layer_problems(position: int, layer: Layer, memory: Memory) -> Iterator[str]:
+def _layer_problems(position: int, layer: Layer, memory: MemoryRanges) -> Iterator[str]:
     if layer.index != position:
         yield f"layer {position} says that its index is {layer.index}"
     if min(layer.number, layer.line, layer.macs, layer.barrier or 0) < 0:
@@ -70,7 +70,9 @@ def _layer_problems(position: int, layer: Layer, memory: Memory) -> Iterator[str
     yield from _tensor_problems(layer.output, [memory.read_write])
 
 
-def _step_problems(step: ProgramStep, layers: Sequence[Layer], memory: Memory) -> Iterator[str]:
+def _step_problems(
+    step: ProgramStep, layers: Sequence[Layer], memory: MemoryRanges
+) -> Iterator[str]:
     for index in step.layers:
         if not 0 <= index < len(layers):
             yield f"there is no layer {index}"
@@ -82,9 +84,9 @@ def _step_problems(step: ProgramStep, layers: Sequence[Layer], memory: Memory) -
         yield from _host_step_problems(step, memory)
 
 
-def _device_step_problems(step: ProgramStep, memory: Memory) -> Iterator[str]:
+def _device_step_problems(step: ProgramStep, memory: MemoryRanges) -> Iterator[str]:
     if step.opcode is not None or step.operands or step.attributes:
-        yield "a device step has neither opcode, operands nor attributes"
+        yield "a device step must not have an opcode, operands or attributes"
     entry = step.entry
     if entry is None:
         yield "a device step needs an entry"
@@ -92,9 +94,9 @@ def _device_step_problems(step: ProgramStep, memory: Memory) -> Iterator[str]:
         yield f"entry {entry:#x} is not in the code"
 
 
-def _host_step_problems(step: ProgramStep, memory: Memory) -> Iterator[str]:
+def _host_step_problems(step: ProgramStep, memory: MemoryRanges) -> Iterator[str]:
     if step.entry is not None or step.opcode is None:
-        yield "a host step has an opcode and no entry"
+        yield "a host step needs an opcode and no entry"
     for operand in step.operands:
         readable = [memory.image] if operand.role == "in" else []
         yield from _tensor_problems(operand.tensor, [memory.read_write, *readable])
@@ -104,8 +106,8 @@ def _tensor_problems(tensor: Tensor, ranges: Sequence[Range]) -> Iterator[str]:
     """Yield at most one problem, since later rules depend on earlier ones."""
     dtype = ELEM_DTYPES[tensor.elem] if tensor.elem in MODULE_ELEMS else None
     if dtype is None:
-        yield f"tensor {tensor.name!r} has unknown elements {tensor.elem!r}"
-    elif RANK.problem(len(tensor.shape)) or any(map(DIMENSION.problem, tensor.shape)):
+        yield f"tensor {tensor.name!r} has the unknown element type {tensor.elem!r}"
+    elif RANK.find_problem(len(tensor.shape)) or any(map(DIMENSION.find_problem, tensor.shape)):
         yield f"tensor {tensor.name!r} has an impossible shape"
     elif (tensor.scale is None) != (tensor.offset is None):
         yield f"tensor {tensor.name!r} has only one of scale and offset"
@@ -117,5 +119,5 @@ def _tensor_problems(tensor: Tensor, ranges: Sequence[Range]) -> Iterator[str]:
         end = tensor.address + math.prod(tensor.shape) * dtype.itemsize
         if not any(low <= tensor.address and end <= high for low, high in ranges):
             yield f"tensor {tensor.name!r} at {tensor.address:#x} lies outside its memory"
-        elif problem := ELEMENTS.problem(math.prod(max(n, 1) for n in tensor.shape)):
+        elif problem := ELEMENTS.find_problem(math.prod(max(n, 1) for n in tensor.shape)):
             yield f"tensor {tensor.name!r} has an impossible shape: {problem}"

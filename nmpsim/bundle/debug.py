@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle.elf import Buffer, align_up, flat_bytes
+from nmpsim.bundle.elf import Buffer, align_up, encode_array
 from nmpsim.bundle.layout import (
     DEBUG_SECTIONS,
     LIR_CONSTANTS,
@@ -31,7 +31,7 @@ from nmpsim.lir.nodes import Module, TensorType, WeightVar
 from nmpsim.lir.parser import parse
 from nmpsim.lir.printer import print_module
 from nmpsim.lir.scales import ExactScale as NamedScale
-from nmpsim.lir.scales import apply_scales, float32
+from nmpsim.lir.scales import apply_scales, iterate_types, round_to_float32
 from nmpsim.lir.verify import verify
 from nmpsim.report.fields import Before
 
@@ -41,7 +41,7 @@ SCHEMA: Final = "nmpsim-lir-2"
 
 @attrs.frozen
 class ExactScale:
-    """Exact quantization parameters of a tensor; the text has only nine decimals of the scale."""
+    """Exact scale and offset of a tensor; the LIR text has only nine decimals."""
 
     name: str
     scale: float
@@ -50,7 +50,7 @@ class ExactScale:
 
 @attrs.frozen
 class ConstantPlace:
-    """Location of a constant's values, row-major and little endian."""
+    """Location of a constant's values in the image or in the debug section."""
 
     name: str
     space: Literal["image", "section"]
@@ -61,7 +61,7 @@ class ConstantPlace:
 
 @attrs.frozen
 class PackedConstant:
-    """A constant in the image, divided into pieces packed for the MAC array.
+    """Location of a constant that is divided into pieces packed for the MAC array.
 
     Weights of [O, kernel_h, kernel_w, I] are divided along O and along I. Pieces are stored in
     ascending order of O, then of I, and do not overlap.
@@ -80,7 +80,7 @@ class PackedConstant:
 
 @attrs.frozen
 class ModuleIndex:
-    """Information on a module that its text does not contain."""
+    """Index of exact scales and of the locations of constants of a module."""
 
     scales: tuple[ExactScale, ...]
     constants: tuple[ConstantPlace, ...]
@@ -94,10 +94,10 @@ class ModuleIndex:
         return SCHEMA
 
 
-def debug_sections(
+def make_debug_sections(
     module: Module, held: Mapping[str, int], packed: Mapping[str, PackedConstant] | None = None
 ) -> dict[str, list[Buffer]]:
-    """Return the contents of the sections with the LIR module and its constants.
+    """Return the contents of the debug sections for a module and its constants.
 
     ``held`` has the addresses of constants in the image, ``packed`` the packed constants.
     """
@@ -109,7 +109,7 @@ def debug_sections(
     def place_constant(name: str, values: npt.NDArray[Any]) -> ConstantPlace:
         nonlocal end
         start = align_up(end, TENSOR_ALIGNMENT)
-        chunks.extend((bytes(start - end), flat_bytes(values)))
+        chunks.extend((bytes(start - end), encode_array(values)))
         end = start + values.nbytes
         return ConstantPlace(name, "section", start)
 
@@ -136,7 +136,7 @@ def read_module(
     image_base: int,
     place: Place,
 ) -> Module:
-    """Read the module from the debug sections; its constants are read-only views.
+    """Read the LIR module of a bundle from its debug sections.
 
     ``image`` is the device's read-only memory, from address ``image_base`` on.
 
@@ -153,7 +153,7 @@ def read_module(
             "the bundle carries no LIR module",
             place=place,
             found=f"no section {', '.join(missing)}",
-            hint="it was assembled or made by another compiler; `nmpsim compile` adds the module",
+            hint="compile the network with `nmpsim compile`, which adds the module",
         )
     index = record_from_json(bytes(sections[LIR_INDEX]), ModuleIndex, SCHEMA, place, "LIR index")
     module = _parsed(sections[LIR_TEXT], index, place)
@@ -248,9 +248,9 @@ def _as_weights(packed: PackedConstant, type: TensorType) -> tuple[int, int, int
 
 def _parsed(text: memoryview, index: ModuleIndex, place: Place) -> Module:
     """Parse and verify the module without constants; raise UserError (BUN002) on any problem."""
-    if problem := TEXT_BYTES.problem(len(text)):
+    if problem := TEXT_BYTES.find_problem(len(text)):
         raise _unusable(place, problem)
-    scales = {s.name: NamedScale(s.name, float32(s.scale), s.offset) for s in index.scales}
+    scales = {s.name: NamedScale(s.name, round_to_float32(s.scale), s.offset) for s in index.scales}
     try:
         module = parse(bytes(text).decode("utf-8"), f"{place.file}({LIR_TEXT})")
         module, _ = apply_scales(module, scales)
@@ -267,10 +267,8 @@ def _constants(module: Module) -> list[WeightVar]:
 
 
 def _scales(module: Module) -> Iterator[ExactScale]:
-    types: dict[str, Any] = {weight.name: weight.type for weight in module.weights}
-    types |= {i.name: i.attributes.get("Ty") for i in module.instructions}
-    for name, type in types.items():
-        if isinstance(type, TensorType) and type.quant is not None:
+    for name, type, _, _ in iterate_types(module):
+        if type.quant is not None:
             yield ExactScale(name, type.quant.scale, type.quant.offset)
 
 

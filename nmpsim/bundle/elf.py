@@ -39,7 +39,7 @@ SYMBOL = struct.Struct("<IIIBBH")
 
 @frozen
 class Segment:
-    """A program header: a range of the file that a loader copies to memory."""
+    """Program header of an ELF file."""
 
     offset: int
     address: int
@@ -49,7 +49,7 @@ class Segment:
     alignment: int
 
     def pack(self) -> bytes:
-        """Return the 32 bytes of the program header."""
+        """Return the program header as 32 bytes."""
         return PROGRAM_HEADER.pack(
             PT_LOAD,
             self.offset,
@@ -64,7 +64,7 @@ class Segment:
 
 @frozen(eq=False)
 class LazyBytes:
-    """Bytes that are computed whenever they are written."""
+    """Bytes of known length that are computed when they are written."""
 
     nbytes: int
     make: Callable[[], Buffer]
@@ -75,7 +75,7 @@ class LazyBytes:
 
 @frozen
 class Section:
-    """A section at its offset in the file; ``chunks`` are its contents in order."""
+    """Section of an ELF file with its contents."""
 
     name: str
     type: int
@@ -92,7 +92,7 @@ class Section:
 
     @property
     def file_bytes(self) -> int:
-        """Size in the file in bytes."""
+        """Size of the contents in the file, in bytes."""
         return sum(len(c) for c in self.chunks)
 
     @property
@@ -101,7 +101,7 @@ class Section:
         return self.offset + self.file_bytes
 
     def pack(self, name_offset: int) -> bytes:
-        """Return the 40 bytes of the section header."""
+        """Return the section header as 40 bytes."""
         return SECTION_HEADER.pack(
             name_offset,
             self.type,
@@ -117,7 +117,7 @@ class Section:
 
 
 class StringTable:
-    """A table of NUL-terminated strings; the first one is empty."""
+    """String table of an ELF file."""
 
     def __init__(self) -> None:
         self._text = bytearray(1)
@@ -132,7 +132,7 @@ class StringTable:
         return bytes(self._text)
 
 
-def flat_bytes(values: npt.NDArray[Any]) -> Buffer:
+def encode_array(values: npt.NDArray[Any]) -> Buffer:
     """Return the bytes of an array, row-major and little endian."""
     little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
     return little.reshape(-1).view(np.uint8).data
@@ -143,20 +143,20 @@ def align_up(value: int, alignment: int) -> int:
     return -(-value // alignment) * alignment
 
 
-def headers_bytes(segments: int) -> int:
-    """Return the bytes of the ELF header and the program headers."""
+def count_header_bytes(segments: int) -> int:
+    """Return the size of the ELF header and the program headers in bytes."""
     return HEADER.size + segments * PROGRAM_HEADER.size
 
 
 def materialize(piece: Buffer | LazyBytes) -> Buffer:
-    """Return the bytes of a piece, computed if it is lazy."""
+    """Return bytes, computed first if they are lazy."""
     return piece.make() if isinstance(piece, LazyBytes) else piece
 
 
-def file_pieces(
+def generate_file_pieces(
     entry: int, segments: Sequence[Segment], sections: Sequence[Section]
 ) -> Iterator[Buffer | LazyBytes]:
-    """Yield the pieces of a file: headers, sections in order of offset, section headers.
+    """Yield the parts of an ELF file in order: headers, sections, section headers.
 
     The table of section names is added as the last section.
     """
@@ -183,7 +183,7 @@ def file_pieces(
     )
     for segment in segments:
         yield segment.pack()
-    position = headers_bytes(len(segments))
+    position = count_header_bytes(len(segments))
     for section in (*sections, table):
         if section.type != SHT_NOBITS:
             yield bytes(section.offset - position)

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import struct
-
-import numpy as np
+from collections.abc import Iterator
+from typing import Any
 
 from nmpsim.bundle import elf, limits
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.records import frozen
 
-_SYMBOL_DTYPE = np.dtype(
-    [
-        ("name", "<u4"),
-        ("address", "<u4"),
-        ("nbytes", "<u4"),
-        ("info", "u1"),
-        ("other", "u1"),
-        ("section", "<u2"),
-    ]
-)
-
 
 @frozen
 class ElfSection:
-    """A section header."""
+    """Section header of an ELF file."""
 
     type: int
     flags: int
@@ -35,12 +24,12 @@ class ElfSection:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the section has an address at run time."""
+        """Whether the section is loaded to memory."""
         return bool(self.flags & elf.SHF_ALLOC)
 
 
 class ElfFile:
-    """The headers and sections of an ELF32 RISC-V executable.
+    """Reader of the headers, sections and symbols of an ELF32 RISC-V executable.
 
     Raises
     ------
@@ -52,29 +41,29 @@ class ElfFile:
         self.data = data
         self.path = path
         header = self._header()
-        self.segments = self._read_segments(header[5], header[9], header[10])
-        self._all_sections, names_index = self._read_sections(header[6], *header[11:14])
-        self.sections = self._named_sections(names_index)
+        self.segments = self._read_segments(header[5], *header[9:11])
+        self._all_sections, name_offsets = self._read_sections(header[6], *header[11:13])
+        self.sections = self._named_sections(name_offsets, header[6], header[13])
 
-    def section_bytes(self, section: ElfSection) -> memoryview:
-        """Return the contents of a section; empty if it has none in the file."""
+    def read_section(self, section: ElfSection) -> memoryview:
+        """Return the contents of a section in the file."""
         if section.type == elf.SHT_NOBITS:
             return self.data[:0]
         return self.data[section.offset : section.offset + section.nbytes]
 
-    def symbols(self) -> dict[str, tuple[int, int]]:
-        """Return address and size of each symbol, without section, file and mapping symbols."""
+    def read_symbols(self) -> dict[str, tuple[int, int]]:
+        """Return (address, size) of each named object and function."""
         table = next((s for s in self._all_sections if s.type == elf.SHT_SYMTAB), None)
         if table is None:
             return {}
         if not 0 < table.link < len(self._all_sections) or table.nbytes % elf.SYMBOL.size:
             raise self._damaged("the symbol table is malformed", table.offset)
-        if problem := limits.SYMBOLS.problem(table.nbytes // elf.SYMBOL.size):
+        if problem := limits.SYMBOLS.find_problem(table.nbytes // elf.SYMBOL.size):
             raise self._damaged(problem, table.offset)
         names = self._all_sections[table.link]
-        records = np.frombuffer(self.section_bytes(table), dtype=_SYMBOL_DTYPE)
         found: dict[str, tuple[int, int]] = {}
-        for name_offset, address, nbytes, info, _, _ in records.tolist():
+        records = elf.SYMBOL.iter_unpack(self.read_section(table))
+        for name_offset, address, nbytes, info, _, _ in records:
             name = self._string(names, name_offset)
             if name and info & 15 <= elf.STT_FUNC and not name.startswith("$"):
                 found.setdefault(name, (address, nbytes))
@@ -98,13 +87,11 @@ class ElfFile:
         return header
 
     def _read_segments(self, offset: int, entry_bytes: int, count: int) -> list[elf.Segment]:
-        self._check_table(limits.SEGMENTS, offset, count, entry_bytes, elf.PROGRAM_HEADER)
         segments = []
-        for index in range(count):
-            at = offset + index * entry_bytes
-            kind, start, address, _, in_file, in_memory, flags, alignment = (
-                elf.PROGRAM_HEADER.unpack_from(self.data, at)
-            )
+        for at, record in self._records(
+            limits.SEGMENTS, elf.PROGRAM_HEADER, offset, entry_bytes, count
+        ):
+            kind, start, address, _, in_file, in_memory, flags, alignment = record
             if kind != elf.PT_LOAD:
                 continue
             self._check_inside("segment", start, in_file, at)
@@ -114,47 +101,46 @@ class ElfFile:
         return segments
 
     def _read_sections(
-        self, offset: int, entry_bytes: int, count: int, names_index: int
-    ) -> tuple[list[ElfSection], int]:
-        self._check_table(limits.SECTIONS, offset, count, entry_bytes, elf.SECTION_HEADER)
-        if not 0 <= names_index < max(count, 1):
-            raise self._damaged("the section names are missing", offset)
-        sections = []
-        for index in range(count):
-            at = offset + index * entry_bytes
-            _, kind, flags, address, start, nbytes, link, *_ = elf.SECTION_HEADER.unpack_from(
-                self.data, at
-            )
+        self, offset: int, entry_bytes: int, count: int
+    ) -> tuple[list[ElfSection], list[int]]:
+        """Return all sections, and the offset of each one's name."""
+        sections, names = [], []
+        for at, record in self._records(
+            limits.SECTIONS, elf.SECTION_HEADER, offset, entry_bytes, count
+        ):
+            name, kind, flags, address, start, nbytes, link, *_ = record
             if kind not in (0, elf.SHT_NOBITS):
                 self._check_inside("section", start, nbytes, at)
             if address + nbytes > 1 << 32:
                 raise self._damaged("a section's size is impossible", at)
             sections.append(ElfSection(kind, flags, address, start, nbytes, link))
-        self._name_offsets = [
-            int.from_bytes(self.data[offset + i * entry_bytes :][:4], "little")
-            for i in range(count)
-        ]
-        return sections, names_index
+            names.append(name)
+        return sections, names
 
-    def _named_sections(self, names_index: int) -> dict[str, ElfSection]:
-        if not self._all_sections:
-            return {}
-        names = self._all_sections[names_index]
+    def _named_sections(
+        self, name_offsets: list[int], offset: int, names_index: int
+    ) -> dict[str, ElfSection]:
+        sections = self._all_sections
+        if not 0 <= names_index < max(len(sections), 1):
+            raise self._damaged("the section names are missing", offset)
         return {
-            self._string(names, offset): section
-            for offset, section in zip(self._name_offsets, self._all_sections, strict=True)
+            self._string(sections[names_index], name): section
+            for name, section in zip(name_offsets, sections, strict=True)
             if section.type
         }
 
-    def _check_table(
-        self, limit: limits.Limit, offset: int, count: int, entry_bytes: int, record: struct.Struct
-    ) -> None:
+    def _records(
+        self, limit: limits.Limit, record: struct.Struct, offset: int, entry_bytes: int, count: int
+    ) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        """Yield the position and the fields of each record of a table, after checking its size."""
         what = limit.what
         if count and entry_bytes < record.size:
             raise self._damaged(f"the {what} have the wrong size", offset)
-        if problem := limit.problem(count):
+        if problem := limit.find_problem(count):
             raise self._damaged(problem, offset)
         self._check_inside(f"table of {what}", offset, count * entry_bytes, offset)
+        for at in range(offset, offset + count * entry_bytes, max(entry_bytes, 1)):
+            yield at, record.unpack_from(self.data, at)
 
     def _check_inside(self, what: str, offset: int, nbytes: int, at: int) -> None:
         if offset + nbytes > len(self.data):
@@ -164,7 +150,7 @@ class ElfFile:
 
     def _string(self, table: ElfSection, offset: int) -> str:
         start = table.offset + offset
-        text = bytes(self.section_bytes(table)[offset : offset + limits.NAME_BYTES.high])
+        text = bytes(self.read_section(table)[offset : offset + limits.NAME_BYTES.high])
         name, end, _ = text.partition(b"\0")
         if not end:
             raise self._damaged("a name has no end", start)

@@ -9,7 +9,7 @@ import hashlib
 import io
 from collections.abc import Callable, Sequence
 
-from nmpsim.bundle.check import Memory, check_metadata
+from nmpsim.bundle.check import MemoryRanges, check_metadata
 from nmpsim.bundle.elf import Buffer, LazyBytes, materialize
 from nmpsim.bundle.metadata import Metadata
 from nmpsim.bundle.schema import metadata_from_json, metadata_to_json
@@ -19,8 +19,8 @@ from nmpsim.records import frozen
 DIGEST_BYTES = 32
 
 
-def digest_of_file(file: memoryview, offset: int) -> bytes:
-    """Return the digest of a file that contains its digest at ``offset``."""
+def compute_digest(file: memoryview, offset: int) -> bytes:
+    """Return the SHA-256 of a file, with its stored digest at ``offset`` taken as zeros."""
     hasher = hashlib.sha256(file[:offset])
     hasher.update(bytes(DIGEST_BYTES))
     hasher.update(file[offset + DIGEST_BYTES :])
@@ -29,14 +29,14 @@ def digest_of_file(file: memoryview, offset: int) -> bytes:
 
 @frozen(eq=False)
 class BundleFile:
-    """A bundle's file, which can be written any number of times; ``bytes(file)`` is its contents.
+    """Bundle in memory that can be written to a file.
 
     It keeps references to the arrays that it is made from, which must not change. Packed weights
     are made when the file is written, one piece at a time.
     """
 
     metadata: Metadata
-    memory: Memory
+    memory: MemoryRanges
     """Address ranges of the device's memory."""
     head: Sequence[Buffer | LazyBytes]
     """Pieces before the digest."""
@@ -49,7 +49,7 @@ class BundleFile:
         return sum(map(len, self.head)) + DIGEST_BYTES + len(self.tail)
 
     def write(self, emit: Callable[[Buffer], object]) -> str:
-        """Pass the file's bytes to ``emit``, piece by piece; return the digest in hexadecimal."""
+        """Pass the bytes of the file to ``emit`` in pieces; return the digest in hexadecimal."""
         hasher = hashlib.sha256()
         for piece in map(materialize, self.head):
             hasher.update(piece)
@@ -59,8 +59,8 @@ class BundleFile:
         emit(self.tail)
         return hasher.hexdigest()
 
-    def fill(self, memory: memoryview) -> None:
-        """Write the file into memory of ``nbytes`` bytes."""
+    def write_into(self, memory: memoryview) -> None:
+        """Copy the file into a buffer of ``nbytes`` bytes."""
         at = 0
 
         def append_piece(piece: Buffer) -> None:
@@ -71,7 +71,7 @@ class BundleFile:
         self.write(append_piece)
 
     def check(self, path: str) -> None:
-        """Raise UserError (BUN002) for metadata that reading the bundle would refuse.
+        """Raise UserError (BUN002) if a reader would refuse the metadata.
 
         Only the metadata depend on the network; the layout of the file is always valid.
         """

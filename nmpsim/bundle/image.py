@@ -9,28 +9,20 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle import elf
-from nmpsim.bundle.check import Range
+from nmpsim.bundle.check import MemoryRanges
 from nmpsim.bundle.elffile import ElfFile
 from nmpsim.bundle.layout import RW_BASE
 from nmpsim.bundle.limits import READ_ONLY_BYTES, WRITABLE_BYTES
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.isa.table import DRAM_BASE
-from nmpsim.records import frozen
 
 
-@frozen(eq=False)
-class MemoryImage:
-    """Contents of the DRAM: the read-only image and the range of read-write memory."""
+def map_segments(
+    file: ElfFile, data: npt.NDArray[np.uint8]
+) -> tuple[MemoryRanges, npt.NDArray[np.uint8]]:
+    """Return the address ranges of a file's segments, and the read-only image.
 
-    image: npt.NDArray[np.uint8]
-    image_base: int
-    rw_base: int
-    rw_bytes: int
-    text: tuple[Range, ...]
-
-
-def map_segments(file: ElfFile, data: npt.NDArray[np.uint8]) -> MemoryImage:
-    """Return the memory that the segments of ``file`` describe; ``data`` is the whole file.
+    ``data`` is the whole file.
 
     The image is a view of ``data`` if address and file offset of all read-only segments differ by
     the same number, as in compiled bundles; otherwise it is a copy.
@@ -42,7 +34,8 @@ def map_segments(file: ElfFile, data: npt.NDArray[np.uint8]) -> MemoryImage:
     image_base, image = _image(read_only, data)
     rw_base = min((s.address for s in writable), default=RW_BASE)
     rw_end = max((_end(s) for s in writable), default=rw_base)
-    return MemoryImage(image, image_base, rw_base, rw_end - rw_base, _text(read_only))
+    text = tuple((s.address, _end(s)) for s in read_only if s.flags & elf.PF_X)
+    return MemoryRanges((image_base, image_base + len(image)), (rw_base, rw_end), text), image
 
 
 def _check_segments(
@@ -62,7 +55,7 @@ def _check_segments(
         raise _unusable(file, "read-only and writable segments are mixed")
     for limit, segments in ((READ_ONLY_BYTES, read_only), (WRITABLE_BYTES, writable)):
         span = max(map(_end, segments), default=0) - min((s.address for s in segments), default=0)
-        if problem := limit.problem(span):
+        if problem := limit.find_problem(span):
             raise _unusable(file, problem)
     if any(s.flags & elf.PF_X and s.file_bytes < s.memory_bytes for s in read_only):
         raise _unusable(file, "code is not all in the file")
@@ -93,10 +86,6 @@ def _image(
         start = s.address - base
         image[start : start + s.file_bytes] = data[s.offset : s.offset + s.file_bytes]
     return base, image
-
-
-def _text(segments: Sequence[elf.Segment]) -> tuple[Range, ...]:
-    return tuple((s.address, _end(s)) for s in segments if s.flags & elf.PF_X)
 
 
 def _end(segment: elf.Segment) -> int:

@@ -7,7 +7,7 @@ address, so that no address depends on the size of later parts.
 
 from __future__ import annotations
 
-from nmpsim.bundle.elf import align_up, headers_bytes
+from nmpsim.bundle.elf import align_up, count_header_bytes
 from nmpsim.isa.table import DRAM_BASE
 
 RW_BASE = DRAM_BASE + 0x2000_0000
@@ -22,7 +22,7 @@ PART_ALIGNMENT = 64
 """Alignment of constants, descriptors and code in bytes."""
 SEGMENTS = 3
 """Number of program headers: constants and descriptors, code, read-write memory."""
-CONSTANTS_OFFSET = align_up(headers_bytes(SEGMENTS), PART_ALIGNMENT)
+CONSTANTS_OFFSET = align_up(count_header_bytes(SEGMENTS), PART_ALIGNMENT)
 """File offset of the first constant."""
 PAGE_BYTES = 4096
 

@@ -17,14 +17,14 @@ from nmpsim.report.fields import Range
 
 @frozen
 class Limit(Range):
-    """A range of integers with a description of the number that it limits."""
+    """Inclusive range of an integer, with a description for messages."""
 
     what: str
     low: int
     high: int
 
-    def problem(self, value: int) -> str | None:
-        """Return a message if a value is out of range, else None."""
+    def find_problem(self, value: int) -> str | None:
+        """Return a message if a value is out of range, or None."""
         if self.low == 0 > value:
             return f"{value} is negative: {self.what} may be {self.range_text}"
         if not self.low <= value <= self.high:
@@ -33,7 +33,7 @@ class Limit(Range):
 
     @property
     def range_text(self) -> str:
-        """The range as text, such as ``0 to 65,535``."""
+        """Range as text, such as ``0 to 65,535``."""
         return f"{self.low:,} to {self.high:,}"
 
 

@@ -9,7 +9,7 @@ import attrs
 
 from nmpsim.bundle import limits
 from nmpsim.bundle.limits import Address, Barrier, ClippedSides, Line, Macs, ZeroPoint
-from nmpsim.lir.names import display_names, operation_name
+from nmpsim.lir.names import get_operation_name, make_display_names
 from nmpsim.records import frozen
 from nmpsim.report.fields import NOT_IN_JSON, Before
 
@@ -24,13 +24,13 @@ UNSIGNED_ELEMS = {"i8": ("ui8", UNSIGNED), "i16": ("ui16", 32768)}
 
 
 def is_same_shape(shape: Sequence[int], other: Sequence[int]) -> bool:
-    """Return whether two shapes are equal if dimensions of 1 are ignored."""
+    """Return whether two shapes are equal without their dimensions of 1."""
     return [dim for dim in shape if dim != 1] == [dim for dim in other if dim != 1]
 
 
 @frozen
 class Tensor:
-    """A contiguous, row-major tensor in DRAM."""
+    """Tensor in DRAM: name, type, shape, address, scale and offset."""
 
     name: str
     elem: str
@@ -42,19 +42,19 @@ class Tensor:
     offset: ZeroPoint | None = None
 
     def accepts_shape(self, shape: Sequence[int]) -> bool:
-        """Return whether a shape equals the tensor's if dimensions of 1 are ignored."""
+        """Return whether a shape equals the tensor's without dimensions of 1."""
         return is_same_shape(shape, self.shape)
 
 
-def as_unsigned(tensor: Tensor) -> Tensor:
-    """Return the uint8 or uint16 tensor that an Int8 or Int16 tensor stores."""
+def to_unsigned(tensor: Tensor) -> Tensor:
+    """Return a tensor with the unsigned element type and offset that its values stand for."""
     elem, more = UNSIGNED_ELEMS[tensor.elem]
     return attrs.evolve(tensor, elem=elem, offset=(tensor.offset or 0) + more)
 
 
 @frozen
 class OperatorMapping:
-    """Mapping of an operation of the imported model's file to the layers that compute it."""
+    """Operation of an imported model with the LIR instructions that compute it."""
 
     node: str
     """Number, kind and result of the operation in the file."""
@@ -66,7 +66,7 @@ class OperatorMapping:
 
 @frozen
 class Normalization:
-    """Normalization of image pixels of 0 to 255: subtract the mean, divide by the deviation."""
+    """Mean and standard deviation by which image pixels are normalized."""
 
     input: str
     mean: Annotated[tuple[float, ...], limits.CHANNELS]
@@ -76,7 +76,7 @@ class Normalization:
 
 @frozen
 class Layer:
-    """A layer: an LIR instruction that computes, with the activations fused into it."""
+    """Layer of a program: one LIR instruction with the activations fused into it."""
 
     index: int
     name: str
@@ -108,13 +108,13 @@ class Layer:
 
     @property
     def other_names(self) -> tuple[str, ...]:
-        """Further names by which a user may refer to the layer."""
+        """Other names of the layer: fused instructions and the output tensor."""
         return *self.fused, self.output.name
 
 
 @frozen
 class HostOperand:
-    """An operand of a host operation: its role and its tensor."""
+    """Operand of a host operation: role and tensor."""
 
     role: Literal["in", "out", "inout"]
     tensor: Tensor
@@ -122,7 +122,7 @@ class HostOperand:
 
 @frozen
 class ProgramStep:
-    """A step of a run: all cores run from ``entry``, or the host executes one operation."""
+    """Step of a program: code that all cores run, or one host operation."""
 
     kind: Literal["device", "host"]
     layers: Annotated[tuple[int, ...], limits.LAYERS]
@@ -141,10 +141,10 @@ class ProgramStep:
 
 def _with_display_names(layers: Sequence[Layer]) -> tuple[Layer, ...]:
     """Return the layers with their display names and the names of their operations."""
-    names = display_names([layer.name for layer in layers])
+    names = make_display_names([layer.name for layer in layers])
     return tuple(
         attrs.evolve(
-            layer, display_name=name, operation=layer.operation or operation_name(layer.op)
+            layer, display_name=name, operation=layer.operation or get_operation_name(layer.op)
         )
         for layer, name in zip(layers, names, strict=True)
     )
@@ -152,7 +152,7 @@ def _with_display_names(layers: Sequence[Layer]) -> tuple[Layer, ...]:
 
 @frozen
 class Metadata:
-    """Everything that a run needs besides code, descriptors and constants."""
+    """Description of a bundle: inputs, outputs, layers and steps."""
 
     program: str
     """Name of the LIR function."""
@@ -181,26 +181,26 @@ class Metadata:
 
     @property
     def user_inputs(self) -> tuple[Tensor, ...]:
-        """The inputs with the element types that a user sees."""
+        """Inputs with the element types of the user's data."""
         return tuple(map(self.user_tensor, self.inputs))
 
     @property
     def user_outputs(self) -> tuple[Tensor, ...]:
-        """The outputs with the element types that a user sees."""
+        """Outputs with the element types of the user's data."""
         return tuple(map(self.user_tensor, self.outputs))
 
     def user_tensor(self, tensor: Tensor) -> Tensor:
-        """Return an input or output with the element type and offset that a user sees."""
-        return as_unsigned(tensor) if tensor.name in self.unsigned else tensor
+        """Return an input or output with the element type and offset of the user's data."""
+        return to_unsigned(tensor) if tensor.name in self.unsigned else tensor
 
     @property
     def channel_order(self) -> str:
-        """Default order of an image's channels: RGB for models, BGR for Glow's programs."""
+        """Default channel order of images: RGB for imported models, else BGR."""
         return "RGB" if self.fates else "BGR"
 
     @property
     def display_names(self) -> Mapping[str, str]:
-        """LIR instruction -> display name of its layer, if it differs from the full name."""
+        """Display names of layers by LIR instruction, if different from the name."""
         return {
             name: layer.display_name
             for layer in self.layers
@@ -210,5 +210,5 @@ class Metadata:
 
     @property
     def origins(self) -> Mapping[str, str]:
-        """LIR instruction -> the operation of the model's file from which it was made."""
+        """Operation of the imported model by LIR instruction."""
         return {name: fate.node for fate in self.fates for name in fate.layers}

@@ -10,7 +10,7 @@ import attrs
 
 from nmpsim.atomic import write_file
 from nmpsim.bundle.elffile import ElfFile
-from nmpsim.bundle.file import DIGEST_BYTES, digest_of_file
+from nmpsim.bundle.file import DIGEST_BYTES, compute_digest
 from nmpsim.bundle.layout import DIGEST
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.input_files import read_bytes
@@ -21,7 +21,7 @@ MAX_CHANGES = 1 << 18
 
 
 class ChangeDocument(TypedDict):
-    """A change, as stored in JSON."""
+    """JSON form of a change."""
 
     address: int
     was: Annotated[str, "bytes, in hexadecimal"]
@@ -30,7 +30,7 @@ class ChangeDocument(TypedDict):
 
 
 class PatchDocument(TypedDict):
-    """The JSON document that `export` of `nmpsim debug` writes."""
+    """JSON form of a patch, as written by the debugger's `export`."""
 
     schema: Literal["nmpsim-patch-1"]
     changes: list[ChangeDocument]
@@ -38,7 +38,7 @@ class PatchDocument(TypedDict):
 
 @attrs.frozen
 class Change:
-    """A change of code, descriptors or constants in the read-only memory."""
+    """Change of bytes in the read-only memory of a bundle."""
 
     address: int
     was: bytes
@@ -49,7 +49,7 @@ class Change:
 
 
 def save_patch(path: Path, changes: tuple[Change, ...]) -> None:
-    """Write changes as JSON; raise UserError (FILE002) if the file cannot be written."""
+    """Write changes to a patch file."""
     listed: list[ChangeDocument] = [
         {"address": c.address, "was": c.was.hex(), "now": c.now.hex(), "what": c.what}
         for c in changes
@@ -109,7 +109,7 @@ def _no_patch(path: Path, found: str) -> UserError:
 
 
 def apply_patch(data: bytes, changes: tuple[Change, ...], path: str) -> bytes:
-    """Return the bytes of a bundle with changes applied and the digest updated.
+    """Return a bundle's bytes with changes applied and the digest updated.
 
     Raises
     ------
@@ -128,7 +128,7 @@ def apply_patch(data: bytes, changes: tuple[Change, ...], path: str) -> bytes:
             raise _other_bundle(path, change, found.hex())
         patched[offset : offset + len(change.now)] = change.now
     at = digest.offset
-    patched[at : at + DIGEST_BYTES] = digest_of_file(memoryview(patched), at)
+    patched[at : at + DIGEST_BYTES] = compute_digest(memoryview(patched), at)
     return bytes(patched)
 
 

@@ -16,10 +16,10 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle.check import Memory, Range, check_metadata
+from nmpsim.bundle.check import Range, check_metadata
 from nmpsim.bundle.elffile import ElfFile, ElfSection
-from nmpsim.bundle.file import DIGEST_BYTES, BundleFile, digest_of_file
-from nmpsim.bundle.image import MemoryImage, map_segments
+from nmpsim.bundle.file import DIGEST_BYTES, BundleFile, compute_digest
+from nmpsim.bundle.image import map_segments
 from nmpsim.bundle.layout import DEBUG_SECTIONS, DIGEST, META
 from nmpsim.bundle.metadata import Metadata
 from nmpsim.bundle.schema import metadata_from_json
@@ -37,7 +37,7 @@ ALIGNMENT = 64
 
 @frozen(eq=False)
 class Bundle:
-    """A checked bundle in memory."""
+    """Compiled program, read from a file and checked."""
 
     metadata: Metadata
     image: npt.NDArray[np.uint8]
@@ -64,7 +64,7 @@ class Bundle:
     """Contents of the whole file."""
 
     def module(self) -> Module:
-        """Return the LIR module from which the bundle was made; its constants are read-only.
+        """Return the LIR module from which the bundle was compiled.
 
         The module is read and checked at each call. Its instructions name the operations of the
         model's file from which they were made.
@@ -82,7 +82,7 @@ class Bundle:
         return module if not origins else _with_origins(module, origins)
 
     def require_device(self) -> Mapping[str, Any]:
-        """Return the settings of the bundle's device; raise UserError (BUN004) if it has none."""
+        """Return the device settings of the bundle; raise UserError (BUN004) if missing."""
         settings = self.metadata.device
         missing = [name for name in ("cores_count", "scratchpad_bytes") if name not in settings]
         if missing:
@@ -117,15 +117,15 @@ def _with_origins(module: Module, origins: Mapping[str, str]) -> Module:
 
 
 class BundleHolder(Protocol):
-    """An object with a bundle, such as the result of :func:`nmpsim.compile`."""
+    """Protocol of objects with a bundle, such as the result of :func:`nmpsim.compile`."""
 
     @property
     def bundle(self) -> Bundle:
-        """The bundle."""
+        """Bundle of the object."""
 
 
 def get_bundle(program: Bundle | BundleHolder) -> Bundle:
-    """Return a bundle, or the bundle of its holder; raise UserError (ARG001) for anything else."""
+    """Return a bundle, or the bundle of an object that holds one."""
     bundle = program if isinstance(program, Bundle) else getattr(program, "bundle", None)
     if not isinstance(bundle, Bundle):
         raise fail(
@@ -133,7 +133,7 @@ def get_bundle(program: Bundle | BundleHolder) -> Bundle:
             "this is not a program for the device",
             found=f"{type(program).__name__} {program!r}"[:80],
             expected="a result of nmpsim.load or nmpsim.compile",
-            hint="nmpsim.load(PATH) reads a bundle's file",
+            hint="use nmpsim.load(PATH) to read a bundle",
         )
     return bundle
 
@@ -151,10 +151,10 @@ def read_bundle(path: str | os.PathLike[str]) -> Bundle:
 
 
 def bundle_from_bytes(data: bytes | memoryview | BundleFile, path: str = "<bytes>") -> Bundle:
-    """Read a bundle from bytes, as :func:`read_bundle` does from a file."""
+    """Read a bundle from bytes."""
     if isinstance(data, BundleFile):
         buffer = _aligned(data.nbytes)
-        data.fill(buffer.data)
+        data.write_into(buffer.data)
     else:
         buffer = _aligned(len(data))
         buffer[:] = np.frombuffer(data, np.uint8)
@@ -173,24 +173,29 @@ def _bundle(buffer: npt.NDArray[np.uint8], path: str) -> Bundle:
     meta = _required_section(file, META)
     digest = _checked_digest(file)
     place = Place(path, offset=meta.offset)
-    metadata = metadata_from_json(bytes(file.section_bytes(meta)), place)
-    memory = map_segments(file, buffer)
-    check_metadata(metadata, _ranges(memory), place)
-    symbols = file.symbols()
+    metadata = metadata_from_json(bytes(file.read_section(meta)), place)
+    memory, image = map_segments(file, buffer)
+    check_metadata(metadata, memory, place)
+    rw_base, rw_end = memory.read_write
+    symbols = file.read_symbols()
     return Bundle(
         metadata=metadata,
-        image=memory.image,
-        image_base=memory.image_base,
-        rw_base=memory.rw_base,
-        rw_bytes=memory.rw_bytes,
+        image=image,
+        image_base=memory.image[0],
+        rw_base=rw_base,
+        rw_bytes=rw_end - rw_base,
         symbols={name: address for name, (address, _) in symbols.items()},
         symbol_sizes={name: nbytes for name, (_, nbytes) in symbols.items()},
         text=memory.text,
-        sections=_loaded_sections(file),
+        sections={
+            name: (section.address, section.address + section.nbytes)
+            for name, section in file.sections.items()
+            if section.is_loaded
+        },
         path=path,
         digest=digest.hex(),
         debug={
-            name: file.section_bytes(file.sections[name])
+            name: file.read_section(file.sections[name])
             for name in DEBUG_SECTIONS
             if name in file.sections
         },
@@ -237,7 +242,7 @@ def _required_section(file: ElfFile, name: str) -> ElfSection:
 def _checked_digest(file: ElfFile) -> bytes:
     section = _required_section(file, DIGEST)
     place = Place(file.path, offset=section.offset)
-    stored = bytes(file.section_bytes(section))
+    stored = bytes(file.read_section(section))
     if len(stored) != DIGEST_BYTES:
         raise fail(
             "BUN002",
@@ -246,7 +251,7 @@ def _checked_digest(file: ElfFile) -> bytes:
             found=f"{len(stored)} bytes",
             expected=f"{DIGEST_BYTES} bytes",
         )
-    actual = digest_of_file(file.data, section.offset)
+    actual = compute_digest(file.data, section.offset)
     if actual != stored:
         raise fail(
             "BUN002",
@@ -257,19 +262,3 @@ def _checked_digest(file: ElfFile) -> bytes:
             hint="copy or compile it again",
         )
     return stored
-
-
-def _ranges(memory: MemoryImage) -> Memory:
-    return Memory(
-        (memory.image_base, memory.image_base + len(memory.image)),
-        (memory.rw_base, memory.rw_base + memory.rw_bytes),
-        memory.text,
-    )
-
-
-def _loaded_sections(file: ElfFile) -> dict[str, Range]:
-    return {
-        name: (section.address, section.address + section.nbytes)
-        for name, section in file.sections.items()
-        if section.is_loaded
-    }

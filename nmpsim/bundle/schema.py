@@ -27,12 +27,12 @@ _IN_FILE = attrs.filters.exclude(attrs.fields(Layer).display_name.name)
 
 
 def metadata_to_json(metadata: Metadata) -> bytes:
-    """Return the metadata as one line of JSON that begins with the schema."""
+    """Convert metadata to one line of JSON."""
     return record_to_json(metadata, SCHEMA)
 
 
 def metadata_from_json(text: bytes, place: Place) -> Metadata:
-    """Read metadata from JSON.
+    """Convert JSON to metadata.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def metadata_from_json(text: bytes, place: Place) -> Metadata:
 
 
 def record_to_json(record: attrs.AttrsInstance, schema: str) -> bytes:
-    """Return a frozen record as one line of JSON that begins with the schema."""
+    """Convert a record and its schema to one line of JSON."""
     fields = attrs.asdict(record, filter=_IN_FILE, value_serializer=_plain_value)
     return json.dumps({"schema": schema, **fields}).encode()
 
@@ -51,7 +51,7 @@ def record_to_json(record: attrs.AttrsInstance, schema: str) -> bytes:
 def record_from_json(
     text: bytes, kind: type[Record], schema: str, place: Place, what: str
 ) -> Record:
-    """Read a record of class ``kind`` from JSON; ``what`` names it in messages.
+    """Convert JSON to a record of a class, after checking the schema.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def record_from_json(
 
 
 def _parse(text: bytes, place: Place, what: str) -> dict[str, Any]:
-    if JSON_BYTES.problem(len(text)):
+    if JSON_BYTES.find_problem(len(text)):
         raise _unusable(place, what, f"{len(text)} bytes", f"at most {JSON_BYTES.high} bytes")
     try:
         document = json.loads(text.decode("utf-8"))
@@ -129,11 +129,11 @@ def _plain_value(_: object, field: attrs.Attribute[Any] | None, value: Any) -> A
 
 @cache
 def _converter() -> Converter:
-    return strict_converter()
+    return make_strict_converter()
 
 
-def strict_converter() -> Converter:
-    """Return a cattrs converter without implicit conversions such as ``int("3")``."""
+def make_strict_converter() -> Converter:
+    """Return a cattrs converter that raises an error instead of converting types."""
     from cattrs import Converter
 
     converter = Converter(forbid_extra_keys=True)
@@ -194,7 +194,7 @@ def _structure_integer(value: Any, _: object) -> int:
 
 
 def _check_limit(limit: Limit, value: int) -> None:
-    if problem := limit.problem(value):
+    if problem := limit.find_problem(value):
         raise ValueError(problem)
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from nmpsim.atomic import write_file
 from nmpsim.bundle import elf
-from nmpsim.bundle.check import Memory
+from nmpsim.bundle.check import MemoryRanges
 from nmpsim.bundle.file import DIGEST_BYTES, BundleFile
 from nmpsim.bundle.layout import (
     ACTIVATIONS,
@@ -66,7 +66,7 @@ class _Part:
 
 
 class BundleBuilder:
-    """Collects constants, then descriptors, then code, and places each at its final address.
+    """Builder of a bundle; constants, descriptors and code are added in this order.
 
     Another order raises ``RuntimeError``: the three follow each other in the file, and an address
     must not change once it is returned. Read-write memory may be reserved at any time.
@@ -84,29 +84,29 @@ class BundleBuilder:
         data: npt.NDArray[Any] | elf.Buffer | elf.LazyBytes,
         alignment: int = TENSOR_ALIGNMENT,
     ) -> int:
-        """Add a constant and return its address; ``data`` is kept by reference and must not change.
+        """Add a constant; return its address.
 
         Arrays are stored row-major and little endian. An empty name makes no symbol.
         """
-        flat = elf.flat_bytes(data) if isinstance(data, np.ndarray) else data
+        flat = elf.encode_array(data) if isinstance(data, np.ndarray) else data
         part = self._part(CONSTANTS)
         part.align(alignment)
         return self._append(CONSTANTS, flat, name)
 
-    def constant_address(self) -> int:
-        """Return the address that the next constant of the default alignment will get."""
+    def get_constant_address(self) -> int:
+        """Return the address of the next constant."""
         return DRAM_BASE + elf.align_up(self._part(CONSTANTS).end, TENSOR_ALIGNMENT)
 
     def add_descriptor(self, data: bytes, name: str = "") -> int:
-        """Add an encoded descriptor and return its address; a name makes a symbol."""
+        """Add an encoded descriptor, with a symbol if named; return its address."""
         return self._append(DESCRIPTORS, data, name)
 
     def add_code(self, words: Sequence[int] | npt.NDArray[np.uint32], symbol: str = "") -> int:
-        """Add instruction words and return the address of the first; ``symbol`` names them."""
+        """Add instruction words, with a symbol if named; return their address."""
         return self._append(TEXT, np.asarray(words, dtype="<u4").tobytes(), symbol)
 
     def reserve(self, name: str, nbytes: int, alignment: int = TENSOR_ALIGNMENT) -> int:
-        """Reserve read-write memory, zero when the bundle is loaded; return its address."""
+        """Reserve read-write memory; return its address."""
         start = elf.align_up(self._rw_bytes, alignment)
         self._rw_bytes = start + nbytes
         _check_size("read-write memory", self._rw_bytes, RW_LIMIT)
@@ -114,8 +114,8 @@ class BundleBuilder:
             self.set_symbol(name, RW_BASE + start, nbytes)
         return RW_BASE + start
 
-    def code_address(self) -> int:
-        """Return the address that the next code will get; only code may be added afterwards."""
+    def get_code_address(self) -> int:
+        """Return the address of the next code; only code may be added afterwards."""
         return DRAM_BASE + self._part(TEXT).end
 
     def set_symbol(self, name: str, address: int, nbytes: int = 0) -> None:
@@ -125,11 +125,11 @@ class BundleBuilder:
         self._symbols[name] = (address, nbytes)
 
     def set_debug(self, name: str, chunks: Sequence[elf.Buffer]) -> None:
-        """Set the contents of a debug section, which is not loaded."""
+        """Set the contents of a debug section."""
         self._debug[name] = chunks
 
     def finish(self, metadata: Metadata) -> BundleFile:
-        """Return the bundle's file, which references the constants."""
+        """Return the bundle with its metadata."""
         self._part(TEXT)
         loaded = self._loaded_sections()
         digest = bytes(DIGEST_BYTES)
@@ -143,7 +143,7 @@ class BundleBuilder:
             others[-1].end, list(loaded.values()), strtab=len(loaded) + len(others) + 2
         )
         sections = (*loaded.values(), *others)
-        pieces = list(elf.file_pieces(_entry(metadata), self._segments(), sections))
+        pieces = list(elf.generate_file_pieces(_entry(metadata), self._segments(), sections))
         at = next(place for place, piece in enumerate(pieces) if piece is digest)
         tail = b"".join(map(elf.materialize, pieces[at + 1 :]))
         return BundleFile(metadata, self._memory(), pieces[:at], tail)
@@ -167,10 +167,10 @@ class BundleBuilder:
             self.set_symbol(symbol, address, len(data))
         return address
 
-    def _memory(self) -> Memory:
+    def _memory(self) -> MemoryRanges:
         text = self._parts[TEXT]
         code = DRAM_BASE + text.offset, DRAM_BASE + text.end
-        return Memory((DRAM_BASE, code[1]), (RW_BASE, RW_BASE + self._rw_bytes), (code,))
+        return MemoryRanges((DRAM_BASE, code[1]), (RW_BASE, RW_BASE + self._rw_bytes), (code,))
 
     def _segments(self) -> tuple[elf.Segment, ...]:
         text = self._parts[TEXT]
@@ -248,7 +248,7 @@ def _section_behind(
 
 
 def write_bundle(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file atomically; special files such as pipes are not replaced.
+    """Write bytes to a file atomically.
 
     Raises
     ------

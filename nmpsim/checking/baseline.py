@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.atomic import is_special, write_file
-from nmpsim.bundle.schema import strict_converter
+from nmpsim.bundle.schema import make_strict_converter
 from nmpsim.checking.run import Run, digest_output
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.identity import get_code_version
@@ -300,7 +300,7 @@ def _structured(document: dict[str, Any], place: Place) -> Baseline:
 
 @cache
 def _converter() -> Converter:
-    converter = strict_converter()
+    converter = make_strict_converter()
     converter.register_structure_hook_func(
         lambda kind: kind == Mapping[str, BaselineOutput],
         lambda value, _: {

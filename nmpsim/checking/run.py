@@ -17,7 +17,7 @@ from nmpsim.core.device import Device
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.run import ProgressCallback, layer_key
 from nmpsim.experiments.identity import compute_array_digest
-from nmpsim.interpreter.memory import locate, read_constant
+from nmpsim.interpreter.memory import locate_tensors, read_constant
 from nmpsim.report.data import LayerReport, RunReport
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -128,7 +128,7 @@ def digest_constants(bundle: Bundle) -> tuple[str, ...]:
     if any(name not in bundle.debug for name in DEBUG_SECTIONS):
         return ("",) * len(layers)
     module = bundle.module()
-    places, held = locate(module), module.constants
+    places, held = locate_tensors(module), module.constants
     instructions = {one.name: one for one in module.instructions}
     digests = []
     for layer in layers:

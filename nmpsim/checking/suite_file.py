@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from nmpsim.bundle.schema import strict_converter
+from nmpsim.bundle.schema import make_strict_converter
 from nmpsim.checking.suite import Case, InputFile, SaturationLimit, Suite
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 from nmpsim.input_files import read_toml
@@ -114,7 +114,7 @@ def _placed(case: Case, folder: Path) -> Case:
 
 @cache
 def _converter() -> Converter:
-    converter = strict_converter()
+    converter = make_strict_converter()
     converter.register_structure_hook(float, _real)
     converter.register_structure_hook(Path, _path)
     converter.register_structure_hook(

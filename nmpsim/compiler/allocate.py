@@ -15,7 +15,7 @@ ALIGNMENT = 64
 
 @attrs.frozen
 class Allocation:
-    """Offset of each buffer in read-write memory, and the total size."""
+    """Offset of each buffer in read-write memory, with the total size in bytes."""
 
     offsets: Mapping[str, int]
     nbytes: int
@@ -31,7 +31,7 @@ class _LiveRange:
 
 
 def allocate(operations: tuple[Operation, ...], always: Iterable[Buffer]) -> Allocation:
-    """Allocate buffers by first fit, largest first; those in ``always`` are live all the time."""
+    """Allocate buffers in read-write memory by first fit, the largest first."""
     lives = {b.name: _LiveRange(b, 0, len(operations)) for b in always}
     for index, op in enumerate(operations):
         for buffer in _buffers(op):
@@ -48,8 +48,8 @@ def allocate(operations: tuple[Operation, ...], always: Iterable[Buffer]) -> All
 def _buffers(op: Operation) -> list[Buffer]:
     """Return the buffers of an operation; that of a fused activation replaces the result's."""
     own = [view.buffer for view in op.operands]
-    if op.fused and op.output.buffer.name != op.outs()[0].buffer.name:
-        own.remove(op.outs()[0].buffer)
+    if op.fused and op.output.buffer.name != op.list_outputs()[0].buffer.name:
+        own.remove(op.list_outputs()[0].buffer)
     return [*own, op.output.buffer]
 
 

@@ -11,13 +11,13 @@ from nmpsim.compiler.operations import Operation
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.lir.layers import PlainLayer, find_operations
 from nmpsim.lir.messages import did_you_mean, quote
-from nmpsim.lir.names import display_names
+from nmpsim.lir.names import make_display_names
 
 
 def assign_numerics(
     operations: tuple[Operation, ...], numerics: str, by_name: Mapping[str, str] | None = None
 ) -> tuple[Operation, ...]:
-    """Return the operations with their profiles; ``by_name`` maps instructions to profiles.
+    """Return the operations with a numerics profile for all, or by instruction name.
 
     Raises
     ------
@@ -39,8 +39,8 @@ def assign_numerics(
 
 
 def list_layer_parts(layers: Sequence[Operation]) -> list[PlainLayer]:
-    """Return the operations of layers, each with its layer's index and display name."""
-    shown = display_names([op.last.instruction.name for op in layers])
+    """Return all operations of layers, each with the index and display name of its layer."""
+    shown = make_display_names([op.last.instruction.name for op in layers])
     return [
         PlainLayer(
             index,
@@ -48,7 +48,7 @@ def list_layer_parts(layers: Sequence[Operation]) -> list[PlainLayer]:
             part.instruction.span.line,
             part.instruction.name,
             "host" if op.host_reason else "device",
-            tuple(view.name for view in part.outs()[:1]),
+            tuple(view.name for view in part.list_outputs()[:1]),
             shown[index],
         )
         for index, op in enumerate(layers)
@@ -59,7 +59,7 @@ def list_layer_parts(layers: Sequence[Operation]) -> list[PlainLayer]:
 def expand_layer_numerics(
     layers: Sequence[Operation], by_layer: Mapping[str, str]
 ) -> dict[str, str]:
-    """Convert profiles by layer to profiles by instruction.
+    """Convert numerics profiles by layer name to profiles by instruction name.
 
     Parameters
     ----------
@@ -89,7 +89,10 @@ def expand_layer_numerics(
 
 
 def _unknown(what: str, name: str, known: Iterable[str], expected: str) -> UserError:
-    hint = did_you_mean(name, sorted(known)) or "`nmpsim compile --help` says what --numerics takes"
+    hint = (
+        did_you_mean(name, sorted(known))
+        or "see `nmpsim compile --help` for the values of --numerics"
+    )
     return fail(
         "COMP001", f"unknown {what}", found=quote(name) or "no name", expected=expected, hint=hint
     )

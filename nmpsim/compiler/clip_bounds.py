@@ -12,20 +12,20 @@ from nmpsim.lir.opcode import Kind
 from nmpsim.lir.opcodes import OPCODES
 
 
-def input_range(op: Operation) -> tuple[int, int]:
-    """Return the range to which an activation that only clips clamps its input."""
-    return clip_limits(op, op.operands[1])
+def get_input_range(op: Operation) -> tuple[int, int]:
+    """Return the quantized range to which an activation clips its input."""
+    return get_clip_range(op, op.operands[1])
 
 
-def clip_limits(op: Operation, grid: View) -> tuple[int, int]:
-    """Return the range to which an operation clips, quantized and within the tensor's type."""
-    low, high = clip_bounds(op, grid)
+def get_clip_range(op: Operation, grid: View) -> tuple[int, int]:
+    """Return the quantized range to which an operation clips, within the integer type."""
+    low, high = get_clip_bounds(op, grid)
     lowest, highest = grid.limits
     return lowest if low is None else grid.clamp(low), highest if high is None else grid.clamp(high)
 
 
-def clip_bounds(op: Operation, grid: View) -> tuple[int | None, int | None]:
-    """Return the bounds to which an operation clips, quantized but not limited to the type.
+def get_clip_bounds(op: Operation, grid: View) -> tuple[int | None, int | None]:
+    """Return the quantized bounds to which an operation clips; None for no bound.
 
     They come from a fused activation or from the opcode; None if there is no bound.
     """
@@ -42,33 +42,33 @@ def clip_bounds(op: Operation, grid: View) -> tuple[int | None, int | None]:
     return low, high
 
 
-def clipped_sides(op: Operation, grid: View) -> int:
-    """Return the sides on which an operation clips to a bound that the type can represent.
+def find_clipped_sides(op: Operation, grid: View) -> int:
+    """Return the sides on which an operation clips to a bound inside the integer type.
 
     The bits are those of ``clip_wanted``. Where the bound is the limit of the type, values beyond
     it count as clipped by the network, not as saturated.
     """
-    low, high = clip_bounds(op, grid)
+    low, high = get_clip_bounds(op, grid)
     lowest, highest = grid.limits
     below = WANTED_LOW if low is not None and low >= lowest else 0
     above = WANTED_HIGH if high is not None and high <= highest else 0
     return below | above
 
 
-def clipped_ends(op: Operation, grid: View) -> int:
-    """Return the sides on which an operation clips to the limit of the type."""
-    low, high = clip_bounds(op, grid)
+def find_saturating_sides(op: Operation, grid: View) -> int:
+    """Return the sides on which an operation clips to the limit of the integer type."""
+    low, high = get_clip_bounds(op, grid)
     lowest, highest = grid.limits
     return (WANTED_LOW if low == lowest else 0) | (WANTED_HIGH if high == highest else 0)
 
 
-def hidden_relu(op: Operation) -> int:
-    """Return the lower side if the result's range begins at real zero, as after a ReLU."""
+def find_hidden_relu(op: Operation) -> int:
+    """Return the lower side if the range of the result begins at real zero, else 0."""
     is_hidden = op.output.offset == op.output.limits[0]
     return WANTED_LOW if is_hidden and op.kind is not Kind.CONVERSION else 0
 
 
-def keeps_scale(op: Operation) -> bool:
-    """Return whether the result of an operation has the scale and zero point of its input."""
+def has_same_scale(op: Operation) -> bool:
+    """Return whether the result of an operation has the scale and offset of its input."""
     out, source = op.operands
     return (out.scale, out.offset) == (source.scale, source.offset)

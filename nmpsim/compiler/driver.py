@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
+import attrs
 
-from nmpsim.bundle.debug import PackedConstant, debug_sections
+from nmpsim.bundle.debug import make_debug_sections
 from nmpsim.bundle.file import BundleFile
 from nmpsim.bundle.limits import ATTRIBUTE_NUMBER
 from nmpsim.bundle.metadata import (
@@ -21,23 +22,23 @@ from nmpsim.bundle.metadata import (
     Tensor,
 )
 from nmpsim.bundle.write import BundleBuilder
-from nmpsim.compiler.allocate import allocate
 from nmpsim.compiler.assign import assign_numerics, expand_layer_numerics
 from nmpsim.compiler.emit import Emitter
-from nmpsim.compiler.fuse import fuse, with_clipped_sides, with_joined_numerics
+from nmpsim.compiler.fuse import apply_joined_numerics, assign_clipped_sides, fuse_clips
 from nmpsim.compiler.numerics import (
     DEFAULT_NUMERICS,
     AveragePool,
     get_profile,
-    profile_name,
+    get_profile_name,
 )
 from nmpsim.compiler.operations import Operation, View
-from nmpsim.compiler.overflow import overflow_warning
+from nmpsim.compiler.overflow import find_overflow_warning
 from nmpsim.compiler.placement import assign_placement
-from nmpsim.compiler.resolve import instruction_place, resolve
+from nmpsim.compiler.program_memory import ProgramMemory
+from nmpsim.compiler.resolve import get_instruction_place, resolve_operands
 from nmpsim.compiler.tiling.context import Context
 from nmpsim.compiler.tiling.plan import LayerPlan
-from nmpsim.compiler.tiling.planner import plan_options
+from nmpsim.compiler.tiling.planner import plan_operation
 from nmpsim.compiler.tiling.search import (
     DEFAULT_TILING,
     TILINGS,
@@ -47,14 +48,10 @@ from nmpsim.compiler.tiling.search import (
 )
 from nmpsim.config import DeviceConfig
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
-from nmpsim.isa.table import DRAM_BASE
 from nmpsim.lir.host_execution import supports
 from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.opcode import Kind
-
-SYMBOL_BYTES = 512
-"""Most bytes of a symbol's name; longer names are truncated."""
 
 
 def compile_module(
@@ -109,21 +106,21 @@ def compile_module(
         COMP001 for an unsupported operation, COMP002 for one that does not fit, ARG001 for a layer
         with two profiles.
     """
-    weights, resolved = resolve(module)
+    weights, resolved = resolve_operands(module)
     placed = assign_placement(assign_numerics(resolved, numerics), config)
     if layer_numerics:
-        layers = fuse(placed) if fuse_activations else placed
+        layers = fuse_clips(placed) if fuse_activations else placed
         by_name = expand_layer_numerics(layers, layer_numerics)
         placed = assign_placement(assign_numerics(resolved, numerics, by_name), config)
-    fused = fuse(placed)
-    operations = fused if fuse_activations else with_joined_numerics(placed, fused)
+    fused = fuse_clips(placed)
+    operations = fused if fuse_activations else apply_joined_numerics(placed, fused)
     if slicing not in TILINGS:
         raise fail("COMP001", "unknown tiling", found=quote(slicing), expected=", ".join(TILINGS))
     search = Search(slicing, config, on_slicing)
-    operations = with_clipped_sides(operations)
+    operations = assign_clipped_sides(operations)
     if on_warning is not None:
         for op in operations:
-            warning = overflow_warning(op, instruction_place(op.instruction, module.file))
+            warning = find_overflow_warning(op, get_instruction_place(op.instruction, module.file))
             if warning:
                 on_warning(warning)
     compilation = _Compilation(module, config, weights, operations, numerics, search)
@@ -138,12 +135,12 @@ def find_refusals(
     numerics: str = DEFAULT_NUMERICS,
     instruction_numerics: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[tuple[Operation, Diagnostic]]:
-    """Yield the errors that :func:`compile_module` would raise, layer by layer.
+    """Yield each operation that cannot be compiled, with its error.
 
     ``instruction_numerics`` has the profiles of single instructions by name.
     """
-    weights, resolved = resolve(module)
-    operations = fuse(
+    weights, resolved = resolve_operands(module)
+    operations = fuse_clips(
         assign_placement(assign_numerics(resolved, numerics, instruction_numerics), config)
     )
     search = Search("simple", config, None)
@@ -159,41 +156,23 @@ def find_refusals(
             yield from ((op, one) for one in error.diagnostics)
 
 
+@attrs.define
 class _Compilation:
-    """The compilation of placed and fused operations."""
+    """Compilation of placed and fused operations."""
 
-    def __init__(
-        self,
-        module: Module,
-        config: DeviceConfig,
-        weights: Mapping[str, View],
-        operations: tuple[Operation, ...],
-        numerics: str,
-        search: Search,
-    ) -> None:
-        self._module = module
-        self._config = config
-        self._weights = weights
-        self._operations = operations
-        self._numerics = numerics
-        self._search = search
-        self._builder = BundleBuilder()
-        self._constants: dict[str, int] = {}
-        self._packed: dict[str, PackedConstant] = {}
-        self._names: dict[str, int] = {}
-        always = [v.buffer for v in weights.values() if not v.buffer.constant]
-        allocation = allocate(operations, always)
-        self._base = self._builder.reserve("", allocation.nbytes)
-        self._offsets = allocation.offsets
-        end = self._base + allocation.nbytes - DRAM_BASE
-        if end > config.dram_bytes:
-            raise fail(
-                "COMP002",
-                "the program and its activations do not fit the device's DRAM",
-                found=f"{end} bytes",
-                expected=f"at most {config.dram_bytes} bytes",
-                hint="increase bytes in [dram] of the device file",
-            )
+    _module: Module
+    _config: DeviceConfig
+    _weights: Mapping[str, View]
+    _operations: tuple[Operation, ...]
+    _numerics: str
+    _search: Search
+    _builder: BundleBuilder = attrs.field(init=False, factory=BundleBuilder)
+    _memory: ProgramMemory = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._memory = ProgramMemory(
+            self._module, self._builder, self._weights, self._operations, self._config
+        )
 
     def bundle(
         self,
@@ -217,23 +196,23 @@ class _Compilation:
             if op.host_reason
         }
         inputs, outputs = self._inputs_and_outputs()
-        for name, offset in self._offsets.items():
-            self._builder.set_symbol(self._unique(name), self._base + offset)
+        self._memory.set_symbols()
         emitter = Emitter(self._builder, self._config.cores_count)
-        segments: list[list[int]] = []
-        steps: list[ProgramStep | int] = []
-        for index, planned in enumerate(plans):
-            if planned is None:
-                steps.append(host_steps[index])
+        steps: list[ProgramStep] = []
+        for is_host, group in itertools.groupby(enumerate(plans), lambda pair: pair[1] is None):
+            pairs = list(group)
+            indices = tuple(index for index, _ in pairs)
+            if is_host:
+                steps += [host_steps[index] for index in indices]
                 continue
-            if not steps or not isinstance(steps[-1], int):
-                emitter.begin_segment()
-                steps.append(len(segments))
-                segments.append([])
-            segments[-1].append(index)
-            emitter.add_layer(planned, index, index)
-        entries = emitter.finish()
-        for name, chunks in debug_sections(self._module, self._constants, self._packed).items():
+            emitter.begin_segment()
+            for index, planned in pairs:
+                if planned is not None:
+                    emitter.add_layer(planned, index, index)
+            steps.append(ProgramStep("device", indices))
+        entries = iter(emitter.finish())
+        constants, packed = self._memory.constants, self._memory.packed
+        for name, chunks in make_debug_sections(self._module, constants, packed).items():
             self._builder.set_debug(name, chunks)
         return self._builder.finish(
             Metadata(
@@ -245,10 +224,8 @@ class _Compilation:
                 outputs=outputs,
                 layers=layers,
                 steps=tuple(
-                    ProgramStep("device", tuple(segments[s]), entries[s])
-                    if isinstance(s, int)
-                    else s
-                    for s in steps
+                    attrs.evolve(step, entry=next(entries)) if step.kind == "device" else step
+                    for step in steps
                 ),
                 unsigned=tuple(sorted(unsigned)),
                 fates=tuple(fates),
@@ -261,53 +238,20 @@ class _Compilation:
         if op.host_reason:
             self._check_host(op)
         else:
-            options = plan_options(op, self._context(op))
+            options = plan_operation(op, self._context(op))
             options.build(options.simple, False)
 
     def _plan(self, index: int, op: Operation) -> LayerPlan:
         last = op.fused[-1].instruction if op.fused else op.instruction
         named = LayerName(index, last.name, op.instruction.opcode)
-        return self._search.choose(named, plan_options(op, self._context(op)))
+        return self._search.choose(named, plan_operation(op, self._context(op)))
 
     def _context(self, op: Operation) -> Context:
-        return Context(
-            op.instruction.name,
-            self._config,
-            get_profile(op),
-            self._place(op),
-            self._address,
-            lambda view: view.values_in(self._module.constants),
-            lambda what, array: self._builder.add_constant(
-                self._unique(f"{op.instruction.name}.{what}"), array
-            ),
-            self._packed_at,
-            self._builder.constant_address,
-        )
-
-    def _packed_at(self, view: View, where: PackedConstant) -> None:
-        """Record where a packed constant is, if the view covers all of it."""
-        values = self._module.constants[where.name]
-        if view.shape == values.shape and view.type.dtype == values.dtype:
-            self._packed.setdefault(where.name, where)
+        profile, place = get_profile(op), self._place(op)
+        return Context(op.instruction.name, self._config, profile, place, self._memory)
 
     def _place(self, op: Operation) -> Place:
-        return instruction_place(op.instruction, self._module.file)
-
-    def _address(self, view: View) -> int:
-        name = view.buffer.name
-        if not view.buffer.constant:
-            return self._base + self._offsets[name] + view.byte_offset
-        if name not in self._constants:
-            values = np.ascontiguousarray(self._module.constants[name])
-            self._constants[name] = self._builder.add_constant(self._unique(name), values)
-        return self._constants[name] + view.byte_offset
-
-    def _unique(self, name: str) -> str:
-        """Return a unique symbol name that ELF can hold."""
-        name = name.replace("\0", "").encode()[:SYMBOL_BYTES].decode(errors="ignore") or "_"
-        taken = self._names.get(name, 0)
-        self._names[name] = taken + 1
-        return name if taken == 0 else f"{name}.{taken}"
+        return get_instruction_place(op.instruction, self._module.file)
 
     def _tensor(self, view: View) -> Tensor:
         quant = view.type.quant
@@ -317,7 +261,7 @@ class _Compilation:
             name=view.name,
             elem=view.type.elem,
             shape=view.shape,
-            address=self._address(view),
+            address=self._memory.get_address(view),
             scale=quant.scale if quant else None,
             offset=quant.offset if quant else None,
         )
@@ -339,7 +283,7 @@ class _Compilation:
             else (),
             barrier=None if planned is None else index,
             macs=0 if planned is None else planned.macs,
-            numerics=profile_name(op),
+            numerics=get_profile_name(op),
             operation=op.operation_name,
         )
 
@@ -354,13 +298,13 @@ class _Compilation:
                 f"neither the device nor the host supports {opcode}",
                 place=self._place(op),
                 found=reason,
-                hint=f"on the device: {op.host_reason}",
+                hint=f"change the operation or its types; on the device: {op.host_reason}",
             )
         if op.kind is Kind.AVERAGE_POOL and op.output.is_narrow:
             pool = AveragePool.from_operation(op, self._place(op))
-            get_profile(op).average_words(pool)  # raises if the profile lacks it
+            get_profile(op).get_average_words(pool)  # raises if the profile lacks it
         if opcode == "softmax" and op.output.is_narrow:
-            beta = op.number("Beta", 1.0)
+            beta = op.get_number("Beta", 1.0)
             get_profile(op).check_softmax(op.operands[1], op.output, beta, self._place(op))
 
     def _host_step(self, index: int, op: Operation) -> ProgramStep:
@@ -403,7 +347,7 @@ class _Compilation:
                 begins = operand.kind == "@inout" and view.buffer.name in touched
                 if operand.kind != "@out" and view.buffer.name not in written and not begins:
                     read_first.add(view.buffer.name)
-            written.update(v.buffer.name for part in (op, *op.fused) for v in part.outs())
+            written.update(v.buffer.name for part in (op, *op.fused) for v in part.list_outputs())
         mutable = [v for v in self._weights.values() if not v.buffer.constant]
         inputs = [self._tensor(v) for v in mutable if v.name in read_first]
         outputs = [self._tensor(v) for v in mutable if v.name in written]
@@ -414,7 +358,7 @@ def _as_stored(value: Any) -> Any:
     """Return an attribute as stored in a bundle, large integers as real numbers."""
     if isinstance(value, tuple):
         return [_as_stored(item) for item in value]
-    if isinstance(value, int) and ATTRIBUTE_NUMBER.problem(value):
+    if isinstance(value, int) and ATTRIBUTE_NUMBER.find_problem(value):
         return float(value)
     return value
 

@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from nmpsim.bundle.write import BundleBuilder
 from nmpsim.compiler.tiling.compiled.items import ARGUMENT, COMPUTE, KIND, LOAD, STORE, WAIT
-from nmpsim.compiler.tiling.grid import Integers, group_offsets
-from nmpsim.compiler.tiling.plan import Commands, LayerPlan, word_offsets
+from nmpsim.compiler.tiling.grid import Integers, compute_offsets
+from nmpsim.compiler.tiling.plan import Commands, LayerPlan, get_word_offsets
 from nmpsim.compiler.tiling.simulate import order_items
 from nmpsim.isa.codec import BY_MNEMONIC, encode, encode_table
 from nmpsim.isa.expressions import high_part, low_part
@@ -19,7 +19,7 @@ Words = npt.NDArray[np.uint32]
 
 
 class Emitter:
-    """Emits descriptors and code for the plans of device layers."""
+    """Code generator: writes descriptors and instructions of planned layers to a bundle."""
 
     def __init__(self, builder: BundleBuilder, cores: int) -> None:
         self._builder = builder
@@ -28,11 +28,11 @@ class Emitter:
         """[segment][core] Instruction words, layer by layer."""
 
     def begin_segment(self) -> None:
-        """Begin a sequence of layers that run without the host in between."""
+        """Begin a sequence of device layers without host operations between them."""
         self._programs.append([[] for _ in range(self._cores)])
 
     def add_layer(self, plan: LayerPlan, layer: int, barrier: int) -> None:
-        """Emit a layer's descriptors and instructions for all cores."""
+        """Add the descriptors and instructions of a layer for all cores."""
         items, begins = order_items(plan)
         words, ends = _code(plan, items, self._add_descriptors(plan, items, layer))
         last = np.array(self._barrier(barrier), np.uint32)
@@ -40,7 +40,7 @@ class Emitter:
             program += [words[ends[begins[core]] : ends[begins[core + 1]]], last]
 
     def finish(self) -> list[int]:
-        """Place all code; return the entry address of each segment."""
+        """Add the code of all segments to the bundle; return their entry addresses."""
         return [self._segment(index, p) for index, p in enumerate(self._programs)]
 
     def _add_descriptors(self, plan: LayerPlan, items: Integers, layer: int) -> Integers:
@@ -48,10 +48,10 @@ class Emitter:
         commands = _by_kind(plan)
         sizes = np.zeros(2 * WAIT, np.int64)
         sizes[list(commands)] = [one.words.shape[1] for one in commands.values()]
-        ends = group_offsets(sizes[items[:, KIND]])
+        ends = compute_offsets(sizes[items[:, KIND]])
         flat = np.empty(ends[-1], np.uint32)
         for kind, one in commands.items():
-            one.words[:, word_offsets(one.mnemonic)["layer"]] = layer
+            one.words[:, get_word_offsets(one.mnemonic)["layer"]] = layer
             table = encode_table(str(BY_MNEMONIC[one.mnemonic].descriptor), one.words)
             chosen = items[:, KIND] == kind
             places = ends[:-1][chosen][:, None] + np.arange(table.shape[1])
@@ -70,7 +70,7 @@ class Emitter:
         """Place the entry code, which jumps to the code of each core, then that code."""
         halt = np.array([encode("nmp.halt", {})], np.uint32)
         code = [np.concatenate([*words, halt]) for words in programs]
-        start = self._builder.code_address()
+        start = self._builder.get_code_address()
         jumps = start + 4 * ENTRY_WORDS
         address = jumps + 8 * self._cores
         table: list[int] = []
@@ -91,7 +91,7 @@ def _code(plan: LayerPlan, items: Integers, addresses: Integers) -> tuple[Words,
     """Return the instruction words of all items, and the offset of each item's with the end."""
     kinds = items[:, KIND]
     is_wait = kinds >= WAIT
-    ends = group_offsets(np.where(is_wait, 1, 3))
+    ends = compute_offsets(np.where(is_wait, 1, 3))
     words = np.empty(ends[-1], np.uint32)
     lui, addi = (np.uint32(word) for word in load_address(T0, 0))
     low = low_part(addresses)
@@ -113,7 +113,7 @@ def _code(plan: LayerPlan, items: Integers, addresses: Integers) -> tuple[Words,
 
 
 def load_address(register: int, value: int) -> list[int]:
-    """Return ``lui`` and ``addi``, which load a 32-bit value into a register."""
+    """Return the instructions ``lui`` and ``addi`` that load a 32-bit value into a register."""
     return [
         encode("lui", {"rd": register, "imm": high_part(value) << 12}),
         encode("addi", {"rd": register, "rs1": register, "imm": low_part(value)}),

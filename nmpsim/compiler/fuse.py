@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from nmpsim.compiler.clip_bounds import (
-    clipped_ends,
-    clipped_sides,
-    hidden_relu,
-    input_range,
-    keeps_scale,
+    find_clipped_sides,
+    find_hidden_relu,
+    find_saturating_sides,
+    get_input_range,
+    has_same_scale,
 )
 from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.placement import find_host_reason
@@ -24,13 +24,13 @@ from nmpsim.lir.opcode import SATURATES_ANYWHERE, Kind
 
 
 def find_clip(op: Operation) -> tuple[int, int] | None:
-    """Return the range to which an activation clips, or None if it does more than clip."""
+    """Return the range to which an activation clips, or None if it also changes the scale."""
     if op.kind is not Kind.CLIP or op.host_reason:
         return None
-    return input_range(op) if keeps_scale(op) else None
+    return get_input_range(op) if has_same_scale(op) else None
 
 
-def with_clipped_sides(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
+def assign_clipped_sides(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
     """Return the operations with the sides on which the network clips their results.
 
     The network clips a side if it has a bound that the type can represent. If the bound is the
@@ -46,10 +46,10 @@ def with_clipped_sides(operations: tuple[Operation, ...]) -> tuple[Operation, ..
             continue
         reader = _clipping_reader(result, users[op.output.buffer.name], index, op)
         ends[index] = ends[reader] if reader is not None else 0
-        sides = hidden_relu(op) | ends[index]
+        sides = find_hidden_relu(op) | ends[index]
         for part in (op, *op.fused):
-            sides |= clipped_sides(part, op.output)
-            ends[index] |= clipped_ends(part, op.output)
+            sides |= find_clipped_sides(part, op.output)
+            ends[index] |= find_saturating_sides(part, op.output)
         result[index] = attrs.evolve(op, clipped_sides=sides)
     return tuple(result)
 
@@ -58,7 +58,7 @@ def _users(operations: Sequence[Operation]) -> Mapping[str, Sequence[int]]:
     """Return, for each buffer, the ascending indices of the operations that access it."""
     users: dict[str, list[int]] = {}
     for index, op in enumerate(operations):
-        for name in op.buffers():
+        for name in op.list_buffers():
             users.setdefault(name, []).append(index)
     return users
 
@@ -74,14 +74,14 @@ def _clipping_reader(
     if later == len(users) or op.output.buffer.mutable_weight:
         return None
     reader = operations[users[later]]
-    if reader.kind is not Kind.CLIP or not _reads_all(reader, op) or not keeps_scale(reader):
+    if reader.kind is not Kind.CLIP or not _reads_all(reader, op) or not has_same_scale(reader):
         return None
     in_place = reader.output.buffer.name == op.output.buffer.name
     return users[later] if in_place or later == len(users) - 1 else None
 
 
-def fuse(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
-    """Fuse activations into the operations that they follow."""
+def fuse_clips(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
+    """Fuse activations that only clip into the preceding operations."""
     result: list[Operation] = []
     taken: set[int] = set()
     for index, op in enumerate(operations):
@@ -109,7 +109,7 @@ def _follower(
     result = op.output
     for index in range(last + 1, len(operations)):
         candidate = operations[index]
-        if result.buffer.name not in candidate.buffers():
+        if result.buffer.name not in candidate.list_buffers():
             continue
         if find_clip(candidate) is None or not _reads_all(candidate, op):
             return None
@@ -119,10 +119,10 @@ def _follower(
         if target.buffer.name == result.buffer.name:
             return index
         between = operations[first + 1 : index]
-        used_later = any(result.buffer.name in o.buffers() for o in operations[index + 1 :])
-        touched_before = any(target.buffer.name in o.buffers() for o in between)
+        used_later = any(result.buffer.name in o.list_buffers() for o in operations[index + 1 :])
+        touched_before = any(target.buffer.name in o.list_buffers() for o in between)
         outlives = result.buffer.mutable_weight
-        reads_target = target.buffer.name in {view.buffer.name for view in op.ins()}
+        reads_target = target.buffer.name in {view.buffer.name for view in op.list_inputs()}
         free = not (used_later or touched_before or outlives or reads_target)
         return index if free else None
     return None
@@ -153,14 +153,14 @@ def _with_clip(op: Operation, activation: Operation) -> Operation:
     joined = _joined_numerics(op, activation) or op
     fused = tuple(attrs.evolve(f, numerics=joined.numerics) for f in (*op.fused, activation))
     low, high = op.output.limits
-    for lowest, highest in map(input_range, fused):
+    for lowest, highest in map(get_input_range, fused):
         low, high = max(lowest, min(low, highest)), min(highest, max(high, lowest))
     return attrs.evolve(joined, clip_low=low, clip_high=high, fused=fused)
 
 
-def with_joined_numerics(
+def apply_joined_numerics(
     operations: tuple[Operation, ...], fused: tuple[Operation, ...]
 ) -> tuple[Operation, ...]:
-    """Return the operations unfused, with the profiles that they have in ``fused``."""
+    """Return unfused operations with the numerics profiles of the fused operations."""
     numerics = {part.instruction.name: op.numerics for op in fused for part in (op, *op.fused)}
     return tuple(attrs.evolve(op, numerics=numerics[op.instruction.name]) for op in operations)

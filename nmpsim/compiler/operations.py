@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.lir.names import operation_name
+from nmpsim.lir.names import get_operation_name
 from nmpsim.lir.nodes import Instruction, TensorType
 from nmpsim.lir.opcodes import OPCODES, Kind
 
@@ -22,7 +22,7 @@ ACCUMULATOR_BITS = (32, 48)
 
 @attrs.frozen
 class Buffer:
-    """A region of DRAM: a weight, an input, an output or an activation."""
+    """Region of DRAM: a constant, an input, an output or an activation."""
 
     name: str
     nbytes: int
@@ -32,7 +32,7 @@ class Buffer:
 
 @attrs.frozen
 class View:
-    """A contiguous, row-major tensor that begins at ``byte_offset`` of a buffer."""
+    """Row-major tensor at a byte offset of a buffer."""
 
     name: str
     buffer: Buffer
@@ -41,27 +41,27 @@ class View:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Logical shape."""
+        """Shape of the tensor."""
         return self.type.shape
 
     @property
     def is_narrow(self) -> bool:
-        """Whether the device can compute with it: quantized Int8 or Int16."""
+        """Whether the tensor is quantized Int8 or Int16, which the device computes with."""
         return self.type.elem in NARROW and self.type.quant is not None
 
     @property
     def element(self) -> int:
-        """Value of the descriptors' word ``element``; also log2 of the element's bytes."""
+        """Value of the descriptor word ``element``: 0 for Int8, 1 for Int16."""
         return NARROW.index(self.type.elem)
 
     @property
     def element_bytes(self) -> int:
-        """Size of one element in bytes."""
+        """Size of an element in bytes."""
         return int(self.type.dtype.itemsize)
 
     @property
     def accumulator_bits(self) -> int:
-        """Bits of the accumulator for products of such elements."""
+        """Width of the accumulator for the element type in bits."""
         return ACCUMULATOR_BITS[self.element]
 
     @property
@@ -83,22 +83,22 @@ class View:
 
     @property
     def scale(self) -> float:
-        """Exact scale; 1 if the tensor is not quantized."""
+        """Scale; 1 if the tensor is not quantized."""
         return self.type.quant.scale if self.type.quant else 1.0
 
     @property
     def offset(self) -> int:
-        """Zero point; 0 if the tensor is not quantized."""
+        """Offset (zero point); 0 if the tensor is not quantized."""
         return self.type.quant.offset if self.type.quant else 0
 
-    def values_in(self, constants: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """Return the values of a view of a constant, in the view's shape."""
+    def get_constant_values(self, constants: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """Return the values of a constant in the shape of the view."""
         whole = np.ascontiguousarray(constants[self.buffer.name]).reshape(-1)
         start = self.byte_offset // whole.itemsize
         return whole[start : start + self.type.elements].reshape(self.shape)
 
     def overlaps(self, other: View) -> bool:
-        """Return whether two views share a byte."""
+        """Return whether two views share memory."""
         return (
             self.buffer.name == other.buffer.name
             and self.byte_offset < other.byte_offset + other.type.nbytes
@@ -108,7 +108,7 @@ class View:
 
 @attrs.frozen
 class Operation:
-    """An LIR instruction with resolved operands and the activations fused into it."""
+    """LIR instruction with the views of its operands and the activations fused into it."""
 
     instruction: Instruction
     operands: tuple[View, ...]
@@ -130,7 +130,7 @@ class Operation:
 
     @property
     def kind(self) -> Kind:
-        """Kind of the operation."""
+        """Kind of the operation in the opcode table."""
         return OPCODES[self.instruction.opcode].kind
 
     @property
@@ -138,33 +138,33 @@ class Operation:
         """Common name of the operation, such as ``conv1x1`` or ``fc``."""
         shape = self.operands[1].shape if len(self.operands) > 1 else ()
         channels = shape[-1] if shape else None
-        return operation_name(self.instruction.opcode, self.instruction.attributes, channels)
+        return get_operation_name(self.instruction.opcode, self.instruction.attributes, channels)
 
     @property
     def output(self) -> View:
-        """View of the result."""
-        return self.last.outs()[0]
+        """View of the result, after fused activations."""
+        return self.last.list_outputs()[0]
 
     @property
     def last(self) -> Operation:
-        """The last fused activation, or the operation itself."""
+        """Last fused activation, or the operation itself."""
         return self.fused[-1] if self.fused else self
 
     @property
     def is_unsigned(self) -> bool:
-        """Whether the tensors hold uint8 values minus 128."""
-        return bool(self.number("Unsigned"))
+        """Whether Int8 values represent uint8 values minus 128."""
+        return bool(self.get_number("Unsigned"))
 
-    def integers(self, name: str) -> tuple[int, ...]:
-        """Return an attribute that is a list of integers; empty if it is missing."""
+    def get_integers(self, name: str) -> tuple[int, ...]:
+        """Return the value of an integer-list attribute; empty if it is missing."""
         values = self.instruction.attributes.get(name)
         return tuple(int(value) for value in values) if isinstance(values, tuple) else ()
 
-    def number(self, name: str, default: float | None = None) -> Any:
-        """Return an attribute that is a number, or ``default`` if it is missing."""
+    def get_number(self, name: str, default: float | None = None) -> Any:
+        """Return the value of a number attribute, or ``default`` if it is missing."""
         return self.instruction.attributes.get(name, default)
 
-    def outs(self) -> tuple[View, ...]:
+    def list_outputs(self) -> tuple[View, ...]:
         """Return the operands that are written, without those of fused activations."""
         return tuple(
             view
@@ -172,7 +172,7 @@ class Operation:
             if operand.kind != "@in"
         )
 
-    def ins(self) -> tuple[View, ...]:
+    def list_inputs(self) -> tuple[View, ...]:
         """Return the operands that are read."""
         return tuple(
             view
@@ -180,12 +180,12 @@ class Operation:
             if operand.kind != "@out"
         )
 
-    def buffers(self) -> frozenset[str]:
-        """Return the names of all buffers that are read or written, also by fused activations."""
+    def list_buffers(self) -> frozenset[str]:
+        """Return the names of all buffers that the operation and its fused activations use."""
         own = {view.buffer.name for view in self.operands}
-        return frozenset(own.union(*(f.buffers() for f in self.fused)))
+        return frozenset(own.union(*(f.list_buffers() for f in self.fused)))
 
 
-def row_major_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the strides, in elements, of a row-major array."""
+def compute_row_major_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of a row-major array, in elements."""
     return tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))

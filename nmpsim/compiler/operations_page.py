@@ -70,8 +70,8 @@ An instruction that is known and not executed is error LIR012, with what could b
 _HEADER = ("opcode", "what it does", "operands", "attributes", "on", "kinds")
 
 
-def operations_page() -> str:
-    """Return the page in Markdown."""
+def format_operations_page() -> str:
+    """Return the text of docs/operations.md."""
     executed = _table(_HEADER, (_row(OPCODES[name]) for name in sorted(OPCODES)))
     refused = _table(("opcodes", "reason", "what could be done"), _refused())
     return f"{_INTRODUCTION}\n{executed}\n{_NOTES}\n{refused}"
@@ -112,4 +112,4 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 if __name__ == "__main__":
-    print(operations_page(), end="")
+    print(format_operations_page(), end="")

@@ -11,8 +11,8 @@ from nmpsim.kernels.scale import INT32_MAX, INT32_MIN, IntegerScale
 from nmpsim.lir.opcode import Kind
 
 
-def overflow_warning(op: Operation, place: Place) -> str | None:
-    """Return a warning if the window sum of an average pool can saturate to 32 bits.
+def find_overflow_warning(op: Operation, place: Place) -> str | None:
+    """Return a warning if the window sums of an average pool can exceed 32 bits, else None.
 
     The integer profiles rescale the sum of a window and then divide it by the number of taps, so a
     value can saturate although its average fits the result. Where the factor includes the number
@@ -22,10 +22,10 @@ def overflow_warning(op: Operation, place: Place) -> str | None:
         return None
     target, source = op.operands
     window = AveragePool.from_operation(op, place)
-    words = get_profile(op).average_words(window)
+    words = get_profile(op).get_average_words(window)
     if window.counts_padding or words["profile"] not in (GLOW_INT, NMP):
         return None
-    kernel = op.integers("Kernels")
+    kernel = op.get_integers("Kernels")
     taps = min(kernel[0], source.shape[1]) * min(kernel[1], source.shape[2])
     post = words["out_post"]
     overflow = find_overflow(IntegerScale(words["out_pre"], post, words["out_mul"]), 32)

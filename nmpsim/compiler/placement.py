@@ -8,7 +8,12 @@ import attrs
 
 from nmpsim.compiler.numerics import get_profile
 from nmpsim.compiler.operations import Operation
-from nmpsim.compiler.tiling.channelwise import POOLS, is_depthwise, read_image_shape, smallest_tile
+from nmpsim.compiler.tiling.channelwise import (
+    POOLS,
+    compute_smallest_tile,
+    is_depthwise,
+    read_image_shape,
+)
 from nmpsim.config import DeviceConfig
 from nmpsim.lir.host_execution import supports
 from nmpsim.lir.opcode import Kind
@@ -25,7 +30,7 @@ ELEMENT_BY_ELEMENT = frozenset({Kind.BATCHED_ADD, Kind.PAIR, Kind.CLIP, Kind.RES
 def assign_placement(
     operations: tuple[Operation, ...], config: DeviceConfig
 ) -> tuple[Operation, ...]:
-    """Return the operations with ``host_reason`` set if they must run on the host."""
+    """Return the operations with ``host_reason`` set for those that run on the host."""
     return tuple(
         attrs.evolve(op, host_reason=find_host_reason(op) or _large_window(op, config))
         for op in operations
@@ -40,7 +45,7 @@ def _large_window(op: Operation, config: DeviceConfig) -> str:
     opcode = op.instruction.opcode
     if op.kind not in POOLS and not is_depthwise(op):
         return ""
-    needs = smallest_tile(read_image_shape(op))
+    needs = compute_smallest_tile(read_image_shape(op))
     dtypes = [view.type.dtype for view in op.operands]
     if needs <= config.scratchpad_bytes or supports(opcode, dtypes, get_profile(op).name):
         return ""
@@ -48,7 +53,7 @@ def _large_window(op: Operation, config: DeviceConfig) -> str:
 
 
 def find_host_reason(op: Operation) -> str:
-    """Return why an operation must run on the host; empty if the device supports it."""
+    """Return why an operation must run on the host; empty if it can run on the device."""
     rule = _RULES.get(op.kind)
     if rule is None:
         return f"the device has no unit for {op.instruction.opcode}"
@@ -114,7 +119,7 @@ def _activation(op: Operation) -> str:
 
 
 def _rescale(op: Operation) -> str:
-    alpha = op.number("Alpha")
+    alpha = op.get_number("Alpha")
     return _narrow(op) or ("" if alpha is None else _slope(alpha))
 
 

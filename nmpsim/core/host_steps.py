@@ -20,7 +20,7 @@ from nmpsim.kernels.hostops import (
     HostTensor,
     HostValueError,
     StageOvershoot,
-    integer_limits,
+    get_integer_limits,
 )
 from nmpsim.lir.host_execution import prepare_operation
 from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS
@@ -124,7 +124,7 @@ def _clips(step: ProgramStep) -> Callable[[HostResult], HostClipping]:
     @cache
     def known(index: int) -> tuple[tuple[int, ...], tuple[int, int, str, str]]:
         tensor = step.operands[index].tensor
-        low, high = integer_limits(ELEM_DTYPES[tensor.elem])
+        low, high = get_integer_limits(ELEM_DTYPES[tensor.elem])
         stage = "input" if step.opcode == "quantize" else "result"
         low_stage = "activation" if step.clipped_sides & WANTED_LOW else stage
         high_stage = "activation" if step.clipped_sides & WANTED_HIGH else stage

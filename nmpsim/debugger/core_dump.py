@@ -21,7 +21,7 @@ import numpy.typing as npt
 from nmpsim.atomic import write_npz
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.patch import MAX_PATCH_BYTES
-from nmpsim.bundle.schema import strict_converter
+from nmpsim.bundle.schema import make_strict_converter
 from nmpsim.config import DeviceConfig, from_settings
 from nmpsim.core.engine_selection import ENGINES
 from nmpsim.debugger.edits import Edit, Piece
@@ -129,7 +129,7 @@ def _read_document(path: Path, data: npt.NDArray[Any], kind: Any) -> Any:
 
 @cache
 def _converter() -> Converter:
-    converter = strict_converter()
+    converter = make_strict_converter()
 
     def structure_piece(value: Any, _: object) -> Piece:
         address, now = value

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nmpsim.analysis.explain.layers import list_operand_roles
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.compiler.operations import View
-from nmpsim.compiler.resolve import resolve
+from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.core.state import Machine
 from nmpsim.debugger.byte_runs import ByteRuns
 from nmpsim.debugger.debugger import Debugger
@@ -57,7 +57,7 @@ class LirOperands:
 
 def find_lir_operands(module: Module, layers: tuple[Layer, ...]) -> LirOperands:
     """Return the tensors that the layers of a program read according to its LIR."""
-    views, operations = resolve(module)
+    views, operations = resolve_operands(module)
     owner = {name: layer.index for layer in layers for name in (layer.name, *layer.fused)}
     roles: dict[int, list[tuple[str, str]]] = {}
     written: dict[int, set[str]] = {}

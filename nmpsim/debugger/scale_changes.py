@@ -17,7 +17,7 @@ from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.metadata import Layer
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.operations import Operation
-from nmpsim.compiler.resolve import resolve
+from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.compiler.tiling.search import TILINGS
 from nmpsim.config import from_settings
 from nmpsim.diagnostics import UserError, fail
@@ -85,9 +85,9 @@ def change_scale(before: CompiledProgram, layer: Layer, scale: float) -> ScaleCh
         DEBUG002 if the host computes the tensor, or it is an input; COMP001 if a layer cannot have
         such a scale.
     """
-    _, operations = resolve(before.module)
+    _, operations = resolve_operands(before.module)
     buffers = _same_scale(operations, layer)
-    if not buffers <= {view.buffer.name for op in operations for view in op.outs()}:
+    if not buffers <= {view.buffer.name for op in operations for view in op.list_outputs()}:
         raise _cannot_change(layer, "it is that of an input of the program")
     producers, readers, host_readers = _find_affected_layers(before.bundle, operations, buffers)
     module = _rescale_buffers(before.module, buffers, scale)
@@ -158,7 +158,7 @@ def _find_affected_layers(
     producers, readers, host_readers = (dict[str, None]() for _ in range(3))
     for op in operations:
         layer = by_name[op.instruction.name]
-        is_written = any(view.buffer.name in buffers for view in op.outs())
+        is_written = any(view.buffer.name in buffers for view in op.list_outputs())
         is_read = any(view.buffer.name in buffers for view in op.operands) and not is_written
         if layer.placement == "host" and is_written:
             raise _cannot_change(layer, f"{layer.display_name} on the host makes it")

@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 
 from nmpsim.bundle import Bundle, Tensor, read_bundle
-from nmpsim.bundle.metadata import Normalization, as_unsigned
+from nmpsim.bundle.metadata import Normalization, to_unsigned
 from nmpsim.config import DeviceConfig, default_device, from_settings
 from nmpsim.diagnostics import fail
 from nmpsim.experiments.identity import compute_digest
@@ -37,10 +37,10 @@ class SweepProgram:
     @property
     def digest(self) -> str:
         """Digest of LIR, exact scales, constants and numerics, which identifies the program."""
-        from nmpsim.bundle.debug import debug_sections
+        from nmpsim.bundle.debug import make_debug_sections
 
         arithmetic = repr((self.numerics, sorted(self.layer_numerics.items())))
-        sections = debug_sections(self.module, {}).values()
+        sections = make_debug_sections(self.module, {}).values()
         parts = [memoryview(chunk).cast("B") for chunks in sections for chunk in chunks]
         return compute_digest([arithmetic.encode(), *parts])
 
@@ -49,9 +49,9 @@ class SweepProgram:
 
         Inputs are mutable weights that are read before they are written.
         """
-        from nmpsim.compiler.resolve import resolve
+        from nmpsim.compiler.resolve import resolve_operands
 
-        weights, operations = resolve(self.module)
+        weights, operations = resolve_operands(self.module)
         read: set[str] = set()
         written: set[str] = set()
         for operation in operations:
@@ -60,7 +60,7 @@ class SweepProgram:
             ):
                 if operand.kind != "@out" and view.buffer.name not in written:
                     read.add(view.buffer.name)
-            written.update(view.buffer.name for view in operation.outs())
+            written.update(view.buffer.name for view in operation.list_outputs())
         return tuple(
             self._as_user_has(name, view.type)
             for name, view in weights.items()
@@ -71,7 +71,7 @@ class SweepProgram:
         quant = type_.quant
         scale, offset = (quant.scale, quant.offset) if quant and quant.scale else (None, None)
         tensor = Tensor(name, type_.elem, type_.shape, 0, scale, offset)
-        return as_unsigned(tensor) if name in self.unsigned else tensor
+        return to_unsigned(tensor) if name in self.unsigned else tensor
 
 
 def load_sweep_program(

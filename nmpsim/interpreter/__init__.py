@@ -7,7 +7,7 @@ its integers, bit-exactly.
 """
 
 from nmpsim.interpreter.execute import Execution, execute_exact, execute_real
-from nmpsim.interpreter.memory import Location, locate
+from nmpsim.interpreter.memory import Location, locate_tensors
 from nmpsim.interpreter.operations import (
     RealArray,
     RealType,
@@ -32,7 +32,7 @@ __all__ = [
     "execute_exact",
     "execute_real",
     "hides_relu",
-    "locate",
+    "locate_tensors",
     "find_scale_operands",
     "dequantize_operands",
     "evaluate_operation",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.kernels.hostops.accumulators import real_product
+from nmpsim.kernels.hostops.accumulators import multiply_real
 from nmpsim.kernels.hostops.convolution import apply_fused_activation
 from nmpsim.kernels.hostops.tensors import Attributes
 from nmpsim.kernels.hostops.windows import Window
@@ -31,7 +31,7 @@ def convolve(
     """
     window, groups = Window.from_attributes(attributes), attributes["Group"]
     padded = window.pad(src, 0)
-    views = [view for _, view in window.views(padded, shape[1:3])]
+    views = [view for _, view in window.iterate_views(padded, shape[1:3])]
     if weights.shape[3] == 1:
         sums = _depthwise(views, weights, groups, shape)
     else:
@@ -51,7 +51,7 @@ def _dense(views: list[_Array], weights: _Array) -> _Array:
     """Return [N * OH * OW, OC] of one group: a view [N, OH, OW, C] for each tap."""
     windows = np.concatenate(views, axis=-1) if len(views) > 1 else views[0]
     columns = windows.reshape(-1, windows.shape[-1])
-    return real_product(columns, weights.reshape(len(weights), -1).T)
+    return multiply_real(columns, weights.reshape(len(weights), -1).T)
 
 
 def _depthwise(views: list[_Array], weights: _Array, groups: int, shape: tuple[int, ...]) -> _Array:

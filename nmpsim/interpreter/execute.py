@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import fail
-from nmpsim.interpreter.memory import Memory, read_constant
+from nmpsim.interpreter.memory import TensorMemory, read_constant
 from nmpsim.interpreter.operations import (
     REAL,
     RealArray,
@@ -32,12 +32,12 @@ Written = tuple[Instruction, str, _Array]
 
 
 class Execution(Iterator[Written]):
-    """A program that runs while its results are iterated over."""
+    """Iterator over the results of a program, which runs while it is iterated over."""
 
     def __init__(
         self,
         module: Module,
-        memory: Memory,
+        memory: TensorMemory,
         compute: Callable[[Instruction], Mapping[int, _Array]],
     ) -> None:
         self._memory = memory
@@ -47,12 +47,12 @@ class Execution(Iterator[Written]):
         return next(self._steps)
 
     def contents(self, name: str) -> _Array:
-        """Return a copy of a tensor's present contents; an output is complete at the end."""
+        """Return a copy of a tensor's current values; outputs are complete at the end."""
         return np.array(self._memory.read(name))
 
 
 def _steps(
-    module: Module, memory: Memory, compute: Callable[[Instruction], Mapping[int, _Array]]
+    module: Module, memory: TensorMemory, compute: Callable[[Instruction], Mapping[int, _Array]]
 ) -> Iterator[Written]:
     for instruction in module.instructions:
         names = [operand.name for operand in instruction.operands]
@@ -91,7 +91,7 @@ def execute_real(
     real: RealType = REAL,
     sum_orders: Mapping[str, npt.NDArray[np.intp]] | None = None,
 ) -> Execution:
-    """Run a program, float or quantized, on real numbers; nothing is rounded or clipped.
+    """Run a float or quantized program in real arithmetic, without rounding or saturation.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def execute_real(
     """
     given = constants or {}
     orders = sum_orders or {}
-    memory = Memory(module, lambda type_: get_storage_dtype(type_, real))
+    memory = TensorMemory(module, lambda type_: get_storage_dtype(type_, real))
     for weight in module.weights:
         if weight.name in given:
             memory.write(weight.name, given[weight.name])
@@ -128,7 +128,7 @@ def execute_real(
             memory.write(weight.name, inputs[weight.name])
 
     def compute(instruction: Instruction) -> dict[int, RealArray]:
-        places = [memory.place(operand.name) for operand in instruction.operands]
+        places = [memory.find_location(operand.name) for operand in instruction.operands]
         values = [memory.read(operand.name) for operand in instruction.operands]
         for index, parameters in find_scale_operands(instruction).items():
             if places[index].storage not in given:
@@ -149,7 +149,7 @@ def execute_real(
 def execute_exact(
     module: Module, inputs: Mapping[str, _Array], numerics: str = "glow-int"
 ) -> Execution:
-    """Run a program, quantized or float, on its stored values, bit-exactly as a reference does.
+    """Run a program on its stored values, bit-exactly as a numerics profile.
 
     Parameters
     ----------
@@ -170,12 +170,12 @@ def execute_exact(
     UserError
         COMP001, while iterating, for an operation that the profile does not define.
     """
-    memory = Memory(module, lambda type_: type_.dtype)
+    memory = TensorMemory(module, lambda type_: type_.dtype)
     for name, array in (*module.constants.items(), *inputs.items()):
         memory.write(name, array)
 
     def tensor(name: str) -> HostTensor:
-        quant, values = memory.place(name).type.quant, memory.read(name)
+        quant, values = memory.find_location(name).type.quant, memory.read(name)
         if quant is None:
             return HostTensor(values)
         return HostTensor(values, quant.scale, quant.offset, quantized=True)

@@ -17,15 +17,15 @@ from nmpsim.lir.nodes import Module, TensorType
 
 @attrs.frozen
 class Location:
-    """Location of a tensor: consecutive elements of a weight or buffer, from ``start`` on."""
+    """Location of a tensor: its buffer and the index of its first element."""
 
     storage: str
     start: int
     type: TensorType
 
 
-def locate(module: Module) -> dict[str, Location]:
-    """Return the location of each weight, buffer and view of a verified module."""
+def locate_tensors(module: Module) -> dict[str, Location]:
+    """Return the location of each weight, buffer and view of a module by name."""
     places = {w.name: Location(w.name, 0, w.type) for w in module.weights}
     for instruction in module.instructions:
         type_ = instruction.attributes.get("Ty")
@@ -44,28 +44,28 @@ def _flat_index(offsets: Any, shape: tuple[int, ...]) -> int:
     return int(np.ravel_multi_index(offsets, shape)) if shape else 0
 
 
-class Memory:
-    """Contents of all tensors, zero where nothing was written."""
+class TensorMemory:
+    """Values of all tensors of a program, initially zero."""
 
     def __init__(self, module: Module, dtype_of: Callable[[TensorType], np.dtype[Any]]) -> None:
-        self._places = locate(module)
+        self._places = locate_tensors(module)
         owners = [place for name, place in self._places.items() if place.storage == name]
         check_memory("evaluating the program", _parts(owners, dtype_of), place=Place(module.file))
         self._buffers = {
             place.storage: np.zeros(place.type.elements, dtype_of(place.type)) for place in owners
         }
 
-    def place(self, name: str) -> Location:
+    def find_location(self, name: str) -> Location:
         """Return the location of a tensor."""
         return self._places[name]
 
     def read(self, name: str) -> npt.NDArray[Any]:
-        """Return a view of a tensor's values in their logical shape."""
+        """Return a view of a tensor's values in the tensor's shape."""
         place = self._places[name]
         return _part(self._buffers[place.storage], place)
 
     def write(self, name: str, values: npt.NDArray[Any]) -> None:
-        """Replace the contents of a tensor."""
+        """Replace the values of a tensor."""
         self.read(name)[...] = values
 
 
@@ -79,7 +79,7 @@ def _parts(
 
 
 def read_constant(place: Location, constants: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Return the stored elements of a constant, or of a view of one, in their shape."""
+    """Return the stored values of a constant, or of a view of one, in their shape."""
     return _part(constants[place.storage].reshape(-1), place)
 
 

@@ -13,7 +13,7 @@ from nmpsim.kernels.hostops import HostTensor
 from nmpsim.lir.host_execution import run_operation
 from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS, Instruction, TensorType
 from nmpsim.lir.opcode import SATURATES_ANYWHERE, Opcode
-from nmpsim.lir.opcodes import IN, OPCODES, OUT, Kind, OperandRole, opcodes_by_kind
+from nmpsim.lir.opcodes import IN, OPCODES, OUT, Kind, OperandRole, find_opcodes
 
 RealArray: TypeAlias = npt.NDArray[Any]
 """Values in a ``RealType``; bool and index tensors keep their own dtype."""
@@ -21,7 +21,7 @@ RealType: TypeAlias = type[np.float64] | type[np.float32]
 """float64 for real arithmetic, or float32 for that of Glow's Interpreter."""
 REAL: Final = np.float64
 
-_MAY_HIDE_A_RELU = opcodes_by_kind(*SATURATES_ANYWHERE) | {
+_MAY_HIDE_A_RELU = find_opcodes(*SATURATES_ANYWHERE) | {
     "batchedreduceadd",
     "elementdiv",
     "rescalequantized",
@@ -38,7 +38,7 @@ def evaluate_operation(
     real: RealType = REAL,
     sum_order: npt.NDArray[np.intp] | None = None,
 ) -> dict[int, RealArray]:
-    """Evaluate one instruction in real arithmetic, with nothing rounded and nothing clipped.
+    """Evaluate one instruction in real arithmetic, without rounding or saturation.
 
     Parameters
     ----------
@@ -118,12 +118,12 @@ def _look_up(type_: TensorType, src: RealArray, mapping: RealArray) -> RealArray
 
 
 def is_result(role: OperandRole) -> bool:
-    """Return whether an operand is written with meaningful contents."""
+    """Return whether an operand is written and is not scratch memory."""
     return role.kind != IN and not role.is_scratch
 
 
 def hides_relu(instruction: Instruction, dest: TensorType) -> bool:
-    """Return whether the type of a result hides a ReLU: its range starts at real zero.
+    """Return whether the range of a result's type begins at real zero, which implies a ReLU.
 
     Glow drops a ReLU when the operation before it is given the ReLU's range; the offset is the
     lowest integer then, and the saturation at it is the ReLU.
@@ -136,13 +136,13 @@ def hides_relu(instruction: Instruction, dest: TensorType) -> bool:
 
 
 def get_storage_dtype(type_: TensorType, real: RealType) -> np.dtype[Any]:
-    """Return the dtype for a tensor's real values; bool and index tensors keep their own."""
+    """Return the dtype for a tensor's real values; bool and index tensors keep their dtype."""
     is_number = type_.elem in QUANTIZED_ELEMS or "float" in type_.elem
     return np.dtype(real) if is_number else type_.dtype
 
 
 def find_scale_operands(instruction: Instruction) -> Mapping[int, tuple[int, int]]:
-    """Return the operands whose scales and offsets are operands: index -> indices of these.
+    """Return the indices of scale and offset operands by the index of the operand they apply to.
 
     Such are the filter and bias of a channelwise convolution and the weights of a row-wise fully
     connected layer; the scales in the types of such operands mean nothing.
@@ -160,7 +160,7 @@ def dequantize_operands(
     raw: Sequence[npt.NDArray[Any]],
     real: RealType = REAL,
 ) -> list[RealArray]:
-    """Return the real values that the operands of an instruction stand for.
+    """Return the real values of all operands of an instruction.
 
     ``raw`` holds the operands in print order as the program stores them (integers where
     quantized), in their logical shapes.
@@ -172,7 +172,7 @@ def dequantize_operands(
 
 
 def dequantize(array: npt.NDArray[Any], type_: TensorType, real: RealType = REAL) -> RealArray:
-    """Return ``scale * (q - offset)``; an array that is not quantized stays as it is."""
+    """Return ``scale * (q - offset)``, or an array that is not quantized unchanged."""
     dtype = get_storage_dtype(type_, real)
     if type_.quant is None:
         return array.astype(dtype, copy=False)

@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 
 def sqnr_db(reference: npt.NDArray[Any], error: npt.NDArray[Any]) -> float:
-    """Return ``10 log10(sum(reference**2) / sum(error**2))`` in dB; see :func:`decibels`."""
+    """Return ``10 log10(sum(reference**2) / sum(error**2))`` in dB."""
     return decibels(energy(reference), energy(error))
 
 
 def energy(values: npt.NDArray[Any]) -> float:
-    """Return the sum of squares, in float64."""
+    """Return the sum of squares of an array, in float64."""
     return float(np.square(values, dtype=np.float64).sum())
 
 

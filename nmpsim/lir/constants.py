@@ -33,7 +33,7 @@ _MAX_HINTS = 20
 
 
 def find_tensors_file(lir_path: Path) -> Path | None:
-    """Return ``X.tensors.json`` next to ``X.lir.txt``, or None if it does not exist."""
+    """Return the path ``X.tensors.json`` next to ``X.lir.txt``, or None if it does not exist."""
     path = sibling_path(lir_path, ".tensors.json")
     return path if path is not None and path.is_file() else None
 
@@ -49,7 +49,7 @@ def sibling_path(lir_path: Path, ending: str) -> Path | None:
 def attach_constants(
     module: Module, weights_files: Path | Sequence[Path], tensors_file: Path | None = None
 ) -> tuple[Module, tuple[str, ...]]:
-    """Return the module with constants from ``.npz`` files and exact scales, and warnings.
+    """Return the module with the constants of ``.npz`` files and exact scales, and warnings.
 
     A constant is the array ``const/NAME`` or ``NAME``, from the last file that has it; what it was
     before it was quantized is ``float/NAME``, if that is there. Other arrays are ignored. Raises
@@ -68,10 +68,10 @@ def attach_constants(
     return attrs.evolve(attached, floats=floats), warnings
 
 
-def attach_constants_from(
+def attach_arrays(
     module: Module, arrays: Mapping[str, Array], tensors: Mapping[str, Any] | None = None
 ) -> tuple[Module, tuple[str, ...]]:
-    """Attach constants from arrays by name, and scales from a sidecar's content.
+    """Return the module with constants from arrays by name and exact scales, and warnings.
 
     The module holds copies of the arrays, C-contiguous and read-only. Scales become Python
     floats that are exactly float32 values.
@@ -92,7 +92,7 @@ def _attached(
 
 
 def read_constants(module: Module, file: Path) -> dict[str, Array]:
-    """Return the constants of a module that an ``.npz`` file has, by name.
+    """Read the constants of a module from an ``.npz`` file; return the arrays by name.
 
     An array's dtype and shape are compared with the declaration before its data is read.
     """

@@ -22,7 +22,7 @@ Shape = tuple[int, ...]
 
 @frozen
 class Problem:
-    """A violated rule; ``role`` or ``attribute`` is at fault, else the whole instruction."""
+    """Problem of an instruction: the operand or attribute at fault, what was found and expected."""
 
     role: str | None
     message: str
@@ -34,7 +34,7 @@ class Problem:
 
 @frozen
 class Expected:
-    """The shape that an operand must have, and why."""
+    """Shape that an operand must have, with the reason."""
 
     role: str
     shape: Shape
@@ -43,17 +43,17 @@ class Expected:
 
 @attrs.frozen(slots=False)
 class TypedInstruction:
-    """An instruction with the type of each operand by role."""
+    """Instruction with the type of each operand."""
 
     instruction: Instruction
     types: Mapping[str, TensorType]
 
     def elem(self, role: str) -> str:
-        """Return the element type of an operand."""
+        """Return the element type of the operand with a role."""
         return self.types[role].elem
 
     def shape(self, role: str) -> Shape:
-        """Return the shape of an operand."""
+        """Return the shape of the operand with a role."""
         return self.types[role].shape
 
     @cached_property
@@ -68,7 +68,7 @@ Checks = Iterator[Problem | Expected]
 
 
 def shape_rule(check: Callable[..., Checks]) -> Rule:
-    """Return a rule from a function of shapes and attributes.
+    """Convert a function of operand shapes and attribute values to a type rule.
 
     Each parameter of the function is an operand, whose shape it receives, or an attribute:
     ``batch_dims`` is BatchDims. A parameter with a default is an optional attribute. The function
@@ -89,7 +89,7 @@ def shape_rule(check: Callable[..., Checks]) -> Rule:
 
 
 def check_shape(site: TypedInstruction, role: str, expected: Shape, why: str) -> Iterator[Problem]:
-    """Check that an operand has this shape."""
+    """Yield a problem if an operand does not have the expected shape."""
     if site.shape(role) != expected:
         yield wrong_shape(role, site.shape(role), f"{format_shape(expected)}, {why}")
 
@@ -109,8 +109,8 @@ def format_shape(shape: Shape) -> str:
     return f"<{' x '.join(str(dim) for dim in shape)}>"
 
 
-def have_same_parameters(a: TensorType, b: TensorType) -> bool:
-    """Return whether two types have the same offset and, as printed, the same scale."""
+def have_equal_quantization(a: TensorType, b: TensorType) -> bool:
+    """Return whether two types have the same offset and the same scale in nine decimals."""
     if a.quant is None or b.quant is None:
         return a.quant is b.quant
     same_scale = format_scale(a.quant.scale) == format_scale(b.quant.scale)
@@ -124,7 +124,7 @@ def _parameters(type: TensorType) -> str:
 
 
 def require_rank(dimensions: int, *roles: str) -> Rule:
-    """Return a rule that each operand has this many dimensions."""
+    """Return a rule that operands have a number of dimensions."""
 
     def rule(site: TypedInstruction) -> Iterator[Problem]:
         for role in roles:
@@ -138,7 +138,7 @@ def require_rank(dimensions: int, *roles: str) -> Rule:
 
 
 def require_elem(kinds: frozenset[str], *roles: str) -> Rule:
-    """Return a rule that each operand has one of these element types."""
+    """Return a rule that operands have one of several element types."""
 
     def rule(site: TypedInstruction) -> Iterator[Problem]:
         for role in roles:
@@ -150,7 +150,7 @@ def require_elem(kinds: frozenset[str], *roles: str) -> Rule:
 
 
 def require_same_elem(first: str, *others: str) -> Rule:
-    """Return a rule that all operands have the element type of the first."""
+    """Return a rule that operands have the element type of the first operand."""
 
     def rule(site: TypedInstruction) -> Iterator[Problem]:
         for role in others:
@@ -162,7 +162,7 @@ def require_same_elem(first: str, *others: str) -> Rule:
 
 
 def require_same_shape(first: str, *others: str) -> Rule:
-    """Return a rule that all operands have the shape of the first."""
+    """Return a rule that operands have the shape of the first operand."""
 
     def rule(site: TypedInstruction) -> Iterator[Problem]:
         for role in others:
@@ -173,7 +173,7 @@ def require_same_shape(first: str, *others: str) -> Rule:
 
 @frozen
 class SameScale:
-    """Rule that all operands have the scale and offset of the first, as raw integers are moved."""
+    """Rule that operands have the scale and offset of the first operand."""
 
     first: str
     others: tuple[str, ...]
@@ -182,19 +182,19 @@ class SameScale:
         """Check an instruction, as any rule does."""
         first = self.first
         for role in self.others:
-            if not have_same_parameters(site.types[role], site.types[first]):
+            if not have_equal_quantization(site.types[role], site.types[first]):
                 message = f"{role} and {first} differ in scale or offset"
                 expected = f"{_parameters(site.types[first])}, as {first}"
                 yield Problem(role, message, _parameters(site.types[role]), expected)
 
 
 def require_same_scale(first: str, *others: str) -> Rule:
-    """Return a rule that all operands have the scale and offset of the first."""
+    """Return a rule that operands have the scale and offset of the first operand."""
     return SameScale(first, others)
 
 
 def require_same_type(first: str, *others: str) -> tuple[Rule, ...]:
-    """Return rules that all operands have the type and shape of the first."""
+    """Return rules that operands have the element type, scale and shape of the first operand."""
     return (
         require_same_elem(first, *others),
         require_same_scale(first, *others),
@@ -203,12 +203,12 @@ def require_same_type(first: str, *others: str) -> tuple[Rule, ...]:
 
 
 def require_elementwise(first: str, *others: str) -> tuple[Rule, ...]:
-    """Return rules that all operands have the element type and shape of the first."""
+    """Return rules that operands have the element type and shape of the first operand."""
     return require_same_elem(first, *others), require_same_shape(first, *others)
 
 
 def require_addend_elem(base: str, addend: str) -> Rule:
-    """Return a rule for an addend: real with real operands, else signed and quantized."""
+    """Return a rule that an addend is real if the base is real, else signed and quantized."""
 
     def rule(site: TypedInstruction) -> Iterator[Problem]:
         quantized = site.elem(base) in QUANTIZED_ELEMS
@@ -219,7 +219,7 @@ def require_addend_elem(base: str, addend: str) -> Rule:
 
 
 def require_bias_elem(base: str, bias: str) -> Rule:
-    """Return a rule for a bias: an addend that may also be float or quantized i64.
+    """Return a rule that a bias is an addend, a float or a quantized i64 tensor.
 
     Glow has neither: PyTorch and ONNX Runtime keep a bias float, TFLite's Int16 has 64 bits.
     """
@@ -236,7 +236,7 @@ def require_bias_elem(base: str, bias: str) -> Rule:
 
 
 def require_weights_elem(base: str, weights: str) -> Rule:
-    """Return a rule that weights have the input's type, or i8 with an i16 input."""
+    """Return a rule that weights have the element type of the input, or i8 for an i16 input."""
 
     def rule(site: TypedInstruction) -> Iterator[Problem]:
         if (site.elem(base), site.elem(weights)) != ("i16", "i8"):

@@ -44,11 +44,11 @@ _STORES_INTEGERS = frozenset({Kind.CONVERSION, Kind.RESCALE, Kind.MOVE})
 def supports(
     opcode: str, dtypes: Sequence[np.dtype[Any]], numerics: str = "glow-int"
 ) -> str | None:
-    """Return None if the host can execute ``opcode`` on these dtypes, else the reason in words."""
+    """Return why the host cannot execute an operation on these dtypes, or None if it can."""
     row = OPCODES.get(opcode)
     if row is None or not row.kinds:
         return "the host has no such operation"
-    return row.mismatch(dtypes) or _numerics_mismatch(row, dtypes, numerics)
+    return row.find_mismatch(dtypes) or _numerics_mismatch(row, dtypes, numerics)
 
 
 def _numerics_mismatch(row: Opcode, dtypes: Sequence[np.dtype[Any]], numerics: str) -> str | None:
@@ -114,7 +114,7 @@ def prepare_operation(
     attributes: Attributes,
     numerics: str = "glow-int",
 ) -> Callable[[], HostResult]:
-    """Return a function that executes an instruction; each call reads the operands' values anew.
+    """Check an operation; return a function that executes it on the operands' current values.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def prepare_operation(
 def run_operation(
     row: Opcode, operands: Sequence[HostTensor], attributes: Attributes
 ) -> HostResult:
-    """Execute an operation by the formula or by the function of its row, without any check."""
+    """Execute an operation without checks, by the formula or the function of its row."""
     if row.formula is None or (row.run and not _formula_applies(row, operands)):
         result: HostResult = find_implementation(row.run)(*operands, attributes=attributes)
         return result
@@ -152,7 +152,7 @@ def run_operation(
     roles = zip(row.operands, operands, strict=True)
     sources = [operand for role, operand in roles if role.kind == IN]
     if sources[0].dtype in (np.int8, np.int16):
-        reals = row.formula(*(source.reals() for source in sources), *numbers)
+        reals = row.formula(*(source.dequantize() for source in sources), *numbers)
         return saturate(quantize_reals(reals, operands[0]), operands[0])
     if any(source.quantized for source in sources):
         reason = f"quantized {sources[0].dtype} has no defined arithmetic"

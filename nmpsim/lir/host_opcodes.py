@@ -46,6 +46,7 @@ from nmpsim.lir.host_shapes import (
 )
 from nmpsim.lir.opcode import (
     ANY_INTEGER,
+    ANY_NUMBER,
     AXIS,
     BIAS,
     BINARY,
@@ -66,10 +67,10 @@ from nmpsim.lir.opcode import (
     OperandRole,
     Profiles,
     Signature,
+    attributes,
     dtypes,
     input_roles,
     integer_list_kind,
-    number_attributes,
 )
 from nmpsim.lir.shapes import (
     check_convolution_shape,
@@ -179,7 +180,7 @@ def _arg_extreme(name: str, summary: str, run: str) -> Opcode:
         name,
         summary,
         UNARY,
-        (Attribute("Axis", AXIS), Attribute("KeepDims", FLAG)),
+        attributes(Axis=AXIS, KeepDims=FLAG),
         dtypes(INDEX, REAL),
         require_axis("Axis", "Src"),
         check_arg_extreme_shape,
@@ -193,7 +194,7 @@ def _reduction(name: str, summary: str, run: str) -> Opcode:
         name,
         summary,
         _BATCH,
-        (Attribute("Axes", integer_list_kind("a list of dimensions", 0)),),
+        attributes(Axes=integer_list_kind("a list of dimensions", 0)),
         dtypes(NUMBER),
         require_same_scale("Batch", "Dest"),
         check_axes,
@@ -204,7 +205,7 @@ def _reduction(name: str, summary: str, run: str) -> Opcode:
 
 _PAIR = ("LHS", "RHS")
 _BITS = INDEX | BOOL
-_LEFT = number_attributes("LHS")
+_LEFT = attributes(LHS=ANY_NUMBER)
 
 # fmt: off
 _ELEMENTWISE = (
@@ -233,11 +234,11 @@ _ELEMENTWISE = (
     _elementwise("elementbitwisenot", "each bit inverted", np.invert, INDEX),
     _elementwise(
         "modulo", "remainder by Divisor", functions.modulo, INDEX,
-        attributes=(Attribute("Divisor", COUNT), Attribute("SignFollowDivisor", FLAG)),
+        attributes=attributes(Divisor=COUNT, SignFollowDivisor=FLAG),
     ),
     _elementwise(
         "nantonum", "Src with NaN and infinities replaced", functions.replace_not_finite, FLOAT,
-        attributes=number_attributes("Nan", "PosInf", "NegInf"),
+        attributes=attributes(Nan=ANY_NUMBER, PosInf=ANY_NUMBER, NegInf=ANY_NUMBER),
     ),
     _elementwise(
         "elementmulconst", "LHS * RHS, LHS a number", lambda x, factor: x * factor, FLOAT,
@@ -279,7 +280,7 @@ HOST_OPCODES = (
             *input_roles("Input"),
             OperandRole("Scratch", OUT, is_scratch=True),
         ),
-        (Attribute("K", COUNT),),
+        attributes(K=COUNT),
         dtypes(REAL, INDEX, REAL, ANY),
         require_same_scale("Input", "Values"),
         check_top_k_shape,
@@ -329,7 +330,7 @@ HOST_OPCODES = (
         "scatterdata",
         "put or, Cumulative, add Slices into Data",
         (OperandRole("Data", INOUT), *input_roles("Indices", "Slices")),
-        (Attribute("Cumulative", FLAG),),
+        attributes(Cumulative=FLAG),
         dtypes(NUMBER, INDEX, NUMBER),
         check_scatter_shape,
         run="indexing.scatter_data",
@@ -348,7 +349,7 @@ HOST_OPCODES = (
         "bucketize",
         "how many Boundaries are below a value",
         UNARY,
-        (Attribute("Boundaries", NUMBERS),),
+        attributes(Boundaries=NUMBERS),
         dtypes(INDEX, FLOAT),
         require_same_shape("Src", "Dest"),
         check_boundaries,
@@ -375,11 +376,12 @@ HOST_OPCODES = (
             OperandRole("NumberOfSelectedIndices", OUT),
             *input_roles("Boxes", "Scores"),
         ),
-        (
-            Attribute("CenterPointBox", FLAG),
-            Attribute("MaxOutputBoxesPerClass", COUNT),
-            *number_attributes("IouThreshold", "ScoreThreshold"),
-            Attribute("IsTFVersion4", FLAG),
+        attributes(
+            CenterPointBox=FLAG,
+            MaxOutputBoxesPerClass=COUNT,
+            IouThreshold=ANY_NUMBER,
+            ScoreThreshold=ANY_NUMBER,
+            IsTFVersion4=FLAG,
         ),
         dtypes(INDEX, INDEX, FLOAT, FLOAT),
         check_suppression_shapes,
@@ -392,7 +394,7 @@ HOST_OPCODES = (
         "batchedreduceprod",
         "product along Axis",
         _BATCH,
-        (Attribute("Axis", AXIS),),
+        attributes(Axis=AXIS),
         dtypes(FLOAT | INDEX),
         require_axis("Axis", "Batch"),
         check_reduced_shape,
@@ -402,11 +404,7 @@ HOST_OPCODES = (
         "cumsum",
         "running sum along Dim",
         (DEST, *input_roles("Input")),
-        (
-            Attribute("Dim", ANY_INTEGER),
-            Attribute("Exclusive", FLAG),
-            Attribute("Reverse", FLAG),
-        ),
+        attributes(Dim=ANY_INTEGER, Exclusive=FLAG, Reverse=FLAG),
         dtypes(FLOAT | INDEX),
         require_same_scale("Input", "Dest"),
         require_same_shape("Input", "Dest"),
@@ -417,7 +415,7 @@ HOST_OPCODES = (
         "flip",
         "the other way round along Axis",
         UNARY,
-        (Attribute("Axis", AXIS),),
+        attributes(Axis=AXIS),
         dtypes(ANY),
         require_same_scale("Src", "Dest"),
         require_same_shape("Src", "Dest"),
@@ -429,7 +427,7 @@ HOST_OPCODES = (
         "spacetodepth",
         "pixels of a block to channels, NHWC",
         UNARY,
-        (Attribute("BlockSize", COUNT),),
+        attributes(BlockSize=COUNT),
         dtypes(ANY),
         require_same_scale("Src", "Dest"),
         require_rank(4, "Src", "Dest"),
@@ -483,10 +481,7 @@ HOST_OPCODES = (
         "batchnormalization",
         "(Src - Mean) / sqrt(Var + Epsilon) * Scale + Bias for each channel",
         (*UNARY, *input_roles("Scale", "Bias", "Mean", "Var")),
-        (
-            Attribute("ChannelIdx", COUNT),
-            *number_attributes("Epsilon", "Momentum"),
-        ),
+        attributes(ChannelIdx=COUNT, Epsilon=ANY_NUMBER, Momentum=ANY_NUMBER),
         rules=(
             require_elem(frozenset({"float", "i8"}), "Src"),
             require_elem(frozenset({"float"}), "Scale", "Bias", "Mean", "Var"),
@@ -500,7 +495,7 @@ HOST_OPCODES = (
         "layernormalization",
         "normalise over the last dimensions",
         (*UNARY, *input_roles("Scale", "Bias")),
-        number_attributes("Epsilon"),
+        attributes(Epsilon=ANY_NUMBER),
         dtypes(FLOAT),
         require_same_shape("Src", "Dest"),
         require_same_shape("Scale", "Bias"),
@@ -521,11 +516,11 @@ HOST_OPCODES = (
         "convolution3d",
         "3-D convolution, NTHWC, filter OTHWI",
         (*UNARY, *input_roles("Filter"), BIAS),
-        (
-            Attribute("Kernels", _TRIPLE),
-            Attribute("Strides", _TRIPLE),
-            Attribute("Pads", integer_list_kind("[near, far, top, bottom, left, right]", 0, 6)),
-            Attribute("Group", COUNT),
+        attributes(
+            Kernels=_TRIPLE,
+            Strides=_TRIPLE,
+            Pads=integer_list_kind("[near, far, top, bottom, left, right]", 0, 6),
+            Group=COUNT,
         ),
         rules=(
             require_elem(frozenset({"float", "i8", "i16"}), "Src"),
@@ -544,7 +539,7 @@ HOST_OPCODES = (
         "convtranspose",
         "2-D transposed convolution, NHWC, filter OHWI",
         (*UNARY, *input_roles("Filter"), BIAS),
-        (*WINDOW, Attribute("Group", COUNT), Attribute("Dilation", PAIR)),
+        (*WINDOW, *attributes(Group=COUNT, Dilation=PAIR)),
         dtypes(FLOAT),
         require_rank(4, "Src", "Dest", "Filter"),
         check_transposed_groups,

@@ -21,7 +21,7 @@ from nmpsim.lir.constraints import (
     wrong_attribute,
     wrong_shape,
 )
-from nmpsim.lir.shapes import Factors, undivided_channels
+from nmpsim.lir.shapes import Factors, check_divisible_channels
 
 
 def require_axis(attribute: str, role: str, beyond: int = 0) -> Rule:
@@ -42,10 +42,12 @@ def require_axis(attribute: str, role: str, beyond: int = 0) -> Rule:
 
 @shape_rule
 def check_axes(axes: Shape, batch: Shape, dest: Shape) -> Checks:
-    """Check that Axes are distinct dimensions of Batch, and Dest is Batch without them."""
+    """Check that Axes are distinct dimensions of Batch and that Dest is Batch without them."""
     if not axes or len(set(axes)) != len(axes) or max(axes) >= len(batch):
         expected = f"some of 0 to {len(batch) - 1}, each once"
-        yield wrong_attribute("Axes", "Axes does not fit", list(axes), expected)
+        yield wrong_attribute(
+            "Axes", "Axes are not distinct dimensions of Batch", list(axes), expected
+        )
     elif dest != tuple(1 if d in axes else n for d, n in enumerate(batch)):
         left = tuple(n for d, n in enumerate(batch) if d not in axes)
         yield Expected("Dest", left, "Batch without Axes")
@@ -53,10 +55,10 @@ def check_axes(axes: Shape, batch: Shape, dest: Shape) -> Checks:
 
 @shape_rule
 def check_top_k_shape(input_: Shape, k: int) -> Checks:
-    """Check that Values and Indices are Input with a last dimension of K."""
+    """Check that Values and Indices have the shape of Input with a last dimension of K."""
     if not input_ or k > input_[-1]:
         expected = f"at most {input_[-1]}" if input_ else "a dimension to look along"
-        yield wrong_attribute("K", "K does not fit Input", k, expected)
+        yield wrong_attribute("K", "K is larger than the last dimension of Input", k, expected)
         return
     for role in ("Values", "Indices"):
         yield Expected(role, (*input_[:-1], k), "Input with a last one of K")
@@ -64,35 +66,35 @@ def check_top_k_shape(input_: Shape, k: int) -> Checks:
 
 @shape_rule
 def check_arg_extreme_shape(src: Shape, axis: int, keep_dims: int) -> Checks:
-    """Check that Dest is Src without Axis, or with 1 there."""
+    """Check that Dest has the shape of Src without Axis, or with 1 in its place."""
     shape = (*src[:axis], *((1,) if keep_dims else ()), *src[axis + 1 :])
     yield Expected("Dest", shape, "from Src" if keep_dims else "Src without Axis")
 
 
 @shape_rule
 def check_gather_shape(data: Shape, indices: Shape, batch_dims: int) -> Checks:
-    """Check that Dest is Data with the shape of Indices in place of dimension BatchDims."""
+    """Check that Dest has the shape of Data with that of Indices in place of BatchDims."""
     shape = (*data[:batch_dims], *indices, *data[batch_dims + 1 :])
     yield Expected("Dest", shape, "from Data and Indices")
 
 
 @shape_rule
 def check_gather_nd_shape(data: Shape, indices: Shape, batch_dims: int) -> Checks:
-    """Check that Indices has the batch of Data and coordinates in it, and check Dest."""
+    """Check that Indices has the batch of Data and valid coordinates, and the shape of Dest."""
     batch = data[:batch_dims]
     within = batch_dims + (indices[-1] if indices else 0)
     if len(indices) <= batch_dims or indices[:batch_dims] != batch or within > len(data):
         shapes = f"Data {format_shape(data)}, Indices {format_shape(indices)}"
         expected = "the same batch, and places of no more dimensions than Data has left"
         found = f"{shapes}, BatchDims {batch_dims}"
-        yield Problem("Indices", "Indices does not fit Data", found, expected)
+        yield Problem("Indices", "Indices has the wrong shape for Data", found, expected)
     else:
         yield Expected("Dest", (*indices[:-1], *data[within:]), "from Data and Indices")
 
 
 @shape_rule
 def check_gather_elements_shape(data: Shape, indices: Shape, dim: int) -> Checks:
-    """Check that Dest has the shape of Indices, which fits Data except along Dim."""
+    """Check that Indices fits Data except along Dim, and that Dest has its shape."""
     fits = len(data) == len(indices) and all(
         d == dim or n <= m for d, (n, m) in enumerate(zip(indices, data, strict=True))
     )
@@ -100,12 +102,14 @@ def check_gather_elements_shape(data: Shape, indices: Shape, dim: int) -> Checks
         yield Expected("Dest", indices, "as Indices")
     else:
         expected = f"no larger than Data {format_shape(data)}, but for dimension {dim}"
-        yield Problem("Indices", "Indices does not fit Data", format_shape(indices), expected)
+        yield Problem(
+            "Indices", "Indices has the wrong shape for Data", format_shape(indices), expected
+        )
 
 
 @shape_rule
 def check_gather_ranges_shape(ranges: Shape) -> Checks:
-    """Check that Ranges is [examples, ranges, 2], with a length for each example."""
+    """Check that Ranges has the shape [examples, ranges, 2] and Lengths [examples]."""
     if len(ranges) != 3 or ranges[2] != 2:
         yield wrong_shape("Ranges", ranges, "<E x R x 2>")
     else:
@@ -114,17 +118,19 @@ def check_gather_ranges_shape(ranges: Shape) -> Checks:
 
 @shape_rule
 def check_scatter_shape(data: Shape, indices: Shape) -> Checks:
-    """Check that Indices is [slices, dimensions], and that the slices fit Data."""
+    """Check that Indices has the shape [slices, dimensions] and that Slices fits Data."""
     if len(indices) != 2 or indices[1] > len(data):
         expected = f"<slices x at most {len(data)}>"
-        yield Problem("Indices", "Indices does not fit Data", format_shape(indices), expected)
+        yield Problem(
+            "Indices", "Indices has the wrong shape for Data", format_shape(indices), expected
+        )
     else:
         yield Expected("Slices", (indices[0], *data[indices[1] :]), "from Data and Indices")
 
 
 @shape_rule
 def check_nonzero_shape(dest: Shape, cond: Shape) -> Checks:
-    """Check that Dest has space for an index of each element of Cond."""
+    """Check that Dest has as many elements as Cond."""
     space, needed = math.prod(dest), math.prod(cond)
     if space < needed:
         message = "Dest is too small"
@@ -133,15 +139,15 @@ def check_nonzero_shape(dest: Shape, cond: Shape) -> Checks:
 
 @shape_rule
 def check_boundaries(boundaries: Factors) -> Checks:
-    """Check that Boundaries ascend."""
+    """Check that Boundaries are in ascending order."""
     if not all(a <= b for a, b in itertools.pairwise(boundaries)):
-        message, found = "Boundaries are not in order", str(list(boundaries))[:60]
+        message, found = "Boundaries are not in ascending order", str(list(boundaries))[:60]
         yield wrong_attribute("Boundaries", message, found, "none below the one before")
 
 
 @shape_rule
 def check_one_hot_shape(data: Shape, values: Shape) -> Checks:
-    """Check that Data is [B, F], Lengths [F], Values [V] and Dest [B, V]."""
+    """Check the shapes Data [B, F], Lengths [F], Values [V] and Dest [B, V]."""
     yield Expected("Lengths", data[1:], "one for each feature")
     yield Expected("Dest", (data[0], *values), "from Data and Values")
 
@@ -154,7 +160,7 @@ def check_suppression_shapes(
     is_tf_version4: int,
     max_output_boxes_per_class: int,
 ) -> Checks:
-    """Check Boxes [N, B, 4], Scores [N, C, B], Indices [M, 3]; TF: [B, 4], [B], [M]."""
+    """Check the shapes Boxes [N, B, 4], Scores [N, C, B] and Indices [M, 3]."""
     if len(boxes) != (2 if is_tf_version4 else 3) or boxes[-1] != 4:
         expected = "<boxes x 4>" if is_tf_version4 else "<batches x boxes x 4>"
         yield wrong_shape("Boxes", boxes, expected)
@@ -168,7 +174,7 @@ def check_suppression_shapes(
     if not indices or indices[1:] != columns:
         yield wrong_shape("Indices", indices, "<rows>" if is_tf_version4 else "<rows x 3>")
     elif indices[0] % batches:
-        message = "Indices is not shared out evenly"
+        message = "Indices has a number of rows that the batches do not divide"
         expected = f"a multiple of {batches} rows"
         yield Problem("Indices", message, format_shape(indices), expected)
     numbers = (batches * max_output_boxes_per_class,)
@@ -178,7 +184,7 @@ def check_suppression_shapes(
 
 @shape_rule
 def check_block_shape(src: Shape, block_size: int) -> Checks:
-    """Check that BlockSize divides height and width, and its pixels become channels."""
+    """Check that BlockSize divides height and width and that Dest has its pixels as channels."""
     images, height, width, channels = src
     if height % block_size or width % block_size:
         message = "BlockSize does not divide Src"
@@ -192,15 +198,15 @@ def check_block_shape(src: Shape, block_size: int) -> Checks:
 
 @shape_rule
 def check_resize_factors(scale: Factors) -> Checks:
-    """Check that Scale changes height and width only, and is above 0."""
+    """Check that Scale is positive and changes only height and width."""
     if len(scale) != 4 or scale[0] != 1 or scale[3] != 1 or not min(scale) > 0:
-        message = "only height and width are resized"
+        message = "Scale changes more than height and width"
         yield wrong_attribute("Scale", message, list(scale), "[1, above 0, above 0, 1]")
 
 
 @shape_rule
 def check_batch_product_shape(lhs: Shape, rhs: Shape) -> Checks:
-    """Check that Dest [B, M, N] is LHS [B, M, K] times RHS [B, K, N]."""
+    """Check the shapes LHS [B, M, K], RHS [B, K, N] and Dest [B, M, N]."""
     batch, rows, inner = lhs
     yield Expected("RHS", (batch, inner, rhs[2]), "to go with LHS")
     yield Expected("Dest", (batch, rows, rhs[2]), "from LHS and RHS")
@@ -208,7 +214,7 @@ def check_batch_product_shape(lhs: Shape, rhs: Shape) -> Checks:
 
 @shape_rule
 def check_channel_parameters(src: Shape, channel_idx: int) -> Checks:
-    """Check ChannelIdx (1 or the last dimension) and one parameter for each channel."""
+    """Check that ChannelIdx is 1 or the last dimension, and the length of each parameter."""
     if len(src) < 2 or channel_idx not in (1, len(src) - 1):
         expected = f"1 or {len(src) - 1}" if len(src) > 1 else "two dimensions or more"
         message = "ChannelIdx is not the channels' dimension"
@@ -220,10 +226,10 @@ def check_channel_parameters(src: Shape, channel_idx: int) -> Checks:
 
 @shape_rule
 def check_normalized_shape(src: Shape, scale: Shape) -> Checks:
-    """Check that Scale and Bias have some of the last dimensions of Src."""
+    """Check that Scale has the shape of the last dimensions of Src."""
     if not 0 < len(scale) < len(src) or src[-len(scale) :] != scale:
         expected = f"the last dimensions of Src {format_shape(src)}"
-        yield Problem("Scale", "Scale does not fit Src", format_shape(scale), expected)
+        yield Problem("Scale", "Scale has the wrong shape for Src", format_shape(scale), expected)
 
 
 @shape_rule
@@ -237,13 +243,13 @@ def check_adaptive_pool_shape(src: Shape, dest: Shape) -> Checks:
 
 @shape_rule
 def check_transposed_groups(src: Shape, dest: Shape, group: int) -> Checks:
-    """Check that Group divides the channels of both sides."""
-    yield from undivided_channels(group, Src=src[3], Dest=dest[3])
+    """Check that Group divides the channels of Src and Dest."""
+    yield from check_divisible_channels(group, Src=src[3], Dest=dest[3])
 
 
 @shape_rule
 def check_transposed_filter(src: Shape, dest: Shape, kernels: Shape, group: int) -> Checks:
-    """Check that the filter is OHWI, with the results of one group, and its bias."""
+    """Check that Filter has the layout OHWI for one group, and the length of Bias."""
     expected = (dest[3] // group, *kernels, src[3])
     yield Expected("Filter", expected, "OHWI with O = channels / Group")
     yield Expected("Bias", dest[3:], "one for each output channel")
@@ -253,11 +259,11 @@ def check_transposed_filter(src: Shape, dest: Shape, kernels: Shape, group: int)
 def check_transposed_shape(
     src: Shape, dest: Shape, kernels: Shape, strides: Shape, pads: Shape, dilation: Shape
 ) -> Checks:
-    """Check that Dest has the images of Src and holds the windows of all its pixels."""
+    """Check that Dest has the images of Src and space for the windows of all its pixels."""
     parts = zip(src[1:3], kernels, strides, dilation, pads[:2], pads[2:], strict=True)
     least = [(n - 1) * s + (k - 1) * d + 1 - p - q for n, k, s, d, p, q in parts]
     if min(least) < 1:
-        message, found = "the pads take away all of Dest", f"Pads {list(pads)}"
+        message, found = "the pads are larger than the result", f"Pads {list(pads)}"
         yield wrong_attribute("Pads", message, found, "pads smaller than the windows")
     elif dest[0] != src[0] or dest[1] < least[0] or dest[2] < least[1]:
         yield wrong_shape("Dest", dest, f"{src[0]} images of at least {least[0]} x {least[1]}")

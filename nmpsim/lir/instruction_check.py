@@ -23,7 +23,7 @@ def find_instruction_problem(
     operands: Sequence[tuple[str, TensorType]],
     attributes: Mapping[str, AttributeValue],
 ) -> str | None:
-    """Return the first problem of an instruction in words, or None.
+    """Return a message for the first problem of an instruction, or None if it is valid.
 
     ``operands`` are kind (``@in``, ``@out``, ``@inout``) and type of each, in print order.
     Attributes that the opcode does not have are not looked at.

@@ -25,31 +25,31 @@ class NamedLayer(Protocol):
 
     @property
     def index(self) -> int:
-        """Position among the layers; operations of one layer share it, -1 if there is none."""
+        """Index of the layer; shared by operations of one layer, -1 if there is none."""
 
     @property
     def number(self) -> int:
-        """Number of its LIR instruction."""
+        """Number of the LIR instruction."""
 
     @property
     def line(self) -> int:
-        """Line of that instruction in the LIR text, 1-based; 0 if there is none."""
+        """Line of the LIR instruction in the text, 1-based; 0 if there is none."""
 
     @property
     def name(self) -> str:
-        """Name of that instruction."""
+        """Name of the LIR instruction."""
 
     @property
     def display_name(self) -> str:
-        """Short name among the layers."""
+        """Short name, unique among the layers."""
 
     @property
     def other_names(self) -> tuple[str, ...]:
-        """Other names: instructions fused into the layer, and its result."""
+        """Names of the instructions fused into the layer, and of its result."""
 
     @property
     def placement(self) -> str:
-        """Placement: ``device`` or ``host``; empty if unknown."""
+        """Placement of the layer: ``device`` or ``host``; empty if unknown."""
 
 
 Layer = TypeVar("Layer", bound=NamedLayer)
@@ -57,7 +57,7 @@ Layer = TypeVar("Layer", bound=NamedLayer)
 
 @attrs.frozen
 class PlainLayer:
-    """A layer of a program without a record of its own; see :class:`NamedLayer`."""
+    """Layer with the fields of :class:`NamedLayer` and nothing else."""
 
     index: int
     number: int
@@ -71,7 +71,7 @@ class PlainLayer:
 def find_layer(
     layers: Sequence[Layer], word: str, code: str = "LAYER001", also: Iterable[str] = ()
 ) -> Layer:
-    """Return the layer that a word names.
+    """Return the layer with a name, an index, or a position in the LIR.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def find_layer(
 def find_operations(
     layers: Sequence[Layer], word: str, code: str = "LAYER001", also: Iterable[str] = ()
 ) -> tuple[Layer, ...]:
-    """Return the entries of the one layer that a word names."""
+    """Return all operations of the layer with a name, an index, or a position in the LIR."""
     found = _named(layers, word.removeprefix("%"))
     if len({_identity(layer) for layer in found}) == 1:
         return tuple(found)
@@ -173,7 +173,7 @@ def _unknown(layers: Sequence[NamedLayer], word: str, code: str, also: Iterable[
     begun = [layer for layer in layers if word and _begins(layer, word)]
     hint = None if begun else did_you_mean(word, (*also, *map(_shown, layers)))
     if any(_is(layer.number, word) for layer in layers):
-        hint = f"a number alone is an index; number:{word} is an instruction of the LIR"
+        hint = f"use number:{word} for the instruction of the LIR"
     return fail(
         code,
         f"no layer is named {quote(word)!r}",

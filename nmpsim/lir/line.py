@@ -22,7 +22,7 @@ PLAIN_NAME = r"[\w.$-]++"
 
 
 class TokenKind(Enum):
-    """Kind of a token; the value is its name in error messages."""
+    """Kind of a token; the value is the description for error messages."""
 
     NAME = "a name such as %x"
     AT = "an operand kind such as @in"
@@ -35,7 +35,7 @@ class TokenKind(Enum):
 
 
 class Token(NamedTuple):
-    """A token of a line; ``column`` is 1-based."""
+    """Token of a line of LIR text; ``column`` is 1-based."""
 
     kind: TokenKind
     text: str
@@ -60,12 +60,12 @@ _TOKEN = re.compile(
 
 
 def split_lines(text: str) -> list[str]:
-    """Split a text into lines without a byte order mark; a final ``\\\\r`` stays as a blank."""
+    """Split a text into lines, without a byte order mark."""
     return text.removeprefix("\ufeff").split("\n")
 
 
-def tokens(line: str) -> Iterator[Token]:
-    """Yield the tokens of one line without comments and blanks; the last one is END."""
+def tokenize_line(line: str) -> Iterator[Token]:
+    """Yield the tokens of a line without comments and blanks, then one of kind END."""
     end = len(line.rstrip(" \t\r"))
     for match in _TOKEN.finditer(line, 0, end):
         group = match.lastgroup
@@ -83,37 +83,37 @@ _MAX_FLOAT_TEXT = 400
 _FUNCTION_NAME = re.compile(r"[\w.$+/-]+", re.ASCII)
 
 
-class Line:
-    """Cursor over the tokens of one line; each method takes a token or raises ``UserError``."""
+class LineCursor:
+    """Cursor over the tokens of one line; raises ``UserError`` for an unexpected token."""
 
     def __init__(self, text: str, number: int, file: str | None) -> None:
         self._text = text
         self._number = number
         self._file = file
-        self._tokens = tokens(text)
+        self._tokens = tokenize_line(text)
         self._token = next(self._tokens)
 
     def peek(self) -> Token:
-        """Return the next token; END at the end of the line."""
+        """Return the next token without advancing; END at the end of the line."""
         return self._token
 
-    def take(self) -> Token:
-        """Return the next token and advance."""
+    def advance(self) -> Token:
+        """Return the next token and move past it."""
         token = self._token
         if token.kind is not TokenKind.END:
             self._token = next(self._tokens)
         return token
 
     def starts_with(self, word: str) -> bool:
-        """Return whether this is the first word of the line."""
-        return next(tokens(self._text)).text == word
+        """Return whether the first token of the line is this word."""
+        return next(tokenize_line(self._text)).text == word
 
     def span(self, token: Token) -> Span:
-        """Return the position of a token of this line."""
+        """Return the line and column of a token."""
         return Span(self._number, token.column)
 
     def place(self, token: Token) -> Place:
-        """Return the position of a token of this line, for a message."""
+        """Return the file, line and column of a token for a message."""
         return Place(self._file, self._number, token.column)
 
     def make_error(self, expected: str, hint: str | None = None) -> UserError:
@@ -129,30 +129,30 @@ class Line:
         )
 
     def is_next(self, text: str) -> bool:
-        """Return whether the next token is this punctuation or word."""
+        """Return whether the next token is this word or punctuation mark."""
         return self._token.text == text
 
     def accept(self, text: str) -> bool:
-        """Advance and return True if the next token is this punctuation or word."""
+        """Move past the next token and return True if it is this word or punctuation mark."""
         if self._token.text != text:
             return False
-        self.take()
+        self.advance()
         return True
 
     def expect(self, text: str, expected: str | None = None) -> Token:
-        """Take this word or punctuation mark."""
+        """Return the next token, which must be this word or punctuation mark, and move past it."""
         if self._token.text != text:
             raise self.make_error(expected or text)
-        return self.take()
+        return self.advance()
 
     def expect_word(self, expected: str) -> Token:
-        """Take any word."""
+        """Return the next token, which must be a word, and move past it."""
         if self._token.kind is not TokenKind.WORD:
             raise self.make_error(expected)
-        return self.take()
+        return self.advance()
 
     def expect_name(self) -> Token:
-        """Take a ``%name``; the token's text is the name without percent sign and quotes."""
+        """Return the next token, which must be a ``%name``, without percent sign and quotes."""
         if self._token.kind is not TokenKind.NAME:
             raise self.make_error(TokenKind.NAME.value)
         text = self._token.text[1:]
@@ -164,37 +164,37 @@ class Line:
                 raise self.make_error("a name in quotes, as JSON writes it") from None
         if not text:
             raise self.make_error("a name that is not empty")
-        return self.take()._replace(text=text)
+        return self.advance()._replace(text=text)
 
     def expect_function_name(self) -> str:
-        """Take the name after ``function``, which Glow does not restrict."""
+        """Return the next token, which must be the name of a function."""
         if not _FUNCTION_NAME.fullmatch(self._token.text):
             raise self.make_error("the function's name")
-        return self.take().text
+        return self.advance().text
 
     def expect_integer(self, expected: str = TokenKind.INT.value) -> int:
-        """Take an integer of limited length."""
+        """Return the value of the next token, which must be an integer."""
         if self._token.kind is not TokenKind.INT:
             raise self.make_error(expected)
         if len(self._token.text) > _MAX_DIGITS:
             raise self.make_error(f"an integer of at most {_MAX_DIGITS} digits")
-        return int(self.take().text)
+        return int(self.advance().text)
 
     def expect_number(self, expected: str = "a number") -> float:
-        """Take a number with or without decimals."""
+        """Return the value of the next token, which must be a number."""
         if self._token.kind is TokenKind.INT:
             return float(self.expect_integer(expected))
         if self._token.kind is not TokenKind.FLOAT or len(self._token.text) > _MAX_FLOAT_TEXT:
             raise self.make_error(expected)
-        return float(self.take().text)
+        return float(self.advance().text)
 
     def expect_end(self) -> None:
-        """Require the end of the line."""
+        """Raise UserError (LIR001) unless the line is at its end."""
         if self._token.kind is not TokenKind.END:
             raise self.make_error(TokenKind.END.value)
 
     def expect_declared_size(self) -> tuple[int, Place]:
-        """Take the line ``; size = N bytes`` and return N and its position."""
+        """Parse the line ``; size = N bytes``; return N and its position."""
         self.expect(";")
         self.expect("size", "; size = N bytes")
         self.expect("=")

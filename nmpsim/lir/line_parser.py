@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nmpsim.diagnostics import UserError, fail
-from nmpsim.lir.line import Line, Token, TokenKind
+from nmpsim.lir.line import LineCursor, Token, TokenKind
 from nmpsim.lir.messages import did_you_mean, quote
 from nmpsim.lir.nodes import (
     MODULE_ELEMS,
@@ -23,7 +23,7 @@ _NUMBERS = (TokenKind.INT, TokenKind.FLOAT)
 _TYPE_STARTS = ("<", "[")
 
 
-def parse_weight(line: Line) -> WeightVar:
+def parse_weight(line: LineCursor) -> WeightVar:
     """Parse a weight: ``%NAME = WeightVar TYPE const|mutable``."""
     name = line.expect_name()
     line.expect("=")
@@ -31,12 +31,12 @@ def parse_weight(line: Line) -> WeightVar:
     type = parse_type(line)
     if not (line.is_next("const") or line.is_next("mutable")):
         raise line.make_error("const or mutable")
-    constant = line.take().text == "const"
+    constant = line.advance().text == "const"
     line.expect_end()
     return WeightVar(name.text, type, constant, line.span(name))
 
 
-def parse_instruction(line: Line) -> Instruction:
+def parse_instruction(line: LineCursor) -> Instruction:
     """Parse an instruction: ``N %NAME = OPCODE [ pred: P ] OPERANDS { ATTRIBUTES}``."""
     start = line.peek()
     number = line.expect_integer("an instruction number, or }")
@@ -52,14 +52,14 @@ def parse_instruction(line: Line) -> Instruction:
     )
 
 
-def _opcode(line: Line) -> str:
+def _opcode(line: LineCursor) -> str:
     token = line.expect_word("an opcode")
     if token.text not in OPCODES:
         raise UserError(make_opcode_diagnostic(token.text, line.place(token)))
     return token.text
 
 
-def _predicate(line: Line) -> str | None:
+def _predicate(line: LineCursor) -> str | None:
     if not line.accept("["):
         return None
     line.expect("pred")
@@ -72,7 +72,7 @@ def _predicate(line: Line) -> str | None:
     return name.text
 
 
-def _operands(line: Line) -> tuple[Operand, ...]:
+def _operands(line: LineCursor) -> tuple[Operand, ...]:
     operands: list[Operand] = []
     if line.peek().kind is TokenKind.AT:
         operands.append(_operand(line))
@@ -81,14 +81,14 @@ def _operands(line: Line) -> tuple[Operand, ...]:
     return tuple(operands)
 
 
-def _operand(line: Line) -> Operand:
+def _operand(line: LineCursor) -> Operand:
     if line.peek().text not in (IN, OUT, INOUT):
         raise line.make_error("@in, @out or @inout")
-    kind = line.take()
+    kind = line.advance()
     return Operand(kind.text, line.expect_name().text, line.span(kind))
 
 
-def _attributes(line: Line) -> tuple[dict[str, AttributeValue], dict[str, Span]]:
+def _attributes(line: LineCursor) -> tuple[dict[str, AttributeValue], dict[str, Span]]:
     """Parse the attributes; return them by name, and the position of each name."""
     line.expect("{")
     attributes: dict[str, AttributeValue] = {}
@@ -112,7 +112,7 @@ def _attributes(line: Line) -> tuple[dict[str, AttributeValue], dict[str, Span]]
             raise line.make_error(", or }")
 
 
-def _value(line: Line) -> AttributeValue:
+def _value(line: LineCursor) -> AttributeValue:
     token = line.peek()
     if token.kind is TokenKind.INT:
         return line.expect_integer()
@@ -128,7 +128,7 @@ def _value(line: Line) -> AttributeValue:
     return word.text
 
 
-def _list(line: Line) -> tuple[int, ...] | tuple[float, ...]:
+def _list(line: LineCursor) -> tuple[int, ...] | tuple[float, ...]:
     line.expect("[")
     numbers: list[int | float] = []
     while not line.accept("]"):
@@ -144,12 +144,12 @@ def _list(line: Line) -> tuple[int, ...] | tuple[float, ...]:
     return tuple(int(number) for number in numbers)
 
 
-def parse_type(line: Line) -> TensorType:
+def parse_type(line: LineCursor) -> TensorType:
     """Parse a tensor type: ``ELEM[S:scale O:offset][low,high]<dim x dim>``."""
     return _type_of(line, line.expect_word("a type"))
 
 
-def _type_of(line: Line, elem: Token) -> TensorType:
+def _type_of(line: LineCursor, elem: Token) -> TensorType:
     if elem.text not in MODULE_ELEMS:
         raise fail(
             "LIR001",
@@ -173,7 +173,7 @@ def _type_of(line: Line, elem: Token) -> TensorType:
     return TensorType(elem.text, shape, quant, alignments)
 
 
-def _quantization(line: Line) -> Quantization:
+def _quantization(line: LineCursor) -> Quantization:
     line.expect("[")
     line.expect("S", "S:scale")
     line.expect(":")
@@ -190,7 +190,7 @@ def _quantization(line: Line) -> Quantization:
     return Quantization(scale, offset, low, high)
 
 
-def _shape(line: Line) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _shape(line: LineCursor) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Parse the dimensions and, if printed, their alignments."""
     line.expect("<")
     dims: list[int] = []

@@ -13,8 +13,8 @@ from nmpsim.records import frozen
 
 
 @frozen
-class Value:
-    """A tensor: a weight, a buffer, or a view of one."""
+class LiveTensor:
+    """Tensor of a program: a weight, a buffer, or a view of one."""
 
     name: str
     type: TensorType
@@ -25,55 +25,55 @@ class Value:
 
 
 class Liveness:
-    """The tensors defined so far, and the state of their storage."""
+    """Lifetimes of the tensors defined so far, and whether they are written."""
 
     def __init__(self) -> None:
-        self._values: dict[str, Value] = {}
+        self._values: dict[str, LiveTensor] = {}
         self._freed: dict[str, Span] = {}
         self._written: set[str] = set()
 
     def add_weight(self, weight: WeightVar) -> None:
         """Add a weight, which is live and written from the start."""
-        value = Value(weight.name, weight.type, weight.name, weight.constant)
+        value = LiveTensor(weight.name, weight.type, weight.name, weight.constant)
         self._values[weight.name] = value
         self._written.add(weight.name)
 
     def add_buffer(self, name: str, type: TensorType) -> None:
         """Add a buffer with undefined contents."""
-        self._values[name] = Value(name, type, name, None)
+        self._values[name] = LiveTensor(name, type, name, None)
 
-    def add_view(self, name: str, type: TensorType, source: Value | None) -> None:
-        """Add a view; without ``source`` (an error reported elsewhere) it stands alone."""
+    def add_view(self, name: str, type: TensorType, source: LiveTensor | None) -> None:
+        """Add a view of ``source``, or a written buffer if the source is unknown."""
         if source is None:
             self.add_buffer(name, type)
             self._written.add(name)
         else:
-            self._values[name] = Value(name, type, source.storage, source.constant)
+            self._values[name] = LiveTensor(name, type, source.storage, source.constant)
 
     def assume_written(self, names: Iterable[str]) -> None:
-        """Mark values as written, after an instruction that could not be checked."""
+        """Mark tensors as written, after an instruction that could not be checked."""
         self._written.update(self._values[n].storage for n in names if n in self._values)
 
-    def find(self, name: str) -> Value | None:
-        """Return the value of this name, live or not."""
+    def find(self, name: str) -> LiveTensor | None:
+        """Return the tensor with a name, live or not, or None."""
         return self._values.get(name)
 
-    def names(self) -> KeysView[str]:
-        """Return the names of all values so far."""
+    def list_names(self) -> KeysView[str]:
+        """Return the names of all tensors defined so far."""
         return self._values.keys()
 
-    def alive(self, value: Value) -> Problem | None:
-        """Return the problem with any use of the value, or None."""
+    def check_use(self, value: LiveTensor) -> Problem | None:
+        """Return a problem if a tensor is no longer live, else None."""
         freed = self._freed.get(value.storage)
         if freed is None:
             return None
-        message = f"%{value.name} is used after its life"
+        message = f"%{value.name} is used after its deallocation"
         found = f"%{value.storage} was deallocated in line {freed.line}"
         return Problem(None, message, found, "a use before that line", "LIR010")
 
-    def read(self, value: Value) -> Problem | None:
-        """Return the problem with reading the value, or None."""
-        problem = self.alive(value)
+    def record_read(self, value: LiveTensor) -> Problem | None:
+        """Return a problem if a tensor may not be read yet, else None."""
+        problem = self.check_use(value)
         if problem or value.storage in self._written:
             return problem
         self._written.add(value.storage)  # once is enough
@@ -81,19 +81,19 @@ class Liveness:
         expected = "an instruction before this one that writes it"
         return Problem(None, message, "undefined contents", expected, "LIR010")
 
-    def write(self, value: Value, reads_too: bool) -> Problem | None:
-        """Return the problem with writing the value, or None."""
+    def record_write(self, value: LiveTensor, reads_too: bool) -> Problem | None:
+        """Mark a tensor as written; return a problem if it may not be written, else None."""
         if value.constant:
             found = f"%{value.storage} is const"
             message = f"%{value.name} cannot be written"
             return Problem(None, message, found, "an activation or a mutable WeightVar", "LIR007")
-        if problem := self.read(value) if reads_too else self.alive(value):
+        if problem := self.record_read(value) if reads_too else self.check_use(value):
             return problem
         self._written.add(value.storage)
         return None
 
-    def end(self, value: Value, span: Span) -> Problem | None:
-        """End the value's lifetime; return the problem with that, or None."""
+    def end_lifetime(self, value: LiveTensor, span: Span) -> Problem | None:
+        """End the lifetime of a buffer; return a problem if it may not end, else None."""
         view = value.storage != value.name
         if view or value.constant is not None:
             what = "a tensorview" if view else "a WeightVar"

@@ -10,14 +10,14 @@ _LONGEST_QUOTE = 60
 
 
 def quote(text: str) -> str:
-    """Return a text for a message, shortened if it is very long."""
+    """Return a text for use in a message, truncated to 60 characters."""
     return text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "..."
 
 
 def did_you_mean(
     word: str, known: Iterable[str], prefix: str = "", nearness: float = 0.6
 ) -> str | None:
-    """Return a hint with the known word nearest to ``word``, or None if none is near.
+    """Return a hint that names the known word most similar to ``word``, or None.
 
     ``nearness`` from 0 to 1: how much of both must be alike.
     """

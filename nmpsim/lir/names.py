@@ -49,8 +49,8 @@ class _Path:
                 yield self.separator.join(self.components[first:])
 
 
-def display_names(names: Sequence[str]) -> list[str]:
-    """Return a short name for each layer: the shortest suffix of its path that no other has.
+def make_display_names(names: Sequence[str]) -> list[str]:
+    """Return a short unique name for each layer, the shortest unique suffix of its path.
 
     A TFLite name joins the paths of all operations that were fused, and of constants that the
     layer shares with others. Its path is the scope that no other layer works in and that most of
@@ -109,10 +109,10 @@ def _path(
     return _Path([part for part in _parts(name) if part[: len(best)] == best][-1], "/")
 
 
-def operation_name(
+def get_operation_name(
     opcode: str, attributes: Mapping[str, Any] | None = None, channels: int | None = None
 ) -> str:
-    """Return the common name of an operation: ``conv1x1``, ``dwconv``, ``add``, ``fc``.
+    """Return the common name of an operation, such as ``conv1x1``, ``dwconv`` or ``fc``.
 
     Parameters
     ----------
@@ -133,11 +133,11 @@ def operation_name(
 
 
 def make_legal_name(name: str) -> str:
-    """Return a model's name as a legal LIR name: a letter, then letters, digits and underscores."""
+    """Convert a model's name to a legal LIR name of letters, digits and underscores."""
     text = _ILLEGAL.sub("_", name.removeprefix(_CONSTANT))
     return text if text[:1].isalpha() or text[:1] == "_" else f"A{text}"
 
 
 def strip_numeric_suffix(name: str) -> str:
-    """Return the name without the ``__N`` that Glow appends, once or more, to taken names."""
+    """Return a name without the suffix ``__N`` that Glow appends to names in use."""
     return _SUFFIX.sub("", name)

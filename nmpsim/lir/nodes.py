@@ -50,7 +50,7 @@ MAX_INTEGER = 2**31 - 1
 
 @frozen
 class Span:
-    """A position in the text: 1-based line and column of the first character; line 0 if none."""
+    """Position in the text: 1-based line and column, or line 0 if there is no text."""
 
     line: int
     column: int
@@ -58,13 +58,13 @@ class Span:
     """Operation of a model's file from which the instruction was made, if there is no text."""
 
     def place(self, file: str | None) -> Place:
-        """Return the position in ``file`` for messages."""
+        """Return the position with the file name, for messages."""
         return Place(file, self.line, self.column, node=self.node)
 
 
 @frozen
 class Quantization:
-    """``real = scale * (q - offset)``; low and high are the real range as printed."""
+    """Scale and offset of ``real = scale * (q - offset)``, with the real range."""
 
     scale: float
     offset: int
@@ -74,7 +74,7 @@ class Quantization:
 
 @frozen
 class TensorType:
-    """Element type, shape and, if quantized, scale and offset (Glow's zero point)."""
+    """Type of a tensor: element type, shape, and scale and offset if it is quantized."""
 
     elem: str
     shape: tuple[int, ...]
@@ -100,7 +100,7 @@ class TensorType:
 
 @frozen
 class WeightVar:
-    """A constant, or an input or output of the program (``mutable``)."""
+    """Declaration of a constant, an input or an output of the program."""
 
     name: str
     type: TensorType
@@ -110,7 +110,7 @@ class WeightVar:
 
 @frozen
 class Operand:
-    """An operand: its kind (``@in``, ``@out`` or ``@inout``) and its name without ``%``."""
+    """Operand of an instruction: its kind (``@in``, ``@out``, ``@inout``) and its name."""
 
     kind: str
     name: str
@@ -123,7 +123,7 @@ AttributeValue = int | float | str | TensorType | tuple[int, ...] | tuple[float,
 
 @frozen
 class Instruction:
-    """An instruction: one line of ``code``."""
+    """Instruction of a program, one line of the section ``code``."""
 
     number: int
     name: str
@@ -138,7 +138,7 @@ class Instruction:
 
 @frozen
 class Module:
-    """A whole program; ``constants`` is empty until weights are attached."""
+    """Program: declarations, instructions, and the values of constants if attached."""
 
     name: str
     weights: tuple[WeightVar, ...]
@@ -151,7 +151,7 @@ class Module:
 
 
 def find_size_problem(shape: Sequence[int]) -> tuple[str, str] | None:
-    """Return what is too large about a shape, as (found, expected), or None."""
+    """Return (found, expected) if a shape exceeds a limit, else None."""
     if len(shape) > MAX_RANK:
         return f"{len(shape)} dimensions", f"at most {MAX_RANK}"
     elements = math.prod(max(abs(dim), 1) for dim in shape)

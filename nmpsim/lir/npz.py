@@ -40,7 +40,7 @@ _DAMAGE = (
 
 
 class NpzFile:
-    """An open ``.npz`` file, a context manager; raises ``UserError`` for any damage."""
+    """Reader of an ``.npz`` file; raises ``UserError`` (CONST001) if the file is damaged."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -70,12 +70,12 @@ class NpzFile:
         return iter(self._members)
 
     def header(self, key: str) -> Header:
-        """Return the header of an array without reading its data."""
+        """Return dtype and shape of an array without reading its data."""
         with self._member(key) as file:
             return self._header(key, file)
 
     def read(self, key: str) -> Array:
-        """Return an array; check its header first, which may claim any size."""
+        """Return an array, after checking its header against the data."""
         with self._member(key) as file:
             header = self._header(key, file)
             data = bytearray()  # no more than there is, whatever the header says

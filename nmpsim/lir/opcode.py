@@ -28,7 +28,7 @@ ACTIVATION_ARGUMENTS = {
 
 
 class Kind(Enum):
-    """Kind of an operation, for compilers and quantizers.
+    """Kind of an operation; operations of one kind have their operands in the same places.
 
     Operations of one kind have their operands in the same places. A unit of the device does those
     from CONVOLUTION to MOVE; ``compiler/placement.py`` says when.
@@ -76,7 +76,7 @@ SATURATES_ANYWHERE = WEIGHTED | {Kind.PRODUCT, Kind.BATCHED_ADD, Kind.AVERAGE_PO
 
 @frozen
 class OperandRole:
-    """Role of one operand of an opcode."""
+    """Role of an operand of an operation: its name and whether it is read or written."""
 
     name: str
     kind: str
@@ -91,7 +91,7 @@ class OperandRole:
 
 @frozen
 class AttributeKind:
-    """Values that an attribute may have, in words and as a test."""
+    """Set of values that an attribute may have, with its description."""
 
     text: str
     accepts: Callable[[AttributeValue], bool]
@@ -99,7 +99,7 @@ class AttributeKind:
 
 @frozen
 class Attribute:
-    """An attribute of an opcode."""
+    """Attribute of an operation: its name and the values that it may have."""
 
     name: str
     kind: AttributeKind
@@ -109,7 +109,7 @@ class Attribute:
 
 
 class Profiles(Enum):
-    """Numerics profiles in which the host has the quantized form of an operation."""
+    """Numerics profiles in which the host can execute the quantized form of an operation."""
 
     GLOW = auto()
     """The profiles of Glow and of the NMP's library."""
@@ -121,7 +121,7 @@ class Profiles(Enum):
 
 @frozen
 class Signature:
-    """dtypes that operands may have on the host: of all of them, or of each one.
+    """dtypes that the operands of a host operation may have.
 
     Operands with the same choice of dtypes have one dtype, unless ``mixed``.
     """
@@ -130,14 +130,14 @@ class Signature:
     mixed: bool = False
 
     def list_shared(self) -> list[list[int]]:
-        """Return groups of indices of operands that have one dtype, of several possible."""
+        """Return groups of indices of operands that must have the same dtype."""
         by_choice: dict[DtypeNames, list[int]] = {}
         for index, names in enumerate(self.operands):
             by_choice.setdefault(names, []).append(index)
         groups = [group for names, group in by_choice.items() if len(names) > 1 < len(group)]
         return [] if self.mixed else groups
 
-    def mismatch(self, dtypes: Sequence[np.dtype[Any]]) -> str | None:
+    def find_mismatch(self, dtypes: Sequence[np.dtype[Any]]) -> str | None:
         """Return why operands of these dtypes do not fit, or None if they do."""
         if len(dtypes) != len(self.operands):
             return f"takes {len(self.operands)} operands, not {len(dtypes)}"
@@ -152,13 +152,13 @@ class Signature:
 
 
 def dtypes(*operands: DtypeNames, mixed: bool = False) -> tuple[Signature]:
-    """Return the only signature of operands with these dtypes; one choice is for all operands."""
+    """Return a signature with the possible dtypes of each operand, or of all operands."""
     return (Signature(operands, mixed),)
 
 
 @frozen
 class Opcode:
-    """Row of the opcode table: an operation with its operands, attributes and rules."""
+    """Row of the opcode table: operands, attributes, type rules and execution of an operation."""
 
     name: str
     summary: str
@@ -187,23 +187,23 @@ class Opcode:
 
     @property
     def signatures(self) -> Iterator[Signature]:
-        """``kinds`` with the dtypes of each operand."""
+        """Signatures of ``kinds``, each with the dtypes of every operand."""
         for one in self.kinds:
             repeat = len(self.operands) if len(one.operands) == 1 else 1
             yield Signature(one.operands * repeat, one.mixed)
 
-    def mismatch(self, dtypes: Sequence[np.dtype[Any]]) -> str | None:
-        """Return why dtypes do not fit the first signature, or None if they fit any."""
-        reasons = [signature.mismatch(dtypes) for signature in self.signatures]
+    def find_mismatch(self, dtypes: Sequence[np.dtype[Any]]) -> str | None:
+        """Return why operands of these dtypes fit no signature, or None if they fit one."""
+        reasons = [signature.find_mismatch(dtypes) for signature in self.signatures]
         return None if None in reasons else reasons[0]
 
     @property
     def keeps_scale(self) -> bool:
-        """Whether integers pass unchanged, so that the result has the scale of the source."""
+        """Whether the result has the scale and offset of the source."""
         return any(isinstance(rule, SameScale) for rule in self.rules)
 
-    def attribute(self, name: str) -> Attribute | None:
-        """Return the attribute of this name, or None."""
+    def find_attribute(self, name: str) -> Attribute | None:
+        """Return the attribute with a name, or None."""
         return next((a for a in self.attributes if a.name == name), None)
 
 
@@ -214,13 +214,13 @@ def _is_int(value: object, minimum: int) -> bool:
 
 
 def integer_kind(minimum: int) -> AttributeKind:
-    """Return the kind of integers from the minimum to :data:`MAX_INTEGER`."""
+    """Return the attribute kind of integers from ``minimum`` to :data:`MAX_INTEGER`."""
     text = f"an integer of at least {minimum}, at most {MAX_INTEGER}"
     return AttributeKind(text, lambda v: _is_int(v, minimum))
 
 
 def integer_list_kind(words: str, minimum: int, *counts: int) -> AttributeKind:
-    """Return the kind of integer lists with one of ``counts`` lengths; ``words`` names it."""
+    """Return the attribute kind of integer lists of one of several lengths."""
 
     def accepts(value: AttributeValue) -> bool:
         return (
@@ -237,7 +237,7 @@ def _is_number(value: object) -> bool:
 
 
 def choice_kind(*words: str | int) -> AttributeKind:
-    """Return the kind of attributes with one of these words or numbers."""
+    """Return the attribute kind of a fixed set of words or numbers."""
     text = ", ".join(str(word) for word in words)
     return AttributeKind(
         f"one of {text}" if len(words) > 1 else text,
@@ -285,11 +285,11 @@ LINEAR_KINDS = (
 """dtypes of Dest, Src, weights and Bias."""
 
 
-def number_attributes(*names: str) -> tuple[Attribute, ...]:
-    """Return attributes that are any number."""
-    return tuple(Attribute(name, ANY_NUMBER) for name in names)
+def attributes(**kinds: AttributeKind) -> tuple[Attribute, ...]:
+    """Return required attributes, given as keywords with their kinds."""
+    return tuple(Attribute(name, kind) for name, kind in kinds.items())
 
 
 def input_roles(*names: str) -> tuple[OperandRole, ...]:
-    """Return the roles of operands that are read."""
+    """Return roles of operands that are read, one for each name."""
     return tuple(OperandRole(name, IN) for name in names)

@@ -69,12 +69,12 @@ from nmpsim.lir.opcode import (
     Opcode,
     OperandRole,
     Profiles,
+    attributes,
     choice_kind,
     dtypes,
     input_roles,
     integer_kind,
     integer_list_kind,
-    number_attributes,
 )
 from nmpsim.lir.shapes import (
     check_activation_arguments,
@@ -103,7 +103,7 @@ _INDEX_ELEMS = frozenset({"index32", "index64"})
 _FLOAT, _INDEX32, _BOOL = (frozenset({kind}) for kind in ("float", "index32", "bool"))
 
 _OFFSETS = Attribute("Offsets", INDICES)
-_CONVOLUTION = (*WINDOW, Attribute("Group", COUNT), Attribute("Dilation", PAIR))
+_CONVOLUTION = (*WINDOW, *attributes(Group=COUNT, Dilation=PAIR))
 _FUSED = (
     Attribute("FusedActivation", choice_kind(*ACTIVATION_ARGUMENTS), required=False),
     Attribute("FusedActivationArgs", NUMBERS, required=False),
@@ -187,7 +187,7 @@ _TABLE = (
         "allocactivation",
         "begin the life of a buffer",
         (),
-        (Attribute("Ty", TYPE),),
+        attributes(Ty=TYPE),
         Kind.NO_WORK,
     ),
     Opcode(
@@ -375,7 +375,7 @@ _TABLE = (
         "clip",
         "limit to Min and Max",
         UNARY,
-        number_attributes("Min", "Max"),
+        attributes(Min=ANY_NUMBER, Max=ANY_NUMBER),
         Kind.CLIP,
         (*_UNARY_RULES, check_limit_order),
         functions.clip,
@@ -387,7 +387,7 @@ _TABLE = (
         "leakyrelu",
         "x, or Alpha * x below zero",
         UNARY,
-        number_attributes("Alpha"),
+        attributes(Alpha=ANY_NUMBER),
         Kind.RESCALE,
         _UNARY_RULES,
         functions.leaky_relu,
@@ -398,7 +398,7 @@ _TABLE = (
         "cpumaxsplat",
         "max(x, SplatValue)",
         UNARY,
-        number_attributes("SplatValue"),
+        attributes(SplatValue=ANY_NUMBER),
         Kind.CLIP,
         require_same_type("Src", "Dest"),
         lambda x, low: np.maximum(x, float(low)),
@@ -429,7 +429,7 @@ _TABLE = (
         "splat",
         "fill with Value",
         (DEST,),
-        number_attributes("Value"),
+        attributes(Value=ANY_NUMBER),
         Kind.FILL,
         kinds=dtypes(NUMBER | BOOL),
         run="movement.splat",
@@ -500,7 +500,7 @@ _TABLE = (
         "transpose",
         "Dest dimension i is Src dimension Shuffle[i]",
         UNARY,
-        (Attribute("Shuffle", INDICES),),
+        attributes(Shuffle=INDICES),
         Kind.MOVE,
         (*_MOVE_RULES, check_permutation),
         kinds=dtypes(ANY),
@@ -544,7 +544,7 @@ _TABLE = (
         (*UNARY, OperandRole("Scale", OUT)),
         (
             Attribute("HalfWindowSize", integer_kind(0)),
-            *number_attributes("Alpha", "Beta", "K"),
+            *attributes(Alpha=ANY_NUMBER, Beta=ANY_NUMBER, K=ANY_NUMBER),
         ),
         rules=(
             require_elem(_REAL_ELEMS, "Src"),
@@ -591,7 +591,7 @@ _TABLE = (
         "batchedreduceadd",
         "sum along Axis",
         (DEST, *input_roles("Batch")),
-        (Attribute("Axis", AXIS),),
+        attributes(Axis=AXIS),
         rules=(require_same_elem("Batch", "Dest"), check_reduced_shape),
         kinds=dtypes(NUMBER),
         run="linear.batched_reduce_add",
@@ -619,12 +619,12 @@ OPCODES: dict[str, Opcode] = {opcode.name: opcode for opcode in (*_TABLE, *HOST_
 """All opcodes that are executed, by name."""
 
 
-def opcodes_by_kind(*kinds: Kind) -> frozenset[str]:
-    """Return the names of all opcodes of these kinds."""
+def find_opcodes(*kinds: Kind) -> frozenset[str]:
+    """Return the names of all operations of some kinds."""
     return frozenset(name for name, opcode in OPCODES.items() if opcode.kind in kinds)
 
 
-NO_WORK = opcodes_by_kind(Kind.NO_WORK)
+NO_WORK = find_opcodes(Kind.NO_WORK)
 """Opcodes that compute nothing."""
 
 __all__ = [
@@ -637,5 +637,5 @@ __all__ = [
     "Kind",
     "Opcode",
     "OperandRole",
-    "opcodes_by_kind",
+    "find_opcodes",
 ]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 from nmpsim.input_files import read_text
-from nmpsim.lir.line import Line, TokenKind, split_lines
+from nmpsim.lir.line import LineCursor, TokenKind, split_lines
 from nmpsim.lir.line_parser import parse_instruction, parse_weight
 from nmpsim.lir.nodes import Instruction, Module, WeightVar
 
@@ -20,7 +20,7 @@ MAX_ERRORS = 20
 
 
 def parse(text: str, file: str | None = None) -> Module:
-    """Parse LIR text to a module without the values of its constants.
+    """Parse LIR text to a module without the values of constants.
 
     ``file`` names the text in messages. Raises :class:`~nmpsim.diagnostics.UserError` with up to
     ``MAX_ERRORS`` diagnostics.
@@ -29,8 +29,8 @@ def parse(text: str, file: str | None = None) -> Module:
 
 
 def parse_file(path: Path) -> Module:
-    """Parse a LIR file (UTF-8); raise ``UserError`` also if it cannot be read."""
-    hint = "is it the right file? A damaged model of another format looks so, too"
+    """Read and parse a LIR file (UTF-8)."""
+    hint = "use a LIR text in UTF-8; a damaged model of another format looks the same"
     return parse(read_text(path, "program", hint=hint), str(path))
 
 
@@ -68,10 +68,10 @@ class _Parser:
             self._report(extra.make_error("nothing after the last }"))
         return name, weights, instructions
 
-    def _line(self) -> Line | None:
+    def _line(self) -> LineCursor | None:
         """Return the next nonempty line without advancing past it."""
         while self._next < len(self._lines):
-            line = Line(self._lines[self._next], self._next + 1, self._file)
+            line = LineCursor(self._lines[self._next], self._next + 1, self._file)
             if line.peek().kind is not TokenKind.END:
                 return line
             self._next += 1
@@ -92,7 +92,9 @@ class _Parser:
             place=place,
             found="an empty text" if is_empty else "end of text",
             expected=expected,
-            hint="is it the right file?" if is_empty else "the text may be truncated",
+            hint="use a file with a program"
+            if is_empty
+            else "write the file again: it may be truncated",
         )
         self._report(error)
 
@@ -140,7 +142,7 @@ class _Parser:
                 return True
         return False
 
-    def _section(self, parse_line: Callable[[Line], None], until: str | None = None) -> None:
+    def _section(self, parse_line: Callable[[LineCursor], None], until: str | None = None) -> None:
         """Parse each line up to the closing brace; ``until`` starts the next section."""
         while line := self._line():
             if until is not None and line.starts_with(until):
@@ -157,14 +159,14 @@ class _Parser:
                 self._report(error)
         self._report_end("}")
 
-    def _declaration(self, line: Line, weights: list[WeightVar]) -> None:
+    def _declaration(self, line: LineCursor, weights: list[WeightVar]) -> None:
         if line.peek().text != ";":
             weights.append(parse_weight(line))
             return
         size, place = line.expect_declared_size()
         total = sum(weight.type.nbytes for weight in weights)
         if size != total and not self._errors:
-            hint = "the sizes of all WeightVars, without padding"
+            hint = "declare the sum of the sizes of all WeightVars, without padding"
             raise fail(
                 "LIR011",
                 "the declared size does not match the weights",

@@ -13,7 +13,7 @@ _NEARNESS = 0.8
 
 
 def make_opcode_diagnostic(word: str, place: Place, may_hint: bool = True) -> Diagnostic:
-    """Return LIR012 for a refused opcode, else LIR006, with a hint if ``may_hint``."""
+    """Return the diagnostic for an unsupported (LIR012) or unknown (LIR006) opcode."""
     refusal = REFUSED.get(word)
     if refusal is not None:
         return Diagnostic(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +17,18 @@ import numpy as np
 
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
 from nmpsim.input_files import read_text
-from nmpsim.lir.constraints import have_same_parameters
+from nmpsim.lir.constraints import have_equal_quantization
 from nmpsim.lir.messages import quote
-from nmpsim.lir.nodes import Instruction, Module, Quantization, Span, TensorType
+from nmpsim.lir.nodes import Module, Quantization, Span, TensorType
 from nmpsim.lir.printer import format_scale
 from nmpsim.records import frozen
-
-RetypeFunction = Callable[[str, TensorType, Span, str | None], TensorType]
-"""(name, type, position, name of the viewed tensor) -> type with another scale."""
 
 _NAMES_IN_WARNING = 5
 
 
 @frozen
 class ExactScale:
-    """Scale of one tensor in a sidecar file."""
+    """Exact scale and offset of a tensor in a sidecar file."""
 
     key: str
     scale: float
@@ -39,7 +36,7 @@ class ExactScale:
 
 
 def read_scales_file(path: Path) -> dict[str, Any]:
-    """Return the content of a sidecar file, a JSON object."""
+    """Read a sidecar file of scales; return its JSON object."""
     place = Place(str(path))
     try:
         content = json.loads(read_text(path, "file of scales", code="CONST004"))
@@ -59,7 +56,7 @@ def read_scales_file(path: Path) -> dict[str, Any]:
 def resolve_exact_scales(
     module: Module, tensors: Mapping[str, Any] | None, tensors_file: Path | None = None
 ) -> tuple[Module, tuple[str, ...]]:
-    """Return the module with exact scales, and a warning for those that are unknown.
+    """Return the module with exact scales, and warnings for unknown scales.
 
     ``tensors`` is a sidecar's content. A scale not in it is a power of two if all scales of the
     module print as one, or the only float32 that prints so, or another one of the sidecar that
@@ -72,57 +69,63 @@ def resolve_exact_scales(
 def apply_scales(
     module: Module, scales: Mapping[str, ExactScale]
 ) -> tuple[Module, tuple[str, ...]]:
-    """Return the module with the exact scales given by tensor name, and warnings."""
-    resolver = _Resolver(module.file, scales, _all_powers(module))
-    exact = _retyped(module, resolver.exact)
+    """Return the module with exact scales given by tensor name, and warnings for unknown scales."""
+    resolver = _Resolver(module, scales)
+    types = iter([resolver.exact(*declaration) for declaration in iterate_types(module)])
+    weights = tuple(attrs.evolve(weight, type=next(types)) for weight in module.weights)
+    instructions = tuple(
+        attrs.evolve(i, attributes={**i.attributes, "Ty": next(types)})
+        if isinstance(i.attributes.get("Ty"), TensorType)
+        else i
+        for i in module.instructions
+    )
     if resolver.problems:
         raise UserError(resolver.problems)
-    return exact, resolver.warnings()
+    return attrs.evolve(module, weights=weights, instructions=instructions), resolver.warnings()
 
 
 def find_inexact_scales(module: Module, scales: Mapping[str, ExactScale]) -> frozenset[str]:
-    """Return the names of tensors of which only the printed decimals are known.
+    """Return the names of tensors whose exact scale is unknown.
 
     ``module`` is as it was parsed, ``scales`` are a sidecar's.
     """
-    resolver = _Resolver(module.file, scales, _all_powers(module))
-    _retyped(module, resolver.exact)
+    resolver = _Resolver(module, scales)
+    for declaration in iterate_types(module):
+        resolver.exact(*declaration)
     return frozenset(resolver.missing)
 
 
-def _all_powers(module: Module) -> bool:
-    """Return whether all scales print as a power of two, or as 0 where they mean nothing."""
-    scales: list[float] = []
-
-    def record(_name: str, type: TensorType, _span: Span, _source: str | None) -> TensorType:
-        if type.quant is not None:
-            scales.append(type.quant.scale)
-        return type
-
-    _retyped(module, record)
-    return all(scale == 0 or nearest_power_of_two(scale) is not None for scale in scales)
+def iterate_types(module: Module) -> Iterator[tuple[str, TensorType, Span, str | None]]:
+    """Yield name, type and position of each weight, buffer and view, and the tensor viewed."""
+    for weight in module.weights:
+        yield weight.name, weight.type, weight.span, None
+    for instruction in module.instructions:
+        type = instruction.attributes.get("Ty")
+        if isinstance(type, TensorType):
+            viewed = instruction.operands[0].name if instruction.operands else None
+            yield instruction.name, type, instruction.span, viewed
 
 
-def float32(value: float) -> float:
-    """Return the nearest float32 as a Python float, infinite beyond its range."""
+def round_to_float32(value: float) -> float:
+    """Round a number to float32; infinite beyond the range of float32."""
     with np.errstate(over="ignore"):
         return float(np.float32(value))
 
 
-def nearest_power_of_two(scale: float) -> float | None:
-    """Return the power of two that prints as this scale does, or None."""
+def find_power_of_two(scale: float) -> float | None:
+    """Return the power of two with the same nine decimals as a scale, or None."""
     if not (math.isfinite(scale) and scale > 0):
         return None
     power = math.ldexp(1.0, round(math.log2(scale)))
     return power if format_scale(power) == format_scale(scale) else None
 
 
-def unique_float32(scale: float) -> float | None:
-    """Return the float32 that prints as this scale does, or None unless there is exactly one.
+def find_unique_float32(scale: float) -> float | None:
+    """Return the only float32 with the same nine decimals as a scale, or None if not unique.
 
     Nine decimals tell float32 values apart from about 0.0084 on.
     """
-    nearest = np.float32(float32(scale))
+    nearest = np.float32(round_to_float32(scale))
     if not np.isfinite(nearest) or format_scale(float(nearest)) != format_scale(scale):
         return None
     neighbours = (np.nextafter(nearest, np.float32(end)) for end in (-np.inf, np.inf))
@@ -131,26 +134,8 @@ def unique_float32(scale: float) -> float | None:
     return float(nearest)
 
 
-def _retyped(module: Module, retype: RetypeFunction) -> Module:
-    """Return the module with the type of each weight, buffer and view changed, in text order."""
-    weights = tuple(
-        attrs.evolve(w, type=retype(w.name, w.type, w.span, None)) for w in module.weights
-    )
-    instructions = tuple(_retyped_instruction(i, retype) for i in module.instructions)
-    return attrs.evolve(module, weights=weights, instructions=instructions)
-
-
-def _retyped_instruction(instruction: Instruction, retype: RetypeFunction) -> Instruction:
-    type = instruction.attributes.get("Ty")
-    if not isinstance(type, TensorType):
-        return instruction
-    viewed = instruction.operands[0].name if instruction.operands else None
-    exact = retype(instruction.name, type, instruction.span, viewed)
-    return attrs.evolve(instruction, attributes={**instruction.attributes, "Ty": exact})
-
-
 def parse_scales(tensors: Mapping[str, Any], place: Place | None) -> dict[str, ExactScale]:
-    """Return scales by tensor name; a key is ``const/NAME`` or ``act/NUMBER:INSTRUCTION:NAME``.
+    """Return the exact scales of a sidecar file's content by tensor name.
 
     An entry may say its ``name`` itself, as it has to where that holds ``/`` or ``:``.
     """
@@ -169,7 +154,7 @@ def _exact_scale(key: str, entry: Mapping[str, Any], place: Place | None) -> Exa
             scale = float.fromhex(entry["scale_hex"])
         else:
             scale = float(entry["scale"])
-        return ExactScale(key, float32(scale), int(entry["offset"]))
+        return ExactScale(key, round_to_float32(scale), int(entry["offset"]))
     except (KeyError, TypeError, ValueError, OverflowError):
         raise fail(
             "CONST004",
@@ -183,11 +168,10 @@ def _exact_scale(key: str, entry: Mapping[str, Any], place: Place | None) -> Exa
 class _Resolver:
     """Resolver of the exact scales of tensors, one after the other."""
 
-    def __init__(
-        self, file: str | None, scales: Mapping[str, ExactScale], all_powers: bool
-    ) -> None:
-        self._file = file
-        self._all_powers = all_powers
+    def __init__(self, module: Module, scales: Mapping[str, ExactScale]) -> None:
+        self._file = module.file
+        printed = (type.quant.scale for _, type, _, _ in iterate_types(module) if type.quant)
+        self._all_powers = all(scale == 0 or find_power_of_two(scale) for scale in printed)
         self._scales = scales
         self._printed: dict[tuple[str, int | None], set[float]] = {}
         for exact in scales.values():
@@ -199,7 +183,7 @@ class _Resolver:
         self.problems: list[Diagnostic] = []
 
     def exact(self, name: str, type: TensorType, span: Span, viewed: str | None) -> TensorType:
-        """Return the type with its exact scale, as a ``RetypeFunction``."""
+        """Return the type with its exact scale."""
         if type.quant is not None:
             scale = self._scale(name, type, type.quant, span, viewed)
             type = attrs.evolve(type, quant=attrs.evolve(type.quant, scale=scale))
@@ -222,7 +206,11 @@ class _Resolver:
         self, name: str, type: TensorType, quant: Quantization, span: Span, viewed: str | None
     ) -> float:
         source = self._types.get(viewed) if viewed is not None else None
-        if source is not None and source.quant is not None and have_same_parameters(source, type):
+        if (
+            source is not None
+            and source.quant is not None
+            and have_equal_quantization(source, type)
+        ):
             return source.quant.scale
         named = self._scales.get(name)
         if named is not None:
@@ -231,7 +219,7 @@ class _Resolver:
         by_text = self._by_text(quant)
         if by_text is None:
             self.missing.append(name)
-            return float32(quant.scale)
+            return round_to_float32(quant.scale)
         return by_text
 
     def _by_text(self, quant: Quantization) -> float | None:
@@ -239,7 +227,7 @@ class _Resolver:
         if quant.scale == 0:
             return 0.0
         by_value = (
-            nearest_power_of_two(quant.scale) if self._all_powers else unique_float32(quant.scale)
+            find_power_of_two(quant.scale) if self._all_powers else find_unique_float32(quant.scale)
         )
         if by_value is not None:
             return by_value
@@ -253,7 +241,9 @@ class _Resolver:
         found = f"scale {format_scale(exact.scale)}, offset {exact.offset}"
         expected = f"scale {format_scale(quant.scale)}, offset {quant.offset}"
         if found != expected:
-            message = f"the exact scale of %{quote(name)} does not print as the text does"
+            message = f"the exact scale of %{quote(name)} differs from the text"
             place = span.place(self._file)
-            hint = f"{quote(exact.key)} may belong to another program"
+            hint = (
+                f"use this program's file of scales; {quote(exact.key)} may be of another program"
+            )
             self.problems.append(Diagnostic("CONST004", message, place, found, expected, hint))

@@ -25,7 +25,9 @@ Factors = tuple[float, ...]
 # Windows: convolution and pools
 
 
-def window_extent(size: int, kernel: int, stride: int, pads: int, dilation: int = 1) -> int:
+def count_window_positions(
+    size: int, kernel: int, stride: int, pads: int, dilation: int = 1
+) -> int:
     """Return the number of window positions along a dimension; below 1 if none fits."""
     return (size + pads - (dilation * (kernel - 1) + 1)) // stride + 1
 
@@ -38,7 +40,7 @@ def _window(
     sides = (pads[:2], pads[2:]) if len(pads) == 4 else (pads[::2], pads[1::2])
     around = map(sum, zip(*sides, strict=True))
     parts = zip(src[1:-1], kernels, strides, around, dilation, strict=True)
-    extents = [window_extent(*part) for part in parts]
+    extents = [count_window_positions(*part) for part in parts]
     if min(extents) < 1:
         found = f"Src {format_shape(src)}, Kernels {list(kernels)}"
         expected = "a window no larger than the padded Src"
@@ -49,7 +51,7 @@ def _window(
 
 @shape_rule
 def check_pool_shape(src: Shape, kernels: Shape, strides: Shape, pads: Shape) -> Checks:
-    """Check that Dest has the shape of the windows over Src and its channels."""
+    """Check that Dest has the shape of the windows over Src and the channels of Src."""
     yield from _window(src, kernels, strides, pads, (1,) * len(kernels), src[-1])
 
 
@@ -62,25 +64,25 @@ def check_convolution_shape(
     pads: Shape,
     dilation: Shape = (1, 1, 1),
 ) -> Checks:
-    """Check that Dest has the shape of the windows, with a channel for each filter."""
+    """Check that Dest has the shape of the windows over Src and a channel for each filter."""
     yield from _window(src, kernels, strides, pads, dilation, filter_[0])
 
 
 def check_average_dimensions(site: TypedInstruction) -> Iterator[Problem]:
-    """Check ranks: Layout 0 has 2-D windows (NHWC), 2 has 3-D windows (NTHWC)."""
+    """Check the number of dimensions: Layout 0 has 2-D windows, Layout 2 has 3-D windows."""
     layout = site.values.get("layout", 0)
     dimensions = 3 if layout == 2 else 2
     yield from require_rank(dimensions + 2, "Dest", "Src")(site)
     for name, count in (("Kernels", dimensions), ("Strides", dimensions), ("Pads", dimensions * 2)):
         found = site.values[name.lower()]
         if len(found) != count:
-            message = f"{name} does not go with Layout {layout}"
+            message = f"{name} does not match Layout {layout}"
             yield wrong_attribute(name, message, list(found), f"{count} numbers")
 
 
 @shape_rule
 def check_average_pads(kernels: Shape, pads: Shape, count_include_pads: int) -> Checks:
-    """Check that no window lies in the padding only, where it has no mean."""
+    """Check that no window lies entirely in the padding."""
     each = kernels * 2 if len(kernels) == 2 else [k for k in kernels for _ in range(2)]
     lies_outside = any(pad >= kernel for pad, kernel in zip(pads, each, strict=True))
     if lies_outside and not count_include_pads:
@@ -89,8 +91,8 @@ def check_average_pads(kernels: Shape, pads: Shape, count_include_pads: int) -> 
         yield wrong_attribute("Pads", message, f"Pads {list(pads)}", expected)
 
 
-def undivided_channels(group: int, **channels: int) -> Checks:
-    """Yield a problem for each operand whose channels Group does not divide."""
+def check_divisible_channels(group: int, **channels: int) -> Checks:
+    """Yield a problem for each operand whose channels are not a multiple of Group."""
     for role, count in channels.items():
         if count % group:
             message = f"Group does not divide the channels of {role}"
@@ -99,20 +101,20 @@ def undivided_channels(group: int, **channels: int) -> Checks:
 
 @shape_rule
 def check_groups(src: Shape, filter_: Shape, group: int) -> Checks:
-    """Check that Group divides the channels of both sides."""
-    yield from undivided_channels(group, Src=src[-1], Filter=filter_[0])
+    """Check that Group divides the channels of Src and Filter."""
+    yield from check_divisible_channels(group, Src=src[-1], Filter=filter_[0])
 
 
 @shape_rule
 def check_filter_shape(src: Shape, filter_: Shape, kernels: Shape, group: int) -> Checks:
-    """Check that the filter is OHWI or OTHWI, with the channels of one group."""
+    """Check that Filter has the layout OHWI or OTHWI for the channels of one group."""
     layout = "OHWI" if len(src) == 4 else "OTHWI"
     expected = (filter_[0], *kernels, src[-1] // group)
     yield Expected("Filter", expected, f"{layout} with I = channels / Group")
 
 
 def require_channel_vectors(count: str, dimension: int, *roles: str) -> Rule:
-    """Return a rule that operands are vectors as long as a dimension of the operand ``count``."""
+    """Return a rule that operands are vectors of the length of a dimension of ``count``."""
 
     def rule(site: TypedInstruction) -> Iterator[Problem]:
         length = site.shape(count)[dimension]
@@ -126,7 +128,7 @@ def require_channel_vectors(count: str, dimension: int, *roles: str) -> Rule:
 def check_activation_arguments(
     fused_activation: str = "NONE", fused_activation_args: Factors | None = None
 ) -> Checks:
-    """Check the number of FusedActivationArgs, and the order of a clip's."""
+    """Check the number of FusedActivationArgs and the order of clip limits."""
     arguments = fused_activation_args or ()
     expected = ACTIVATION_ARGUMENTS[fused_activation]
     if len(arguments) != expected:
@@ -141,7 +143,7 @@ def check_activation_arguments(
 
 
 def require_product_shape(left: str, right: str, rows_are_outputs: bool = False) -> Rule:
-    """Return a rule that Dest is left times right, or times right transposed."""
+    """Return a rule that Dest has the shape of left times right."""
 
     def rule(site: TypedInstruction) -> Iterator[Problem]:
         (rows, inner), shape = site.shape(left), site.shape(right)
@@ -197,7 +199,7 @@ def _within(inner: str, extent: Shape, outer: str, limits: Shape, offsets: Shape
 
 @shape_rule
 def check_insertion(src: Shape, dest: Shape, offsets: Shape, axis: int, count: int) -> Checks:
-    """Check that Src, repeated Count times along Axis, lies within Dest."""
+    """Check that Src, repeated Count times along Axis, fits into Dest at Offsets."""
     if axis >= len(src):
         yield Problem("Src", "Axis is not a dimension of Src", str(axis), f"below {len(src)}")
         return
@@ -207,12 +209,12 @@ def check_insertion(src: Shape, dest: Shape, offsets: Shape, axis: int, count: i
 
 @shape_rule
 def check_extraction(src: Shape, dest: Shape, offsets: Shape) -> Checks:
-    """Check that Dest lies within Src."""
+    """Check that Src contains a region of the shape of Dest at Offsets."""
     yield from _within("Dest", dest, "Src", src, offsets)
 
 
 def check_view(site: TypedInstruction) -> Iterator[Problem]:
-    """Check that a view lies in its source, from its first element on."""
+    """Check that a view begins and ends within its source."""
     view, offsets, source = site.types["Ty"], site.values["offsets"], site.types["Src"]
     if len(offsets) != len(source.shape):
         expected = f"{len(source.shape)} numbers"
@@ -228,12 +230,12 @@ def check_view(site: TypedInstruction) -> Iterator[Problem]:
     if view.elements > source.elements - start:
         expected = f"at most {source.elements - start}"
         found = f"{view.elements} elements"
-        yield Problem("Src", "the view is larger than what it views", found, expected)
+        yield Problem("Src", "the view exceeds its source", found, expected)
 
 
 @shape_rule
 def check_resized_shape(src: Shape, dest: Shape, scale: Factors) -> Checks:
-    """Check that Dest is Src times Scale, rounded down."""
+    """Check that Dest has the shape of Src times Scale, rounded down."""
     if not len(scale) == len(src) == len(dest):
         found = f"{len(scale)} factors, Dest {format_shape(dest)}"
         yield Problem("Dest", "the dimensions do not agree", found, f"{len(src)} of each")
@@ -245,7 +247,7 @@ def check_resized_shape(src: Shape, dest: Shape, scale: Factors) -> Checks:
 
 
 def check_mapping_shape(site: TypedInstruction) -> Iterator[Problem]:
-    """Check that Mapping has an entry for each value of its index."""
+    """Check that Mapping has an entry for each value of the element type of Src."""
     entries = 65536 if site.elem("Src") == "i16" else 256
     yield from check_shape(site, "Mapping", (entries,), "one entry a value")
 
@@ -259,11 +261,11 @@ def check_row_dimensions(src: Shape) -> Checks:
 
 @shape_rule
 def check_limit_order(min_: float, max_: float) -> Checks:
-    """Check that Min is not above Max."""
+    """Check that Min is not greater than Max."""
     yield from _in_order(min_, max_, "Min")
 
 
 def _in_order(low: float, high: float, attribute: str) -> Checks:
     if not low <= high:
-        message = "Min is above Max"
+        message = "Min is greater than Max"
         yield wrong_attribute(attribute, message, f"{low} and {high}", "Min <= Max")

@@ -13,7 +13,7 @@ import numpy as np
 
 from nmpsim.diagnostics import Diagnostic, UserError
 from nmpsim.lir.constraints import Problem, TypedInstruction, format_shape
-from nmpsim.lir.liveness import Liveness, Value
+from nmpsim.lir.liveness import Liveness, LiveTensor
 from nmpsim.lir.messages import did_you_mean, quote
 from nmpsim.lir.nodes import (
     MODULE_ELEMS,
@@ -36,7 +36,7 @@ _MAX_HINTS = 20
 
 
 def verify(module: Module) -> None:
-    """Raise :class:`~nmpsim.diagnostics.UserError` with all problems of a module, if any."""
+    """Raise UserError with all problems of names, operands, attributes, lifetimes and types."""
     found = _Verifier(module).findings()
     if found:
         raise UserError(found)
@@ -92,7 +92,7 @@ class _Verifier:
             instruction.span,
             instruction.number,
             expected,
-            "the number is the position in the list, from 0",
+            "number the instructions by their position, from 0",
         )
 
     def _define(self, name: str, span: Span) -> bool:
@@ -149,7 +149,7 @@ class _Verifier:
         before = len(self._found)
         given = instruction.attributes
         for name in given:
-            if opcode.attribute(name) is None:
+            if opcode.find_attribute(name) is None:
                 known = [a.name for a in opcode.attributes]
                 message = f"{opcode.name} has no attribute {quote(name)}"
                 expected = ", ".join(known) or "no attributes"
@@ -163,23 +163,23 @@ class _Verifier:
                     message = f"{opcode.name} lacks the attribute {attribute.name}"
                     self._report("LIR008", message, instruction.span, "nothing", expected)
             elif not attribute.kind.accepts(given[attribute.name]):
-                message = f"attribute {attribute.name} does not fit"
+                message = f"attribute {attribute.name} is invalid"
                 shown = quote(str(given[attribute.name]))
                 span = _attribute_span(instruction, attribute.name)
                 self._report("LIR008", message, span, shown, expected)
         return len(self._found) == before
 
-    def _operands(self, instruction: Instruction, opcode: Opcode) -> dict[str, Value] | None:
+    def _operands(self, instruction: Instruction, opcode: Opcode) -> dict[str, LiveTensor] | None:
         """Return the value of each role, or None if the operands do not fit the opcode."""
         kinds = tuple(operand.kind for operand in instruction.operands)
         if kinds != tuple(role.kind for role in opcode.operands):
-            message = f"{opcode.name} has other operands"
+            message = f"{opcode.name} does not take these operands"
             shown = ", ".join(kinds) or "no operands"
             expected = ", ".join(f"{r.kind} {r.name}" for r in opcode.operands) or "no operands"
             self._report("LIR007", message, self._misfit(instruction, opcode), shown, expected)
             self._liveness.assume_written(operand.name for operand in instruction.operands)
             return None
-        values: dict[str, Value] = {}
+        values: dict[str, LiveTensor] = {}
         # Everything is read before anything is written: buffers may be worked on in place.
         roles = list(zip(opcode.operands, instruction.operands, strict=True))
         for role, operand in sorted(roles, key=lambda pair: pair[0].kind != IN):
@@ -196,7 +196,7 @@ class _Verifier:
                 return operand.span
         return instruction.span
 
-    def _value(self, operand: Operand) -> Value | None:
+    def _value(self, operand: Operand) -> LiveTensor | None:
         value = self._liveness.find(operand.name)
         if value is not None:
             return value
@@ -206,21 +206,23 @@ class _Verifier:
             self._report("LIR010", message, operand.span, name, expected)
         elif operand.name in self._defined:
             expected = "a WeightVar, an allocactivation or a tensorview"
-            self._report("LIR003", f"{name} names no tensor", operand.span, name, expected)
+            self._report("LIR003", f"{name} is not a tensor", operand.span, name, expected)
         else:
-            hint = self._hint(operand.name, self._liveness.names(), "%")
+            hint = self._hint(operand.name, self._liveness.list_names(), "%")
             expected = "a name defined before"
             self._report("LIR003", f"unknown name {name}", operand.span, name, expected, hint)
         return None
 
-    def _use(self, operand: Operand, value: Value, instruction: Instruction) -> None:
+    def _use(self, operand: Operand, value: LiveTensor, instruction: Instruction) -> None:
         if instruction.opcode == "deallocactivation":
-            problem = self._liveness.end(value, instruction.span)
+            problem = self._liveness.end_lifetime(value, instruction.span)
         elif operand.kind == IN:
             reads = instruction.opcode != "tensorview"
-            problem = self._liveness.read(value) if reads else self._liveness.alive(value)
+            problem = (
+                self._liveness.record_read(value) if reads else self._liveness.check_use(value)
+            )
         else:
-            problem = self._liveness.write(value, reads_too=operand.kind != "@out")
+            problem = self._liveness.record_write(value, reads_too=operand.kind != "@out")
         if problem:
             self._problem(problem, operand.span)
 
@@ -228,7 +230,7 @@ class _Verifier:
         if instruction.predicate is None:
             return
         value = self._value(Operand(IN, instruction.predicate, instruction.span))
-        if value is not None and (problem := self._liveness.read(value)):
+        if value is not None and (problem := self._liveness.record_read(value)):
             self._problem(problem, instruction.span)
 
     def _rules(self, site: TypedInstruction) -> None:
@@ -269,7 +271,7 @@ def _dummy_scaled(module: Module) -> frozenset[str]:
 
 
 def find_type_problems(type: TensorType, dummy_scale: bool = False) -> Iterator[Problem]:
-    """Yield all problems of a type.
+    """Yield all problems of a tensor type.
 
     ``dummy_scale``: the scale has no meaning and may be 0, as for weights whose scales are in
     an operand of their own.
@@ -310,7 +312,7 @@ def _parameter_problems(
 ) -> Iterator[Problem]:
     usable = math.isfinite(quant.scale) and quant.scale > 0
     if not usable and not (dummy_scale and quant.scale == 0):
-        yield Problem(None, "the scale cannot be used", f"{quant.scale:g}", "finite and above 0")
+        yield Problem(None, "the scale is invalid", f"{quant.scale:g}", "finite and above 0")
     if not integers.min <= quant.offset <= integers.max:
         expected = f"{integers.min} to {integers.max}"
-        yield Problem(None, "the offset is not a value of the type", str(quant.offset), expected)
+        yield Problem(None, "the offset is outside the element type", str(quant.offset), expected)

@@ -16,7 +16,7 @@ from nmpsim.interpreter import (
     energy,
     execute_exact,
     execute_real,
-    locate,
+    locate_tensors,
 )
 from nmpsim.lir.nodes import Module
 from nmpsim.quantization.calibrate import Sample
@@ -142,7 +142,7 @@ class _Meter:
 
     def __init__(self, program: QuantizedProgram) -> None:
         self._program = program
-        self._types = {name: place.type for name, place in locate(program.module).items()}
+        self._types = {name: place.type for name, place in locate_tensors(program.module).items()}
         self._by_name = {r.name: r for r in program.results if _comparable(r)}
         self._layers = {name: _Energy() for name in self._by_name}
         self._outputs: dict[str, _Energy] = {}

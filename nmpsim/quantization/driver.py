@@ -14,7 +14,7 @@ from nmpsim.frontends.imported_model import ImportedModel
 from nmpsim.frontends.model_origin import import_lir
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
 from nmpsim.lir.layers import PlainLayer, find_layer
-from nmpsim.lir.names import display_names
+from nmpsim.lir.names import make_display_names
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.opcodes import NO_WORK
 from nmpsim.quantization.calibrate import Sample, calibrate, split_samples
@@ -229,7 +229,7 @@ def _with_names(settings: Settings, module: Module) -> Settings:
     opcodes = {instruction.opcode for instruction in module.instructions}
     words = settings.keep_float - opcodes - {one.name for one in module.instructions}
     computing = [one for one in module.instructions if one.opcode not in NO_WORK]
-    names_shown = display_names([one.name for one in computing])
+    names_shown = make_display_names([one.name for one in computing])
     layers = [
         PlainLayer(index, one.number, one.span.line, one.name, display_name=shown)
         for index, (one, shown) in enumerate(zip(computing, names_shown, strict=True))

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import fail
-from nmpsim.interpreter import Location, locate
+from nmpsim.interpreter import Location, locate_tensors
 from nmpsim.lir.nodes import AttributeValue, Instruction, Module, Span, TensorType
 from nmpsim.lir.opcodes import IN, INOUT, NO_WORK, OPCODES, Kind
 
@@ -125,7 +125,7 @@ class _Builder:
 
     def __init__(self, module: Module) -> None:
         self._module = module
-        self._places = locate(module)
+        self._places = locate_tensors(module)
         self._nodes: list[Node] = []
         self._count = 0
         self._views: dict[tuple[Value, int, tuple[int, ...]], Value] = {}

@@ -14,11 +14,11 @@ from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE, find_host_reason
 from nmpsim.interpreter import evaluate_operation
 from nmpsim.lir.nodes import Quantization, TensorType
 from nmpsim.lir.opcode import WEIGHTED
-from nmpsim.lir.opcodes import OPCODES, Kind, opcodes_by_kind
+from nmpsim.lir.opcodes import OPCODES, Kind, find_opcodes
 from nmpsim.quantization.graph import Graph, Node, Value
 from nmpsim.quantization.parameters import Settings
 
-MOVES = opcodes_by_kind(Kind.MOVE, Kind.FILL) | {"touch", "tensorview"}
+MOVES = find_opcodes(Kind.MOVE, Kind.FILL) | {"touch", "tensorview"}
 """Opcodes that move or fill values, float or quantized."""
 
 _MOVES_FLOAT = "it moves values that stay float"

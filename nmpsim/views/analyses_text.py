@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 
 from nmpsim.config import format_setting_name
-from nmpsim.lir.names import display_names
+from nmpsim.lir.names import make_display_names
 from nmpsim.report.analyses import (
     ErrorSize,
     MovedSetting,
@@ -61,7 +61,7 @@ def print_shadow(shadow: ShadowReport, console: Console) -> None:
     else:
         _print_constants(shadow, console)
     names = [layer.name for layer in shadow.layers]
-    shown = dict(zip(names, display_names(names), strict=True))
+    shown = dict(zip(names, make_display_names(names), strict=True))
     compared = [layer for layer in shadow.layers if not layer.not_compared]
     if compared:
         print_heading(console, "SQNR of each layer in dB")

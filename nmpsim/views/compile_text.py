@@ -11,7 +11,7 @@ from nmpsim.bundle import Layer, Metadata
 from nmpsim.compiler.passes.rescale_bias import RescaledBias
 from nmpsim.compiler.tiling.search import TiledLayer
 from nmpsim.escape import escape_line
-from nmpsim.lir.opcodes import opcodes_by_kind
+from nmpsim.lir.opcodes import find_opcodes
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_heading, print_line, print_table
 from nmpsim.views.element_types import Share, compute_shares, is_unquantized
@@ -70,7 +70,7 @@ def list_host_notes(metadata: Metadata) -> list[str]:
     """Return a note for each quantized layer that runs on the host although a unit fits."""
     from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE
 
-    operations = opcodes_by_kind(*KINDS_ON_THE_DEVICE)
+    operations = find_opcodes(*KINDS_ON_THE_DEVICE)
     return [
         f"{layer.display_name} ({layer.operation}) runs on the host: {layer.reason}"
         for layer in metadata.layers

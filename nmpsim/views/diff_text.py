@@ -10,7 +10,7 @@ from rich.console import Console
 from nmpsim.analysis.diff import Change, ReportDifference, RunDifference, TensorDifference
 from nmpsim.analysis.difference import Element, Tolerance
 from nmpsim.escape import escape_line
-from nmpsim.lir.names import display_names
+from nmpsim.lir.names import make_display_names
 from nmpsim.views.console import print_heading, print_line, print_table
 from nmpsim.views.measures import Measure, Number
 from nmpsim.views.text import format_count, format_elem, format_real, format_shape
@@ -166,7 +166,7 @@ def _allowed(tolerance: Tolerance) -> str:
 
 def _display_names(names: Sequence[str]) -> Mapping[str, str]:
     names = tuple(dict.fromkeys(names))
-    return dict(zip(names, display_names(names), strict=True))
+    return dict(zip(names, make_display_names(names), strict=True))
 
 
 def _name(one: TensorDifference, shown: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ import math
 from typing import Annotated
 
 from nmpsim.bundle import Layer, Metadata, ProgramStep
-from nmpsim.lir.opcodes import OPCODES, Kind, opcodes_by_kind
+from nmpsim.lir.opcodes import OPCODES, Kind, find_opcodes
 from nmpsim.records import frozen
 
 KINDS = {
@@ -17,7 +17,7 @@ KINDS = {
     "other": "other",
 }
 """Element type of layers -> its name, in the order of tables."""
-CONVERSIONS = opcodes_by_kind(Kind.CONVERSION)
+CONVERSIONS = find_opcodes(Kind.CONVERSION)
 SOURCE, FILTER = 1, 2
 """Positions of the input and the weights among the operands of a host step."""
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypedDict
 
 from rich.console import Console
 
-from nmpsim.lir.names import display_names, operation_name
+from nmpsim.lir.names import get_operation_name, make_display_names
 from nmpsim.quantization import Comparison, QuantizedProgram, QuantizedResult, Settings
 from nmpsim.report.fields import OR_NULL, From
 from nmpsim.report.json import to_json
@@ -105,7 +105,7 @@ def print_quantization(
 def _print_program(program: QuantizedProgram, console: Console) -> None:
     """Print how many results are quantized, and why others stay float."""
     names = [result.name for result in program.results]
-    shown = dict(zip(names, display_names(names), strict=True))
+    shown = dict(zip(names, make_display_names(names), strict=True))
     staying = program.staying_float
     saturated = [result for result in program.results if result.bias_saturated]
     count = len(program.results) - len(staying)
@@ -142,7 +142,7 @@ def _print_saturated(
 def _names(shown: Mapping[str, str]) -> tuple[Measure, Measure]:
     return (
         Measure("instruction", "name", shown.__getitem__, least=12),
-        Measure("operation", "opcode", operation_name, least=10),
+        Measure("operation", "opcode", get_operation_name, least=10),
     )
 
 
@@ -167,7 +167,7 @@ def _print_comparison(comparisons: Sequence[Comparison], samples: int, console: 
         Number("SQNR dB", "worst_output.sqnr_db", format_decibels),
         Number("top-1 %", "worst_output.top1_agreement", lambda one: format_percent(one, 1.0)),
         Measure("worst layer", _worst_name, least=10),
-        Measure("operation", "worst_layer.opcode", operation_name, least=8),
+        Measure("operation", "worst_layer.opcode", get_operation_name, least=8),
         Number("layer dB", "worst_layer.sqnr_db", format_decibels),
         Number("float", "staying_float", str),
     )
@@ -175,7 +175,7 @@ def _print_comparison(comparisons: Sequence[Comparison], samples: int, console: 
 
 def _worst_name(comparison: Comparison) -> str:
     names = [layer.name for layer in comparison.layers]
-    shown = dict(zip(names, display_names(names), strict=True))
+    shown = dict(zip(names, make_display_names(names), strict=True))
     return shown[comparison.worst_layer.name]
 
 

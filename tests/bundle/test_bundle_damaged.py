@@ -12,7 +12,7 @@ from tiers import examples
 
 from nmpsim.bundle import Layer, Metadata, ProgramStep, Tensor, bundle_from_bytes
 from nmpsim.bundle.elffile import ElfFile
-from nmpsim.bundle.file import DIGEST_BYTES, digest_of_file
+from nmpsim.bundle.file import DIGEST_BYTES, compute_digest
 from nmpsim.bundle.layout import DIGEST, META, RW_BASE
 from nmpsim.bundle.schema import metadata_from_json, metadata_to_json
 from nmpsim.bundle.write import BundleBuilder
@@ -30,7 +30,7 @@ def redigested(data: bytes) -> bytes:
     changed = bytearray(data)
     if section.offset + DIGEST_BYTES > len(data):
         return data
-    digest = digest_of_file(memoryview(data), section.offset)
+    digest = compute_digest(memoryview(data), section.offset)
     changed[section.offset : section.offset + DIGEST_BYTES] = digest
     return bytes(changed)
 
@@ -219,8 +219,8 @@ def _tensor(**changes) -> Tensor:
 @pytest.mark.parametrize(
     ("tensor", "text"),
     [
-        (_tensor(elem="i9"), "unknown elements"),
-        (_tensor(elem="ui16"), "unknown elements"),
+        (_tensor(elem="i9"), "unknown element type"),
+        (_tensor(elem="ui16"), "unknown element type"),
         (_tensor(shape=(-1,)), "impossible shape"),
         (_tensor(shape=(1,) * 17), "impossible shape"),
         (_tensor(shape=(1 << 40,)), "impossible shape"),
@@ -257,21 +257,21 @@ def _layers(metadata: Metadata, **changes) -> dict[str, tuple[Layer, ...]]:
         (lambda m: _steps(m, 0, entry=None), "needs an entry"),
         (lambda m: _steps(m, 0, entry=m.steps[0].entry + 2), "is not in the code"),
         (lambda m: _steps(m, 0, entry=RW_BASE), "is not in the code"),
-        (lambda m: _steps(m, 0, opcode="softmax"), "neither opcode"),
+        (lambda m: _steps(m, 0, opcode="softmax"), "must not have an opcode"),
         (lambda m: _steps(m, 0, layers=(7,)), "there is no layer 7"),
         (lambda m: _steps(m, 0, layers=(1,)), "not placed on the device"),
-        (lambda m: _steps(m, 0, layers=()), "each layer once"),
+        (lambda m: _steps(m, 0, layers=()), "each layer exactly once"),
         (lambda m: _steps(m, 1, entry=m.steps[0].entry), "an opcode and no entry"),
         (lambda m: _steps(m, 1, opcode=None), "an opcode and no entry"),
         (lambda m: _layers(m, index=1), "its index is 1"),
         (lambda m: _layers(m, macs=-1), "negative"),
-        (lambda m: {"inputs": m.inputs * 2}, "two inputs have one name"),
+        (lambda m: {"inputs": m.inputs * 2}, "two inputs have the same name"),
         (
             lambda m: {
                 "inputs": (attrs.evolve(m.inputs[0], elem="bool", scale=None, offset=None),),
                 "unsigned": (m.inputs[0].name,),
             },
-            "is unsigned",
+            "cannot be unsigned",
         ),
     ],
 )

@@ -103,9 +103,9 @@ def test_the_builder_returns_addresses_immediately():
     assert builder.reserve("y", 1, alignment=4) == RW_BASE + 12
     third = builder.add_descriptor(bytes(16), "d")
     assert third % 64 == 0
-    assert builder.code_address() == third + 64
+    assert builder.get_code_address() == third + 64
     assert builder.add_code(np.array([0x13], np.uint32), "start") == third + 64
-    assert builder.code_address() == third + 68
+    assert builder.get_code_address() == third + 68
     builder.set_symbol("one", 1)
     bundle = bundle_from_bytes(builder.finish(NOTHING))
     at = second - bundle.image_base

@@ -14,7 +14,7 @@ from tiers import each_value, examples, program_parts
 
 from nmpsim.bundle import Metadata, bundle_from_bytes, read_bundle
 from nmpsim.bundle.assembly import assemble, disassemble_bundle
-from nmpsim.bundle.debug import PackedConstant, debug_sections
+from nmpsim.bundle.debug import PackedConstant, make_debug_sections
 from nmpsim.bundle.layout import DEBUG_SECTIONS, LIR_CONSTANTS, LIR_INDEX, LIR_TEXT
 from nmpsim.bundle.write import BundleBuilder, write_bundle
 from nmpsim.compiler.driver import compile_module
@@ -22,7 +22,7 @@ from nmpsim.config import default_device
 from nmpsim.diagnostics import UserError
 from nmpsim.isa.layouts import pack
 from nmpsim.isa.table import DRAM_BASE
-from nmpsim.lir.constants import attach_constants, attach_constants_from, find_tensors_file
+from nmpsim.lir.constants import attach_arrays, attach_constants, find_tensors_file
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.parser import parse, parse_file
 from nmpsim.lir.verify import verify
@@ -55,7 +55,7 @@ VALUES = {
 @pytest.fixture
 def module() -> Module:
     """A module with a scale and an attribute that have more digits than the text prints."""
-    module, _ = attach_constants_from(
+    module, _ = attach_arrays(
         parse(TEXT), VALUES, {"x": {"scale": 0.00100000016391277, "offset": -2}}
     )
     verify(module)
@@ -75,7 +75,7 @@ def assert_same(actual: Module, expected: Module) -> None:
 def build(module: Module, held: dict[str, np.ndarray] | None = None) -> bytes:
     builder = BundleBuilder()
     at = {name: builder.add_constant(name, values) for name, values in (held or {}).items()}
-    for name, chunks in debug_sections(module, at).items():
+    for name, chunks in make_debug_sections(module, at).items():
         builder.set_debug(name, chunks)
     return bytes(builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ())))
 
@@ -116,7 +116,7 @@ def test_recorded_programs_survive(shared, name):
 
 def test_a_module_without_constants_is_stored(module):
     text = TEXT.replace("const", "mutable")
-    plain, _ = attach_constants_from(parse(text), {})
+    plain, _ = attach_arrays(parse(text), {})
     assert_same(bundle_from_bytes(build(plain)).module(), plain)
 
 
@@ -168,7 +168,7 @@ def in_pieces(module: Module) -> bytes:
         for depth in (slice(0, 3), slice(3, 4))
     ]
     packed = PackedConstant("w", "IO", (0, 2, 3), (0, 3, 4), tuple(at))
-    for name, chunks in debug_sections(module, {}, {"w": packed}).items():
+    for name, chunks in make_debug_sections(module, {}, {"w": packed}).items():
         builder.set_debug(name, chunks)
     return bytes(builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ())))
 
@@ -212,13 +212,13 @@ def test_many_constants_cannot_share_packed_bytes():
     text = TEXT.replace(line, line + "".join(line.replace("%w", f"%{name}") for name in names))
     text = text.replace("size = 39", "size = 147")
     values = {**VALUES, **dict.fromkeys(names, VALUES["w"])}
-    module, _ = attach_constants_from(parse(text), values)
+    module, _ = attach_arrays(parse(text), values)
 
     def built(sharing: list[str]) -> bytes:
         builder = BundleBuilder()
         at = builder.add_constant("", pack(VALUES["w"].T[:, None, None]))
         packed = {name: PackedConstant(name, "IO", (0, 3), (0, 4), (at,)) for name in sharing}
-        for name, chunks in debug_sections(module, {}, packed).items():
+        for name, chunks in make_debug_sections(module, {}, packed).items():
             builder.set_debug(name, chunks)
         return bytes(builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ())))
 
@@ -232,7 +232,7 @@ def test_many_constants_cannot_share_packed_bytes():
 def with_section(module: Module, name: str, contents: bytes, image: bytes = b"") -> bytes:
     builder = BundleBuilder()
     builder.add_constant("", bytes(image))
-    for section, chunks in {**debug_sections(module, {}), name: [contents]}.items():
+    for section, chunks in {**make_debug_sections(module, {}), name: [contents]}.items():
         builder.set_debug(section, chunks)
     return bytes(builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ())))
 
@@ -251,7 +251,7 @@ def outcome(data: bytes) -> str:
 
 
 def changed_index(module: Module, change) -> bytes:
-    index = json.loads(b"".join(debug_sections(module, {})[LIR_INDEX]))
+    index = json.loads(b"".join(make_debug_sections(module, {})[LIR_INDEX]))
     change(index)
     return with_section(module, LIR_INDEX, json.dumps(index).encode())
 
@@ -303,7 +303,7 @@ def test_an_impossible_text_is_refused(module, text):
 
 
 def test_truncated_constants_are_refused(module):
-    whole = b"".join(debug_sections(module, {})[LIR_CONSTANTS])
+    whole = b"".join(make_debug_sections(module, {})[LIR_CONSTANTS])
     for nbytes in range(len(whole)):
         assert outcome(with_section(module, LIR_CONSTANTS, whole[:nbytes])) == "BUN002"
 
@@ -335,5 +335,5 @@ def test_changes_with_a_valid_digest_are_refused(seed):
     assert outcome(data) in ("BUN002", "BUN003", "")
 
 
-EXAMPLE_MODULE = attrs.evolve(attach_constants_from(parse(TEXT), VALUES)[0], file="net.lir")
-EXAMPLE = debug_sections(EXAMPLE_MODULE, {})
+EXAMPLE_MODULE = attrs.evolve(attach_arrays(parse(TEXT), VALUES)[0], file="net.lir")
+EXAMPLE = make_debug_sections(EXAMPLE_MODULE, {})

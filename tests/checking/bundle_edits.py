@@ -7,7 +7,7 @@ from elftools.elf.elffile import ELFFile
 from nmpsim.bundle import Bundle, read_bundle
 from nmpsim.bundle.assembly.discovery import analyze_code
 from nmpsim.bundle.elffile import ElfFile
-from nmpsim.bundle.file import DIGEST_BYTES, digest_of_file
+from nmpsim.bundle.file import DIGEST_BYTES, compute_digest
 from nmpsim.bundle.layout import DIGEST
 from nmpsim.isa.codec import decode_descriptor, encode_descriptor
 
@@ -45,6 +45,6 @@ def change_bytes(path: Path, address: int, new: bytes) -> None:
                 at = header.p_offset + address - header.p_vaddr
     data[at : at + len(new)] = new
     section = ElfFile(memoryview(bytes(data)), "").sections[DIGEST]
-    digest = digest_of_file(memoryview(bytes(data)), section.offset)
+    digest = compute_digest(memoryview(bytes(data)), section.offset)
     data[section.offset : section.offset + DIGEST_BYTES] = digest
     path.write_bytes(data)

@@ -144,7 +144,7 @@ class Nmp(Profile):
         return int(even(f32(f32(value) / grid.scale32) + f32(grid.offset)))
 
     def pair(self, opcode: str, dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> Array:
-        left, right = np.broadcast_arrays(lhs.centered(), rhs.centered())
+        left, right = np.broadcast_arrays(lhs.subtract_offset(), rhs.subtract_offset())
         if opcode == "elementmul":
             return (
                 self.scaled(left * right, lhs.scale32 * rhs.scale32 / dest.scale32, dest)
@@ -155,7 +155,7 @@ class Nmp(Profile):
         return _operation(opcode, x, y) + dest.offset
 
     def unary(self, source: HostTensor, dest: HostTensor, alpha: Any) -> Array:
-        x = source.centered()
+        x = source.subtract_offset()
         values = self.scaled(x, source.scale32 / dest.scale32, dest)
         if alpha is not None:
             below = self.scaled(x, source.scale32 * alpha / dest.scale32, dest)
@@ -243,7 +243,7 @@ class Q31(Profile):
         return int(away(f32(value) / grid.scale32)) + grid.offset
 
     def pair(self, opcode: str, dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> Array:
-        left, right = np.broadcast_arrays(lhs.centered(), rhs.centered())
+        left, right = np.broadcast_arrays(lhs.subtract_offset(), rhs.subtract_offset())
         a, b, y = (float(t.scale32) for t in (lhs, rhs, dest))
         if opcode == "elementmul":
             ratio = float(lhs.scale32 * rhs.scale32 / dest.scale32)
@@ -258,7 +258,7 @@ class Q31(Profile):
         return self.fixed(total, twice / (2.0**up * y)) + dest.offset
 
     def unary(self, source: HostTensor, dest: HostTensor, alpha: Any) -> Array:
-        x = source.centered()
+        x = source.subtract_offset()
         if alpha is None:
             return self.fixed(x, float(source.scale32) / float(dest.scale32)) + dest.offset
         above = self.fixed(x, float(source.scale32 / dest.scale32))
@@ -300,11 +300,11 @@ class Float(Profile):
         return even(sums.astype(np.float32) * self.ratio(lhs, rhs, dest)) + dest.offset
 
     def real(self, side: HostTensor) -> Array:
-        return side.centered().astype(np.float32) * side.scale32
+        return side.subtract_offset().astype(np.float32) * side.scale32
 
     def pair(self, opcode: str, dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> Array:
         if opcode == "elementmul":
-            products = (lhs.centered() * rhs.centered()).astype(np.float32)
+            products = (lhs.subtract_offset() * rhs.subtract_offset()).astype(np.float32)
             return even(products * self.ratio(lhs, rhs, dest) + f32(dest.offset))
         if opcode == "elementadd":
             left, right = lhs.scale32 / dest.scale32, rhs.scale32 / dest.scale32
@@ -315,13 +315,13 @@ class Float(Profile):
 
     def of_reals(self, opcode: str, dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> Array:
         if opcode == "elementmul":
-            products = (lhs.centered() * rhs.centered()).astype(np.float32)
+            products = (lhs.subtract_offset() * rhs.subtract_offset()).astype(np.float32)
             return even(products * self.ratio(lhs, rhs, dest)) + dest.offset
         total = _operation(opcode, self.real(lhs), self.real(rhs))
         return even(total * (f32(1) / dest.scale32)) + dest.offset
 
     def unary(self, source: HostTensor, dest: HostTensor, alpha: Any) -> Array:
-        x = source.centered()
+        x = source.subtract_offset()
         real = x.astype(np.float32) * source.scale32
         if alpha is not None:
             real = np.where(x < 0, real * alpha, real)
@@ -399,7 +399,7 @@ class Qnnpack(Torch):
         left, right = lhs.scale32 / dest.scale32, rhs.scale32 / dest.scale32
         shift = 21 - math.floor(math.log2(float(max(left, right))))
         a, b = (int(even(np.ldexp(np.float64(v), shift))) for v in (left, right))
-        x, y = np.broadcast_arrays(lhs.centered(), rhs.centered())
+        x, y = np.broadcast_arrays(lhs.subtract_offset(), rhs.subtract_offset())
         total = _operation(opcode, x * a, y * b)
         rounded = np.sign(total) * ((np.abs(total) + (1 << shift >> 1)) >> shift)
         return rounded + dest.offset

@@ -86,7 +86,7 @@ def _layer(opcode: str, operands: Sequence[HostTensor], attributes: Attributes) 
     bias_offsets: Any = np.int64(bias.offset)
     if len(tables) == 4:
         bias_scales, bias_offsets = tables[2], tables[3].astype(np.int64)
-    x = source.centered()
+    x = source.subtract_offset()
     w = weights.values.astype(np.int64)
     if opcode.endswith("convolution"):
         per_channel = offsets[:, None, None, None] if tables else offsets
@@ -107,7 +107,7 @@ def _convolved(x: Array, w: Array, shape: tuple[int, ...], attributes: Attribute
     padded = window.pad(x, 0)
     inputs, outs = x.shape[3] // groups, w.shape[0] // groups
     sums = np.zeros(shape, np.int64)
-    for (ky, kx), view in window.views(padded, shape[1:3]):
+    for (ky, kx), view in window.iterate_views(padded, shape[1:3]):
         for g in range(groups):
             part = view[..., g * inputs : (g + 1) * inputs]
             taps = w[g * outs : (g + 1) * outs, ky, kx]
@@ -119,7 +119,7 @@ def _matmul(
     operands: Sequence[HostTensor], attributes: Attributes, profile: Profile
 ) -> tuple[Array, int, int]:
     dest, lhs, rhs = operands
-    sums = lhs.centered() @ rhs.centered()
+    sums = lhs.subtract_offset() @ rhs.subtract_offset()
     return profile.matmul(sums, lhs, rhs, dest), -(1 << 40), 1 << 40
 
 
@@ -129,11 +129,13 @@ def _average(
     dest, source = operands
     window = Window.from_attributes(attributes)
     counts = window.count_valid_taps(source.shape[1:3], dest.shape[1:3])[:, :, None]
-    values: Array = source.values.astype(np.int64) if profile.averages_raw else source.centered()
+    values: Array = (
+        source.values.astype(np.int64) if profile.averages_raw else source.subtract_offset()
+    )
     if profile.averages_reals:
         values = values.astype(np.float32) * source.scale32
     padded = window.pad(values, 0)
-    sums = sum(view for _, view in window.views(padded, dest.shape[1:3]))
+    sums = sum(view for _, view in window.iterate_views(padded, dest.shape[1:3]))
     all_taps = bool(attributes["CountIncludePads"])
     found = profile.average(
         np.asarray(sums), np.maximum(counts, 1), window.taps, all_taps, operands

@@ -13,10 +13,10 @@ from random_programs import chains
 from small_programs import bundle_of
 
 from nmpsim.compiler.allocate import ALIGNMENT, allocate
-from nmpsim.compiler.fuse import fuse
+from nmpsim.compiler.fuse import fuse_clips
 from nmpsim.compiler.operations import Buffer, Operation, View
 from nmpsim.compiler.placement import assign_placement
-from nmpsim.compiler.resolve import resolve
+from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.config import default_device
 from nmpsim.lir.nodes import Instruction, Operand
 
@@ -45,7 +45,7 @@ def life(buffer: Buffer, operations: Sequence[Operation], always: Sequence[Buffe
     """Indices of operations from the first to the last that touches a buffer."""
     if buffer in always:
         return range(-1, len(operations) + 1)
-    touched = [i for i, op in enumerate(operations) if buffer.name in op.buffers()]
+    touched = [i for i, op in enumerate(operations) if buffer.name in op.list_buffers()]
     return range(min(touched), max(touched) + 1)
 
 
@@ -80,10 +80,10 @@ def test_live_buffers_do_not_overlap(case: tuple[tuple[Operation, ...], list[Buf
 
 @given(chains())
 def test_buffers_of_programs_do_not_overlap(program: Program) -> None:
-    weights, operations = resolve(program.module)
+    weights, operations = resolve_operands(program.module)
     always = [v.buffer for v in weights.values() if not v.buffer.constant]
     check(operations, always)
-    fused = fuse(assign_placement(operations, default_device()))
+    fused = fuse_clips(assign_placement(operations, default_device()))
     check(fused, always)
     offsets = allocate(fused, always).offsets
     assert all(op.output.buffer.name in offsets for op in fused)

@@ -58,7 +58,10 @@ def test_an_unsupported_operation_is_an_error() -> None:
     assert "relu" in found.message
     assert found.found is not None
     assert "float16" in found.found
-    assert found.hint == f"on the device: %{target.name} is float16, the units take Int8 and Int16"
+    assert found.hint == (
+        "change the operation or its types; "
+        f"on the device: %{target.name} is float16, the units take Int8 and Int16"
+    )
     assert found.place is not None
     assert found.place.line == 100
 
@@ -143,7 +146,7 @@ def test_a_fused_clip_with_inverted_bounds_is_an_error() -> None:
     target: Ref = draft.output(out_kind(source))
     convolve(draft, source, target, activation="CLIP", arguments=(3.0, 1.0))
     found = finding(draft)
-    assert (found.code, found.message) == ("LIR008", "Min is above Max")
+    assert (found.code, found.message) == ("LIR008", "Min is greater than Max")
 
 
 def test_the_file_is_named() -> None:

@@ -64,5 +64,5 @@ def test_unloadable_bundles_are_not_written(tmp_path: Path) -> None:
     file = nmpsim.compile(*written(tmp_path, connected(8, 2))).file
     file.check("net.bin")
     damaged = attrs.evolve(file, metadata=attrs.evolve(file.metadata, steps=()))
-    with pytest.raises(UserError, match="the steps do not do each layer once"):
+    with pytest.raises(UserError, match="the steps do not compute each layer exactly once"):
         damaged.check("net.bin")

@@ -19,7 +19,7 @@ from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig, default_device
 from nmpsim.isa.codec import decode, descriptor_offsets, encode
 from nmpsim.isa.table import Unit
-from nmpsim.lir.constants import attach_constants_from
+from nmpsim.lir.constants import attach_arrays
 from nmpsim.lir.parser import parse_file
 from nmpsim.lir.scales import read_scales_file
 
@@ -52,7 +52,7 @@ def test_streams_of_the_largest_network_are_correct(name: str) -> None:
     recording = Recording(Recorded(name))
     text, scales = recording.program.text, recording.program.beside("tensors.json")
     constants = with_recipe(recording)
-    module, _ = attach_constants_from(parse_file(text), constants, read_scales_file(scales))
+    module, _ = attach_arrays(parse_file(text), constants, read_scales_file(scales))
     config = default_device()
     bundle = bundle_from_bytes(compile_module(module, config))
     assert check_streams(bundle, config) > 15_000

@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmpsim.compiler.numerics import PROFILES
-from nmpsim.compiler.numerics.ratios import ZERO_SCALE, integer_form, product, quotient
+from nmpsim.compiler.numerics.ratios import (
+    ZERO_SCALE,
+    divide_float32,
+    multiply_float32,
+    to_integer_scale,
+)
 from nmpsim.compiler.operations import Buffer, View
 from nmpsim.diagnostics import Place, UserError
 from nmpsim.kernels.hostops import HostTensor
@@ -39,17 +44,17 @@ def grid(scale: float, offset: int) -> View:
     ],
 )
 def test_ratios_have_integer_parameters(ratio: float, pre: int, mul: int, post: int) -> None:
-    assert integer_form(ratio, HERE) == IntegerScale(pre, post, mul)
+    assert to_integer_scale(ratio, HERE) == IntegerScale(pre, post, mul)
 
 
 def test_a_ratio_of_one_changes_nothing() -> None:
-    assert integer_form(1.0, HERE) == IntegerScale(0, 0, 1)
+    assert to_integer_scale(1.0, HERE) == IntegerScale(0, 0, 1)
 
 
 @pytest.mark.parametrize("ratio", [2.0**-32, 2.0**-40, 1e-12])
 def test_a_vanishing_ratio_gives_zero(ratio: float) -> None:
     """As the exact form gives for every 32-bit value."""
-    assert integer_form(ratio, HERE) == ZERO_SCALE
+    assert to_integer_scale(ratio, HERE) == ZERO_SCALE
 
 
 @pytest.mark.parametrize("value", [-(2**31), -(2**31) + 1, -1, 0, 1, 2**31 - 1])
@@ -61,7 +66,7 @@ def test_shifts_of_more_than_31_bits_give_zero(value: int) -> None:
 @pytest.mark.parametrize("ratio", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_ratio_without_integer_form_is_refused(ratio: float) -> None:
     with pytest.raises(UserError) as caught:
-        integer_form(ratio, HERE)
+        to_integer_scale(ratio, HERE)
     (finding,) = caught.value.diagnostics
     assert finding.code == "COMP001"
     assert finding.place == HERE
@@ -70,15 +75,15 @@ def test_a_ratio_without_integer_form_is_refused(ratio: float) -> None:
 
 def test_products_and_quotients_are_float32() -> None:
     a, b = float(np.float32(0.1)), float(np.float32(0.3))
-    assert product(a, b) == float(np.float32(0.1) * np.float32(0.3)) != a * b
-    assert quotient(a, b) == float(np.float32(0.1) / np.float32(0.3)) != a / b
+    assert multiply_float32(a, b) == float(np.float32(0.1) * np.float32(0.3)) != a * b
+    assert divide_float32(a, b) == float(np.float32(0.1) / np.float32(0.3)) != a / b
 
 
 def test_ratios_beyond_float32_are_refused() -> None:
     """No warning; what follows finds the ratio unusable."""
-    assert product(1e38, 1e38) == float("inf")
-    assert product(1e-38, 1e-38) == 0.0
-    assert quotient(1e38, 1e-38) == float("inf")
+    assert multiply_float32(1e38, 1e38) == float("inf")
+    assert multiply_float32(1e-38, 1e-38) == 0.0
+    assert divide_float32(1e38, 1e-38) == float("inf")
 
 
 @pytest.mark.parametrize(

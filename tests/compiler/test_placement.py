@@ -12,10 +12,10 @@ from toy_rows import add_opcode
 
 from nmpsim.bundle.metadata import Layer
 from nmpsim.compiler.placement import find_host_reason
-from nmpsim.compiler.resolve import resolve
+from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.compiler.tiling.planner import PLANNERS
 from nmpsim.lir.nodes import ELEM_DTYPES
-from nmpsim.lir.opcodes import OPCODES, opcodes_by_kind
+from nmpsim.lir.opcodes import OPCODES, find_opcodes
 
 NEITHER = {"debugprint", "allocactivation", "deallocactivation", "tensorview"}
 
@@ -35,11 +35,11 @@ def on_the_host() -> set[str]:
 
 
 def without_a_place() -> set[str]:
-    return set(OPCODES) - NEITHER - opcodes_by_kind(*PLANNERS) - on_the_host()
+    return set(OPCODES) - NEITHER - find_opcodes(*PLANNERS) - on_the_host()
 
 
 def test_every_opcode_has_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert opcodes_by_kind(*PLANNERS) <= on_the_host()
+    assert find_opcodes(*PLANNERS) <= on_the_host()
     assert without_a_place() == set()
     add_opcode(monkeypatch)
     assert without_a_place() == {"toy"}
@@ -69,7 +69,7 @@ def add_move_and_relu(elem: str) -> Draft:
 
 @pytest.mark.parametrize("elem", ["i32", "float"])
 def test_other_element_types_run_on_the_host(elem: str) -> None:
-    _, operations = resolve(add_move_and_relu(elem).module())
+    _, operations = resolve_operands(add_move_and_relu(elem).module())
     found = [find_host_reason(op) for op in operations]
     assert found[0].endswith(f"is {elem}, the units take Int8 and Int16")
     assert found[1] == ""
@@ -132,7 +132,7 @@ def test_fused_activations_without_integer_form_run_on_the_host() -> None:
     draft = Draft()
     source = image(draft)
     convolve(draft, source, draft.output(out_kind(source)), activation="TANH")
-    _, operations = resolve(draft.module())
+    _, operations = resolve_operands(draft.module())
     assert find_host_reason(operations[0]) == "the rescale unit has no TANH"
 
 

@@ -22,9 +22,9 @@ from nmpsim.compiler.tiling.compiled import entries
 from nmpsim.compiler.tiling.compiled.events import simulated
 from nmpsim.compiler.tiling.compiled.items import NEVER
 from nmpsim.compiler.tiling.compiled.state import new_state
-from nmpsim.compiler.tiling.cost_model import Memory, box_cycles
+from nmpsim.compiler.tiling.cost_model import DramModel, estimate_box_cycles
 from nmpsim.compiler.tiling.grid import TileGrid
-from nmpsim.compiler.tiling.plan import LOAD, STORE, PlanBuilder, box_words
+from nmpsim.compiler.tiling.plan import LOAD, STORE, PlanBuilder, make_box_words
 from nmpsim.compiler.tiling.simulate import Estimate, prepare_simulation, simulate
 from nmpsim.config import DeviceConfig, default_device, load_device
 from nmpsim.core.device import Device
@@ -46,14 +46,14 @@ def boxes(draw: st.DrawFn) -> dict[str, Any]:
     stride_y = draw(st.one_of(st.just(stride_x * count_x), st.integers(0, 9000)))
     start = DRAM_BASE + draw(st.integers(0, 10_000))
     strides = {"dram_stride_x": stride_x, "dram_stride_y": stride_y}
-    return box_words(start, SCRATCHPAD_BASE, run, count_x, count_y, **strides)
+    return make_box_words(start, SCRATCHPAD_BASE, run, count_x, count_y, **strides)
 
 
-def loading(box: dict[str, Any], memory: Memory) -> Estimate:
+def loading(box: dict[str, Any], memory: DramModel) -> Estimate:
     """One core that loads a box."""
     builder = PlanBuilder(TileGrid.from_counts([1]), Unit.MAC, ONE)
     builder.add(LOAD, box)
-    found = simulate(builder.plan(), memory)
+    found = simulate(builder.build(), memory)
     assert found is not None
     return found
 
@@ -71,31 +71,31 @@ def test_grants_equal_a_count_one_by_one(box: dict[str, Any], burst: int, row: i
         at = next_address(cursor) // row
         expected.append((at, take_grant(cursor, costs)))
     rows, bursts = zip(*expected, strict=True)
-    found = loading(box, Memory(costs))
+    found = loading(box, DramModel(costs))
     assert (found.grants, found.bursts) == (len(expected), sum(bursts))
     assert found.row_misses == 1 + sum(a != b for a, b in pairwise(rows))
-    blind = loading(box, Memory(costs, blind=True))
+    blind = loading(box, DramModel(costs, blind=True))
     assert blind.memory >= runs * box["run_bytes"] // costs.dram_bytes_per_cycle
 
 
 def test_the_mode_bytes_ignores_bursts() -> None:
     """Sixteen runs of 16 bytes, each in a burst of its own."""
-    box = box_words(DRAM_BASE, SCRATCHPAD_BASE, 16, 16, dram_stride_x=64)
-    found = loading(box, Memory(COSTS))
+    box = make_box_words(DRAM_BASE, SCRATCHPAD_BASE, 16, 16, dram_stride_x=64)
+    found = loading(box, DramModel(COSTS))
     assert (found.grants, found.bursts, found.memory) == (1, 16, 16 * 4 + 20)
-    assert loading(box, Memory(COSTS, blind=True)).memory == 16
+    assert loading(box, DramModel(COSTS, blind=True)).memory == 16
 
 
 def test_a_slow_simulation_ends_early() -> None:
     """Half of what a plan takes is too little, one cycle less is, and all of it is not."""
     builder = PlanBuilder(TileGrid.from_counts([1] * 3), Unit.MAC, default_device())
-    builder.add(LOAD, box_words(DRAM_BASE, SCRATCHPAD_BASE, 4096))
-    plan = builder.plan()
-    found = simulate(plan, Memory(COSTS))
+    builder.add(LOAD, make_box_words(DRAM_BASE, SCRATCHPAD_BASE, 4096))
+    plan = builder.build()
+    found = simulate(plan, DramModel(COSTS))
     assert found is not None
-    assert simulate(plan, Memory(COSTS), found.cycles) == found
-    assert simulate(plan, Memory(COSTS), found.cycles - 1) is None
-    assert simulate(plan, Memory(COSTS), found.cycles // 2) is None
+    assert simulate(plan, DramModel(COSTS), found.cycles) == found
+    assert simulate(plan, DramModel(COSTS), found.cycles - 1) is None
+    assert simulate(plan, DramModel(COSTS), found.cycles // 2) is None
 
 
 def test_the_simulation_is_the_same_without_compiler() -> None:
@@ -103,11 +103,11 @@ def test_the_simulation_is_the_same_without_compiler() -> None:
     grid = TileGrid.from_counts([5, 4, 3])
     builder = PlanBuilder(grid, Unit.VECTOR, default_device())
     source = DRAM_BASE + 9000 * grid.core + 40 * grid.number
-    builder.add(LOAD, box_words(source, SCRATCHPAD_BASE, 48, 9, 3))
+    builder.add(LOAD, make_box_words(source, SCRATCHPAD_BASE, 48, 9, 3))
     builder.add("nmp.fill", {"count": 700, "output": SCRATCHPAD_BASE})
-    builder.add(STORE, box_words(DRAM_BASE + 700 * grid.number, SCRATCHPAD_BASE, 700))
-    plan = builder.plan()
-    work, costs = prepare_simulation(plan), Memory(COSTS).costs
+    builder.add(STORE, make_box_words(DRAM_BASE + 700 * grid.number, SCRATCHPAD_BASE, 700))
+    plan = builder.build()
+    work, costs = prepare_simulation(plan), DramModel(COSTS).costs
     plain, compiled = new_state(work), new_state(work)
     cycles = simulated(work, plain, costs, False, NEVER)
     assert entries.simulated(work, compiled, costs, False, NEVER) == cycles
@@ -117,8 +117,8 @@ def test_the_simulation_is_the_same_without_compiler() -> None:
 
 def test_the_worked_example_is_right() -> None:
     """One core loads 4096 bytes: docs/timing.md has the same, from issue to data, as 340 cycles."""
-    box = box_words(DRAM_BASE, SCRATCHPAD_BASE, 4096)
-    found = loading(box, Memory(COSTS))
+    box = make_box_words(DRAM_BASE, SCRATCHPAD_BASE, 4096)
+    found = loading(box, DramModel(COSTS))
     address, descriptor, waits, barrier = 2, 8, 4, 4 + 16
     assert found.cycles == address + descriptor + 340 + waits + barrier
     assert (found.bursts, found.row_misses, found.memory) == (64, 2, 2 * 148)
@@ -184,4 +184,4 @@ def check(program: Program, config: DeviceConfig, slicing: str = "burst") -> Non
 def test_the_cost_model_counts_the_rows_that_a_box_touches(
     box: tuple[int, int, int, int, int], bursts: float, rows: float
 ) -> None:
-    assert box_cycles(Memory(COSTS), *box) == pytest.approx(4 * bursts + 20 * rows)
+    assert estimate_box_cycles(DramModel(COSTS), *box) == pytest.approx(4 * bursts + 20 * rows)

@@ -14,7 +14,7 @@ from small_programs import bundle_of, convolve, image, out_kind
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.bundle.layout import LIR_INDEX
 from nmpsim.compiler.driver import compile_module
-from nmpsim.compiler.tiling.weighted import zero_terms
+from nmpsim.compiler.tiling.weighted import compute_zero_terms
 from nmpsim.config import default_device
 from nmpsim.isa.layouts import pack, packed_bytes, unpack
 
@@ -64,7 +64,7 @@ def test_every_weight_has_its_place(shape: tuple[int, int, int, int], seed: int)
 def test_zero_terms_are_exact() -> None:
     """K*Ow*Ox - Ox*sum(w), with an offset for each channel."""
     weights = np.array([[1, 2, 3], [-128, -128, 127]], np.int8)
-    terms = zero_terms(weights, np.array([0, 5]), -7)
+    terms = compute_zero_terms(weights, np.array([0, 5]), -7)
     assert terms.tolist() == [7 * 6, -7 * (3 * 5 - (-129))]
 
 

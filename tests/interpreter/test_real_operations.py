@@ -16,7 +16,7 @@ from toy_rows import add_opcode
 from nmpsim.interpreter import dequantize_operands, evaluate_operation
 from nmpsim.lir.nodes import Instruction, Operand, Quantization, Span, TensorType
 from nmpsim.lir.opcodes import NO_WORK, OPCODES
-from nmpsim.lir.shapes import window_extent
+from nmpsim.lir.shapes import count_window_positions
 
 Array = np.ndarray[Any, Any]
 HERE = Span(1, 1)
@@ -76,7 +76,7 @@ def windows(draw: Any) -> dict[str, Any]:
 def extents(window: dict[str, Any], dilated: bool) -> tuple[int, int]:
     pads = window["pads"]
     return tuple(
-        window_extent(
+        count_window_positions(
             window["size"][d],
             window["kernels"][d],
             window["strides"][d],

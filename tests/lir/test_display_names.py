@@ -3,7 +3,7 @@
 import pytest
 
 from nmpsim.lir.layers import PlainLayer, find_layer
-from nmpsim.lir.names import display_names, operation_name
+from nmpsim.lir.names import get_operation_name, make_display_names
 
 NET = "M/M/"
 SHARED = f"{NET}Conv2d_1_depthwise/depthwise_Fold"
@@ -53,22 +53,22 @@ def joined(scope: str, *more: str) -> str:
     ],
 )  # fmt: skip
 def test_a_display_name_is_the_shortest_unique_suffix(full, shown):
-    assert tuple(display_names(full)) == shown
+    assert tuple(make_display_names(full)) == shown
 
 
 def test_no_display_name_is_another_layer_s_full_name_or_an_index():
-    assert display_names(["features.12", "head.7"]) == ["features.12", "head.7"]
-    assert display_names(["net/x/add/f;net/x/add/g", "add"]) == ["x/add", "add"]
+    assert make_display_names(["features.12", "head.7"]) == ["features.12", "head.7"]
+    assert make_display_names(["net/x/add/f;net/x/add/g", "add"]) == ["x/add", "add"]
 
 
 def test_hostile_names_take_linear_time():
     names = [";".join(["/".join("ab" * 500)] * 200), "/" * 5000, ";" * 5000, ""]
-    assert len(set(display_names(names))) == len(names)
+    assert len(set(make_display_names(names))) == len(names)
 
 
 def test_a_display_name_finds_its_layer():
     full = [joined("Conv2d_0", SHARED), joined("Conv2d_1_depthwise", SHARED)]
-    shown = display_names(full)
+    shown = make_display_names(full)
     layers = [
         PlainLayer(index, index, 0, name, display_name=short)
         for index, (name, short) in enumerate(zip(full, shown, strict=True))
@@ -90,4 +90,4 @@ def test_a_display_name_finds_its_layer():
     ],
 )
 def test_operations_have_common_names(opcode, attributes, channels, word):
-    assert operation_name(opcode, attributes, channels) == word
+    assert get_operation_name(opcode, attributes, channels) == word

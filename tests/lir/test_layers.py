@@ -87,7 +87,7 @@ def test_two_host_layers_are_listed() -> None:
 def test_a_number_is_an_index_only() -> None:
     assert find_layer(LAYERS, "7").name == "last"
     problem = refused("11")
-    assert problem.hint == "a number alone is an index; number:11 is an instruction of the LIR"
+    assert problem.hint == "use number:11 for the instruction of the LIR"
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from tiers import each_value, program_parts
 
 from nmpsim.diagnostics import Diagnostic, Place, UserError
 from nmpsim.lir.constants import (
+    attach_arrays,
     attach_constants,
-    attach_constants_from,
     find_tensors_file,
     read_constants,
 )
@@ -64,7 +64,7 @@ def scale_of(module: Module, name: str) -> float:
 
 def refused(*args: object) -> list[Diagnostic]:
     with pytest.raises(UserError) as caught:
-        attach = attach_constants if isinstance(args[1], (Path, list)) else attach_constants_from
+        attach = attach_constants if isinstance(args[1], (Path, list)) else attach_arrays
         attach(*args)
     return list(caught.value.diagnostics)
 
@@ -111,7 +111,7 @@ def test_the_last_of_several_files_takes_precedence(tmp_path):
 
 def test_constants_are_copies():
     array = W.copy()
-    module, _ = attach_constants_from(program(), {"w": array, "n": N})
+    module, _ = attach_arrays(program(), {"w": array, "n": N})
     array[:] = 0
     assert np.array_equal(module.constants["w"], W)
 
@@ -258,7 +258,7 @@ def test_exact_scales_go_to_weights_buffers_and_views():
         "act/0009:b:a_res": entry(EXACT),
         "const/n": {"elem": "i64", "shape": [1]},
     }
-    module, warnings = attach_constants_from(program(), ARRAYS, tensors)
+    module, warnings = attach_arrays(program(), ARRAYS, tensors)
     scales = [scale_of(module, name) for name in ("w", "x", "a_res", "v", "u")]
     assert scales == [EXACT, other, other, other, other]
     assert warnings == ()
@@ -267,16 +267,16 @@ def test_exact_scales_go_to_weights_buffers_and_views():
 
 def test_the_hex_form_is_preferred():
     tensors = {"const/w": {"scale": 0.0039202130, "scale_hex": EXACT.hex(), "offset": 1}}
-    module, _ = attach_constants_from(program(), ARRAYS, tensors)
+    module, _ = attach_arrays(program(), ARRAYS, tensors)
     assert scale_of(module, "w") == EXACT
     del tensors["const/w"]["scale_hex"]
-    module, _ = attach_constants_from(program(), ARRAYS, tensors)
+    module, _ = attach_arrays(program(), ARRAYS, tensors)
     assert scale_of(module, "w") == EXACT
 
 
 def test_an_unlisted_scale_is_found_by_its_printed_form():
     exact = float(np.nextafter(np.float32(EXACT), np.float32(1)))
-    module, warnings = attach_constants_from(program(), ARRAYS, {"act/0001:a:a_res": entry(exact)})
+    module, warnings = attach_arrays(program(), ARRAYS, {"act/0001:a:a_res": entry(exact)})
     assert [scale_of(module, name) for name in ("w", "x", "a_res")] == [exact] * 3
     assert warnings == ()
 
@@ -284,7 +284,7 @@ def test_an_unlisted_scale_is_found_by_its_printed_form():
 def test_an_unknown_scale_gives_a_warning():
     other = float(np.nextafter(np.float32(EXACT), np.float32(1)))
     tensors = {"const/w": entry(EXACT), "const/z": entry(other)}
-    module, warnings = attach_constants_from(program(), ARRAYS, tensors)
+    module, warnings = attach_arrays(program(), ARRAYS, tensors)
     assert scale_of(module, "a_res") == EXACT
     assert warnings == (
         "no exact scale is known for %x, %a_res: the nine printed decimals are used, "
@@ -343,19 +343,19 @@ def test_unusable_files_of_scales_are_refused(tmp_path, content):
 
 
 def test_powers_of_two_need_no_sidecar():
-    module, warnings = attach_constants_from(program("0.000030518"), ARRAYS)
+    module, warnings = attach_arrays(program("0.000030518"), ARRAYS)
     assert {scale_of(module, name) for name in ("w", "x", "a_res", "v", "u")} == {2.0**-15}
     assert warnings == ()
 
 
 def test_scales_that_print_as_one_float32_only_are_known():
-    module, warnings = attach_constants_from(program("3.430480719"), ARRAYS)
+    module, warnings = attach_arrays(program("3.430480719"), ARRAYS)
     assert scale_of(module, "w") == float.fromhex("0x1.b719fe0000000p+1")
     assert warnings == ()
 
 
 def test_other_scales_without_a_sidecar_are_used_as_printed():
-    module, warnings = attach_constants_from(program(), ARRAYS)
+    module, warnings = attach_arrays(program(), ARRAYS)
     assert scale_of(module, "w") == EXACT
     assert len(warnings) == 1
 
@@ -395,7 +395,7 @@ def test_constants_of_reference_programs_are_read(shared, recipe, name):
     assert sidecar is not None
     tensors = json.loads(sidecar.read_text())
     arrays = arrays_of(module, file, recipe)
-    exact, warnings = attach_constants_from(module, arrays, tensors)
+    exact, warnings = attach_arrays(module, arrays, tensors)
     assert warnings == ()
     verify(exact)
     assert print_module(exact) == print_module(module)
@@ -407,4 +407,4 @@ def test_constants_of_reference_programs_are_read(shared, recipe, name):
         elif key.startswith("act/") and quantized:
             assert scale_of(exact, key.split(":")[2]) == found["scale"]
     if "pow2" in name:  # and then the sidecar is not needed
-        assert attach_constants_from(module, arrays) == (exact, ())
+        assert attach_arrays(module, arrays) == (exact, ())

@@ -63,22 +63,22 @@ def test_a_correct_program_is_accepted():
     [
         ("@in %x", "@in %z", "LIR003", "@in %z", "unknown name %z"),
         ("@in %x", "@in %b", "LIR003", "@in %b", "unknown name %b"),
-        ("@out %y, @in %u", "@out %y, @in %a", "LIR003", "@in %a", "%a names no tensor"),
+        ("@out %y, @in %u", "@out %y, @in %a", "LIR003", "@in %a", "%a is not a tensor"),
         ("%b = copy", "%w = copy", "LIR004", "4 %w", "%w is defined twice"),
         ("%y = W", "%x = W", "LIR004", "%x = W", "%x is defined twice"),
         ("4 %b", "7 %b", "LIR005", "7 %b", "instruction numbers are not contiguous"),
         ("elementadd @out %a_res, @in %x, @in %w", "elementadd @out %a_res, @in %x",
-         "LIR007", "1 %a", "elementadd has other operands"),
+         "LIR007", "1 %a", "elementadd does not take these operands"),
         ("elementadd @out %a_res, @in %x", "elementadd @out %a_res, @out %x",
-         "LIR007", "@out %x", "elementadd has other operands"),
+         "LIR007", "@out %x", "elementadd does not take these operands"),
         ("copy @out %y, @in %u", "copy @out %y, @in %u, @in %u",
-         "LIR007", "@in %u\n", "copy has other operands"),
+         "LIR007", "@in %u\n", "copy does not take these operands"),
         ("copy @out %y", "copy @out %w", "LIR007", "@out %w", "%w cannot be written"),
         (", Offsets: [0]", ", Offsts: [0]", "LIR008", "Offsts: [0]",
          "tensorview has no attribute Offsts"),
-        ("Offsets: [0]", "Offsets: 0", "LIR008", "Offsets: 0", "attribute Offsets does not fit"),
+        ("Offsets: [0]", "Offsets: 0", "LIR008", "Offsets: 0", "attribute Offsets is invalid"),
         ("Offsets: [0]", "Offsets: [-1]", "LIR008", "Offsets: [-1]",
-         "attribute Offsets does not fit"),
+         "attribute Offsets is invalid"),
         ("elementadd @out %a_res, @in %x", "elementadd @out %a_res, @in %a_res",
          "LIR010", "@in %a_res, @in %w", "%a_res is read before it is written"),
         ("elementadd @out %a_res, @in %x", "elementadd @out %a_res, @in %u",
@@ -107,7 +107,7 @@ def test_a_use_of_a_dead_buffer_through_a_view_is_an_error():
     copy, free = (next(i for i, t in enumerate(lines) if w in t) for w in ("= copy", "%dealloc"))
     lines[copy], lines[free] = lines[free].replace("5", "4"), lines[copy].replace("4", "5", 1)
     text = "\n".join(lines)
-    check_one(text, "LIR010", "@in %u", "%u is used after its life")
+    check_one(text, "LIR010", "@in %u", "%u is used after its deallocation")
     assert findings(text)[0].found == "%a_res was deallocated in line 12"
 
 
@@ -155,10 +155,10 @@ def test_a_predicate_must_exist():
     [
         (q("i8", "0"), "LIR009", "%x: a dimension is not positive"),
         (q("i8", "4 x -1"), "LIR009", "%x: a dimension is not positive"),
-        (q("i8", "4", 0.0), "LIR009", "%x: the scale cannot be used"),
-        (q("i8", "4", -0.5), "LIR009", "%x: the scale cannot be used"),
-        (q("i8", "4", float("inf")), "LIR009", "%x: the scale cannot be used"),
-        (q("i8", "4", 0.5, 128), "LIR009", "%x: the offset is not a value of the type"),
+        (q("i8", "4", 0.0), "LIR009", "%x: the scale is invalid"),
+        (q("i8", "4", -0.5), "LIR009", "%x: the scale is invalid"),
+        (q("i8", "4", float("inf")), "LIR009", "%x: the scale is invalid"),
+        (q("i8", "4", 0.5, 128), "LIR009", "%x: the offset is outside the element type"),
         (q("float", "4"), "LIR009", "%x: the type cannot be quantized"),
         ("i16<4>", "LIR009", "%x: the type lacks its quantization"),
         ("float<4:0>", "LIR009", "%x: wrong alignments"),
@@ -388,7 +388,7 @@ def test_correct_types_are_accepted(text):
          "Src has the wrong number of dimensions"),
         (SELECT, "bool", "float", "@in %c", "Cond has the wrong element kind"),
         (COMPARE, "bool", "float", "@out %y", "Dest has the wrong element kind"),
-        (VIEW, "[2, 0]", "[2, 1]", "@in %x", "the view is larger than what it views"),
+        (VIEW, "[2, 0]", "[2, 1]", "@in %x", "the view exceeds its source"),
         (VIEW, "[2, 0]", "[3, 0]", "@in %x", "the view begins outside Src"),
         (VIEW, "[2, 0]", "[2]", "@in %x", "Offsets do not agree with Src"),
         (binary("elementadd"), "float<2> mutable", "float<3> mutable", "@in %x",
@@ -405,25 +405,25 @@ def test_wrong_types_are_errors(text, old, new, at, message):
 @pytest.mark.parametrize(
     ("text", "old", "new", "at", "message"),
     [
-        (CONV, "Strides: [2, 1]", "Strides: [0, 1]", "Strides: ", "attribute Strides does not fit"),
-        (CONV, "Strides: [2, 1]", "Strides: [2]", "Strides: ", "attribute Strides does not fit"),
+        (CONV, "Strides: [2, 1]", "Strides: [0, 1]", "Strides: ", "attribute Strides is invalid"),
+        (CONV, "Strides: [2, 1]", "Strides: [2]", "Strides: ", "attribute Strides is invalid"),
         (CONV, "Dilation: [1, 2]", "Dilation: [1, 0]", "Dilation: ",
-         "attribute Dilation does not fit"),
+         "attribute Dilation is invalid"),
         (CONV, "Pads: [1, 0, 1, 2]", "Pads: [1, 0, 1, -2]", "Pads: ",
-         "attribute Pads does not fit"),
-        (CONV, "Group: 2", "Group: 0", "Group: ", "attribute Group does not fit"),
-        (CONV, "NHWC", "NCHW", "Layout: ", "attribute Layout does not fit"),
-        (CONV, "CLIP", "GELU", "FusedActivation: ", "attribute FusedActivation does not fit"),
+         "attribute Pads is invalid"),
+        (CONV, "Group: 2", "Group: 0", "Group: ", "attribute Group is invalid"),
+        (CONV, "NHWC", "NCHW", "Layout: ", "attribute Layout is invalid"),
+        (CONV, "CLIP", "GELU", "FusedActivation: ", "attribute FusedActivation is invalid"),
         (CONV, "CLIP", "NONE", "FusedActivationArgs: ",
          "NONE has the wrong number of FusedActivationArgs"),
         (CONV, "Group: 2, ", "", "0 %a", "convolution lacks the attribute Group"),
         (AVGPOOL, "CountIncludePads: 0", "CountIncludePads: 2",
-         "CountIncludePads: ", "attribute CountIncludePads does not fit"),
+         "CountIncludePads: ", "attribute CountIncludePads is invalid"),
         (AVGPOOL.replace("3 x 3 x 3", "4 x 3 x 3"), "Pads: [1, 0", "Pads: [3, 0",
          "Pads: ", "a window may lie in the padding only"),
-        (CLIP, "Min: 0.0", "Min: 7.0", "Min: ", "Min is above Max"),
-        (CONV, "Args: [0.0", "Args: [7.0", "FusedActivationArgs: ", "Min is above Max"),
-        (LEAKY, "1.000000e-01", "tenth", "Alpha: ", "attribute Alpha does not fit"),
+        (CLIP, "Min: 0.0", "Min: 7.0", "Min: ", "Min is greater than Max"),
+        (CONV, "Args: [0.0", "Args: [7.0", "FusedActivationArgs: ", "Min is greater than Max"),
+        (LEAKY, "1.000000e-01", "tenth", "Alpha: ", "attribute Alpha is invalid"),
     ],
 )  # fmt: skip
 def test_wrong_attributes_are_errors(text, old, new, at, message):
@@ -435,7 +435,7 @@ def test_a_zero_scale_is_valid_only_for_channelwise_weights():
     also_used = CHANNELWISE.replace("}\n}", "}\n  1 %u = tensorview @in %b { Ty: "
                                     + q("i32", "6") + ", Offsets: [0]}\n}")  # fmt: skip
     assert findings(CHANNELWISE) == ()
-    assert findings(also_used)[0].message == "%b: the scale cannot be used"
+    assert findings(also_used)[0].message == "%b: the scale is invalid"
 
 
 def test_exact_scales_count_as_equal_when_they_print_the_same():

@@ -11,7 +11,7 @@ from lir_draft import Draft, Ref
 from random_float_nets import real
 
 from nmpsim.diagnostics import UserError
-from nmpsim.interpreter import dequantize, execute_exact, execute_real, locate
+from nmpsim.interpreter import dequantize, execute_exact, execute_real, locate_tensors
 from nmpsim.lir.nodes import Module
 from nmpsim.quantization import CalibratedProgram, QuantizedProgram, Settings
 
@@ -54,7 +54,7 @@ def quantize(module: Module, **choices: Any) -> QuantizedProgram:
 
 def types_of(program: QuantizedProgram) -> dict[str, Any]:
     """Instruction -> type of its result."""
-    places = locate(program.module)
+    places = locate_tensors(program.module)
     return {
         i.name: places[i.operands[0].name].type
         for i in program.module.instructions
@@ -189,7 +189,7 @@ def test_functions_become_tables_in_int8(opcode, elem):
     inputs = {
         data.name: np.random.default_rng(1).normal(0, 1, (4, 1, 4, 4, 2))[0].astype(np.float32)
     }
-    types = {name: place.type for name, place in locate(program.module).items()}
+    types = {name: place.type for name, place in locate_tensors(program.module).items()}
     exact = execute_exact(program.module, inputs)
     expected = {i.name: values for i, _, values in execute_real(module, inputs)}
     actual = {i.name: dequantize(v, types[n]) for i, n, v in exact}
@@ -223,7 +223,7 @@ def test_biases_can_have_the_scale_of_the_result(elem, bias_elem, per_channel):
     program = quantize(
         module, elem=elem, bias_elem=bias_elem, bias_on_result=True, per_channel=per_channel
     )
-    places = {name: place.type for name, place in locate(program.module).items()}
+    places = {name: place.type for name, place in locate_tensors(program.module).items()}
     floats = {w.name: w for w in module.weights}
     for instruction in program.module.instructions:
         names = [operand.name for operand in instruction.operands]
@@ -269,7 +269,7 @@ def test_the_bias_of_a_lowered_fully_connected_layer_is_on_the_scale_of_the_prod
     product = draft.emit("matmul", draft.buffer(real(1, 4)), data, weights(draft, 6, 4))
     total = draft.emit("batchedadd", draft.buffer(real(1, 4)), product, weights(draft, 4))
     program = quantize(finish(draft, total))
-    places = {name: place.type for name, place in locate(program.module).items()}
+    places = {name: place.type for name, place in locate_tensors(program.module).items()}
     (matmul,), (add,) = by_opcode(program, "matmul"), by_opcode(program, "batchedadd")
     bias = places[add.operands[2].name]
     factors = [np.float32(places[o.name].quant.scale) for o in matmul.operands[1:]]

@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 
 from nmpsim.config import default_device
-from nmpsim.lir.names import operation_name
+from nmpsim.lir.names import get_operation_name
 from nmpsim.report.analyses import (
     Histogram,
     MemoryBlock,
@@ -59,7 +59,7 @@ def layer(index: int, name: str = "", **values: Any) -> LayerReport:
         "burst_efficiency": 1500 / 1280,
     }
     name = name or f"layer{index}"
-    usual |= {"display_name": name, "operation": operation_name(str((usual | values)["op"]))}
+    usual |= {"display_name": name, "operation": get_operation_name(str((usual | values)["op"]))}
     made = LayerReport(index=index, name=name, **(usual | values))
     return attrs.evolve(made, use=compute_device_use([made], made.cycles, 1))
 

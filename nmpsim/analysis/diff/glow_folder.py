@@ -20,8 +20,8 @@ import numpy as np
 
 from nmpsim.analysis.diff.tensors import NUMBER, Tensor, Values, parse_printed_values
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.interpreter import locate
-from nmpsim.lir.line import Line
+from nmpsim.interpreter import locate_tensors
+from nmpsim.lir.line import LineCursor
 from nmpsim.lir.line_parser import parse_type
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.opcodes import NO_WORK, OPCODES
@@ -88,7 +88,7 @@ def read_folder_tensors(folder: Path, module: Module | None = None) -> list[Tens
 
 def list_numbered_files(module: Module, ending: str) -> list[DumpFile]:
     """List the ``dataNNNN`` files of a program with their operands, as Glow numbers them."""
-    places = locate(module)
+    places = locate_tensors(module)
     operands = (
         (instruction, index, role.name, operand.name)
         for instruction in module.instructions
@@ -182,7 +182,7 @@ def _entries(lines: list[str], path: Path) -> Iterator[DumpFile]:
 
 
 def _type(text: str, number: int, path: Path) -> TensorType:
-    line = Line(text, number, str(path))
+    line = LineCursor(text, number, str(path))
     type = parse_type(line)
     line.expect_end()
     return type

@@ -23,12 +23,12 @@ from nmpsim.analysis.explain.profiles import (
 )
 from nmpsim.analysis.weighted import WEIGHTED
 from nmpsim.compiler.numerics import AveragePool, Pair, WeightedScales
-from nmpsim.compiler.numerics.ratios import product, quotient
+from nmpsim.compiler.numerics.ratios import divide_float32, multiply_float32
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.placement import find_host_reason
-from nmpsim.compiler.resolve import instruction_place, resolve
+from nmpsim.compiler.resolve import get_instruction_place, resolve_operands
 from nmpsim.kernels.scale import InvalidScaleError
-from nmpsim.lir.names import display_names
+from nmpsim.lir.names import make_display_names
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.report.fields import AT_END, NOT_IN_JSON, OR_NULL, Key
@@ -132,10 +132,10 @@ def explain_layers(
     shown
         Display name of the layer by instruction name.
     """
-    _, operations = resolve(module)
+    _, operations = resolve_operands(module)
     names = [op.instruction.name for op in operations]
     if shown is None:
-        shown = dict(zip(names, display_names(names), strict=True))
+        shown = dict(zip(names, make_display_names(names), strict=True))
     return tuple(
         _explain(
             module,
@@ -228,7 +228,7 @@ def _make_factor(real: float) -> Factor | None:
 
 def _list_ratios(module: Module, op: Operation) -> Iterator[tuple[str, str, list[float]]]:
     """Yield name, formula and factors of each rescaling; other opcodes than these have none."""
-    opcode, place = op.instruction.opcode, instruction_place(op.instruction, module.file)
+    opcode, place = op.instruction.opcode, get_instruction_place(op.instruction, module.file)
     target, *sources = op.operands
     if opcode in WEIGHTED:
         layer = read_weighted_scales(module, op)
@@ -247,10 +247,10 @@ def _list_ratios(module: Module, op: Operation) -> Iterator[tuple[str, str, list
         by = f" / {pool.taps}" if pool.counts_padding else ""
         yield "out", f"S_in / S_out{by}", [pool.factor]
     elif opcode in (*UNARY, "batchedreduceadd"):
-        yield "out", "S_in / S_out", [quotient(sources[0].scale, target.scale)]
+        yield "out", "S_in / S_out", [divide_float32(sources[0].scale, target.scale)]
         if opcode == "leakyrelu":
-            scaled = product(sources[0].scale, float(op.number("Alpha")))
-            yield "leaky", "S_in * alpha / S_out", [quotient(scaled, target.scale)]
+            scaled = multiply_float32(sources[0].scale, float(op.get_number("Alpha")))
+            yield "leaky", "S_in * alpha / S_out", [divide_float32(scaled, target.scale)]
 
 
 def _list_weighted_ratios(

@@ -17,10 +17,10 @@ from nmpsim.compiler.numerics import (
     Profile,
     WeightedScales,
     Words,
-    effective_profile,
+    find_effective_profile,
 )
 from nmpsim.compiler.operations import Operation
-from nmpsim.compiler.resolve import instruction_place
+from nmpsim.compiler.resolve import get_instruction_place
 from nmpsim.compiler.tiling.elementwise import BINARY
 from nmpsim.diagnostics import UserError
 from nmpsim.isa.profiles import (
@@ -122,7 +122,7 @@ def find_float_bias_forms(
     kept: dict[str, float] = {}
     for name in PROFILES:
         try:
-            made = PROFILES[effective_profile(name, op)].requantize(layer)
+            made = PROFILES[find_effective_profile(name, op)].requantize(layer)
         except UserError:
             continue
         word = made.bias[channel]
@@ -158,14 +158,14 @@ def read_weighted_scales(module: Module, op: Operation) -> WeightedScales | None
             np.broadcast_to(scales.bias_offsets, (channels,)),
         ),
         opcode=op.instruction.opcode,
-        place=instruction_place(op.instruction, module.file),
+        place=get_instruction_place(op.instruction, module.file),
     )
 
 
 def _explain_profile(
     name: str, module: Module, op: Operation, layer: WeightedScales | None
 ) -> ProfileFacts:
-    profile = PROFILES[effective_profile(name, op)]
+    profile = PROFILES[find_effective_profile(name, op)]
     try:
         if layer is None:
             number, stages = _read_words(_make_words(profile, module, op))
@@ -204,14 +204,14 @@ def _join(out: IntegerScale, bias: IntegerScale) -> IntegerScale:
 
 def _make_words(profile: Profile, module: Module, op: Operation) -> Words:
     """Return the words of a profile for an operation without weights."""
-    opcode, place = op.instruction.opcode, instruction_place(op.instruction, module.file)
+    opcode, place = op.instruction.opcode, get_instruction_place(op.instruction, module.file)
     target, source = op.operands[:2]
     if opcode == "avgpool":
-        return profile.average_words(AveragePool.from_operation(op, place))
+        return profile.get_average_words(AveragePool.from_operation(op, place))
     if opcode in UNARY:
-        return profile.unary_words(source, target, op.number("Alpha"), place)
+        return profile.get_unary_words(source, target, op.get_number("Alpha"), place)
     pair = Pair(opcode, target, source, op.operands[2], place, op.is_unsigned)
-    return profile.matmul_words(pair) if opcode == "matmul" else profile.pair_words(pair)
+    return profile.get_matmul_words(pair) if opcode == "matmul" else profile.get_pair_words(pair)
 
 
 def _read_words(words: Words) -> _Stages:

@@ -92,8 +92,8 @@ def _connected_components(operations: Sequence[Operation]) -> list[list[Operatio
     groups: dict[int, list[Operation]] = {}
     group_of: dict[str, int] = {}
     for number, op in enumerate(operations):
-        reads = {group_of[v.buffer.name] for v in op.ins() if v.buffer.name in group_of}
-        writes = [v for v in op.outs() if _is_float(v)]
+        reads = {group_of[v.buffer.name] for v in op.list_inputs() if v.buffer.name in group_of}
+        writes = [v for v in op.list_outputs() if _is_float(v)]
         if not reads and not writes:
             _remove_overwritten(op, group_of)
             continue
@@ -109,7 +109,7 @@ def _connected_components(operations: Sequence[Operation]) -> list[list[Operatio
 
 def _remove_overwritten(op: Operation, group_of: dict[str, int]) -> None:
     """Forget the previous values of the buffers that an operation writes."""
-    for view in op.outs():
+    for view in op.list_outputs():
         group_of.pop(view.buffer.name, None)
 
 

@@ -18,11 +18,11 @@ from nmpsim.analysis.shadow.constants import read_floats
 from nmpsim.analysis.weighted import WEIGHTED
 from nmpsim.bundle import Bundle
 from nmpsim.compiler.operations import View
-from nmpsim.compiler.resolve import resolve
+from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.config import from_settings
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
-from nmpsim.lir.constants import attach_constants_from, find_tensors_file, read_constants
+from nmpsim.lir.constants import attach_arrays, find_tensors_file, read_constants
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.npz import NpzFile
 from nmpsim.lir.opcode import WEIGHTED as KINDS
@@ -32,10 +32,10 @@ from nmpsim.lir.printer import format_scale
 from nmpsim.lir.scales import (
     ExactScale,
     find_inexact_scales,
-    float32,
     parse_scales,
     read_scales_file,
     resolve_exact_scales,
+    round_to_float32,
 )
 from nmpsim.lir.verify import verify
 from nmpsim.quantization import read_profile
@@ -61,7 +61,7 @@ class BiasConstant:
 
 def list_bias_constants(module: Module) -> tuple[BiasConstant, ...]:
     """Return the constants that are biases of layers with weights, each once."""
-    _, operations = resolve(module)
+    _, operations = resolve_operands(module)
     found: dict[str, BiasConstant] = {}
     for op in operations:
         if op.instruction.opcode in WEIGHTED and op.operands[3].buffer.constant:
@@ -79,7 +79,7 @@ def read_float_arrays(module: Module, path: Path) -> dict[str, Array]:
     UserError
         FILE001, CONST001 or PKG001, or CONST002 if no array has.
     """
-    weighted = [op for op in resolve(module)[1] if op.kind in (*KINDS, Kind.PRODUCT)]
+    weighted = [op for op in resolve_operands(module)[1] if op.kind in (*KINDS, Kind.PRODUCT)]
     views = [view for op in weighted for view in op.operands[2:4] if view.buffer.constant]
     sizes = {view.type.elements for view in views}
     arrays = read_floats(path, sizes)
@@ -311,7 +311,7 @@ def _from_lir(path: Path, weights: Path | None, tensors: Path | None) -> LintSub
     if weights is None:
         module, _ = resolve_exact_scales(printed, stale.tensors, sidecar)
     else:
-        module, _ = attach_constants_from(printed, payloads, stale.tensors)
+        module, _ = attach_arrays(printed, payloads, stale.tensors)
     scales = parse_scales(stale.tensors, place)
     return LintSubject(
         module,
@@ -333,7 +333,7 @@ def _snapped_scales(module: Module) -> frozenset[str]:
     return frozenset(
         name
         for name, scale in scales.items()
-        if math.frexp(scale)[0] == 0.5 and float32(float(format_scale(scale))) != scale
+        if math.frexp(scale)[0] == 0.5 and round_to_float32(float(format_scale(scale))) != scale
     )
 
 

@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from nmpsim.analysis.weighted import WEIGHTED, read_bias_values, read_layer_scales
 from nmpsim.compiler.operations import Operation, View
-from nmpsim.compiler.resolve import instruction_place, resolve
+from nmpsim.compiler.resolve import get_instruction_place, resolve_operands
 from nmpsim.config import DeviceConfig, default_device
 from nmpsim.diagnostics import Place
-from nmpsim.lir.names import display_names
+from nmpsim.lir.names import make_display_names
 from nmpsim.lir.nodes import Module
 from nmpsim.quantization import Range
 
@@ -63,14 +63,14 @@ class LintSubject:
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
         """Operations of the program in order."""
-        return resolve(self.module)[1]
+        return resolve_operands(self.module)[1]
 
     @cached_property
     def display_names(self) -> Mapping[str, str]:
         """Display names of instructions and constants by full name."""
         shown: dict[str, str] = {}
         for names in ([weight.name for weight in self.module.weights], self._instruction_names):
-            shown |= dict(zip(names, display_names(names), strict=True))
+            shown |= dict(zip(names, make_display_names(names), strict=True))
         return {**shown, **self.layer_display_names}
 
     @property
@@ -102,7 +102,7 @@ class LintSubject:
             for weight in self.module.weights:
                 if weight.name == tensor.buffer.name:
                     return weight.span.place(self.module.file)
-        return instruction_place(op.instruction, self.module.file)
+        return get_instruction_place(op.instruction, self.module.file)
 
 
 SAME_SCALE = 1e-6

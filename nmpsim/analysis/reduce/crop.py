@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.reduce.extract import Part
 from nmpsim.diagnostics import fail
-from nmpsim.interpreter.memory import Memory
+from nmpsim.interpreter.memory import TensorMemory
 from nmpsim.lir.nodes import Instruction, Module, Span, TensorType, WeightVar
 from nmpsim.lir.opcodes import IN, NO_WORK, OPCODES, OUT, Kind
 from nmpsim.lir.verify import verify
@@ -102,12 +102,12 @@ class _Tensors:
     """Types and contents of a part's tensors and views."""
 
     def __init__(self, part: Part) -> None:
-        self._memory = Memory(part.module, lambda type: type.dtype)
+        self._memory = TensorMemory(part.module, lambda type: type.dtype)
         for name, values in {**part.module.constants, **part.inputs}.items():
             self._memory.write(name, values)
 
     def type(self, name: str) -> TensorType:
-        return self._memory.place(name).type
+        return self._memory.find_location(name).type
 
     def values(self, name: str) -> Array:
         return self._memory.read(name)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer
 from nmpsim.core.run import layer_key
-from nmpsim.interpreter.memory import Memory, locate
+from nmpsim.interpreter.memory import TensorMemory, locate_tensors
 from nmpsim.lir.nodes import Instruction, Module, Operand, Span, TensorType, WeightVar
 from nmpsim.lir.opcodes import IN, OUT
 from nmpsim.lir.verify import verify
@@ -60,7 +60,7 @@ def extract(
     kept = _instructions(module, [layers[index] for index in wanted])
     used = {operand.name for instruction in kept for operand in instruction.operands}
     views = _views(module, used)
-    places = locate(module)
+    places = locate_tensors(module)
     storages = {places[name].storage for name in used}
     read_first = _read_first(kept, {name: places[name].storage for name in used})
     contents = _contents(module, layers[: wanted.start], given, outputs)
@@ -122,8 +122,8 @@ def _contents(
     before: Sequence[Layer],
     given: Mapping[str, Array],
     outputs: Mapping[str, Array],
-) -> Memory:
-    memory = Memory(module, lambda type: type.dtype)
+) -> TensorMemory:
+    memory = TensorMemory(module, lambda type: type.dtype)
     for name, values in given.items():
         memory.write(name, values)
     for layer in before:

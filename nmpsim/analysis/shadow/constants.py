@@ -22,7 +22,13 @@ from nmpsim.analysis.shadow.recording import part
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.extras import require_extra
 from nmpsim.input_files import MAX_MODEL_BYTES, read_bytes
-from nmpsim.interpreter import Location, dequantize, dequantize_rows, find_scale_operands, locate
+from nmpsim.interpreter import (
+    Location,
+    dequantize,
+    dequantize_rows,
+    find_scale_operands,
+    locate_tensors,
+)
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.npz import NpzFile
 from nmpsim.lir.opcode import WEIGHTED
@@ -120,7 +126,7 @@ def map_biases_to_filters(module: Module) -> dict[str, str]:
 
 
 def _uses(module: Module) -> Iterator[tuple[Instruction, list[Location]]]:
-    places = locate(module)
+    places = locate_tensors(module)
     for instruction in module.instructions:
         yield instruction, [places[operand.name] for operand in instruction.operands]
 

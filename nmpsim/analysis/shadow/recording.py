@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.interpreter import Location, evaluate_operation, locate
+from nmpsim.interpreter import Location, evaluate_operation, locate_tensors
 from nmpsim.lir.nodes import Instruction, Module, TensorType
 from nmpsim.lir.opcodes import IN, NO_WORK
 
@@ -114,7 +114,7 @@ class _Memory:
     """Stored contents of all tensors of a program."""
 
     def __init__(self, module: Module, inputs: Mapping[str, Array]) -> None:
-        self._places = locate(module)
+        self._places = locate_tensors(module)
         self._constants = module.constants
         self._buffers: dict[str, Array] = {
             name: np.zeros(place.type.elements, place.type.dtype)

@@ -15,9 +15,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.bundle.assembly.directives import raw_words, run_directive
+from nmpsim.bundle.assembly.directives import parse_raw_words, run_directive
 from nmpsim.bundle.assembly.draft import Draft, LayerRecord, Section, Variable
-from nmpsim.bundle.assembly.source import Statement, statements
+from nmpsim.bundle.assembly.source import Statement, split_statements
 from nmpsim.bundle.layout import CONSTANTS, DESCRIPTORS, TEXT
 from nmpsim.bundle.metadata import Layer, Metadata, ProgramStep, Tensor
 from nmpsim.bundle.schema import metadata_from_json
@@ -35,7 +35,7 @@ NUMERICS = "assembly"
 
 @attrs.frozen
 class AssembledProgram:
-    """Contents of the bundle of an assembled program."""
+    """Contents of an assembled program: code, data, symbols and metadata."""
 
     text: bytes
     data: bytes
@@ -49,7 +49,7 @@ class AssembledProgram:
     """Contents of the debug sections."""
 
     def bundle(self) -> bytes:
-        """Return the bundle file."""
+        """Return the program as the bytes of a bundle file."""
         builder = BundleBuilder()
         builder.add_constant("", self.data)
         builder.add_descriptor(self.descriptors)
@@ -65,7 +65,7 @@ class AssembledProgram:
 def assemble(
     text: str, file: str = "<text>", device: Mapping[str, Any] | None = None
 ) -> AssembledProgram:
-    """Assemble a program.
+    """Assemble a text to a program.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def assemble(
         With all errors (ASM001 to ASM003) of the text.
     """
     draft = Draft()
-    for statement in statements(text, file):
+    for statement in split_statements(text, file):
         with _collecting(draft, statement):
             _first_pass(draft, statement)
     program = _SecondPass(draft).program(file, device or {})
@@ -97,7 +97,7 @@ def _collecting(draft: Draft, statement: Statement) -> Iterator[None]:
     try:
         yield
     except SourceError as error:
-        draft.problems.append(statement.diagnostic(error))
+        draft.problems.append(statement.make_diagnostic(error))
 
 
 def _line_of(problem: Diagnostic) -> int:
@@ -105,7 +105,7 @@ def _line_of(problem: Diagnostic) -> int:
 
 
 def _first_pass(draft: Draft, statement: Statement) -> None:
-    data = raw_words(statement.text)
+    data = parse_raw_words(statement.text)
     if data is not None:
         draft.section.append(len(data), lambda _, __: data, statement)
         return
@@ -151,7 +151,7 @@ def _add_instruction(
             found=f"{draft.current} at byte {draft.section.nbytes}",
             expected="the section .text, at a multiple of 4",
         )
-    for pending in parse_instruction(name, operands, statement.end_column, draft.known_number):
+    for pending in parse_instruction(name, operands, statement.end_column, draft.get_known_number):
         draft.section.append(4, partial(_instruction_bytes, pending), statement)
 
 
@@ -164,7 +164,7 @@ class _SecondPass:
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
-        self._addresses = draft.section_addresses()
+        self._addresses = draft.compute_section_addresses()
         self._values = dict(draft.numbers)
         for name, (section, offset) in draft.labels.items():
             self._values[name] = self._addresses[section] + offset
@@ -202,7 +202,7 @@ class _SecondPass:
         if name.text == "." and not name.quoted and here is not None:
             return here
         if name.text not in self._values:
-            raise self._draft.unknown_symbol(name)
+            raise self._draft.make_unknown_symbol_error(name)
         return self._values[name.text]
 
     def _symbols(self) -> dict[str, tuple[int, int]]:

@@ -24,7 +24,7 @@ from nmpsim.isa.expressions import (
 )
 from nmpsim.isa.table import DESCRIPTORS as DESCRIPTOR_KINDS
 from nmpsim.isa.table import Descriptor, Word
-from nmpsim.lir.line import Line
+from nmpsim.lir.line import LineCursor
 from nmpsim.lir.line_parser import parse_type
 from nmpsim.lir.nodes import TensorType
 
@@ -87,7 +87,7 @@ def _number(draft: Draft, cursor: Cursor, low: int, high: int) -> int:
     """Parse a number that is known in the first pass, and the end of the line."""
     expression = parse_expression(cursor)
     cursor.finish()
-    return _limited(expression, draft.known_number, low, high, "number out of range")
+    return _limited(expression, draft.get_known_number, low, high, "number out of range")
 
 
 def _zero(draft: Draft, statement: Statement, cursor: Cursor) -> None:
@@ -204,7 +204,7 @@ def _variable(role: str, draft: Draft, statement: Statement, cursor: Cursor) -> 
 def _tensor_type(statement: Statement, column: int) -> TensorType:
     """Parse the LIR type at the end of a statement; the range after a scale is optional."""
     text = " " * (column - 1) + statement.text[column - 1 :]
-    line = Line(_SCALE_WITHOUT_RANGE.sub(r"\1[0,0]", text), statement.line, statement.file)
+    line = LineCursor(_SCALE_WITHOUT_RANGE.sub(r"\1[0,0]", text), statement.line, statement.file)
     try:
         type = parse_type(line)
         line.expect_end()
@@ -217,7 +217,7 @@ def _tensor_type(statement: Statement, column: int) -> TensorType:
             min(at, statement.end_column),
             found=first.found,
             expected=first.expected,
-            hint=first.hint or "a type is written as in LIR: i8[S:0.5 O:0]<1 x 4 x 4 x 8>",
+            hint=first.hint or "write the type as in LIR: i8[S:0.5 O:0]<1 x 4 x 4 x 8>",
         ) from error
     return type
 
@@ -225,7 +225,7 @@ def _tensor_type(statement: Statement, column: int) -> TensorType:
 def _reserve(draft: Draft, _: Statement, cursor: Cursor) -> None:
     """``.reserve N``: reserve at least N bytes of read-write memory in total."""
     column = cursor.column
-    draft.grow_rw(_number(draft, cursor, 0, (1 << 32) - 1), column)
+    draft.reserve_total(_number(draft, cursor, 0, (1 << 32) - 1), column)
 
 
 def _name_and_value(cursor: Cursor, expected: str) -> tuple[Token, Expression]:
@@ -241,7 +241,7 @@ def _set(draft: Draft, statement: Statement, cursor: Cursor) -> None:
     name, expression = _name_and_value(cursor, "a name")
     text = draft.define(name)
     try:
-        draft.numbers[text] = expression.evaluate(draft.known_number)
+        draft.numbers[text] = expression.evaluate(draft.get_known_number)
     except SourceError:
         draft.deferred[text] = (expression, statement)
 
@@ -255,7 +255,7 @@ def _size(draft: Draft, statement: Statement, cursor: Cursor) -> None:
 def _layer(draft: Draft, statement: Statement, cursor: Cursor) -> None:
     """``.layer NUMBER, NAME, OP, OUTPUT [, BARRIER]``: declare a layer of the report."""
     number_column = cursor.column
-    number = parse_expression(cursor).evaluate(draft.known_number)
+    number = parse_expression(cursor).evaluate(draft.get_known_number)
     if number != len(draft.layers):
         raise SourceError(
             "ASM003", "layers must be numbered in order", number_column, found=number,
@@ -312,15 +312,15 @@ DIRECTIVES: dict[str, Directive] = {
 
 
 def run_directive(name: Token, draft: Draft, statement: Statement, operands: list[Token]) -> None:
-    """Execute a directive; raise SourceError if it is unknown or malformed."""
+    """Execute an assembler directive; raise SourceError if it is unknown or malformed."""
     directive = DIRECTIVES.get(name.text)
     if directive is None:
         raise unknown_name("directive", name, DIRECTIVES)
-    directive(draft, statement, statement.cursor(operands))
+    directive(draft, statement, statement.make_cursor(operands))
 
 
-def raw_words(text: str) -> bytes | None:
-    """Return the bytes of a line ``.word`` with plain hexadecimal numbers, else None.
+def parse_raw_words(text: str) -> bytes | None:
+    """Return the bytes of a ``.word`` line of plain hexadecimal numbers, or None for another line.
 
     A fast path: the constants of a disassembled bundle are millions of such lines.
     """

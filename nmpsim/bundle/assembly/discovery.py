@@ -14,7 +14,7 @@ _PAIR_BYTES = 8
 
 @attrs.frozen
 class CodeAnalysis:
-    """Results of the analysis of one range of code."""
+    """Branch targets, loaded addresses and descriptors found in a range of code."""
 
     start: int
     words: Sequence[int]
@@ -30,7 +30,7 @@ class CodeAnalysis:
 
 
 def analyze_code(words: Sequence[int], start: int) -> CodeAnalysis:
-    """Analyze the instruction words at address ``start``."""
+    """Find branch targets, loaded addresses and descriptors in instruction words."""
     decoded = [decode(word) for word in words]
     targets = frozenset(
         start + 4 * index + one.operands["offset"]

@@ -29,8 +29,8 @@ Emit = Callable[[int, Scope], bytes]
 
 
 @attrs.frozen
-class Item:
-    """A part of a section; its bytes are made when all symbols are known."""
+class SectionItem:
+    """Part of a section with the function that computes its bytes."""
 
     offset: int
     nbytes: int
@@ -40,13 +40,13 @@ class Item:
 
 @attrs.define
 class Section:
-    """A section that is being filled: items one after the other."""
+    """Section of a program that is being assembled."""
 
-    items: list[Item] = attrs.field(factory=list)
+    items: list[SectionItem] = attrs.field(factory=list)
     nbytes: int = 0
 
     def append(self, nbytes: int, emit: Emit, statement: Statement, column: int = 1) -> None:
-        """Append an item; raise SourceError if the section exceeds what a bundle can hold."""
+        """Append an item; raise SourceError if the section becomes too large."""
         if self.nbytes + nbytes > READ_ONLY_LIMIT:
             raise SourceError(
                 "ASM003",
@@ -55,13 +55,13 @@ class Section:
                 found=f"{self.nbytes + nbytes} bytes",
                 expected=f"at most {READ_ONLY_LIMIT} bytes",
             )
-        self.items.append(Item(self.nbytes, nbytes, emit, statement))
+        self.items.append(SectionItem(self.nbytes, nbytes, emit, statement))
         self.nbytes += nbytes
 
 
 @attrs.frozen
 class Variable:
-    """A tensor in read-write memory."""
+    """Tensor in read-write memory with its address."""
 
     name: str
     type: TensorType
@@ -70,7 +70,7 @@ class Variable:
 
 @attrs.frozen
 class LayerRecord:
-    """A layer declared by a ``.layer`` directive."""
+    """Operands of a ``.layer`` directive."""
 
     statement: Statement
     name: str
@@ -81,7 +81,7 @@ class LayerRecord:
 
 @attrs.define
 class Draft:
-    """The result of the assembler's first pass."""
+    """Program after the first pass of the assembler."""
 
     sections: dict[str, Section] = attrs.field(
         factory=lambda: {CONSTANTS: Section(), DESCRIPTORS: Section(), TEXT: Section()}
@@ -111,11 +111,11 @@ class Draft:
 
     @property
     def section(self) -> Section:
-        """The section that is being filled."""
+        """Section to which items are appended."""
         return self.sections.get(self.current) or self.debug[self.current]
 
     def define(self, name: Token) -> str:
-        """Define a symbol; raise SourceError if the name is already defined or impossible."""
+        """Define a symbol; raise SourceError if it is already defined or empty."""
         if name.text in self.defined:
             raise SourceError("ASM002", f"{name.text!r} is already defined", name.column)
         if not name.text or "\0" in name.text:
@@ -127,21 +127,21 @@ class Draft:
         return name.text
 
     def place_label(self, name: Token, section: str) -> None:
-        """Define a label at the end of a section; raise SourceError in a debug section."""
+        """Define a label at the current end of a section."""
         if section in self.debug:
             raise SourceError("ASM001", f"{section} has no addresses to label", name.column)
         self.labels[self.define(name)] = (section, self.sections[section].nbytes)
 
     def reserve(self, name: Token, type: TensorType) -> None:
-        """Define a tensor in read-write memory."""
+        """Define a tensor at the end of the read-write memory."""
         address = RW_BASE + elf.align_up(self.rw_bytes, TENSOR_ALIGNMENT)
-        self.grow_rw(address - RW_BASE + type.nbytes, name.column)
+        self.reserve_total(address - RW_BASE + type.nbytes, name.column)
         text = self.define(name)
         self.numbers[text] = address
         self.variables[text] = Variable(text, type, address)
 
-    def grow_rw(self, nbytes: int, column: int) -> None:
-        """Reserve at least this much read-write memory in total."""
+    def reserve_total(self, nbytes: int, column: int) -> None:
+        """Reserve read-write memory up to a total size in bytes."""
         if not 0 <= nbytes <= RW_LIMIT:
             raise SourceError(
                 "ASM003",
@@ -152,8 +152,8 @@ class Draft:
             )
         self.rw_bytes = max(self.rw_bytes, nbytes)
 
-    def known_number(self, name: Token) -> int:
-        """Return a value in the first pass; raise SourceError if it is not known yet."""
+    def get_known_number(self, name: Token) -> int:
+        """Return the value of a symbol that is known in the first pass, or raise SourceError."""
         if name.text in self.numbers:
             return self.numbers[name.text]
         raise SourceError(
@@ -163,8 +163,8 @@ class Draft:
             hint="use `la` for an address, and `.set` before the use for a number",
         )
 
-    def section_addresses(self) -> dict[str, int]:
-        """Return the first address of each section, as the bundle builder will place it."""
+    def compute_section_addresses(self) -> dict[str, int]:
+        """Return the first address of each section in the bundle."""
         addresses = {}
         offset = CONSTANTS_OFFSET
         for name, section in self.sections.items():
@@ -173,6 +173,6 @@ class Draft:
             offset += section.nbytes
         return addresses
 
-    def unknown_symbol(self, name: Token) -> SourceError:
-        """Return the error for a symbol that is not defined."""
+    def make_unknown_symbol_error(self, name: Token) -> SourceError:
+        """Return the error for an undefined symbol."""
         return unknown_name("symbol", name, self.defined)

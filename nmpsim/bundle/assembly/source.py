@@ -19,7 +19,7 @@ _METADATA = re.compile(r"\s*\.metadata(?=\s)")
 
 @attrs.frozen
 class Statement:
-    """A line, or several lines joined by backslashes; columns count over the joined text."""
+    """Statement of assembly text: one line, or several lines joined by backslashes."""
 
     text: str
     file: str
@@ -28,31 +28,31 @@ class Statement:
 
     @property
     def line(self) -> int:
-        """Number of the first line."""
+        """Number of the first line, 1-based."""
         return self.starts[0][1]
 
     @property
     def end_column(self) -> int:
-        """Column after the last character."""
+        """Column after the last character, 1-based."""
         return len(self.text.rstrip()) + 1
 
     def place(self, column: int) -> Place:
-        """Return the place of a column of the joined text."""
+        """Return the file, line and column of a column of the joined text."""
         index = bisect_right(self.starts, (column - 1, 1 << 62)) - 1
         start, line = self.starts[index]
         return Place(self.file, line, column - start)
 
     def tokens(self) -> list[Token]:
-        """Return the tokens of the statement; of ``.metadata``, followed by JSON, the first."""
+        """Return the tokens of the statement; only the first for ``.metadata``."""
         directive = _METADATA.match(self.text)
         return tokenize(directive.group() if directive else self.text)
 
-    def cursor(self, tokens: list[Token]) -> Cursor:
-        """Return a cursor over some tokens of the statement."""
+    def make_cursor(self, tokens: list[Token]) -> Cursor:
+        """Return a cursor over tokens of the statement."""
         return Cursor(tokens, self.end_column)
 
-    def diagnostic(self, error: SourceError) -> Diagnostic:
-        """Return an error with file, line and column."""
+    def make_diagnostic(self, error: SourceError) -> Diagnostic:
+        """Convert an error to a diagnostic with file, line and column."""
         return Diagnostic(
             error.code,
             error.message,
@@ -63,8 +63,8 @@ class Statement:
         )
 
 
-def statements(text: str, file: str) -> Iterator[Statement]:
-    """Yield the statements of a text; empty ones are skipped."""
+def split_statements(text: str, file: str) -> Iterator[Statement]:
+    """Split assembly text into statements, without empty ones."""
     joined = ""
     starts: list[tuple[int, int]] = []
     for number, line in enumerate(text.split("\n"), start=1):

@@ -46,8 +46,8 @@ EXACT = frozenset({"cpumaxsplat", "softmax"}).union(
 """Operations with the same result in every profile; Int8 softmax is always Glow's."""
 
 
-def effective_profile(numerics: str, op: Operation) -> str:
-    """Return the name of the profile that an operation follows if ``numerics`` is asked for.
+def find_effective_profile(numerics: str, op: Operation) -> str:
+    """Return the name of the profile that computes an operation when ``numerics`` is requested.
 
     Of Glow's compiled kernels only the one that rescales supports Int16; its Interpreter has all.
     """
@@ -57,11 +57,11 @@ def effective_profile(numerics: str, op: Operation) -> str:
 
 
 def get_profile(op: Operation) -> Profile:
-    """Return the arithmetic profile of an operation."""
-    return PROFILES[effective_profile(op.numerics, op)]
+    """Return the numerics profile of an operation."""
+    return PROFILES[find_effective_profile(op.numerics, op)]
 
 
-def profile_name(op: Operation) -> str:
+def get_profile_name(op: Operation) -> str:
     """Return the name of an operation's profile; empty if all profiles give the same result."""
     quantized = any(view.type.quant is not None for view in op.operands)
     if op.instruction.opcode in EXACT or not quantized:
@@ -80,7 +80,7 @@ __all__ = [
     "Requantization",
     "WeightedScales",
     "Words",
-    "effective_profile",
+    "find_effective_profile",
     "get_profile",
-    "profile_name",
+    "get_profile_name",
 ]

@@ -24,11 +24,11 @@ from nmpsim.compiler.numerics.profile import (
 from nmpsim.compiler.numerics.ratios import (
     ZERO_SCALE,
     convert_factors,
-    factor_words,
-    float_form,
-    float_word,
-    quotient,
-    scale_words,
+    divide_float32,
+    encode_float32,
+    make_factor_words,
+    make_scale_words,
+    to_float_scale,
 )
 from nmpsim.compiler.operations import View
 from nmpsim.diagnostics import Place
@@ -41,12 +41,12 @@ UNSIGNED = 128
 
 
 def reciprocal(value: float) -> float:
-    """Return ``f32(1 / value)``."""
-    return quotient(1.0, value)
+    """Return ``1 / value`` in float32."""
+    return divide_float32(1.0, value)
 
 
 def integer_bias(layer: WeightedScales) -> Integers | None:
-    """Return the bias if it is an integer on the scale of the sum, else None."""
+    """Return the bias in units of the sum if it has the scale of the sum, else None."""
     bias = layer.bias
     if bias.is_float or not np.array_equal(bias.scales, layer.products):
         return None
@@ -54,7 +54,7 @@ def integer_bias(layer: WeightedScales) -> Integers | None:
 
 
 def round_to_integers(values: Array, bits: int = 32) -> Integers:
-    """Round to the nearest integers, halves to even, and saturate to ``bits`` bits."""
+    """Round to integers, halves to even, saturated to a number of bits."""
     limit = 1 << (bits - 1)
     nearest = np.rint(np.nan_to_num(values.astype(np.float64)))
     integers: Integers = np.clip(nearest, -limit, limit - 1).astype(np.int64)
@@ -70,42 +70,42 @@ def _constant(left: float, right: float, zeros: Sequence[int]) -> float:
 
 
 class Float(Profile):
-    """ONNX Runtime: ``rne((sum + bias) * m) + Oy``, ``m = Sx * Sw / Sy``."""
+    """Numerics profile of ONNX Runtime: float32 factors, rounded half to even."""
 
     name = "float"
 
     def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return ``m``; a bias on another scale becomes ``rne(bias / (Sx*Sw))``."""
+        """Return float32 factors ``m = Sx * Sw / Sy`` and the bias in units of the sum."""
         bias = integer_bias(layer)
         if bias is None:
             reals = layer.bias.reals / layer.products
             bias = round_to_integers(reals, layer.target.accumulator_bits)
         return float_requantization(layer, FLOAT, bias, layer.ratios)
 
-    def matmul_words(self, pair: Pair) -> Words:
-        """Return ``rne(sum * m) + Oy``, ``m = Sl*Sr / Sy``."""
+    def get_matmul_words(self, pair: Pair) -> Words:
+        """Return descriptor words for ``rne(sum * m) + Oy``, ``m = Sl*Sr / Sy``."""
         return float_words(pair.place, out=self._product_ratio(pair))
 
-    def average_words(self, pool: AveragePool) -> Words:
-        """Return ``rne(mean / Sy + Oy)`` of dequantized taps; Oy of uint8 is unsigned.
+    def get_average_words(self, pool: AveragePool) -> Words:
+        """Return descriptor words for ``rne(mean / Sy + Oy)`` of dequantized values.
 
         GlobalAveragePool: ``rne(sum * (Sx / Sy / n)) + Oy``.
         """
         if pool.is_global:
-            return pool.words(FLOAT, float_form)
+            return pool.words(FLOAT, to_float_scale)
         source, target, place = pool.source, pool.target, pool.place
         moved = UNSIGNED if pool.is_unsigned else 0
         return {
             "profile": ONNX,
             "divide": 0 if pool.counts_padding else DIVIDE_BY_VALID_TAPS,
-            **scale_words("out", float_form(source.scale, place)),
-            "out_post": float_word(float(target.offset + moved), place),
-            "result_scale": float_word(target.scale, place),
+            **make_scale_words("out", to_float_scale(source.scale, place)),
+            "out_post": encode_float32(float(target.offset + moved), place),
+            "result_scale": encode_float32(target.scale, place),
             "out_offset": -moved,
         }
 
-    def pair_words(self, pair: Pair) -> Words:
-        """Return add ``rne(fma(l, Sl / Sy, fma(r, Sr / Sy, c)))``, mul ``rne(l * r * m + Oy)``.
+    def get_pair_words(self, pair: Pair) -> Words:
+        """Return descriptor words for an elementwise operation of two tensors.
 
         c and Oy are those of uint8 if the tensors are. Other operations are those of PyTorch.
         """
@@ -124,18 +124,20 @@ class Float(Profile):
             words |= {"lhs_offset": -moved, "rhs_offset": -moved}
         return words | {
             "profile": ONNX,
-            "rhs_post": float_word(addend, place),
+            "rhs_post": encode_float32(addend, place),
             "out_offset": -moved,
         }
 
-    def unary_words(self, source: View, target: View, alpha: float | None, place: Place) -> Words:
-        """Return ``t = x * Sx``, times alpha below zero; ``rne(t * (1 / Sy)) + Oy``."""
+    def get_unary_words(
+        self, source: View, target: View, alpha: float | None, place: Place
+    ) -> Words:
+        """Return descriptor words for ``rne(x * Sx * (1 / Sy)) + Oy``."""
         factors = {"out": source.scale} | ({} if alpha is None else {"leaky": alpha})
         words = float_words(place, **factors)
-        return words | {"result_scale": float_word(reciprocal(target.scale), place)}
+        return words | {"result_scale": encode_float32(reciprocal(target.scale), place)}
 
     def quantize(self, value: float, grid: View) -> int:
-        """Return ``rne(value / S) + O``."""
+        """Quantize a real bound: ``rne(value / S) + O``."""
         with np.errstate(over="ignore"):
             real = np.float32(value) / np.float32(grid.scale)
         return int(round_to_integers(np.asarray(real))) + grid.offset
@@ -150,17 +152,17 @@ class Float(Profile):
         if pair.opcode == "elementmul":
             return float_words(place, out=self._product_ratio(pair))
         words = float_words(place, lhs=pair.lhs.scale, rhs=pair.rhs.scale)
-        return words | {"result_scale": float_word(reciprocal(pair.target.scale), place)}
+        return words | {"result_scale": encode_float32(reciprocal(pair.target.scale), place)}
 
 
 def float_words(place: Place, **factors: float) -> Words:
-    """Return the words of float32 factors, named by their prefixes."""
-    return factor_words(FLOAT, float_form, place, **factors)
+    """Return descriptor words of float32 factors by the prefixes of their names."""
+    return make_factor_words(FLOAT, to_float_scale, place, **factors)
 
 
 def float_requantization(
     layer: WeightedScales, profile: int, bias: Integers, factors: Floats
 ) -> Requantization:
-    """Return the requantization by a float32 factor for each channel."""
-    out = convert_factors(float_form, factors, layer.place)
+    """Return a requantization with a float32 factor for each channel."""
+    out = convert_factors(to_float_scale, factors, layer.place)
     return Requantization(profile, bias, (ZERO_SCALE,) * layer.channels, out)

@@ -22,13 +22,13 @@ from nmpsim.compiler.numerics.ratios import (
     ZERO_SCALE,
     ScaleForm,
     convert_factors,
-    factor_words,
-    float_form,
-    float_word,
-    integer_form,
-    product,
-    quotient,
-    scale_words,
+    divide_float32,
+    encode_float32,
+    make_factor_words,
+    make_scale_words,
+    multiply_float32,
+    to_float_scale,
+    to_integer_scale,
 )
 from nmpsim.compiler.operations import View
 from nmpsim.diagnostics import Place, fail
@@ -39,10 +39,10 @@ WORKING_SCALE = 32768.0
 
 
 class Glow(Profile):
-    """Base of both of Glow's arithmetics."""
+    """Base class of Glow's numerics profiles."""
 
     def quantize(self, value: float, grid: View) -> int:
-        """Return ``rne(fl(fl(value / S) + O))`` within 32 bits; NaN is real zero."""
+        """Quantize a real bound: ``rne(fl(fl(value / S) + O))``, saturated to 32 bits."""
         with np.errstate(over="ignore"):
             real = np.float32(np.float32(value) / np.float32(grid.scale)) + np.float32(grid.offset)
         if np.isnan(real):
@@ -51,7 +51,7 @@ class Glow(Profile):
 
 
 class GlowInt(Glow):
-    """Glow's compiled kernels (libjit): shifts and a multiplier of about nine bits."""
+    """Numerics profile of Glow's compiled kernels (libjit): shifts and multipliers."""
 
     name = "glow-int"
     device = GLOW_INT
@@ -59,55 +59,57 @@ class GlowInt(Glow):
     has_leaky = True
 
     def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return ``scale(scale(b - Ob; Sb / (Sx*Sw)) + sum; Sx*Sw / Sy) + Oy``."""
+        """Return integer factors of bias and sum, ``Sb / (Sx*Sw)`` and ``Sx*Sw / Sy``."""
         bias = layer.integer_bias(self)
-        scales = convert_factors(integer_form, layer.bias_ratios, layer.place)
+        scales = convert_factors(to_integer_scale, layer.bias_ratios, layer.place)
         return Requantization(
-            GLOW_INT, bias, scales, convert_factors(integer_form, layer.ratios, layer.place)
+            GLOW_INT, bias, scales, convert_factors(to_integer_scale, layer.ratios, layer.place)
         )
 
-    def matmul_words(self, pair: Pair) -> Words:
-        """Return ``scale(sum; Sl*Sr / Sy) + Oy``."""
+    def get_matmul_words(self, pair: Pair) -> Words:
+        """Return descriptor words for ``scale(sum; Sl*Sr / Sy) + Oy``."""
         return self._words(pair.target, pair.place, out=pair.product_ratio)
 
-    def average_words(self, pool: AveragePool) -> Words:
-        """Return ``scale(sum; Sx / Sy / n) + Oy``, or a division by the existing taps after it."""
+    def get_average_words(self, pool: AveragePool) -> Words:
+        """Return descriptor words for ``scale(sum; Sx / Sy / n) + Oy``."""
         return pool.words(self.device, _form_for(pool.target))
 
-    def pair_words(self, pair: Pair) -> Words:
-        """Return ``scale(l - Ol; Sl / Sy)`` and likewise for r; mul as matmul."""
+    def get_pair_words(self, pair: Pair) -> Words:
+        """Return descriptor words for operands scaled to the result, ``scale(l - Ol; Sl / Sy)``."""
         if pair.opcode == "elementmul":
-            return self.matmul_words(pair)
+            return self.get_matmul_words(pair)
         left, right = pair.ratios
         return self._words(pair.target, pair.place, lhs=left, rhs=right)
 
-    def unary_words(self, source: View, target: View, alpha: float | None, place: Place) -> Words:
-        """Return ``scale(x - Ox; Sx / Sy) + Oy``; below zero ``Sx*alpha / Sy``."""
-        factors = {"out": quotient(source.scale, target.scale)}
+    def get_unary_words(
+        self, source: View, target: View, alpha: float | None, place: Place
+    ) -> Words:
+        """Return descriptor words for ``scale(x - Ox; Sx / Sy) + Oy``."""
+        factors = {"out": divide_float32(source.scale, target.scale)}
         if alpha is not None:
-            factors["leaky"] = quotient(product(source.scale, alpha), target.scale)
+            factors["leaky"] = divide_float32(multiply_float32(source.scale, alpha), target.scale)
         return self._words(target, place, **factors)
 
-    def leaky_words(self, alpha: float, target: View, place: Place) -> Words:
-        """Return ``scale(y - Oy; alpha) + Oy`` for results below Oy."""
-        return scale_words("leaky", _form_for(target)(float(np.float32(alpha)), place))
+    def get_leaky_words(self, alpha: float, target: View, place: Place) -> Words:
+        """Return descriptor words for ``scale(y - Oy; alpha) + Oy`` below zero."""
+        return make_scale_words("leaky", _form_for(target)(float(np.float32(alpha)), place))
 
     def _words(self, target: View, place: Place, **factors: float) -> Words:
-        return factor_words(self.device, _form_for(target), place, **factors)
+        return make_factor_words(self.device, _form_for(target), place, **factors)
 
 
 def _form_for(target: View) -> ScaleForm:
-    return partial(integer_form, accumulator_bits=target.accumulator_bits)
+    return partial(to_integer_scale, accumulator_bits=target.accumulator_bits)
 
 
 class Nmp(GlowInt):
-    """The NMP's library (assumed): as ``glow-int``, with the bias on the scale of the result."""
+    """Numerics profile of the NMP's library (assumed): ``glow-int`` with another bias."""
 
     name = "nmp"
     device = NMP
 
     def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return ``scale(sum; Sx*Sw / Sy) + (b - Ob) + Oy``; COMP001 for another bias scale."""
+        """Return integer factors ``Sx*Sw / Sy`` and the bias in units of the result."""
         bias = layer.integer_bias(self)
         if np.any(layer.bias.scales != np.float32(layer.target.scale)):
             raise fail(
@@ -123,52 +125,56 @@ class Nmp(GlowInt):
 
 
 class GlowFloat(Glow):
-    """Glow's Interpreter: float32, rounded half away from zero."""
+    """Numerics profile of Glow's Interpreter: float32, rounded half away from zero."""
 
     name = "glow-float"
 
     def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return ``rha(f32(sum + B) * m + Oy)``, ``B = rha((b - Ob) * Sb / (Sx*Sw))``."""
+        """Return float32 factors of bias and sum, ``Sb / (Sx*Sw)`` and ``Sx*Sw / Sy``."""
         # A fully connected layer adds the zero point after rounding.
         profile = GLOW_FLOAT if layer.is_convolution else GLOW_FLOAT_LATE
         bias, scales = (
             layer.integer_bias(self),
-            convert_factors(float_form, layer.bias_ratios, layer.place),
+            convert_factors(to_float_scale, layer.bias_ratios, layer.place),
         )
         return Requantization(
-            profile, bias, scales, convert_factors(float_form, layer.ratios, layer.place)
+            profile, bias, scales, convert_factors(to_float_scale, layer.ratios, layer.place)
         )
 
-    def matmul_words(self, pair: Pair) -> Words:
-        """Return ``rha(sum * m + Oy)``, ``m = Sl*Sr / Sy``; mul adds Oy after rounding."""
+    def get_matmul_words(self, pair: Pair) -> Words:
+        """Return descriptor words for ``rha(sum * m + Oy)``, ``m = Sl*Sr / Sy``."""
         return _float_words(pair.place, out=pair.product_ratio)
 
-    def average_words(self, pool: AveragePool) -> Words:
-        """Return ``rha(sum * (Sx / Sy / n) + Oy)``."""
-        return pool.words(GLOW_FLOAT, float_form)
+    def get_average_words(self, pool: AveragePool) -> Words:
+        """Return descriptor words for ``rha(sum * (Sx / Sy / n) + Oy)``."""
+        return pool.words(GLOW_FLOAT, to_float_scale)
 
-    def pair_words(self, pair: Pair) -> Words:
-        """Return add at a scale of 2^-15, sub with ``S / Sy``, max and min of requantized sides."""
+    def get_pair_words(self, pair: Pair) -> Words:
+        """Return descriptor words for an elementwise operation of two tensors."""
         place, target = pair.place, pair.target
         if pair.opcode == "elementmul":
-            return self.matmul_words(pair)
+            return self.get_matmul_words(pair)
         if pair.opcode == "elementsub":
             left, right = pair.ratios
             return _float_words(place, lhs=left, rhs=right)
         if pair.opcode in ("elementmax", "elementmin"):
             words = _float_words(place, lhs=pair.lhs.scale, rhs=pair.rhs.scale)
-            return words | {"result_scale": float_word(target.scale, place)}
-        left, right = (product(view.scale, WORKING_SCALE) for _, view in pair.sides)
-        back = quotient(1 / WORKING_SCALE, target.scale)
+            return words | {"result_scale": encode_float32(target.scale, place)}
+        left, right = (multiply_float32(view.scale, WORKING_SCALE) for _, view in pair.sides)
+        back = divide_float32(1 / WORKING_SCALE, target.scale)
         return _float_words(place, lhs=left, rhs=right, out=back)
 
-    def unary_words(self, source: View, target: View, alpha: float | None, place: Place) -> Words:
-        """Return ``rne(S * x / Sy + Oy)``; Glow lowers ``leakyrelu``, so its slope is assumed."""
+    def get_unary_words(
+        self, source: View, target: View, alpha: float | None, place: Place
+    ) -> Words:
+        """Return descriptor words for ``rne(S * x / Sy + Oy)``."""
         factors = {"out": source.scale}
         if alpha is not None:
-            factors["leaky"] = product(source.scale, alpha)
-        return _float_words(place, **factors) | {"result_scale": float_word(target.scale, place)}
+            factors["leaky"] = multiply_float32(source.scale, alpha)
+        return _float_words(place, **factors) | {
+            "result_scale": encode_float32(target.scale, place)
+        }
 
 
 def _float_words(place: Place, **factors: float) -> Words:
-    return factor_words(GLOW_FLOAT, float_form, place, **factors)
+    return make_factor_words(GLOW_FLOAT, to_float_scale, place, **factors)

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from nmpsim.compiler.numerics.ratios import (
     ZERO_SCALE,
     ScaleForm,
-    factor_words,
-    product,
-    quotient,
+    divide_float32,
+    make_factor_words,
+    multiply_float32,
 )
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.diagnostics import Place, UserError, fail
@@ -34,7 +34,7 @@ Words: TypeAlias = dict[str, int]
 
 @attrs.frozen(eq=False)
 class Bias:
-    """The bias of each output channel: ``scale * (value - offset)``; a float bias has scale 1."""
+    """Bias of each output channel with its scale and offset."""
 
     values: Array
     """[O] int64 or float32"""
@@ -45,18 +45,18 @@ class Bias:
 
     @property
     def is_float(self) -> bool:
-        """Whether the constant holds real values."""
+        """Whether the bias holds real values."""
         return self.values.dtype.kind == "f"
 
     @property
     def integers(self) -> Integers:
-        """[O] Values minus their zero points."""
+        """Values minus their offsets, int64 [O]."""
         difference: Integers = self.values.astype(np.int64) - self.offsets
         return difference
 
     @property
     def reals(self) -> Floats:
-        """[O] Real values."""
+        """Real values, float32 [O]."""
         if self.is_float:
             return self.values.astype(np.float32)
         return self.scales * self.integers.astype(np.float32)
@@ -64,7 +64,7 @@ class Bias:
 
 @attrs.frozen(eq=False)
 class WeightedScales:
-    """Scales and bias of a layer with weights; O is the number of output channels."""
+    """Scales and bias of a layer with weights and O output channels."""
 
     source: View
     target: View
@@ -78,7 +78,7 @@ class WeightedScales:
 
     @property
     def is_convolution(self) -> bool:
-        """Whether the layer is a convolution, not a fully connected layer."""
+        """Whether the layer is a convolution."""
         return self.opcode.endswith("convolution")
 
     @property
@@ -88,21 +88,21 @@ class WeightedScales:
 
     @property
     def products(self) -> Floats:
-        """[O] Scales of the sums: ``fl(Sx * Sw)``."""
+        """Scale of the sums of each channel, ``fl(Sx * Sw)`` [O]."""
         return np.float32(self.source.scale) * self.weight_scales
 
     @property
     def bias_ratios(self) -> Floats:
-        """[O] Scale of the bias over that of the sum: ``fl(Sb / fl(Sx * Sw))``."""
+        """Scale of the bias divided by that of the sums, ``fl(Sb / fl(Sx * Sw))`` [O]."""
         return self.bias.scales / self.products
 
     @property
     def ratios(self) -> Floats:
-        """[O] Scale of the sum over that of the result: ``fl(fl(Sx * Sw) / Sy)``."""
+        """Scale of the sums divided by that of the result, ``fl(fl(Sx * Sw) / Sy)`` [O]."""
         return self.products / np.float32(self.target.scale)
 
     def integer_bias(self, profile: Profile) -> Integers:
-        """Return the bias minus its zero point; raise UserError (COMP001) for a float bias."""
+        """Return the bias minus its offset; raise UserError (COMP001) for a float bias."""
         if self.bias.is_float:
             raise fail(
                 "COMP001",
@@ -116,7 +116,7 @@ class WeightedScales:
 
 @attrs.frozen
 class Pair:
-    """Scales of an elementwise operation or matrix product of two tensors."""
+    """Operands and result of an elementwise operation or matrix product of two tensors."""
 
     opcode: str
     target: View
@@ -128,30 +128,30 @@ class Pair:
 
     @property
     def sides(self) -> tuple[tuple[str, View], tuple[str, View]]:
-        """Both operands with the prefixes of their words."""
+        """Operands with the prefixes of their descriptor words."""
         return ("lhs", self.lhs), ("rhs", self.rhs)
 
     @property
     def ratios(self) -> tuple[float, float]:
-        """Scale of each operand over that of the result, in float32."""
-        return quotient(self.lhs.scale, self.target.scale), quotient(
+        """Scale of each operand divided by that of the result, in float32."""
+        return divide_float32(self.lhs.scale, self.target.scale), divide_float32(
             self.rhs.scale, self.target.scale
         )
 
     @property
     def product(self) -> float:
-        """Product of the operands' scales in float32."""
-        return product(self.lhs.scale, self.rhs.scale)
+        """Product of the operands' scales, in float32."""
+        return multiply_float32(self.lhs.scale, self.rhs.scale)
 
     @property
     def product_ratio(self) -> float:
-        """Factor of a product: ``fl(fl(Sl * Sr) / Sy)``."""
-        return quotient(self.product, self.target.scale)
+        """Product of the operands' scales divided by the result's: ``fl(fl(Sl * Sr) / Sy)``."""
+        return divide_float32(self.product, self.target.scale)
 
 
 @attrs.frozen
 class AveragePool:
-    """Scales and window of an average pool."""
+    """Operands and window of an average pool."""
 
     source: View
     target: View
@@ -169,38 +169,38 @@ class AveragePool:
 
     @classmethod
     def from_operation(cls, op: Operation, place: Place) -> AveragePool:
-        """Read an average pool of LIR."""
+        """Return the average pool that an operation describes."""
         target, source = op.operands
         return cls(
             source,
             target,
-            math.prod(op.integers("Kernels")),
-            bool(op.number("CountIncludePads")),
-            any(op.integers("Pads")),
+            math.prod(op.get_integers("Kernels")),
+            bool(op.get_number("CountIncludePads")),
+            any(op.get_integers("Pads")),
             op.is_unsigned,
-            bool(op.number("Global")),
+            bool(op.get_number("Global")),
             place,
         )
 
     @property
     def ratio(self) -> float:
-        """Scale of the input over that of the result: ``fl(Sx / Sy)``."""
-        return quotient(self.source.scale, self.target.scale)
+        """Scale of the input divided by that of the result: ``fl(Sx / Sy)``."""
+        return divide_float32(self.source.scale, self.target.scale)
 
     @property
     def factor(self) -> float:
         """Factor of the sum: ``fl(Sx / Sy / n)``, or ``fl(Sx / Sy)`` if the unit divides by n."""
-        return quotient(self.ratio, float(self.taps)) if self.counts_padding else self.ratio
+        return divide_float32(self.ratio, float(self.taps)) if self.counts_padding else self.ratio
 
     def words(self, profile: int, form: ScaleForm) -> Words:
-        """Return the words of the factor and of the division."""
-        words = factor_words(profile, form, self.place, out=self.factor)
+        """Return descriptor words of the factor and of the division."""
+        words = make_factor_words(profile, form, self.place, out=self.factor)
         return words | {"divide": 0 if self.counts_padding else DIVIDE_BY_VALID_TAPS}
 
 
 @attrs.frozen(eq=False)
 class Requantization:
-    """The conversion of sums to results; O is the number of output channels."""
+    """Factors and bias that convert the sums of a layer to results, for O channels."""
 
     profile: int
     bias: Integers
@@ -215,14 +215,14 @@ class Requantization:
 
     @classmethod
     def from_words(cls, words: Words, channels: int) -> Requantization:
-        """Return the requantization of a matrix product whose right side becomes weights."""
+        """Return the requantization of a matrix product with constant weights."""
         out = IntegerScale(words["out_pre"], words["out_post"], words["out_mul"])
         bias = np.zeros(channels, np.int64)
         return cls(words["profile"], bias, (ZERO_SCALE,) * channels, (out,) * channels)
 
 
 class Profile(ABC):
-    """Arithmetic of one reference; raises UserError (COMP001) for what the reference lacks."""
+    """Numerics profile: converts scales to descriptor words; raises UserError if unsupported."""
 
     name: str
     """Name, as taken by ``--numerics``."""
@@ -232,39 +232,41 @@ class Profile(ABC):
     """Whether a leaky activation may follow a sum."""
 
     def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return how a convolution or fully connected layer makes results of sums."""
-        raise self.unsupported("a layer with weights", layer.place)
+        """Return the requantization of a convolution or fully connected layer."""
+        raise self.make_unsupported_error("a layer with weights", layer.place)
 
-    def matmul_words(self, pair: Pair) -> Words:
-        """Return the words of a matrix product; its right side may be a constant."""
-        raise self.unsupported("matmul", pair.place)
+    def get_matmul_words(self, pair: Pair) -> Words:
+        """Return the descriptor words of a matrix product."""
+        raise self.make_unsupported_error("matmul", pair.place)
 
-    def average_words(self, pool: AveragePool) -> Words:
-        """Return the words of an average pool, ``divide`` among them."""
-        raise self.unsupported("avgpool", pool.place)
+    def get_average_words(self, pool: AveragePool) -> Words:
+        """Return the descriptor words of an average pool."""
+        raise self.make_unsupported_error("avgpool", pool.place)
 
     def check_softmax(self, source: View, target: View, beta: float, place: Place) -> None:
-        """Raise UserError (COMP001) for a quantized softmax that the profile does not have."""
+        """Raise UserError (COMP001) if the profile does not have a quantized softmax."""
         if beta != 1:
-            raise self.unsupported("softmax with a Beta", place)
+            raise self.make_unsupported_error("softmax with a Beta", place)
 
-    def pair_words(self, pair: Pair) -> Words:
-        """Return the words of an elementwise operation."""
-        raise self.unsupported(pair.opcode, pair.place)
+    def get_pair_words(self, pair: Pair) -> Words:
+        """Return the descriptor words of an elementwise operation of two tensors."""
+        raise self.make_unsupported_error(pair.opcode, pair.place)
 
-    def unary_words(self, source: View, target: View, alpha: float | None, place: Place) -> Words:
-        """Return the descriptor words of a rescale; ``alpha`` scales values below zero."""
-        raise self.unsupported("rescaling", place)
+    def get_unary_words(
+        self, source: View, target: View, alpha: float | None, place: Place
+    ) -> Words:
+        """Return the descriptor words of a rescale, with a slope ``alpha`` below zero."""
+        raise self.make_unsupported_error("rescaling", place)
 
-    def leaky_words(self, alpha: float, target: View, place: Place) -> Words:
-        """Return the words of a leaky activation after a sum; see ``has_leaky``."""
-        raise self.unsupported("leaky activation after a sum", place)
+    def get_leaky_words(self, alpha: float, target: View, place: Place) -> Words:
+        """Return the descriptor words of a leaky activation after a sum."""
+        raise self.make_unsupported_error("leaky activation after a sum", place)
 
     @abstractmethod
     def quantize(self, value: float, grid: View) -> int:
-        """Quantize a real bound with a tensor's scale and zero point, without clamping it."""
+        """Quantize a real bound with a tensor's scale and offset, without saturation."""
 
-    def unsupported(self, what: str, place: Place) -> UserError:
+    def make_unsupported_error(self, what: str, place: Place) -> UserError:
         """Return the error (COMP001) that the profile does not support an operation."""
         return fail(
             "COMP001",

@@ -19,20 +19,19 @@ from nmpsim.compiler.numerics.profile import (
     Words,
 )
 from nmpsim.compiler.numerics.ratios import (
-    LONGEST_SHIFT,
     ZERO_SCALE,
     convert_factors,
-    factor_words,
-    fixed_point_form,
-    product,
-    quotient,
-    scale_words,
+    divide_float32,
+    make_factor_words,
+    make_scale_words,
+    multiply_float32,
+    to_fixed_point_scale,
 )
 from nmpsim.compiler.operations import View
 from nmpsim.diagnostics import Place, fail
 from nmpsim.isa import profiles as device
 from nmpsim.kernels.hostops.numerics import UNSIGNED
-from nmpsim.kernels.hostops.rounding import quantize_mean_multiplier
+from nmpsim.kernels.hostops.rounding import LONGEST_SHIFT, quantize_mean_multiplier
 from nmpsim.kernels.hostops.softmax_tflite import RESULTS
 from nmpsim.kernels.scale import IntegerScale
 
@@ -43,12 +42,12 @@ BIAS_TOLERANCE = 1e-5
 
 
 class Q31(Profile):
-    """TFLite's reference kernels for Int8 and Int16."""
+    """Numerics profile of TFLite's reference kernels for Int8 and Int16."""
 
     name = "q31"
 
     def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return ``Sx * Sw / Sy`` of each channel in doubles.
+        """Return fixed-point factors ``Sx * Sw / Sy`` of each channel, from float64.
 
         Convolutions keep 31 bits of it and round twice. Fully connected layers multiply by all of
         it and round once (LiteRT's ``reference/integer_ops/fully_connected.h``).
@@ -58,43 +57,45 @@ class Q31(Profile):
         products = layer.source.scale * layer.weight_scales.astype(np.float64)
         factors = products / layer.target.scale
         if layer.is_convolution:
-            out = convert_factors(fixed_point_form, factors, layer.place)
+            out = convert_factors(to_fixed_point_scale, factors, layer.place)
             return Requantization(device.Q31, bias, (ZERO_SCALE,) * layer.channels, out)
         high, low = zip(*(_float64_form(f, layer.place) for f in factors.tolist()), strict=True)
         return Requantization(device.Q31_ONCE, bias, low, high)
 
-    def matmul_words(self, pair: Pair) -> Words:
-        """Return ``float32(Sl * Sr) / Sy`` as a double."""
+    def get_matmul_words(self, pair: Pair) -> Words:
+        """Return descriptor words for the factor ``float32(Sl * Sr) / Sy``."""
         return _words(pair.place, out=pair.product / pair.target.scale)
 
-    def average_words(self, pool: AveragePool) -> Words:
-        """Return AVERAGE_POOL_2D if existing taps count, MEAN if all do.
+    def get_average_words(self, pool: AveragePool) -> Words:
+        """Return descriptor words for TFLite's AVERAGE_POOL_2D or MEAN.
 
         The former is a mean of the integers, so that zero points have no effect.
         """
         source, target, place = pool.source, pool.target, pool.place
         if pool.counts_padding and not pool.has_padding:
-            form = mean_form(source.scale / target.scale, pool.taps, place)
-            return {"profile": device.Q31, "divide": 0, **scale_words("out", form)}
+            form = to_mean_scale(source.scale / target.scale, pool.taps, place)
+            return {"profile": device.Q31, "divide": 0, **make_scale_words("out", form)}
         if (source.scale, source.offset) != (target.scale, target.offset):
-            raise self.unsupported("avgpool between scales", place)
+            raise self.make_unsupported_error("avgpool between scales", place)
         if pool.counts_padding:
-            raise self.unsupported("avgpool that counts padding", place)
+            raise self.make_unsupported_error("avgpool that counts padding", place)
         # Halves of unsigned values go up, others away from zero.
         moved = -UNSIGNED if pool.is_unsigned else 0
-        words = pool.words(device.Q31, fixed_point_form)
+        words = pool.words(device.Q31, to_fixed_point_scale)
         return {**words, "in_offset": moved, "out_offset": moved}
 
     def check_softmax(self, source: View, target: View, beta: float, place: Place) -> None:
-        """Raise UserError (COMP001) for a result other than TFLite's one scale and zero point."""
+        """Raise UserError (COMP001) if the result does not have TFLite's scale and offset."""
         if not 1 / 2**26 < source.scale * beta < math.inf:
-            raise self.unsupported(f"softmax from scale {source.scale:g} with Beta {beta:g}", place)
+            raise self.make_unsupported_error(
+                f"softmax from scale {source.scale:g} with Beta {beta:g}", place
+            )
         elem = target.type.dtype.name
         if (target.scale, target.offset) != RESULTS[elem]:
-            raise self.unsupported(f"softmax to scale {target.scale:g}", place)
+            raise self.make_unsupported_error(f"softmax to scale {target.scale:g}", place)
 
-    def pair_words(self, pair: Pair) -> Words:
-        """Return add and sub at twice the larger scale, mul with a float32 ratio, max and min."""
+    def get_pair_words(self, pair: Pair) -> Words:
+        """Return descriptor words for an elementwise operation of two tensors."""
         place, target, lhs, rhs = pair.place, pair.target, pair.lhs, pair.rhs
         if pair.opcode == "elementmul":
             return _words(place, out=pair.product_ratio)
@@ -104,18 +105,20 @@ class Q31(Profile):
         twice = 2 * max(lhs.scale, rhs.scale)
         words = _words(place, out=twice / ((1 << shift) * target.scale))
         for side, view in pair.sides:
-            words |= scale_words(side, fixed_point_form(view.scale / twice, place, shift))
+            words |= make_scale_words(side, to_fixed_point_scale(view.scale / twice, place, shift))
         return words
 
-    def unary_words(self, source: View, target: View, alpha: float | None, place: Place) -> Words:
-        """Return ``Sx / Sy`` in doubles; with a slope both ratios are float32."""
+    def get_unary_words(
+        self, source: View, target: View, alpha: float | None, place: Place
+    ) -> Words:
+        """Return descriptor words for the factor ``Sx / Sy``."""
         if alpha is None:
             return _words(place, out=source.scale / target.scale)
-        slope = quotient(product(source.scale, alpha), target.scale)
-        return _words(place, out=quotient(source.scale, target.scale), leaky=slope)
+        slope = divide_float32(multiply_float32(source.scale, alpha), target.scale)
+        return _words(place, out=divide_float32(source.scale, target.scale), leaky=slope)
 
     def quantize(self, value: float, grid: View) -> int:
-        """Return ``rha(fl(value / S)) + O``."""
+        """Quantize a real bound: ``rha(fl(value / S)) + O``."""
         with np.errstate(over="ignore"):
             real = float(np.nan_to_num(np.float32(value) / np.float32(grid.scale)))
         rounded = np.copysign(np.floor(abs(real) + 0.5), real)
@@ -123,12 +126,12 @@ class Q31(Profile):
 
 
 def _words(place: Place, **factors: float) -> Words:
-    return factor_words(device.Q31, fixed_point_form, place, **factors)
+    return make_factor_words(device.Q31, to_fixed_point_scale, place, **factors)
 
 
-def mean_form(factor: float, taps: int, place: Place) -> IntegerScale:
-    """Return a factor divided by a count, as the host computes it."""
-    fixed_point_form(factor, place)  # raises for an impossible factor
+def to_mean_scale(factor: float, taps: int, place: Place) -> IntegerScale:
+    """Convert a factor divided by a count to a fixed-point scale."""
+    to_fixed_point_scale(factor, place)  # raises for an impossible factor
     mul, exponent = quantize_mean_multiplier(factor, taps)
     return IntegerScale(max(exponent, 0), max(-exponent, 0), mul)
 
@@ -138,7 +141,7 @@ def _float64_form(factor: float, place: Place) -> tuple[IntegerScale, IntegerSca
 
     The shift of the second scale adds to that of the first, for factors below 2**-32.
     """
-    fixed_point_form(factor, place)  # raises for an impossible factor
+    to_fixed_point_scale(factor, place)  # raises for an impossible factor
     fraction, exponent = math.frexp(factor)
     if exponent < -2 * LONGEST_SHIFT:
         return ZERO_SCALE, ZERO_SCALE  # every result is 0

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.kernels.hostops.rounding import LONGEST_SHIFT, quantize_multiplier
 from nmpsim.kernels.scale import (
     INT32_MAX,
     INT32_MIN,
@@ -23,8 +24,6 @@ from nmpsim.kernels.scale import (
 )
 from nmpsim.records import frozen
 
-LONGEST_SHIFT = 31
-"""Largest shift of the rescale unit."""
 ZERO_SCALE = IntegerScale(0, 0, 0)
 """A factor of 0; also the words of a scale that a profile does not use."""
 ScaleForm: TypeAlias = Callable[[float, Place], IntegerScale]
@@ -33,33 +32,33 @@ ScaleForm: TypeAlias = Callable[[float, Place], IntegerScale]
 
 @frozen
 class Overflow:
-    """Inputs from which on the 32-bit product of an integer form overflows; None for never."""
+    """Smallest inputs whose rescaled values exceed 32 bits, below and above; None for none."""
 
     low: int | None
     high: int | None
 
 
-def product(a: float, b: float) -> float:
-    """Return ``a * b`` in float32."""
+def multiply_float32(a: float, b: float) -> float:
+    """Return ``a * b``, rounded to float32."""
     with np.errstate(all="ignore"):
         return float(np.float32(a) * np.float32(b))
 
 
-def quotient(a: float, b: float) -> float:
-    """Return ``a / b`` in float32."""
+def divide_float32(a: float, b: float) -> float:
+    """Return ``a / b``, rounded to float32."""
     with np.errstate(all="ignore"):
         return float(np.float32(a) / np.float32(b))
 
 
-def float_word(value: float, place: Place) -> int:
-    """Return the bits of a float32; raise UserError (COMP001) if it is not finite."""
+def encode_float32(value: float, place: Place) -> int:
+    """Return the bits of a float32 as an integer; raise UserError if it is not finite."""
     if not math.isfinite(value):
-        raise _impossible("has no float32", value, place, "a finite number")
+        raise _impossible("is not finite in float32", value, place, "a finite number")
     return int(np.float32(value).view(np.uint32))
 
 
-def integer_form(ratio: float, place: Place, accumulator_bits: int = 32) -> IntegerScale:
-    """Return Glow's integer form of a factor, as ``quantizeScaleOffset32To8`` computes it.
+def to_integer_scale(ratio: float, place: Place, accumulator_bits: int = 32) -> IntegerScale:
+    """Convert a factor to shifts and a multiplier, as Glow's ``quantizeScaleOffset32To8``.
 
     A ``post`` beyond 31 leaves nothing of 32 bits, but may leave bits of the 48 of Int16. The unit
     shifts the excess before the product, which is the same for a power of two.
@@ -67,34 +66,35 @@ def integer_form(ratio: float, place: Place, accumulator_bits: int = 32) -> Inte
     try:
         scale = integer_scale(ratio)
     except InvalidScaleError as error:
-        raise _impossible("has no integer form", ratio, place, str(error)) from error
+        raise _impossible(
+            "has no integer form in Glow's arithmetic", ratio, place, str(error)
+        ) from error
     excess = max(scale.post - LONGEST_SHIFT, 0)
     if excess and (accumulator_bits == 32 or scale.pre + excess > LONGEST_SHIFT):
         return ZERO_SCALE
     return IntegerScale(scale.pre + excess, scale.post - excess, scale.mul)
 
 
-def float_form(factor: float, place: Place) -> IntegerScale:
-    """Return a factor that the unit multiplies in float32."""
+def to_float_scale(factor: float, place: Place) -> IntegerScale:
+    """Convert a factor to the bits of a float32."""
     if not (math.isfinite(factor) and factor >= 0):
-        raise _impossible("is no factor of the rescale unit", factor, place, "a finite float32")
-    return IntegerScale(0, 0, float_word(factor, place))
+        raise _impossible(
+            "is not a valid factor of the rescale unit", factor, place, "a finite float32"
+        )
+    return IntegerScale(0, 0, encode_float32(factor, place))
 
 
-def fixed_point_form(factor: float, place: Place, left_shift: int = 0) -> IntegerScale:
-    """Return a shift left by ``pre``, a factor ``mul / 2^31`` and a shift right by ``post``.
+def to_fixed_point_scale(factor: float, place: Place, left_shift: int = 0) -> IntegerScale:
+    """Convert a factor to a 31-bit multiplier and shifts, as TFLite's ``QuantizeMultiplier``.
 
     Source: TFLite's ``QuantizeMultiplier`` (quantization_util.cc); ``factor`` is a double.
     ``left_shift`` is added to ``pre``.
     """
     if not (math.isfinite(factor) and factor >= 0):
-        raise _impossible("is no factor of the rescale unit", factor, place, "0 or more, finite")
-    fraction, exponent = math.frexp(factor)
-    mul = math.floor(fraction * (1 << 31) + 0.5)
-    if mul == 1 << 31:
-        mul, exponent = mul // 2, exponent + 1
-    if exponent < -LONGEST_SHIFT:
-        mul, exponent = 0, 0
+        raise _impossible(
+            "is not a valid factor of the rescale unit", factor, place, "0 or more, finite"
+        )
+    mul, exponent = quantize_multiplier(factor)
     pre = left_shift + max(exponent, 0)
     if pre > LONGEST_SHIFT:
         raise _impossible("is too large for the rescale unit", factor, place, "less than 2^31")
@@ -108,26 +108,28 @@ def _impossible(why: str, ratio: float, place: Place, expected: str) -> UserErro
 def convert_factors(
     form: ScaleForm, factors: npt.NDArray[Any], place: Place
 ) -> tuple[IntegerScale, ...]:
-    """Convert each factor of an array; equal factors are converted once."""
+    """Convert an array of factors to scales."""
     known = {factor: form(factor, place) for factor in dict.fromkeys(factors.tolist())}
     return tuple(known[factor] for factor in factors.tolist())
 
 
-def scale_words(prefix: str, scale: IntegerScale) -> dict[str, int]:
-    """Return the three words of a scale, such as ``out_pre``."""
+def make_scale_words(prefix: str, scale: IntegerScale) -> dict[str, int]:
+    """Return the three descriptor words of a scale, such as ``out_pre``."""
     return {f"{prefix}_pre": scale.pre, f"{prefix}_mul": scale.mul, f"{prefix}_post": scale.post}
 
 
-def factor_words(profile: int, form: ScaleForm, place: Place, **factors: float) -> dict[str, int]:
-    """Return the words of a profile and of its factors, named by their prefixes."""
+def make_factor_words(
+    profile: int, form: ScaleForm, place: Place, **factors: float
+) -> dict[str, int]:
+    """Return the descriptor words of a profile and of factors by their prefixes."""
     words = {"profile": profile}
     for prefix, factor in factors.items():
-        words |= scale_words(prefix, form(factor, place))
+        words |= make_scale_words(prefix, form(factor, place))
     return words
 
 
 def find_overflow(form: IntegerScale, accumulator_bits: int) -> Overflow:
-    """Return the smallest positive and largest negative x whose rescaled value exceeds 32 bits.
+    """Return the smallest inputs whose rescaled values exceed 32 bits.
 
     The value is ``(x >> pre) * mul + half``. A side is None where no x of ``accumulator_bits`` bits
     exceeds them.

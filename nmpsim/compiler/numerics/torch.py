@@ -28,14 +28,14 @@ from nmpsim.compiler.numerics.profile import (
     Words,
 )
 from nmpsim.compiler.numerics.ratios import (
-    LONGEST_SHIFT,
-    float_form,
-    float_word,
-    product,
-    scale_words,
+    encode_float32,
+    make_scale_words,
+    multiply_float32,
+    to_float_scale,
 )
 from nmpsim.diagnostics import fail
 from nmpsim.isa.profiles import FBGEMM, FLOAT, ONEDNN, QNNPACK
+from nmpsim.kernels.hostops.rounding import LONGEST_SHIFT
 from nmpsim.kernels.scale import IntegerScale
 
 ONE = np.float32(1)
@@ -44,10 +44,10 @@ QNNPACK_BITS = 21
 
 
 class Torch(Float):
-    """Base of PyTorch's engines."""
+    """Base class of the numerics profiles of PyTorch's engines."""
 
-    def matmul_words(self, pair: Pair) -> Words:
-        """Return words for Int16, which has no reference; raise UserError (COMP001) for Int8.
+    def get_matmul_words(self, pair: Pair) -> Words:
+        """Return descriptor words of an Int16 product; raise UserError (COMP001) for Int8.
 
         PyTorch multiplies dequantized numbers in float32; the last bit of these sums depends on
         the order in which its BLAS adds.
@@ -59,37 +59,37 @@ class Torch(Float):
                 place=pair.place,
                 found="PyTorch sums it in float32, in an order that no formula tells",
                 expected="another profile for this layer",
-                hint="--numerics LAYER=float multiplies integers, as ONNX Runtime does",
+                hint="use --numerics LAYER=float, which multiplies integers as ONNX Runtime does",
             )
-        return super().matmul_words(pair)
+        return super().get_matmul_words(pair)
 
-    def average_words(self, pool: AveragePool) -> Words:
-        """Return ``rne(sum * (Sx / Sy / n) + Oy)``: the zero point before rounding."""
-        return pool.words(FBGEMM, float_form)
+    def get_average_words(self, pool: AveragePool) -> Words:
+        """Return descriptor words for ``rne(sum * (Sx / Sy / n) + Oy)``."""
+        return pool.words(FBGEMM, to_float_scale)
 
-    def pair_words(self, pair: Pair) -> Words:
-        """Return ``A = fma(q, S, -O*S)`` of unsigned integers, which Int8 holds minus 128."""
+    def get_pair_words(self, pair: Pair) -> Words:
+        """Return descriptor words for an elementwise operation of dequantized values."""
         words = self._real_words(pair)
         if pair.opcode == "elementmul":
             return words
         for side, view in pair.sides:
             moved = UNSIGNED if view.type.elem == "i8" else 0
-            addend = -product(float(view.offset + moved), view.scale)
-            words |= {f"{side}_offset": -moved, f"{side}_post": float_word(addend, pair.place)}
+            addend = -multiply_float32(float(view.offset + moved), view.scale)
+            words |= {f"{side}_offset": -moved, f"{side}_post": encode_float32(addend, pair.place)}
         return words
 
     def _product_ratio(self, pair: Pair) -> float:
         """Return ``m = (Sl*Sr) * (1 / Sy)``."""
-        return product(pair.product, reciprocal(pair.target.scale))
+        return multiply_float32(pair.product, reciprocal(pair.target.scale))
 
 
 class Fbgemm(Torch):
-    """Engine fbgemm: ``rne(f32(f32(sum) + B) * m) + Oy``; the bias stays float."""
+    """Numerics profile of PyTorch's engine fbgemm, which adds the bias in float."""
 
     name = "float-fbgemm"
 
     def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return B: ``f32(bias / s)``; ``bias * f32(1 / s)``, exact, for one scale of weights."""
+        """Return float32 factors and the bias as real numbers in units of the sum."""
         real = layer.bias.reals
         if layer.by_channel:
             bias = (real / layer.products).astype(np.float64)
@@ -100,12 +100,12 @@ class Fbgemm(Torch):
 
 
 class Onednn(Torch):
-    """Engine onednn: ``rne(f32(f32(sum) * Sx * Sw + B) * (1 / Sy) + Oy)``."""
+    """Numerics profile of PyTorch's engine onednn, which adds the bias to real sums."""
 
     name = "float-onednn"
 
     def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return ``Sx`` as the bias's scale, ``Sw`` as the factor, ``1 / Sy`` as result scale.
+        """Return the scales of input, weights and result as separate factors.
 
         They are reciprocals of reciprocals.
         """
@@ -113,22 +113,22 @@ class Onednn(Torch):
         if not layer.is_convolution:
             weights = ONE / (ONE / weights)
         bias = layer.bias.reals.astype(np.float64).view(np.int64)
-        source = float_form(reciprocal(reciprocal(layer.source.scale)), layer.place)
+        source = to_float_scale(reciprocal(reciprocal(layer.source.scale)), layer.place)
         return attrs.evolve(
             float_requantization(layer, ONEDNN, bias, weights),
             bias_in_sum=False,
             bias_scales=(source,) * layer.channels,
-            result_scale=float_word(reciprocal(layer.target.scale), layer.place),
+            result_scale=encode_float32(reciprocal(layer.target.scale), layer.place),
         )
 
 
 class Qnnpack(Torch):
-    """Engine qnnpack: as ``float`` with ``m = (Sx * Sw) * (1 / Sy)``; integer additions."""
+    """Numerics profile of PyTorch's engine qnnpack, with integer additions."""
 
     name = "float-qnnpack"
 
     def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return ``m``; a float bias becomes ``rne(bias * (1 / (Sx*Sw)))``."""
+        """Return float32 factors and the bias rounded to units of the sum."""
         bias = integer_bias(layer)
         if bias is None:
             real = layer.bias.reals * (ONE / layer.products)
@@ -136,21 +136,21 @@ class Qnnpack(Torch):
         factors = layer.products * (ONE / np.float32(layer.target.scale))
         return float_requantization(layer, FLOAT, bias, factors)
 
-    def average_words(self, pool: AveragePool) -> Words:
-        """Return the mean over the whole window; the zero point after rounding."""
-        return attrs.evolve(pool, counts_padding=True).words(FLOAT, float_form)
+    def get_average_words(self, pool: AveragePool) -> Words:
+        """Return descriptor words for the mean over the whole window."""
+        return attrs.evolve(pool, counts_padding=True).words(FLOAT, to_float_scale)
 
-    def pair_words(self, pair: Pair) -> Words:
-        """Return factors of 22 bits and one shift for add and sub."""
+    def get_pair_words(self, pair: Pair) -> Words:
+        """Return descriptor words of additions with 22-bit factors and one shift."""
         if pair.opcode not in ("elementadd", "elementsub", "batchedadd"):
-            return super().pair_words(pair)
+            return super().get_pair_words(pair)
         left, right = pair.ratios
         larger = max(left, right)
         shift = QNNPACK_BITS - (math.frexp(larger)[1] - 1)
         if not (math.isfinite(larger) and 0 <= shift <= LONGEST_SHIFT):
             what = f"{pair.opcode} with factors {left:g} and {right:g}"
-            raise self.unsupported(what, pair.place)
+            raise self.make_unsupported_error(what, pair.place)
         words = {"profile": QNNPACK, "out_post": shift}
         for side, factor in (("lhs", left), ("rhs", right)):
-            words |= scale_words(side, IntegerScale(0, 0, round(math.ldexp(factor, shift))))
+            words |= make_scale_words(side, IntegerScale(0, 0, round(math.ldexp(factor, shift))))
         return words

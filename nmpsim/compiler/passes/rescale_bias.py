@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.compiler.operations import Operation, View
-from nmpsim.compiler.resolve import resolve
+from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.kernels.hostops import HostTensor
 from nmpsim.kernels.hostops.rounding import quantize_reals
 from nmpsim.lir.nodes import Module, Quantization, TensorType, WeightVar
@@ -30,7 +30,7 @@ _BIAS, _SCALES, _OFFSETS = 3, 6, 7
 
 @attrs.frozen
 class RescaledBias:
-    """The requantization of the bias of one layer."""
+    """Change of the bias of one layer to another scale."""
 
     layer: Annotated[str, "name of the instruction"]
     number: int
@@ -46,17 +46,17 @@ class RescaledBias:
 
     @property
     def largest_error_steps(self) -> Annotated[Real, "the same in steps of the result", AT_END]:
-        """Largest error in steps of the result."""
+        """Largest error in units of the result."""
         return self.largest_error / self.new_scale
 
 
 def rescale_bias(module: Module) -> tuple[Module, tuple[RescaledBias, ...]]:
-    """Requantize all biases to the scale of their results; return the module and the changes.
+    """Requantize all biases to the scales of their results; return the module and the changes.
 
     Constants must be attached. Float layers and computed biases are not changed.
     """
     rewriter = _Rewriter(module)
-    _, operations = resolve(module)
+    _, operations = resolve_operands(module)
     reports = tuple(rewriter.rewrite(op) for op in operations if _concerns(op))
     return rewriter.module(), reports
 
@@ -97,7 +97,7 @@ class _Rewriter:
         """Requantize the bias of a layer; a bias that has the right scale is not changed."""
         target, bias = op.operands[0], op.operands[_BIAS]
         scales, offsets = self._parameters(op, bias)
-        old = bias.values_in(self._module.constants)
+        old = bias.get_constant_values(self._module.constants)
         reals = scales * (old.astype(np.int64) - offsets).astype(np.float32)
         name, exact, new = bias.name, old.astype(np.int64), old
         if np.any(scales != np.float32(target.scale)) or np.any(offsets != target.offset):
@@ -126,7 +126,7 @@ class _Rewriter:
         """Return the current scales and offsets of the bias: one, or one per channel."""
         if len(op.operands) > _OFFSETS:
             scales, offsets = (
-                op.operands[index].values_in(self._module.constants)
+                op.operands[index].get_constant_values(self._module.constants)
                 for index in (_SCALES, _OFFSETS)
             )
             return scales.astype(np.float32), offsets.astype(np.int64)

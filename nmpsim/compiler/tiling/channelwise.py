@@ -16,27 +16,34 @@ import numpy as np
 from nmpsim.compiler.numerics import AveragePool
 from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.tiling.context import Context, TilingOptions, select
-from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cycles
+from nmpsim.compiler.tiling.cost_model import DramModel, RoughCost, Traffic, estimate_box_cycles
 from nmpsim.compiler.tiling.grid import (
     build_grid,
     describe_count,
     divide_ranges,
     divide_rows,
-    part_counts,
+    list_divisions,
+    list_halvings,
+    list_part_counts,
     split_evenly,
-    tile_divisions,
-    tile_halvings,
 )
 from nmpsim.compiler.tiling.image import (
     Channels,
     ImageTiles,
     SpatialAxis,
     add_table,
-    image_axes,
-    window_words,
+    make_window_words,
+    read_axes,
 )
-from nmpsim.compiler.tiling.plan import LOAD, STORE, LayerPlan, PlanBuilder, align, box_words
-from nmpsim.compiler.tiling.weighted import WeightedLayer, clip_words, has_tables
+from nmpsim.compiler.tiling.plan import (
+    LOAD,
+    STORE,
+    LayerPlan,
+    PlanBuilder,
+    align_size,
+    make_box_words,
+)
+from nmpsim.compiler.tiling.weighted import WeightedLayer, has_tables, make_clip_words
 from nmpsim.config import DeviceConfig
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import CHANNEL_BYTES, SCALE_BYTES
@@ -50,7 +57,7 @@ POOLS = frozenset({Kind.MAX_POOL, Kind.AVERAGE_POOL})
 
 @attrs.frozen
 class ImageShape:
-    """Geometry of a pool or a depthwise convolution."""
+    """Geometry of a pool or depthwise convolution."""
 
     images: int
     channels: int
@@ -62,12 +69,12 @@ class ImageShape:
 
     @property
     def total_rows(self) -> int:
-        """Rows of the result, all images together."""
+        """Rows of the result, summed over all images."""
         return self.images * self.axes[0].out
 
 
 class ChannelTiling(NamedTuple):
-    """A grid of cores and the tiles of each core; or many, as arrays."""
+    """Tiling of a pool or depthwise convolution; fields may be arrays of many tilings."""
 
     across: Any
     """Number of ranges of channels."""
@@ -84,7 +91,7 @@ class ChannelTiling(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Description: cores along channels and rows, size of tiles."""
+        """Description of the tiling for users."""
         channels = describe_count(self.channels, "channel")
         return f"{self.across}x{self.down} cores, tiles {self.rows}x{self.columns} of {channels}"
 
@@ -93,29 +100,29 @@ def is_depthwise(op: Operation) -> bool:
     """Return whether an operation is a convolution with one group for each channel."""
     if op.kind is not Kind.CONVOLUTION:
         return False
-    groups = op.number("Group")
+    groups = op.get_number("Group")
     return bool(groups > 1 and groups == op.operands[1].shape[3] == op.operands[0].shape[3])
 
 
 def read_image_shape(op: Operation) -> ImageShape:
-    """Return the geometry of a pool or a depthwise convolution."""
-    source, axes, tables = op.operands[1], image_axes(op), 0
+    """Return the geometry of a pool or depthwise convolution."""
+    source, axes, tables = op.operands[1], read_axes(op), 0
     if op.kind not in POOLS:
         weights = axes[0].kernel * axes[1].kernel * source.element_bytes
         tables = weights + CHANNEL_BYTES + (SCALE_BYTES if has_tables(op) else 0)
     return ImageShape(source.shape[0], source.shape[3], axes, source.element_bytes, tables)
 
 
-def smallest_tile(shape: ImageShape) -> int:
-    """Return the scratchpad bytes that the smallest tile needs."""
-    return int(scratchpad_bytes(shape, ChannelTiling(1, 1, 1, 1, 1)))
+def compute_smallest_tile(shape: ImageShape) -> int:
+    """Return the scratchpad size of the smallest tile in bytes."""
+    return int(compute_scratchpad_bytes(shape, ChannelTiling(1, 1, 1, 1, 1)))
 
 
-def buffer_sizes(shape: ImageShape, tiling: ChannelTiling) -> tuple[Any, Any, Any]:
-    """Return the bytes of a tile's input, of its result and of its constants."""
+def compute_buffer_sizes(shape: ImageShape, tiling: ChannelTiling) -> tuple[Any, Any, Any]:
+    """Return the sizes of a tile's input, result and constants in bytes."""
     rows, columns = shape.axes
     wide = shape.element_bytes
-    in_pixels = rows.extent(tiling.rows) * columns.extent(tiling.columns)
+    in_pixels = rows.count_inputs(tiling.rows) * columns.count_inputs(tiling.columns)
     return (
         in_pixels * tiling.channels * wide,
         tiling.rows * tiling.columns * tiling.channels * wide,
@@ -123,20 +130,20 @@ def buffer_sizes(shape: ImageShape, tiling: ChannelTiling) -> tuple[Any, Any, An
     )
 
 
-def scratchpad_bytes(shape: ImageShape, tiling: ChannelTiling) -> Any:
-    """Return the scratchpad bytes that a core needs; all buffers are double."""
-    return 2 * sum(align(size) for size in buffer_sizes(shape, tiling))
+def compute_scratchpad_bytes(shape: ImageShape, tiling: ChannelTiling) -> Any:
+    """Return the scratchpad size of double buffers for a tile in bytes."""
+    return 2 * sum(align_size(size) for size in compute_buffer_sizes(shape, tiling))
 
 
-def largest_share(shape: ImageShape, tiling: ChannelTiling) -> tuple[Any, Any]:
-    """Return the most channels and rows that a core computes."""
+def compute_largest_share(shape: ImageShape, tiling: ChannelTiling) -> tuple[Any, Any]:
+    """Return the largest number of channels and of rows that a core computes."""
     blocks = ceil_div(shape.channels, VECTOR)
     channels = np.minimum(ceil_div(blocks, tiling.across) * VECTOR, shape.channels)
     return channels, ceil_div(shape.total_rows, tiling.down)
 
 
-def simple_tiling(shape: ImageShape, config: DeviceConfig) -> ChannelTiling | None:
-    """Return the tiling of one obvious rule: as many cores as have work, the largest tiles.
+def choose_simple_tiling(shape: ImageShape, config: DeviceConfig) -> ChannelTiling | None:
+    """Return the tiling used without a search, or None if no tile fits.
 
     Cores divide the rows first. Tiles have all columns if possible, then all channels, then rows.
     """
@@ -146,29 +153,29 @@ def simple_tiling(shape: ImageShape, config: DeviceConfig) -> ChannelTiling | No
         key=lambda across: (min(across * min(cores // across, total_rows), cores), -across),
     )
     grid = ChannelTiling(across, min(cores // across, total_rows), 0, 0, 0)
-    channels, rows = (int(n) for n in largest_share(shape, grid))
-    for columns in tile_halvings(shape.axes[1].out):
-        for depth in tile_halvings(channels):
-            for count in tile_halvings(rows):
+    channels, rows = (int(n) for n in compute_largest_share(shape, grid))
+    for columns in list_halvings(shape.axes[1].out):
+        for depth in list_halvings(channels):
+            for count in list_halvings(rows):
                 tiling = grid._replace(channels=depth, rows=count, columns=columns)
-                if scratchpad_bytes(shape, tiling) <= config.scratchpad_bytes:
+                if compute_scratchpad_bytes(shape, tiling) <= config.scratchpad_bytes:
                     return tiling
     return None
 
 
-def channel_tilings(shape: ImageShape, config: DeviceConfig) -> ChannelTiling:
-    """Return all useful tilings that fit; tiles are narrow only where whole rows do not fit."""
+def list_channel_tilings(shape: ImageShape, config: DeviceConfig) -> ChannelTiling:
+    """Return all useful tilings that fit the scratchpad."""
     cores, found = config.cores_count, []
-    for across in part_counts(ceil_div(shape.channels, VECTOR), cores):
-        for down in part_counts(shape.total_rows, cores // across):
+    for across in list_part_counts(ceil_div(shape.channels, VECTOR), cores):
+        for down in list_part_counts(shape.total_rows, cores // across):
             grid = ChannelTiling(across, down, 0, 0, 0)
-            channels, rows = (int(n) for n in largest_share(shape, grid))
-            for columns in tile_halvings(shape.axes[1].out):
-                every = np.meshgrid(tile_halvings(channels), tile_divisions(rows), indexing="ij")
+            channels, rows = (int(n) for n in compute_largest_share(shape, grid))
+            for columns in list_halvings(shape.axes[1].out):
+                every = np.meshgrid(list_halvings(channels), list_divisions(rows), indexing="ij")
                 depth, high = (one.reshape(-1) for one in every)
                 ones = np.ones_like(depth)
                 tiled = ChannelTiling(ones * across, ones * down, depth, high, ones * columns)
-                fits = scratchpad_bytes(shape, tiled) <= config.scratchpad_bytes
+                fits = compute_scratchpad_bytes(shape, tiled) <= config.scratchpad_bytes
                 found.append(select(tiled, fits))
                 if fits.any():
                     break
@@ -180,21 +187,21 @@ UnitCycles = Callable[[Any, int, Any], Any]
 
 
 def estimate_cost(
-    shape: ImageShape, tiling: ChannelTiling, unit_cycles: UnitCycles, memory: Memory
+    shape: ImageShape, tiling: ChannelTiling, unit_cycles: UnitCycles, memory: DramModel
 ) -> RoughCost:
-    """Return the rough costs of many tilings."""
+    """Return the rough costs of tilings."""
     row_axis, column_axis = shape.axes
-    channels, rows = largest_share(shape, tiling)
+    channels, rows = compute_largest_share(shape, tiling)
     depth, high = np.minimum(tiling.channels, channels), np.minimum(tiling.rows, rows)
     slices = ceil_div(channels, tiling.channels)
     tiles = slices * ceil_div(rows, tiling.rows) * ceil_div(column_axis.out, tiling.columns)
     run, pixel = depth * shape.element_bytes, shape.channels * shape.element_bytes
-    in_rows = np.minimum(row_axis.extent(high), row_axis.size)
-    in_columns = np.minimum(column_axis.extent(tiling.columns), column_axis.size)
+    in_rows = np.minimum(row_axis.count_inputs(high), row_axis.size)
+    in_columns = np.minimum(column_axis.count_inputs(tiling.columns), column_axis.size)
     in_row, out_row = pixel * column_axis.size, pixel * column_axis.out
-    tables = Traffic(slices, box_cycles(memory, depth * shape.table_bytes))
-    load = Traffic(tiles, box_cycles(memory, run, in_columns, pixel, in_rows, in_row))
-    store = Traffic(tiles, box_cycles(memory, run, tiling.columns, pixel, high, out_row))
+    tables = Traffic(slices, estimate_box_cycles(memory, depth * shape.table_bytes))
+    load = Traffic(tiles, estimate_box_cycles(memory, run, in_columns, pixel, in_rows, in_row))
+    store = Traffic(tiles, estimate_box_cycles(memory, run, tiling.columns, pixel, high, out_row))
     return RoughCost(
         tiling.cores,
         tiles * unit_cycles(high * tiling.columns, row_axis.kernel * column_axis.kernel, depth),
@@ -229,12 +236,12 @@ def _options(
 ) -> TilingOptions:
     """Return the tilings of an operation whose commands are added by ``add_commands``."""
     config = context.config
-    simple = simple_tiling(shape, config)
+    simple = choose_simple_tiling(shape, config)
     if simple is None:
-        raise context.tile_too_large(smallest_tile(shape))
+        raise context.make_size_error(compute_smallest_tile(shape))
 
-    def candidates(memory: Memory) -> tuple[ChannelTiling, RoughCost]:
-        tilings = channel_tilings(shape, config)
+    def candidates(memory: DramModel) -> tuple[ChannelTiling, RoughCost]:
+        tilings = list_channel_tilings(shape, config)
         return tilings, estimate_cost(shape, tilings, unit_cycles, memory)
 
     def build(tiling: ChannelTiling, _: bool) -> LayerPlan:
@@ -251,44 +258,44 @@ def _options(
             )
         )
         builder = PlanBuilder(grid, unit, config, macs)
-        input_size, output_size, table_size = buffer_sizes(shape, tiling)
-        first, new = grid.begin[0], grid.changes(grid.index[0])
+        input_size, output_size, table_size = compute_buffer_sizes(shape, tiling)
+        first, new = grid.begin[0], grid.find_changes(grid.index[0])
         tiles = _Tiles(
             builder,
             ImageTiles.from_grid(grid, *shape.axes),
             Channels(first, grid.end[0] - first, shape.channels, shape.element_bytes),
-            builder.buffers(input_size),
-            builder.buffers(output_size),
-            builder.buffers(table_size, changed=new),
+            builder.allocate_buffers(input_size),
+            builder.allocate_buffers(output_size),
+            builder.allocate_buffers(table_size, changed=new),
             new,
         )
         add_commands(tiles)
         builder.add(STORE, tiles.image.output_words(addresses[1], tiles.output, tiles.channels))
-        return builder.plan()
+        return builder.build()
 
-    key = (unit, shape, context.row_offsets(*addresses))
+    key = (unit, shape, context.get_row_offsets(*addresses))
     return TilingOptions(key, simple, candidates, build)
 
 
-def depthwise_options(op: Operation, layer: WeightedLayer, context: Context) -> TilingOptions:
-    """Return the tilings of a convolution in which each channel has its own window."""
+def plan_depthwise(op: Operation, layer: WeightedLayer, context: Context) -> TilingOptions:
+    """Return the tiling options of a depthwise convolution."""
     taps, wide = layer.axes[0].kernel * layer.axes[1].kernel, layer.element_bytes
     records = context.add_constant("channels", layer.channel_records)
     scales = layer.scale_records
     scale_table = 0 if scales is None else context.add_constant("scales", scales)
     by_tap = np.ascontiguousarray(layer.weights.reshape(layer.channels, taps).T)
     weights = context.add_constant("weights", by_tap)
-    source, target = context.address_of(layer.source), context.address_of(layer.target)
+    source, target = map(context.memory.get_address, (layer.source, layer.target))
 
     def add_commands(tiles: _Tiles) -> None:
         builder, image, channels = tiles.builder, tiles.image, tiles.channels
         scales_at = tiles.tables + channels.count * CHANNEL_BYTES
         weights_at = scales_at + channels.count * layer.scale_bytes
-        run, in_width = channels.run_bytes, layer.axes[1].extent(image.width)
+        run, in_width = channels.run_bytes, layer.axes[1].count_inputs(image.width)
         add_table(builder, records, tiles.tables, channels, CHANNEL_BYTES, tiles.new_channels)
         if scales is not None:
             add_table(builder, scale_table, scales_at, channels, SCALE_BYTES, tiles.new_channels)
-        weights_box = box_words(
+        weights_box = make_box_words(
             weights + channels.first * wide,
             weights_at,
             run,
@@ -308,7 +315,7 @@ def depthwise_options(op: Operation, layer: WeightedLayer, context: Context) -> 
             "scales": scales_at if scales is not None else 0,
             "output": tiles.output,
             "channels_count": channels.count,
-            **window_words(*layer.axes, "kernel", "stride", "dilation"),
+            **make_window_words(*layer.axes, "kernel", "stride", "dilation"),
             **image.shape_words(in_width, run, run),
             **image.event_words(channels),
         }
@@ -323,19 +330,19 @@ def depthwise_options(op: Operation, layer: WeightedLayer, context: Context) -> 
     )
 
 
-def pool_options(op: Operation, context: Context) -> TilingOptions:
-    """Return the tilings of a maximum or average pool."""
+def plan_pool(op: Operation, context: Context) -> TilingOptions:
+    """Return the tiling options of a maximum or average pool."""
     target, source = op.output, op.operands[1]
     shape = read_image_shape(op)
-    addresses = context.address_of(source), context.address_of(target)
+    addresses = context.memory.get_address(source), context.memory.get_address(target)
     is_average = op.kind is Kind.AVERAGE_POOL
     extra: dict[str, Any] = {"empty_value": source.offset}
     if is_average:
         extra = {
             "in_offset": source.offset,
             "out_offset": op.operands[0].offset,
-            **context.profile.average_words(AveragePool.from_operation(op, context.place)),
-            **clip_words(op, op.operands[0]),
+            **context.profile.get_average_words(AveragePool.from_operation(op, context.place)),
+            **make_clip_words(op, op.operands[0]),
         }
 
     def add_commands(tiles: _Tiles) -> None:
@@ -351,7 +358,7 @@ def pool_options(op: Operation, context: Context) -> TilingOptions:
             "channels": channels.count,
             "in_h": rows.count,
             "in_w": columns.count,
-            **window_words(*shape.axes, "kernel", "stride"),
+            **make_window_words(*shape.axes, "kernel", "stride"),
             "pad_top": rows.first - rows.origin,
             "pad_left": columns.first - columns.origin,
             **image.shape_words(columns.count, run, run),

@@ -13,25 +13,32 @@ from functools import partial
 import numpy as np
 
 from nmpsim.bundle.debug import PackedConstant
-from nmpsim.bundle.elf import Buffer, LazyBytes, flat_bytes
+from nmpsim.bundle.elf import Buffer, LazyBytes, encode_array
 from nmpsim.compiler.tiling.context import Context, TilingOptions
 from nmpsim.compiler.tiling.conv_scheme import (
     ConvTiling,
-    conv_tilings,
+    choose_simple_tiling,
+    list_conv_tilings,
     plan_buffers,
-    simple_tiling,
 )
 from nmpsim.compiler.tiling.grid import (
     Integers,
     Ranges,
     build_grid,
+    compute_offsets,
     divide_ranges,
     divide_rows,
-    group_offsets,
     split_evenly,
 )
-from nmpsim.compiler.tiling.image import Channels, ImageTiles, add_table, window_words
-from nmpsim.compiler.tiling.plan import LOAD, STORE, LayerPlan, PlanBuilder, align, box_words
+from nmpsim.compiler.tiling.image import Channels, ImageTiles, add_table, make_window_words
+from nmpsim.compiler.tiling.plan import (
+    LOAD,
+    STORE,
+    LayerPlan,
+    PlanBuilder,
+    align_size,
+    make_box_words,
+)
 from nmpsim.compiler.tiling.slices import ChannelSlices, Slicer
 from nmpsim.compiler.tiling.weighted import WeightedLayer
 from nmpsim.isa.layouts import pack, packed_bytes
@@ -48,15 +55,15 @@ from nmpsim.isa.words import (
 _SLICE, _ROWS, _COLUMNS, _PART = range(4)
 
 
-def conv_options(layer: WeightedLayer, context: Context) -> TilingOptions:
-    """Return the tilings of a convolution or fully connected layer."""
+def plan_conv(layer: WeightedLayer, context: Context) -> TilingOptions:
+    """Return the tiling options of a convolution or fully connected layer."""
     config, slicer = context.config, Slicer(layer)
-    simple = simple_tiling(layer, slicer, config)
+    simple = choose_simple_tiling(layer, slicer, config)
     if simple is None:
         smallest = ConvTiling(1, layer.total_rows, layer.axes[1].out, 1, 1, 1, 1)
         needs = plan_buffers(layer, slicer.sizes(slicer.atoms, 1), smallest).total
-        raise context.tile_too_large(needs)
-    source, target = context.address_of(layer.source), context.address_of(layer.target)
+        raise context.make_size_error(needs)
+    source, target = map(context.memory.get_address, (layer.source, layer.target))
     channels = context.add_constant("channels", layer.channel_records)
     records = layer.scale_records
     scales = None if records is None else context.add_constant("scales", records)
@@ -85,23 +92,23 @@ def conv_options(layer: WeightedLayer, context: Context) -> TilingOptions:
 
         builder = PlanBuilder(grid, Unit.MAC, config, layer.macs)
         buffers = plan_buffers(layer, slicer.sizes(tiling.across, tiling.atoms), tiling)
-        new_weights, new_slice = grid.changes(slice_of, part), grid.changes(slice_of)
+        new_weights, new_slice = grid.find_changes(slice_of, part), grid.find_changes(slice_of)
         rows_and_columns = grid.index[_ROWS], grid.index[_COLUMNS]
-        new_input = grid.changes(*rows_and_columns, first_input)
-        new_output = grid.changes(slice_of, *rows_and_columns)
-        weights_at = builder.buffers(buffers.weights, buffers.weight_copies, new_weights)
-        tables = align(buffers.channels) + buffers.scales
-        channels_at = builder.buffers(tables, buffers.weight_copies, new_slice)
-        scales_at = channels_at + align(buffers.channels)
-        input_at = builder.buffers(buffers.input, buffers.input_copies, new_input)
-        output_at = builder.buffers(buffers.output, buffers.output_copies, new_output)
+        new_input = grid.find_changes(*rows_and_columns, first_input)
+        new_output = grid.find_changes(slice_of, *rows_and_columns)
+        weights_at = builder.allocate_buffers(buffers.weights, buffers.weight_copies, new_weights)
+        tables = align_size(buffers.channels) + buffers.scales
+        channels_at = builder.allocate_buffers(tables, buffers.weight_copies, new_slice)
+        scales_at = channels_at + align_size(buffers.channels)
+        input_at = builder.allocate_buffers(buffers.input, buffers.input_copies, new_input)
+        output_at = builder.allocate_buffers(buffers.output, buffers.output_copies, new_output)
 
         add_table(builder, channels, channels_at, results, CHANNEL_BYTES, new_slice)
         if scales is not None:
             add_table(builder, scales, scales_at, results, SCALE_BYTES, new_slice)
         which = slice_of * parts.begin.size + part
-        builder.add(LOAD, box_words(weights[which], weights_at, nbytes[which]), new_weights)
-        in_width = layer.axes[1].extent(tiles.width)
+        builder.add(LOAD, make_box_words(weights[which], weights_at, nbytes[which]), new_weights)
+        in_width = layer.axes[1].count_inputs(tiles.width)
         input_words = tiles.input_words(source, input_at, inputs, in_width)
         padding = tiles.padding_words(layer.element, layer.source.offset)
         builder.add(LOAD, input_words | padding, new_input)
@@ -115,16 +122,16 @@ def conv_options(layer: WeightedLayer, context: Context) -> TilingOptions:
             "groups": groups,
             "in_channels": in_depth,
             "out_channels": count,
-            **window_words(*layer.axes, "kernel", "stride", "dilation"),
+            **make_window_words(*layer.axes, "kernel", "stride", "dilation"),
             **tiles.shape_words(in_width, inputs.run_bytes, results.run_bytes),
-            "part": part_words(part_begin == 0, part_end == layer.depth),
+            "part": select_part_words(part_begin == 0, part_end == layer.depth),
             "partial": builder.allocate(buffers.partial),
             **tiles.event_words(results),
         }
         builder.add("nmp.conv", words)
         is_last = part_end == layer.depth
         builder.add(STORE, tiles.output_words(target, output_at, results), is_last)
-        return builder.plan()
+        return builder.build()
 
     key = (
         "conv",
@@ -136,15 +143,15 @@ def conv_options(layer: WeightedLayer, context: Context) -> TilingOptions:
         layer.element,
         layer.scale_records is None,
         layer.is_exact,
-        context.row_offsets(source, target),
+        context.get_row_offsets(source, target),
     )
     return TilingOptions(
-        key, simple, lambda memory: conv_tilings(layer, slicer, config, memory, known), build
+        key, simple, lambda memory: list_conv_tilings(layer, slicer, config, memory, known), build
     )
 
 
-def part_words(is_first: Integers, is_last: Integers) -> Integers:
-    """Return the values of the word ``part``: the place of an instruction in a sum."""
+def select_part_words(is_first: Integers, is_last: Integers) -> Integers:
+    """Return the descriptor word ``part`` of instructions that add up a sum in parts."""
     return np.where(
         is_first,
         np.where(is_last, PART_ONLY, PART_FIRST),
@@ -158,7 +165,7 @@ def _estimate_weights(
     """Return [pieces] addresses and sizes that packed weights would have if placed next."""
     row = layer.axes[1].kernel * (parts.end - parts.begin) * layer.element_bytes
     nbytes = packed_bytes(slices.count[:, None], layer.axes[0].kernel, row).reshape(-1)
-    return context.next_address() + group_offsets(align(nbytes))[:-1], nbytes
+    return context.memory.get_next_address() + compute_offsets(align_size(nbytes))[:-1], nbytes
 
 
 def _place_weights(
@@ -174,7 +181,7 @@ def _place_weights(
         )
         for size, box in zip(nbytes.tolist(), _boxes(outputs, parts), strict=True)
     ]
-    context.record_packed(
+    context.memory.record_packed(
         layer.constant,
         PackedConstant(
             layer.constant.buffer.name,
@@ -198,4 +205,4 @@ def _boxes(outputs: Ranges, inputs: Ranges) -> Iterator[tuple[slice, slice]]:
 
 def _pack_box(layer: WeightedLayer, box: tuple[slice, slice]) -> Buffer:
     out, depth = box
-    return flat_bytes(pack(layer.weights[out, :, :, depth]))
+    return encode_array(pack(layer.weights[out, :, :, depth]))

@@ -9,15 +9,15 @@ import attrs
 import numpy as np
 
 from nmpsim.compiler.tiling.context import select, to_list
-from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cycles
+from nmpsim.compiler.tiling.cost_model import DramModel, RoughCost, Traffic, estimate_box_cycles
 from nmpsim.compiler.tiling.grid import (
     Integers,
     describe_count,
-    part_counts,
-    tile_divisions,
-    tile_halvings,
+    list_divisions,
+    list_halvings,
+    list_part_counts,
 )
-from nmpsim.compiler.tiling.plan import align
+from nmpsim.compiler.tiling.plan import align_size
 from nmpsim.compiler.tiling.slices import Slicer, SliceSizes, takes_whole_groups
 from nmpsim.compiler.tiling.weighted import WeightedLayer
 from nmpsim.config import DeviceConfig
@@ -32,7 +32,7 @@ SUM_BYTES = 4
 
 
 class ConvTiling(NamedTuple):
-    """A grid of cores, the tiles of each core, and the order of its loops."""
+    """Tiling of a convolution: cores, tiles and loop order; fields may be arrays."""
 
     across: Any
     """Number of ranges of output channels."""
@@ -56,7 +56,7 @@ class ConvTiling(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Description: cores along channels, rows and columns, size of tiles, loop order."""
+        """Description of the tiling for users."""
         blocks, inputs = describe_count(self.atoms, "block"), describe_count(self.part, "input")
         return (
             f"{self.across}x{self.down}x{self.beside} cores, tiles {self.rows}x{self.columns},"
@@ -66,7 +66,7 @@ class ConvTiling(NamedTuple):
 
 @attrs.frozen
 class ConvBuffers:
-    """Sizes of a core's scratchpad buffers in bytes, and the number of copies of each."""
+    """Sizes of a core's scratchpad buffers in bytes, with the number of copies of each."""
 
     weights: Any
     channels: Any
@@ -80,18 +80,18 @@ class ConvBuffers:
 
     @property
     def total(self) -> Any:
-        """Bytes of all buffers."""
-        tables = align(self.weights) + align(self.channels) + align(self.scales)
+        """Size of all buffers in bytes."""
+        tables = align_size(self.weights) + align_size(self.channels) + align_size(self.scales)
         return (
             self.weight_copies * tables
-            + self.input_copies * align(self.input)
-            + self.output_copies * align(self.output)
-            + align(self.partial)
+            + self.input_copies * align_size(self.input)
+            + self.output_copies * align_size(self.output)
+            + align_size(self.partial)
         )
 
 
-def largest_share(layer: WeightedLayer, tiling: ConvTiling) -> tuple[Any, Any]:
-    """Return the most rows and columns of the result that a core computes."""
+def compute_largest_share(layer: WeightedLayer, tiling: ConvTiling) -> tuple[Any, Any]:
+    """Return the largest number of rows and of columns that a core computes."""
     return (
         ceil_div(layer.total_rows, tiling.down),
         ceil_div(layer.axes[1].out, tiling.beside),
@@ -99,12 +99,12 @@ def largest_share(layer: WeightedLayer, tiling: ConvTiling) -> tuple[Any, Any]:
 
 
 def plan_buffers(layer: WeightedLayer, sizes: SliceSizes, tiling: ConvTiling) -> ConvBuffers:
-    """Return the buffers of each core; a core needs one copy of what it loads once."""
-    rows, columns = largest_share(layer, tiling)
+    """Return the scratchpad buffers of each core for a tiling."""
+    rows, columns = compute_largest_share(layer, tiling)
     one_part = tiling.part >= layer.depth
     one_tile = (layer.images == 1) & (tiling.rows >= rows) & (tiling.columns >= columns)
     pixels = tiling.rows * tiling.columns
-    in_pixels = layer.axes[0].extent(tiling.rows) * layer.axes[1].extent(tiling.columns)
+    in_pixels = layer.axes[0].count_inputs(tiling.rows) * layer.axes[1].count_inputs(tiling.columns)
     wide, kernel_h, kernel_w = layer.element_bytes, layer.axes[0].kernel, layer.axes[1].kernel
     return ConvBuffers(
         packed_bytes(sizes.out, kernel_h, kernel_w * tiling.part * wide),
@@ -119,14 +119,14 @@ def plan_buffers(layer: WeightedLayer, sizes: SliceSizes, tiling: ConvTiling) ->
     )
 
 
-def conv_tilings(
+def list_conv_tilings(
     layer: WeightedLayer,
     slicer: Slicer,
     config: DeviceConfig,
-    memory: Memory,
+    memory: DramModel,
     known: dict[ConvTiling, tuple[ConvTiling, ...]],
 ) -> tuple[ConvTiling, RoughCost]:
-    """Return the useful tilings that fit the scratchpad, and their rough costs.
+    """Return the useful tilings that fit the scratchpad, with their rough costs.
 
     Grids of cores are evaluated in groups, the most promising first, as long as one is left that
     could be faster than all tilings so far. ``known`` caches the tilings of each grid.
@@ -154,7 +154,7 @@ def _joined(tilings: list[ConvTiling]) -> ConvTiling:
 
 
 def _grids(
-    layer: WeightedLayer, atoms: int, cores: int, memory: Memory
+    layer: WeightedLayer, atoms: int, cores: int, memory: DramModel
 ) -> tuple[list[ConvTiling], Integers]:
     """Return all grids of cores and a lower bound of their cost, the lowest first.
 
@@ -163,14 +163,14 @@ def _grids(
     """
     grids = [
         (across, down, beside)
-        for across in part_counts(atoms, cores)
-        for down in part_counts(layer.total_rows, cores // across)
-        for beside in part_counts(layer.axes[1].out, cores // (across * down))
+        for across in list_part_counts(atoms, cores)
+        for down in list_part_counts(layer.total_rows, cores // across)
+        for beside in list_part_counts(layer.axes[1].out, cores // (across * down))
     ]
     across, down, beside = np.array(grids, np.int64).T
     depth, stays = np.full_like(across, layer.depth), np.zeros(across.size, bool)
     every = ConvTiling(across, down, beside, ceil_div(atoms, across), 0, 0, depth, stays)
-    rows, columns = largest_share(layer, every)
+    rows, columns = compute_largest_share(layer, every)
     every = every._replace(rows=rows, columns=columns)
     bound = estimate_cost(layer, atoms, every, memory).bound
     order = np.argsort(bound, kind="stable")
@@ -186,12 +186,12 @@ def _tilings(
     channels only where that changes the sums.
     """
     atoms, widths, heights = (
-        tile_halvings(grid.atoms),
-        tile_halvings(grid.columns),
-        tile_divisions(grid.rows),
+        list_halvings(grid.atoms),
+        list_halvings(grid.columns),
+        list_divisions(grid.rows),
     )
     every = np.meshgrid(
-        atoms, widths, heights, tile_halvings(layer.depth), indexing="ij", copy=False
+        atoms, widths, heights, list_halvings(layer.depth), indexing="ij", copy=False
     )
     shape, (atoms_of_slice, columns, rows, part) = every[0].shape, map(np.ravel, every)
     across, down, beside = (np.full_like(part, n) for n in grid[:3])
@@ -215,8 +215,10 @@ def _tilings(
         yield select(tilings._replace(input_stays=np.full(part.size, input_stays)), which)
 
 
-def simple_tiling(layer: WeightedLayer, slicer: Slicer, config: DeviceConfig) -> ConvTiling | None:
-    """Return the tiling of one obvious rule: all cores on the larger operand, the largest tiles.
+def choose_simple_tiling(
+    layer: WeightedLayer, slicer: Slicer, config: DeviceConfig
+) -> ConvTiling | None:
+    """Return the tiling used without a search, or None if no tile fits.
 
     Cores share output channels where there are more bytes of weights than of input, else rows;
     the remaining cores divide the other. A tile takes as many input channels as possible first,
@@ -230,13 +232,13 @@ def simple_tiling(layer: WeightedLayer, slicer: Slicer, config: DeviceConfig) ->
         down = min(layer.total_rows, cores)
         across = min(atoms, cores // down)
     rows = ceil_div(layer.total_rows, down)
-    for part in tile_halvings(layer.depth):
-        for width in tile_halvings(layer.axes[1].out):
-            for count in tile_halvings(ceil_div(atoms, across)):
+    for part in list_halvings(layer.depth):
+        for width in list_halvings(layer.axes[1].out):
+            for count in list_halvings(ceil_div(atoms, across)):
                 sizes = slicer.sizes(across, count)
                 if part < layer.depth and sizes.groups > 1:
                     continue
-                for height in tile_divisions(rows):
+                for height in list_divisions(rows):
                     tiling = ConvTiling(across, down, 1, count, height, width, part)
                     if plan_buffers(layer, sizes, tiling).total <= config.scratchpad_bytes:
                         return tiling
@@ -244,12 +246,12 @@ def simple_tiling(layer: WeightedLayer, slicer: Slicer, config: DeviceConfig) ->
 
 
 def estimate_cost(
-    layer: WeightedLayer, atoms: int, tiling: ConvTiling, memory: Memory
+    layer: WeightedLayer, atoms: int, tiling: ConvTiling, memory: DramModel
 ) -> RoughCost:
-    """Return the rough cost of many tilings; ``atoms`` are those of the whole layer."""
+    """Return the rough costs of tilings."""
     row_axis, column_axis = layer.axes
     wide, kernel_h, kernel_w = layer.element_bytes, row_axis.kernel, column_axis.kernel
-    rows, columns = largest_share(layer, tiling)
+    rows, columns = compute_largest_share(layer, tiling)
     share = ceil_div(atoms, tiling.across)
     slices = ceil_div(share, tiling.atoms)
     per_atom = ceil_div(layer.out_channels, atoms)
@@ -279,16 +281,16 @@ def estimate_cost(
     once = tiling.input_stays | ((tiles == 1) & (parts == 1))
     inputs = np.where(once, tiles, steps)
     in_pixel, out_pixel = layer.channels * wide, layer.out_channels * wide
-    in_rows = np.minimum(row_axis.extent(tile_rows), row_axis.size)
-    in_columns = np.minimum(column_axis.extent(tile_columns), column_axis.size)
+    in_rows = np.minimum(row_axis.count_inputs(tile_rows), row_axis.size)
+    in_columns = np.minimum(column_axis.count_inputs(tile_columns), column_axis.size)
     in_run, in_row = groups * tiling.part * wide, in_pixel * column_axis.size
-    load = box_cycles(memory, in_run, in_columns, in_pixel, in_rows, in_row)
+    load = estimate_box_cycles(memory, in_run, in_columns, in_pixel, in_rows, in_row)
     out_row = out_pixel * column_axis.out
-    store = box_cycles(memory, out * wide, tile_columns, out_pixel, tile_rows, out_row)
+    store = estimate_box_cycles(memory, out * wide, tile_columns, out_pixel, tile_rows, out_row)
     return RoughCost(
         tiling.cores,
         parts * sums + (steps - parts) * memory.costs.mac_startup_cycles,
         steps,
-        (Traffic(passes, box_cycles(memory, weights)), Traffic(inputs, load)),
+        (Traffic(passes, estimate_box_cycles(memory, weights)), Traffic(inputs, load)),
         Traffic(slices * tiles, store),
     )

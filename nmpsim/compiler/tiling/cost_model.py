@@ -15,8 +15,8 @@ from nmpsim.timing import Costs
 
 
 @attrs.frozen
-class Memory:
-    """Model of the DRAM that a search assumes."""
+class DramModel:
+    """DRAM costs assumed by a search."""
 
     costs: Costs
     blind: bool = False
@@ -25,7 +25,7 @@ class Memory:
 
 @attrs.frozen(eq=False)
 class Traffic:
-    """Transfers of one kind by one core."""
+    """Number of transfers by one core, and DRAM cycles of each."""
 
     count: Any
     cycles: Any
@@ -33,13 +33,13 @@ class Traffic:
 
     @property
     def total(self) -> Any:
-        """Cycles that the DRAM needs for all transfers."""
+        """DRAM cycles of all transfers."""
         return self.count * self.cycles
 
 
 @attrs.frozen(eq=False)
 class RoughCost:
-    """Cost of one tiling, or arrays for many; every core counts as the busiest one."""
+    """Approximate costs of tilings, without a simulation."""
 
     cores: Any
     compute: Any
@@ -51,7 +51,7 @@ class RoughCost:
 
     @property
     def memory(self) -> Any:
-        """Cycles that the DRAM is busy with all cores."""
+        """DRAM cycles of all cores."""
         return self.cores * (sum(load.total for load in self.loads) + self.store.total)
 
     @property
@@ -74,8 +74,8 @@ class RoughCost:
         return overlapped + self.compute / self.tiles + self.store.cycles
 
 
-def box_cycles(
-    memory: Memory,
+def estimate_box_cycles(
+    memory: DramModel,
     run: Any,
     count_x: Any = 1,
     stride_x: Any = 0,
@@ -83,7 +83,7 @@ def box_cycles(
     stride_y: Any = 0,
     aligned: Any = False,
 ) -> Any:
-    """Return the approximate cycles that the DRAM needs for a box of runs; strides in bytes.
+    """Return the approximate DRAM cycles of transferring a box of runs.
 
     ``aligned`` tells that the box begins at the begin of a row. All banks but one are expected to
     open rows while others are served. Refresh and turnaround, which cost nearly the same for all

@@ -11,22 +11,29 @@ from typing import Any, NamedTuple
 import attrs
 import numpy as np
 
-from nmpsim.compiler.clip_bounds import clip_limits, input_range
+from nmpsim.compiler.clip_bounds import get_clip_range, get_input_range
 from nmpsim.compiler.numerics import Pair
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.tiling.context import Context, TilingOptions
-from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cycles
+from nmpsim.compiler.tiling.cost_model import DramModel, RoughCost, Traffic, estimate_box_cycles
 from nmpsim.compiler.tiling.grid import (
     Bounds,
     TileGrid,
     build_grid,
     describe_count,
     divide_ranges,
+    list_halvings,
     split_evenly,
-    tile_halvings,
 )
-from nmpsim.compiler.tiling.plan import ALIGNMENT, LOAD, STORE, LayerPlan, PlanBuilder, box_words
-from nmpsim.compiler.tiling.weighted import clip_words
+from nmpsim.compiler.tiling.plan import (
+    ALIGNMENT,
+    LOAD,
+    STORE,
+    LayerPlan,
+    PlanBuilder,
+    make_box_words,
+)
+from nmpsim.compiler.tiling.weighted import make_clip_words
 from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import (
@@ -39,7 +46,7 @@ from nmpsim.isa.words import (
     RHS_ELEMENT,
     RHS_INT32,
 )
-from nmpsim.lir.opcodes import OPCODES, Kind, opcodes_by_kind
+from nmpsim.lir.opcodes import OPCODES, Kind, find_opcodes
 from nmpsim.timing.compute import vector_cycles
 
 BINARY = exhaustive_table(
@@ -52,7 +59,7 @@ BINARY = exhaustive_table(
         "elementmul": OP_MUL,
         "batchedadd": OP_ADD,
     },
-    opcodes_by_kind(Kind.PAIR, Kind.BATCHED_ADD),
+    find_opcodes(Kind.PAIR, Kind.BATCHED_ADD),
 )
 """Opcode -> value of the word ``operation`` of ``nmp.eltwise``."""
 _PROFILE_OPCODES = {operation: opcode for opcode, operation in reversed(BINARY.items())}
@@ -64,7 +71,7 @@ TABLE_BYTES = 256
 
 
 class FlatTiling(NamedTuple):
-    """Division of an element range among cores and into tiles; fields may be arrays of tilings."""
+    """Tiling of a range of consecutive elements; fields may be arrays of many tilings."""
 
     cores: Any
     tile: Any
@@ -74,7 +81,7 @@ class FlatTiling(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Label with the number of cores and the size and alignment of tiles."""
+        """Description of the tiling for users."""
         cores = describe_count(self.cores, "core")
         return f"{cores}, tiles of {self.tile} elements at multiples of {self.unit}"
 
@@ -103,19 +110,19 @@ def _options(
     config, wide = context.config, work.op.output.element_bytes
     fit = (config.scratchpad_bytes - 8 * ALIGNMENT) // work.buffer_bytes
     if fit < 1:
-        raise context.tile_too_large(work.buffer_bytes + 8 * ALIGNMENT)
+        raise context.make_size_error(work.buffer_bytes + 8 * ALIGNMENT)
     row = max(config.dram_row_bytes // wide, ALIGNMENT)
 
-    def candidates(memory: Memory) -> tuple[FlatTiling, RoughCost]:
+    def candidates(memory: DramModel) -> tuple[FlatTiling, RoughCost]:
         units = list(dict.fromkeys((row, ALIGNMENT)))
-        every = np.meshgrid(tile_halvings(config.cores_count), units, TILE_SIZES, indexing="ij")
+        every = np.meshgrid(list_halvings(config.cores_count), units, TILE_SIZES, indexing="ij")
         cores, unit, tile = map(np.ravel, every)
         useful = (unit <= tile) & (tile <= fit) & ((cores - 1) * unit < work.elements)
         cores, unit, tile = cores[useful], unit[useful], tile[useful]
         share = -(-work.elements // (cores * unit)) * unit
         tiles = -(-share // tile) * work.rows
         largest = np.minimum(tile, share)
-        moved = Traffic(tiles, box_cycles(memory, largest * wide, aligned=unit % row == 0))
+        moved = Traffic(tiles, estimate_box_cycles(memory, largest * wide, aligned=unit % row == 0))
         compute = vector_cycles(tiles, largest, wide - 1, context.costs)
         loads = (moved,) * (len(work.addresses) - 1)
         return FlatTiling(cores, tile, unit), RoughCost(cores, compute, tiles, loads, moved)
@@ -126,10 +133,10 @@ def _options(
         bounds = tuple((a * unit, min(b * unit, work.elements)) for a, b in shares)
         builder = PlanBuilder(grid(bounds, tiling.tile), Unit.VECTOR, config)
         add_commands(builder)
-        return builder.plan()
+        return builder.build()
 
     simple = FlatTiling(config.cores_count, min(fit, SIMPLE_TILE), ALIGNMENT)
-    offsets = context.row_offsets(*work.addresses)
+    offsets = context.get_row_offsets(*work.addresses)
     opcode = work.op.instruction.opcode
     key = (opcode, work.elements, wide, work.rows, work.buffer_bytes, offsets)
     return TilingOptions(key, simple, candidates, build)
@@ -148,9 +155,9 @@ def _flat_options(
     addresses of inputs and result in the scratchpad, and the number of elements of each tile.
     """
     wide = op.output.element_bytes
-    addresses = tuple(context.address_of(view) for view in (*inputs, op.output))
+    addresses = tuple(context.memory.get_address(view) for view in (*inputs, op.output))
     has_table = op.kind is Kind.LOOK_UP
-    table = context.address_of(op.operands[2]) if has_table else 0
+    table = context.memory.get_address(op.operands[2]) if has_table else 0
 
     def grid(bounds: Bounds, tile: int) -> TileGrid:
         return build_grid((divide_ranges(bounds, tile),))
@@ -158,16 +165,16 @@ def _flat_options(
     def add_commands(builder: PlanBuilder) -> None:
         begin, count = builder.grid.begin[0], builder.grid.end[0] - builder.grid.begin[0]
         table_at = builder.allocate(TABLE_BYTES) if op.kind in _UNARY else 0
-        size = builder.grid.largest(count) * wide
-        buffers: list[Any] = [builder.buffers(size, copies) for _ in addresses]
+        size = builder.grid.max_by_core(count) * wide
+        buffers: list[Any] = [builder.allocate_buffers(size, copies) for _ in addresses]
         *loads, store = (
-            box_words(dram + begin * wide, spm, count * wide)
+            make_box_words(dram + begin * wide, spm, count * wide)
             for dram, spm in zip(addresses, buffers, strict=True)
         )
         for words in loads:
             builder.add(LOAD, words)
         if has_table:
-            table_words = box_words(table, table_at, TABLE_BYTES)
+            table_words = make_box_words(table, table_at, TABLE_BYTES)
             builder.add(LOAD, table_words, builder.grid.is_first)
             buffers.insert(1, table_at)
         add_compute(builder, buffers, begin, count)
@@ -181,8 +188,8 @@ def _flat_options(
 _UNARY = frozenset({Kind.CLIP, Kind.RESCALE, Kind.LOOK_UP})
 
 
-def binary_options(op: Operation, context: Context) -> TilingOptions:
-    """Return the tilings of add, sub, max, min or mul of two tensors of one shape."""
+def plan_binary(op: Operation, context: Context) -> TilingOptions:
+    """Return the tiling options of an elementwise operation of two tensors."""
     constant = {
         "operation": BINARY[op.instruction.opcode],
         "rhs_kind": RHS_ELEMENT,
@@ -197,8 +204,8 @@ def binary_options(op: Operation, context: Context) -> TilingOptions:
     return _flat_options(op, op.operands[1:], 2, add_compute, context)
 
 
-def unary_options(op: Operation, context: Context) -> TilingOptions:
-    """Return the tilings of a clip, leaky relu, rescale, max with a constant, or table look-up."""
+def plan_unary(op: Operation, context: Context) -> TilingOptions:
+    """Return the tiling options of a clip, rescale, leaky ReLU or table lookup."""
     constant = {} if op.kind is Kind.LOOK_UP else _unary_words(op, context)
 
     def add_compute(builder: PlanBuilder, buffers: Any, begin: Any, count: Any) -> None:
@@ -211,21 +218,21 @@ def unary_options(op: Operation, context: Context) -> TilingOptions:
     return _flat_options(op, op.operands[1:2], 2, add_compute, context)
 
 
-def splat_options(op: Operation, context: Context) -> TilingOptions:
-    """Return the tilings of a tensor that is filled with one value."""
+def plan_splat(op: Operation, context: Context) -> TilingOptions:
+    """Return the tiling options of filling a tensor with one value."""
     view = op.output
-    value = view.clamp(context.profile.quantize(op.number("Value"), view))
+    value = view.clamp(context.profile.quantize(op.get_number("Value"), view))
 
     def add_compute(builder: PlanBuilder, buffers: Any, begin: Any, count: Any) -> None:
-        largest = builder.grid.largest(count)[builder.grid.core]
+        largest = builder.grid.max_by_core(count)[builder.grid.core]
         words = {"element": view.element, "output": buffers[0], "count": largest, "value": value}
         builder.add("nmp.fill", words, builder.grid.is_first)
 
     return _flat_options(op, (), 1, add_compute, context)
 
 
-def batchedadd_options(op: Operation, context: Context) -> TilingOptions:
-    """Return the tilings of the addition of one slice to every element of a batch."""
+def plan_batched_add(op: Operation, context: Context) -> TilingOptions:
+    """Return the tiling options of adding one tensor to every item of a batch."""
     _, batch, piece = op.operands
     wide, slice_wide = batch.element_bytes, piece.element_bytes
     rows = batch.shape[0]
@@ -235,7 +242,7 @@ def batchedadd_options(op: Operation, context: Context) -> TilingOptions:
         "rhs_kind": RHS_INT32 if piece.type.elem == "i32" else RHS_ELEMENT,
         **_pair_words(op, context),
     }
-    left, right, target = (context.address_of(view) for view in (batch, piece, op.output))
+    left, right, target = (context.memory.get_address(view) for view in (batch, piece, op.output))
 
     def core_grid(share: tuple[int, int], tile: int) -> TileGrid:
         """Return the grid of a core; its tiles have as many rows as fit."""
@@ -250,14 +257,14 @@ def batchedadd_options(op: Operation, context: Context) -> TilingOptions:
     def add_commands(builder: PlanBuilder) -> None:
         grid = builder.grid
         (first, top), (count, lines) = grid.begin, grid.end - grid.begin
-        new_slice = grid.changes(first)
-        width = grid.largest(count)
-        size = grid.largest(lines) * width * wide
-        slices = builder.buffers(slice_wide * width, changed=new_slice)
-        batches, outs = builder.buffers(size), builder.buffers(size)
+        new_slice = grid.find_changes(first)
+        width = grid.max_by_core(count)
+        size = grid.max_by_core(lines) * width * wide
+        slices = builder.allocate_buffers(slice_wide * width, changed=new_slice)
+        batches, outs = builder.allocate_buffers(size), builder.allocate_buffers(size)
         run, origin = count * wide, top * columns + first
         loads, stores = (
-            box_words(
+            make_box_words(
                 dram + origin * wide,
                 spm,
                 run,
@@ -268,7 +275,7 @@ def batchedadd_options(op: Operation, context: Context) -> TilingOptions:
             for dram, spm in ((left, batches), (target, outs))
         )
         builder.add(LOAD, loads)
-        piece_words = box_words(right + slice_wide * first, slices, slice_wide * count)
+        piece_words = make_box_words(right + slice_wide * first, slices, slice_wide * count)
         builder.add(LOAD, piece_words, new_slice)
         words = {
             "lhs": batches,
@@ -299,8 +306,8 @@ def _pair_words(op: Operation, context: Context) -> dict[str, int]:
         "lhs_offset": lhs.offset,
         "rhs_offset": rhs.offset,
         "out_offset": target.offset,
-        **context.profile.pair_words(pair),
-        **clip_words(op, target),
+        **context.profile.get_pair_words(pair),
+        **make_clip_words(op, target),
     }
 
 
@@ -308,19 +315,19 @@ def _unary_words(op: Operation, context: Context) -> dict[str, int]:
     target, source = op.operands[:2]
     bounds = OPCODES[op.instruction.opcode].limits
     low, high = source.limits
-    clips = clip_words(op, target)
+    clips = make_clip_words(op, target)
     if bounds is not None and bounds[1] is not None and not context.profile.clips_the_input:
-        clips = clip_words(op, target, *clip_limits(op, target))
+        clips = make_clip_words(op, target, *get_clip_range(op, target))
     elif bounds is not None:
-        low, high = input_range(op)
-    alpha = op.number("Alpha")
+        low, high = get_input_range(op)
+    alpha = op.get_number("Alpha")
     return {
         "element": source.element,
         "in_low": low,
         "in_high": high,
         "in_offset": source.offset,
         "activation": 0 if alpha is None else ACTIVATION_LEAKY,
-        **context.profile.unary_words(source, target, alpha, context.place),
+        **context.profile.get_unary_words(source, target, alpha, context.place),
         "out_offset": target.offset,
         **clips,
     }

@@ -20,7 +20,7 @@ Bounds: TypeAlias = tuple[tuple[int, int], ...]
 
 @attrs.frozen(eq=False)
 class Ranges:
-    """Tiles along one dimension; the tiles of range r are ``ends[r]`` to ``ends[r + 1]``."""
+    """Tiles along one dimension, grouped by the ranges that they divide."""
 
     begin: Integers
     """[tiles]"""
@@ -32,7 +32,7 @@ class Ranges:
 
 @attrs.frozen(eq=False)
 class TileGrid:
-    """The tiles of all cores, one core after the other."""
+    """Tiles of all cores, with the range of each tile along each dimension."""
 
     ends: Integers
     """[cores + 1]: the tiles of core c are ``ends[c]`` to ``ends[c + 1]``."""
@@ -45,54 +45,54 @@ class TileGrid:
 
     @classmethod
     def from_counts(cls, counts: npt.ArrayLike) -> TileGrid:
-        """Return a grid without dimensions: only the number of tiles of each core."""
-        ends = group_offsets(counts)
+        """Return a grid without dimensions from the number of tiles of each core."""
+        ends = compute_offsets(counts)
         none = np.zeros((0, ends[-1]), np.int64)
         return cls(ends, none, none, none)
 
     @classmethod
     def concatenate(cls, grids: Sequence[TileGrid]) -> TileGrid:
-        """Join the grids of separate cores."""
-        ends = group_offsets(np.concatenate([group_sizes(grid.ends) for grid in grids]))
+        """Return the grid with the cores of several grids."""
+        ends = compute_offsets(np.concatenate([compute_sizes(grid.ends) for grid in grids]))
         arrays = ([grid.index, grid.begin, grid.end] for grid in grids)
         return cls(ends, *(np.concatenate(one, axis=1) for one in zip(*arrays, strict=True)))
 
     @property
     def core(self) -> Integers:
-        """[tiles] Number of each tile's core."""
-        return np.repeat(np.arange(self.ends.size - 1), group_sizes(self.ends))
+        """Core of each tile, int64 [tiles]."""
+        return np.repeat(np.arange(self.ends.size - 1), compute_sizes(self.ends))
 
     @property
     def number(self) -> Integers:
-        """[tiles] Position of each tile among those of its core."""
+        """Index of each tile among the tiles of its core, int64 [tiles]."""
         return np.arange(self.ends[-1]) - self.ends[self.core]
 
     @property
     def is_first(self) -> npt.NDArray[np.bool_]:
-        """[tiles] Whether the tile is the first of its core."""
-        return self.changes()
+        """Whether each tile is the first of its core, bool [tiles]."""
+        return self.find_changes()
 
-    def changes(self, *keys: Integers) -> npt.NDArray[np.bool_]:
-        """Return for each tile whether a key differs from that of the core's previous tile."""
+    def find_changes(self, *keys: Integers) -> npt.NDArray[np.bool_]:
+        """Return whether each tile differs in a key from the previous one of its core."""
         changed = np.zeros(self.ends[-1], np.bool_)
         changed[self.ends[:-1]] = True
         for key in keys:
             changed[1:] |= key[1:] != key[:-1]
         return changed
 
-    def turns(self, changed: npt.NDArray[np.bool_]) -> Integers:
-        """Return [tiles] the number of earlier changes in the core, without its first tile."""
+    def count_changes(self, changed: npt.NDArray[np.bool_]) -> Integers:
+        """Return the number of changes after the first tile of the core, up to each tile."""
         turns = np.cumsum(changed)
         return turns - turns[self.ends[:-1]][self.core]
 
-    def largest(self, values: Integers) -> Integers:
-        """Return [cores] the largest value of each core's tiles."""
+    def max_by_core(self, values: Integers) -> Integers:
+        """Return the largest value among the tiles of each core."""
         most: Integers = np.maximum.reduceat(values, self.ends[:-1])
         return most
 
 
 def build_grid(dimensions: Sequence[Ranges], order: Sequence[int] | None = None) -> TileGrid:
-    """Return the tiles of a grid of cores: one core for each combination of ranges.
+    """Return the tiles of a grid of cores, one core for each combination of ranges.
 
     Parameters
     ----------
@@ -101,11 +101,11 @@ def build_grid(dimensions: Sequence[Ranges], order: Sequence[int] | None = None)
     order : sequence of int, optional
         Dimensions in the order in which a core loops over them, outermost first.
     """
-    sizes = [group_sizes(one.ends) for one in dimensions]
+    sizes = [compute_sizes(one.ends) for one in dimensions]
     grid = np.indices([size.size for size in sizes]).reshape(len(sizes), -1)
     counts = [size[chosen] for size, chosen in zip(sizes, grid, strict=True)]
-    ends = group_offsets(np.prod(counts, axis=0))
-    core = np.repeat(np.arange(grid.shape[1]), group_sizes(ends))
+    ends = compute_offsets(np.prod(counts, axis=0))
+    core = np.repeat(np.arange(grid.shape[1]), compute_sizes(ends))
     left = np.arange(core.size) - ends[core]
     index = np.empty((len(sizes), core.size), np.int64)
     for d in reversed(order or range(len(sizes))):
@@ -120,17 +120,17 @@ def build_grid(dimensions: Sequence[Ranges], order: Sequence[int] | None = None)
 
 @lru_cache(maxsize=1024)
 def divide_ranges(bounds: Bounds, size: int) -> Ranges:
-    """Divide each range into consecutive tiles of at most ``size``."""
+    """Divide ranges into consecutive tiles of a maximum size."""
     begin, end = np.array(bounds, np.int64).reshape(-1, 2).T
-    ends = group_offsets(-(-(end - begin) // size))
-    which = np.repeat(np.arange(begin.size), group_sizes(ends))
+    ends = compute_offsets(-(-(end - begin) // size))
+    which = np.repeat(np.arange(begin.size), compute_sizes(ends))
     low = begin[which] + (np.arange(ends[-1]) - ends[which]) * size
     return Ranges(low, np.minimum(low + size, end[which]), ends)
 
 
 @lru_cache(maxsize=1024)
 def divide_rows(bounds: Bounds, rows_per_image: int, size: int) -> Ranges:
-    """Divide ranges of rows, counted over all images, into tiles that stay within one image."""
+    """Divide ranges of rows into tiles that do not cross images."""
     pieces = [
         [
             (max(begin, image * rows_per_image), min(end, (image + 1) * rows_per_image))
@@ -139,40 +139,40 @@ def divide_rows(bounds: Bounds, rows_per_image: int, size: int) -> Ranges:
         for begin, end in bounds
     ]
     tiles = divide_ranges(tuple(piece for one in pieces for piece in one), size)
-    return attrs.evolve(tiles, ends=tiles.ends[group_offsets([len(one) for one in pieces])])
+    return attrs.evolve(tiles, ends=tiles.ends[compute_offsets([len(one) for one in pieces])])
 
 
-def group_offsets(counts: npt.ArrayLike) -> Integers:
-    """Return [n + 1] offsets of n consecutive groups, from 0 to the total."""
+def compute_offsets(counts: npt.ArrayLike) -> Integers:
+    """Return the offsets of consecutive groups, from 0 to the total: [n + 1]."""
     ends = np.zeros(np.size(counts) + 1, np.int64)
     np.cumsum(counts, out=ends[1:])
     return ends
 
 
-def group_sizes(ends: Integers) -> Integers:
-    """Return [n] sizes of the groups with these offsets; the inverse of :func:`group_offsets`."""
+def compute_sizes(ends: Integers) -> Integers:
+    """Return the sizes of groups from their offsets: [n]."""
     return ends[1:] - ends[:-1]
 
 
 def split_evenly(total: int, parts: int) -> Bounds:
-    """Split ``total`` items into ``parts`` ranges of nearly equal size; empty ones are dropped."""
+    """Split a number of items into ranges of nearly equal size."""
     bounds = [total * i // parts for i in range(parts + 1)]
     return tuple((a, b) for a, b in pairwise(bounds) if a < b)
 
 
-def part_counts(total: int, most: int) -> list[int]:
-    """Return useful numbers of parts up to ``most``: the fewest for each size of the largest."""
+def list_part_counts(total: int, most: int) -> list[int]:
+    """Return the numbers of parts that give different sizes of the largest part."""
     return sorted({-(-total // -(-total // n)) for n in range(1, min(total, most) + 1)})
 
 
-def tile_divisions(size: int) -> list[int]:
-    """Return size / 1, 2, 3, 4 and 6, rounded up, and all halvings, the largest first."""
+def list_divisions(size: int) -> list[int]:
+    """Return a size divided by 1, 2, 3, 4, 6 and powers of two, in descending order."""
     sizes = {-(-size // n) for n in (1, 2, 3, 4, 6)}
-    return sorted(sizes.union(tile_halvings(size)), reverse=True)
+    return sorted(sizes.union(list_halvings(size)), reverse=True)
 
 
-def tile_halvings(size: int) -> list[int]:
-    """Return ``size`` and its repeated halves, rounded up, down to 1."""
+def list_halvings(size: int) -> list[int]:
+    """Return a size and its repeated halves, rounded up, down to 1."""
     sizes = [size]
     while sizes[-1] > 1:
         sizes.append(-(-sizes[-1] // 2))
@@ -180,5 +180,5 @@ def tile_halvings(size: int) -> list[int]:
 
 
 def describe_count(number: Any, noun: str) -> str:
-    """Return a number with its noun, such as ``1 core`` or ``4 cores``."""
+    """Return a number with its noun in singular or plural, such as ``4 cores``."""
     return f"1 {noun}" if number == 1 else f"{number} {noun}s"

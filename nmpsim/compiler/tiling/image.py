@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.tiling.grid import Integers, Numbers, TileGrid
-from nmpsim.compiler.tiling.plan import LOAD, PlanBuilder, box_words
+from nmpsim.compiler.tiling.plan import LOAD, PlanBuilder, make_box_words
 
 
 @attrs.frozen
 class SpatialAxis:
-    """One spatial dimension of a convolution or pool."""
+    """Rows or columns of a convolution or pool."""
 
     size: int
     """Positions of the input."""
@@ -27,14 +27,14 @@ class SpatialAxis:
     """Padding before the input."""
     dilation: int = 1
 
-    def extent(self, count: Any) -> Any:
-        """Return the number of input positions, padding included, of ``count`` results."""
+    def count_inputs(self, count: Any) -> Any:
+        """Return the number of input positions, with padding, for a number of results."""
         return (count - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
 
-    def input_span(self, begin: Integers, end: Integers) -> InputSpan:
-        """Return the input positions that the results from ``begin`` to ``end`` depend on."""
+    def find_input_span(self, begin: Integers, end: Integers) -> InputSpan:
+        """Return the input positions needed for a range of results."""
         origin = begin * self.stride - self.pad
-        extent = self.extent(end - begin)
+        extent = self.count_inputs(end - begin)
         low, high = (np.minimum(np.maximum(at, 0), self.size) for at in (origin, origin + extent))
         first, count = np.where(low < high, low, 0), np.maximum(high - low, 0)
         before = np.where(count > 0, first - origin, extent)
@@ -43,7 +43,7 @@ class SpatialAxis:
 
 @attrs.frozen(eq=False)
 class InputSpan:
-    """[tiles] Input positions along one axis: padding, existing positions, padding."""
+    """Input positions of each tile along one axis, with the padding before and after."""
 
     origin: Integers
     """First position, which may lie in the padding."""
@@ -57,10 +57,10 @@ class InputSpan:
     """Padding after the existing positions."""
 
 
-def image_axes(op: Operation) -> tuple[SpatialAxis, SpatialAxis]:
+def read_axes(op: Operation) -> tuple[SpatialAxis, SpatialAxis]:
     """Return the rows and columns of an NHWC convolution or pool."""
-    kernel, stride, pads = (op.integers(name) for name in ("Kernels", "Strides", "Pads"))
-    dilation = op.integers("Dilation") or (1, 1)
+    kernel, stride, pads = (op.get_integers(name) for name in ("Kernels", "Strides", "Pads"))
+    dilation = op.get_integers("Dilation") or (1, 1)
     size, out = op.operands[1].shape[1:3], op.output.shape[1:3]
     rows, columns = (
         SpatialAxis(size[d], out[d], kernel[d], stride[d], pads[d], dilation[d]) for d in range(2)
@@ -68,15 +68,15 @@ def image_axes(op: Operation) -> tuple[SpatialAxis, SpatialAxis]:
     return rows, columns
 
 
-def window_words(rows: SpatialAxis, columns: SpatialAxis, *names: str) -> dict[str, int]:
-    """Return words such as ``kernel_h`` and ``kernel_w`` for attributes of the axes."""
+def make_window_words(rows: SpatialAxis, columns: SpatialAxis, *names: str) -> dict[str, int]:
+    """Return descriptor words such as ``kernel_h`` and ``kernel_w`` from the axes."""
     axes = (("h", rows), ("w", columns))
     return {f"{name}_{side}": getattr(axis, name) for name in names for side, axis in axes}
 
 
 @attrs.frozen(eq=False)
 class Channels:
-    """A range of channels of a tensor whose pixels have ``total`` channels."""
+    """Range of channels of a tensor."""
 
     first: Numbers
     count: Numbers
@@ -90,13 +90,13 @@ class Channels:
 
     @property
     def pixel_bytes(self) -> int:
-        """Bytes of a whole pixel."""
+        """Bytes of one pixel with all channels."""
         return self.total * self.element_bytes
 
 
 @attrs.frozen(eq=False)
 class ImageTiles:
-    """[tiles] Rows and columns of the result of a convolution or pool."""
+    """Rows and columns of the result in each tile, with the input that they need."""
 
     axes: tuple[SpatialAxis, SpatialAxis]
     image: Integers
@@ -109,23 +109,23 @@ class ImageTiles:
 
     @classmethod
     def from_grid(cls, grid: TileGrid, *axes: SpatialAxis) -> ImageTiles:
-        """Take the tiles of a grid whose dimensions 1 and 2 are rows of all images and columns."""
+        """Return the tiles of a grid whose dimensions 1 and 2 are rows and columns."""
         image = grid.begin[1] // axes[0].out
         first = image * axes[0].out
         (top, left), (bottom, right) = (
             (edge[1] - first, edge[2]) for edge in (grid.begin, grid.end)
         )
-        spans = axes[0].input_span(top, bottom), axes[1].input_span(left, right)
+        spans = axes[0].find_input_span(top, bottom), axes[1].find_input_span(left, right)
         return cls((axes[0], axes[1]), image, top, left, bottom - top, right - left, *spans)
 
     @property
     def pixel(self) -> Integers:
-        """Number of each tile's first pixel in the layer's result."""
+        """Index of the first pixel of each tile in the result."""
         rows, columns = self.axes
         return (self.image * rows.out + self.top) * columns.out + self.left
 
     def shape_words(self, in_width: Integers, in_run: Numbers, out_run: Numbers) -> Any:
-        """Return the shape of the result, and the strides of tiles that are packed.
+        """Return the descriptor words of the tile's shape and of its packed strides.
 
         ``in_width`` is in pixels, ``in_run`` and ``out_run`` are bytes of a pixel.
         """
@@ -139,7 +139,7 @@ class ImageTiles:
         }
 
     def event_words(self, channels: Channels) -> dict[str, Numbers]:
-        """Return the positions of tiles in the layer's output."""
+        """Return the descriptor words of the tile's position in the result."""
         return {
             "event_origin": self.pixel * channels.total + channels.first,
             "event_stride_y": self.axes[1].out * channels.total,
@@ -147,7 +147,7 @@ class ImageTiles:
         }
 
     def padding_words(self, element: int, fill: int) -> dict[str, Numbers]:
-        """Return the words of a load that pads the existing input with ``fill``."""
+        """Return the descriptor words of a load that pads the input with ``fill``."""
         return {
             "pad_x_before": self.columns.before,
             "pad_x_after": self.columns.after,
@@ -160,12 +160,12 @@ class ImageTiles:
     def input_words(
         self, dram: int, spm: Numbers, channels: Channels, width: Integers
     ) -> dict[str, Numbers]:
-        """Return the words of loads of the existing input; ``width`` is that of the tile's rows."""
+        """Return the descriptor words of a load of the tile's input."""
         rows, columns, run = self.rows, self.columns, channels.run_bytes
         pixel = channels.pixel_bytes
         row = pixel * self.axes[1].size
         first = (self.image * self.axes[0].size + rows.first) * row + columns.first * pixel
-        return box_words(
+        return make_box_words(
             dram + first + channels.first * channels.element_bytes,
             spm,
             run,
@@ -178,9 +178,9 @@ class ImageTiles:
         )
 
     def output_words(self, dram: int, spm: Numbers, channels: Channels) -> dict[str, Numbers]:
-        """Return the words of stores of results."""
+        """Return the descriptor words of a store of the tile's result."""
         pixel, run = channels.pixel_bytes, channels.run_bytes
-        return box_words(
+        return make_box_words(
             dram + self.pixel * pixel + channels.first * channels.element_bytes,
             spm,
             run,
@@ -201,6 +201,6 @@ def add_table(
     nbytes: int,
     where: npt.NDArray[np.bool_],
 ) -> None:
-    """Add loads of a table's records, of ``nbytes`` each, for a range of channels."""
-    words = box_words(dram + channels.first * nbytes, spm, channels.count * nbytes)
+    """Add a load of table records for a range of channels."""
+    words = make_box_words(dram + channels.first * nbytes, spm, channels.count * nbytes)
     builder.add(LOAD, words, where)

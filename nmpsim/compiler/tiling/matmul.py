@@ -9,37 +9,44 @@ import numpy as np
 from nmpsim.compiler.numerics import Pair
 from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.tiling.context import Context, TilingOptions
-from nmpsim.compiler.tiling.conv import part_words
+from nmpsim.compiler.tiling.conv import select_part_words
 from nmpsim.compiler.tiling.conv_scheme import SUM_BYTES
-from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic, box_cycles
+from nmpsim.compiler.tiling.cost_model import DramModel, RoughCost, Traffic, estimate_box_cycles
 from nmpsim.compiler.tiling.grid import (
     TileGrid,
     build_grid,
     divide_ranges,
-    part_counts,
+    list_halvings,
+    list_part_counts,
     split_evenly,
-    tile_halvings,
 )
-from nmpsim.compiler.tiling.plan import LOAD, STORE, LayerPlan, PlanBuilder, align, box_words
-from nmpsim.compiler.tiling.weighted import clip_words
+from nmpsim.compiler.tiling.plan import (
+    LOAD,
+    STORE,
+    LayerPlan,
+    PlanBuilder,
+    align_size,
+    make_box_words,
+)
+from nmpsim.compiler.tiling.weighted import make_clip_words
 from nmpsim.isa.table import Unit
 from nmpsim.timing.compute import ceil_div, gemm_cycles
 
 
 class MatmulTiling(NamedTuple):
-    """A grid of cores, whose tiles are the largest that fit; or many grids, as arrays."""
+    """Grid of cores for a matrix product; fields may be arrays of many tilings."""
 
     down: Any
     across: Any
 
     @property
     def label(self) -> str:
-        """Description: cores along rows and columns."""
+        """Description of the tiling for users."""
         return f"{self.down}x{self.across} cores, the largest tiles"
 
 
-def matmul_options(op: Operation, context: Context) -> TilingOptions:
-    """Return the tilings of a matrix product; cores form a grid of rows and columns."""
+def plan_matmul(op: Operation, context: Context) -> TilingOptions:
+    """Return the tiling options of a matrix product of two activations."""
     target, lhs, rhs = op.operands
     (rows, inner), columns, wide = lhs.shape, rhs.shape[1], target.element_bytes
     config = context.config
@@ -47,27 +54,27 @@ def matmul_options(op: Operation, context: Context) -> TilingOptions:
         "element": target.element,
         "lhs_offset": lhs.offset,
         "rhs_offset": rhs.offset,
-        **context.profile.matmul_words(
+        **context.profile.get_matmul_words(
             Pair(op.instruction.opcode, target, lhs, rhs, context.place)
         ),
         "out_offset": target.offset,
-        **clip_words(op, target),
+        **make_clip_words(op, target),
         "event_stride_y": columns,
     }
-    addresses = left, right, result = tuple(map(context.address_of, (lhs, rhs, op.output)))
+    addresses = left, right, result = tuple(map(context.memory.get_address, (lhs, rhs, op.output)))
 
     def tile_size(rows: int, columns: int) -> tuple[int, int, int]:
         """Return the rows, columns and inner size of a tile: as deep, then as wide as fits."""
         needs = 0
-        for deep in tile_halvings(inner):
-            for across in tile_halvings(columns):
-                for high in tile_halvings(rows):
+        for deep in list_halvings(inner):
+            for across in list_halvings(columns):
+                for high in list_halvings(rows):
                     sizes = (high * deep, deep * across, high * across)
-                    needs = 2 * sum(align(size * wide) for size in sizes)
-                    needs += align(SUM_BYTES * wide * high * across)
+                    needs = 2 * sum(align_size(size * wide) for size in sizes)
+                    needs += align_size(SUM_BYTES * wide * high * across)
                     if needs <= config.scratchpad_bytes:
                         return high, across, deep
-        raise context.tile_too_large(needs)
+        raise context.make_size_error(needs)
 
     def core_grid(down: tuple[int, int], across: tuple[int, int]) -> TileGrid:
         shares = (down, across, (0, inner))
@@ -75,12 +82,12 @@ def matmul_options(op: Operation, context: Context) -> TilingOptions:
         ranges = [divide_ranges((share,), size) for share, size in zip(shares, sizes, strict=True)]
         return build_grid(ranges)
 
-    def candidates(memory: Memory) -> tuple[MatmulTiling, RoughCost]:
+    def candidates(memory: DramModel) -> tuple[MatmulTiling, RoughCost]:
         cores = config.cores_count
         grids = [
             (down, across)
-            for down in part_counts(rows, cores)
-            for across in part_counts(columns, cores // down)
+            for down in list_part_counts(rows, cores)
+            for across in list_part_counts(columns, cores // down)
         ]
         down, across = np.array(grids, np.int64).T
         shares = [(ceil_div(rows, down), ceil_div(columns, across)) for down, across in grids]
@@ -91,7 +98,7 @@ def matmul_options(op: Operation, context: Context) -> TilingOptions:
         steps = results * ceil_div(inner, deep)
         compute = gemm_cycles(ceil_div(h, high) * high, inner, w, target.element, memory.costs)
         load_left, load_right, store = (
-            box_cycles(memory, width * wide, height, stride * wide)
+            estimate_box_cycles(memory, width * wide, height, stride * wide)
             for width, height, stride in (
                 (deep, high, inner),
                 (wider, deep, columns),
@@ -107,10 +114,12 @@ def matmul_options(op: Operation, context: Context) -> TilingOptions:
         grid = TileGrid.concatenate([core_grid(r, c) for r in downs for c in acrosses])
         builder = PlanBuilder(grid, Unit.MAC, config, rows * inner * columns)
         (top, first, begin), (h, w, d) = grid.begin, grid.end - grid.begin
-        high, wider, deep = map(grid.largest, (h, w, d))
-        left_at, right_at = (builder.buffers(n * wide) for n in (high * deep, deep * wider))
-        new_result = grid.changes(top, first)
-        output_at = builder.buffers(high * wider * wide, changed=new_result)
+        high, wider, deep = map(grid.max_by_core, (h, w, d))
+        left_at, right_at = (
+            builder.allocate_buffers(n * wide) for n in (high * deep, deep * wider)
+        )
+        new_result = grid.find_changes(top, first)
+        output_at = builder.allocate_buffers(high * wider * wide, changed=new_result)
         partial = builder.allocate(SUM_BYTES * wide * high * wider)
         builder.add(LOAD, _box(left, left_at, (top, begin), (h, d), inner, wide))
         builder.add(LOAD, _box(right, right_at, (begin, first), (d, w), columns, wide))
@@ -125,17 +134,17 @@ def matmul_options(op: Operation, context: Context) -> TilingOptions:
             "lhs_stride": d * wide,
             "rhs_stride": w * wide,
             "out_stride": w * wide,
-            "part": part_words(begin == 0, is_last),
+            "part": select_part_words(begin == 0, is_last),
             "partial": partial[grid.core],
             "event_origin": top * columns + first,
         }
         builder.add("nmp.gemm", constant | words)
         builder.add(STORE, _box(result, output_at, (top, first), (h, w), columns, wide), is_last)
-        return builder.plan()
+        return builder.build()
 
     down = min(rows, config.cores_count)
     simple = MatmulTiling(down, min(columns, config.cores_count // down))
-    key = ("matmul", rows, inner, columns, wide, context.row_offsets(*addresses))
+    key = ("matmul", rows, inner, columns, wide, context.get_row_offsets(*addresses))
     return TilingOptions(key, simple, candidates, build)
 
 
@@ -145,4 +154,4 @@ def _box(
     """Return the words of a transfer of a tile; corner and size are (rows, columns)."""
     run, row = size[1] * wide, columns * wide
     address = dram + corner[0] * row + corner[1] * wide
-    return box_words(address, spm, run, size[0], dram_stride_x=row, spm_stride_x=run)
+    return make_box_words(address, spm, run, size[0], dram_stride_x=row, spm_stride_x=run)

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from nmpsim.compiler.operations import Operation, row_major_strides
+from nmpsim.compiler.operations import Operation, compute_row_major_strides
 from nmpsim.compiler.tiling.context import Context, TilingOptions
-from nmpsim.compiler.tiling.cost_model import Memory, RoughCost, Traffic
+from nmpsim.compiler.tiling.cost_model import DramModel, RoughCost, Traffic
 from nmpsim.compiler.tiling.grid import Integers, TileGrid, describe_count, split_evenly
 from nmpsim.compiler.tiling.plan import ALIGNMENT, LOAD, STORE, LayerPlan, PlanBuilder
 from nmpsim.isa.exhaustive import check_exhaustive
 from nmpsim.isa.table import Unit
-from nmpsim.lir.opcodes import Kind, opcodes_by_kind
+from nmpsim.lir.opcodes import Kind, find_opcodes
 
 TRANSPOSE_DIMENSIONS = 4
 CORE_COUNTS = (64, 32, 16, 8, 4, 1)
@@ -32,12 +32,12 @@ MAX_TILE_BYTES = 16384
 check_exhaustive(
     "operations that move",
     ("copy", "transpose", "extracttensor", "inserttensor"),
-    opcodes_by_kind(Kind.MOVE),
+    find_opcodes(Kind.MOVE),
 )
 
 
 class Dimension(NamedTuple):
-    """``size`` elements with strides in bytes on the side that is read and on the one written."""
+    """Dimension of a box to move: size, and strides in bytes for reading and writing."""
 
     size: int
     read: int
@@ -45,7 +45,7 @@ class Dimension(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A box of elements to move; dimensions are in the order of the result, outermost first."""
+    """Box of elements to move from one DRAM region to another."""
 
     source: int
     """DRAM address of the first element that is read."""
@@ -57,7 +57,7 @@ class Move(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that move."""
+        """Size of the box in bytes."""
         return self.element * math.prod(d.size for d in self.dimensions)
 
     @property
@@ -66,8 +66,8 @@ class Move(NamedTuple):
         reads = [d.read for d in self.dimensions]
         return reads != sorted(reads, reverse=True)
 
-    def halves(self) -> tuple[Move, Move]:
-        """Split the box along its outermost dimension of more than one element."""
+    def split(self) -> tuple[Move, Move]:
+        """Split the box in half along its outermost dimension."""
         index = next(i for i, d in enumerate(self.dimensions) if d.size > 1)
         d = self.dimensions[index]
         low = d.size // 2
@@ -80,7 +80,7 @@ class Move(NamedTuple):
 
 
 def merge_dimensions(dimensions: Sequence[Dimension], element: int) -> tuple[Dimension, ...]:
-    """Merge dimensions that are contiguous on both sides; drop those of one element."""
+    """Merge adjacent dimensions that are contiguous for reading and for writing."""
     merged: list[Dimension] = []
     for d in dimensions:
         outer = merged[-1] if merged else None
@@ -94,58 +94,58 @@ def merge_dimensions(dimensions: Sequence[Dimension], element: int) -> tuple[Dim
 
 
 def read_moves(op: Operation, context: Context) -> list[Move]:
-    """Return the boxes that an operation moves; several if a part is inserted several times."""
+    """Return the boxes that an operation moves."""
     target, source = op.output, op.operands[1]
-    read, write = row_major_strides(source.shape), row_major_strides(target.shape)
-    shape, offsets = target.shape, op.integers("Offsets")
+    read, write = compute_row_major_strides(source.shape), compute_row_major_strides(target.shape)
+    shape, offsets = target.shape, op.get_integers("Offsets")
     starts = [(0, 0)]
     match op.instruction.opcode:
         case "transpose":
-            read = tuple(read[d] for d in op.integers("Shuffle"))
+            read = tuple(read[d] for d in op.get_integers("Shuffle"))
         case "extracttensor":
             starts = [(int(np.dot(offsets, read)), 0)]
         case "inserttensor":
-            shape, axis = source.shape, op.number("Axis")
+            shape, axis = source.shape, op.get_number("Axis")
             first, step = int(np.dot(offsets, write)), shape[axis] * write[axis]
-            starts = [(0, first + i * step) for i in range(op.number("Count"))]
+            starts = [(0, first + i * step) for i in range(op.get_number("Count"))]
     element = source.element_bytes
     dimensions = [
         Dimension(size, element * r, element * w)
         for size, r, w in zip(shape, read, write, strict=True)
     ]
     merged = merge_dimensions(dimensions, element)
-    from_, to = context.address_of(source), context.address_of(target)
+    from_, to = context.memory.get_address(source), context.memory.get_address(target)
     return [Move(from_ + element * r, to + element * w, element, merged) for r, w in starts]
 
 
 class MoveTiling(NamedTuple):
-    """Number of cores with work and largest tile size in bytes; fields may be arrays of tilings."""
+    """Number of cores and maximum tile size in bytes; fields may be arrays of many tilings."""
 
     cores: Any
     limit: Any
 
     @property
     def label(self) -> str:
-        """Label with the number of cores and the tile size."""
+        """Description of the tiling for users."""
         return f"{describe_count(self.cores, 'core')}, tiles of at most {self.limit} bytes"
 
 
-def move_options(op: Operation, context: Context) -> TilingOptions:
-    """Return the tilings of an operation that moves elements."""
+def plan_move(op: Operation, context: Context) -> TilingOptions:
+    """Return the tiling options of an operation that moves elements."""
     moves = read_moves(op, context)
     config = context.config
     reorders = any(move.reorders for move in moves)
     buffers = 4 if reorders else 3
     fit = config.scratchpad_bytes // buffers // ALIGNMENT * ALIGNMENT
     if fit < moves[0].element:
-        raise context.tile_too_large(ALIGNMENT * buffers)
+        raise context.make_size_error(ALIGNMENT * buffers)
     total = sum(move.nbytes for move in moves)
 
     def tiling(cores: int, tiles: int) -> MoveTiling:
         share = -(-total // (cores * tiles))
         return MoveTiling(cores, max(ALIGNMENT, min(fit, MAX_TILE_BYTES, share)))
 
-    def candidates(_: Memory) -> tuple[MoveTiling, RoughCost]:
+    def candidates(_: DramModel) -> tuple[MoveTiling, RoughCost]:
         """Return a few tilings as equally fast: the DRAM limits them all."""
         every = [
             tiling(cores, tiles)
@@ -160,13 +160,13 @@ def move_options(op: Operation, context: Context) -> TilingOptions:
         tiles = [tile for move in moves for tile in _tiles(move, chosen.limit, reorders)]
         grid = TileGrid.from_counts([b - a for a, b in split_evenly(len(tiles), chosen.cores)])
         builder = PlanBuilder(grid, Unit.VECTOR, config)
-        size = grid.largest(np.array([tile.nbytes for tile in tiles]))
+        size = grid.max_by_core(np.array([tile.nbytes for tile in tiles]))
         if not reorders:  # the third buffer is for the load that overlaps a store
-            buffer = builder.buffers(size, copies=3)
+            buffer = builder.allocate_buffers(size, copies=3)
             _add_transfers(builder, LOAD, tiles, buffer, by_source=False)
             _add_transfers(builder, STORE, tiles, buffer, by_source=False)
-            return builder.plan()
-        inputs, outputs = builder.buffers(size), builder.buffers(size)
+            return builder.build()
+        inputs, outputs = builder.allocate_buffers(size), builder.allocate_buffers(size)
         _add_transfers(builder, LOAD, tiles, inputs, by_source=True)
         rows = np.array([_transpose_row(tile) for tile in tiles]).transpose(1, 2, 0)
         names = [
@@ -178,9 +178,9 @@ def move_options(op: Operation, context: Context) -> TilingOptions:
         words |= {"input": inputs, "output": outputs, "element_bytes": moves[0].element}
         builder.add("nmp.transpose", words)
         _add_transfers(builder, STORE, tiles, outputs, by_source=False)
-        return builder.plan()
+        return builder.build()
 
-    key = [(*context.row_offsets(m.source, m.target), m.element, m.dimensions) for m in moves]
+    key = [(*context.get_row_offsets(m.source, m.target), m.element, m.dimensions) for m in moves]
     return TilingOptions(("move", *key), tiling(config.cores_count, 1), candidates, build)
 
 
@@ -190,7 +190,7 @@ def _tiles(move: Move, limit: int, reorders: bool) -> Iterator[Move]:
         tile = pending.pop()
         is_deep = reorders and sum(d.size > 1 for d in tile.dimensions) > TRANSPOSE_DIMENSIONS
         if tile.nbytes > limit or is_deep:
-            pending += reversed(tile.halves())
+            pending += reversed(tile.split())
         else:
             yield tile
 
@@ -198,7 +198,7 @@ def _tiles(move: Move, limit: int, reorders: bool) -> Iterator[Move]:
 def _packed(tile: Move, by_source: bool) -> list[tuple[Dimension, int]]:
     """Return the dimensions and strides of a tile packed in the order of its source or result."""
     order = sorted(tile.dimensions, key=lambda d: -d.read) if by_source else tile.dimensions
-    strides = row_major_strides(tuple(d.size for d in order))
+    strides = compute_row_major_strides(tuple(d.size for d in order))
     return [(d, tile.element * s) for d, s in zip(order, strides, strict=True) if d.size > 1]
 
 

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.compiler.tiling.grid import Integers, Numbers, TileGrid, group_offsets, group_sizes
+from nmpsim.compiler.tiling.grid import Integers, Numbers, TileGrid, compute_offsets, compute_sizes
 from nmpsim.config import DeviceConfig
 from nmpsim.isa.codec import BY_MNEMONIC, descriptor_offsets
 from nmpsim.isa.table import SCRATCHPAD_BASE, Unit
@@ -23,7 +23,7 @@ LOAD, STORE = "nmp.load", "nmp.store"
 
 @attrs.frozen(eq=False)
 class Commands:
-    """Tensor instructions of one kind, for all tiles of a layer, in the order of the tiles."""
+    """Tensor instructions of one type for all tiles of a layer."""
 
     mnemonic: str
     words: Integers
@@ -34,7 +34,7 @@ class Commands:
 
 @attrs.frozen(eq=False)
 class LayerPlan:
-    """The tensor instructions of a layer; one unit does all of its computation."""
+    """Tensor instructions of a layer: loads, computations and stores."""
 
     unit: Unit
     cores: Integers
@@ -46,7 +46,7 @@ class LayerPlan:
 
 
 class PlanBuilder:
-    """Collects the scratchpad buffers and the commands of a layer's tiles."""
+    """Builder of a layer's plan: allocates scratchpad buffers and collects instructions."""
 
     def __init__(self, grid: TileGrid, unit: Unit, config: DeviceConfig, macs: int = 0) -> None:
         self.grid = grid
@@ -55,17 +55,17 @@ class PlanBuilder:
         self._parts: dict[str, list[tuple[Integers, Words]]] = {}
 
     def allocate(self, nbytes: Numbers) -> Any:
-        """Return the address of a buffer; sizes and addresses may differ from core to core."""
+        """Allocate a scratchpad buffer; return its address for each core."""
         address = self._next
-        self._next = address + align(nbytes)
+        self._next = address + align_size(nbytes)
         if np.max(self._next) > SCRATCHPAD_BASE + self._config.scratchpad_bytes:
             raise RuntimeError("a tile was planned that does not fit the scratchpad")
         return address
 
-    def buffers(
+    def allocate_buffers(
         self, nbytes: Numbers, copies: int = 2, changed: npt.NDArray[np.bool_] | None = None
     ) -> Integers:
-        """Return [tiles] addresses of buffers that a core uses in turn.
+        """Allocate buffers that tiles use in turn; return the address for each tile.
 
         Parameters
         ----------
@@ -79,11 +79,11 @@ class PlanBuilder:
         core = self.grid.core
         cores = self.grid.ends.size - 1
         taken = np.array([np.broadcast_to(self.allocate(nbytes), cores) for _ in range(copies)])
-        turn = self.grid.number if changed is None else self.grid.turns(changed)
+        turn = self.grid.number if changed is None else self.grid.count_changes(changed)
         return taken[turn % copies, core]
 
     def add(self, mnemonic: str, words: Words, where: npt.NDArray[np.bool_] | None = None) -> None:
-        """Add one command for each tile, or for the tiles selected by ``where``.
+        """Add one instruction for each tile, or for the tiles selected by a mask.
 
         Arrays among the words have one element for each tile of the layer.
         """
@@ -97,22 +97,22 @@ class PlanBuilder:
         self.add_to_tiles(mnemonic, words, tiles)
 
     def add_to_tiles(self, mnemonic: str, words: Words, tiles: Integers) -> None:
-        """Add commands to the tiles with these numbers, in ascending order.
+        """Add one instruction for each tile number in ascending order.
 
         Arrays among the words have one element for each of the commands.
         """
         self._parts.setdefault(mnemonic, []).append((tiles, words))
 
-    def plan(self) -> LayerPlan:
-        """Return the plan; of one tile's commands of a kind, those added first come first."""
+    def build(self) -> LayerPlan:
+        """Return the plan."""
         computing = next((name for name in self._parts if name not in (LOAD, STORE)), "nmp.fill")
         counts = np.zeros(self._config.cores_count, np.int64)
-        counts[: self.grid.ends.size - 1] = group_sizes(self.grid.ends)
+        counts[: self.grid.ends.size - 1] = compute_sizes(self.grid.ends)
         loads, computes, stores = map(self._commands, (LOAD, computing, STORE))
-        return LayerPlan(self._unit, group_offsets(counts), loads, computes, stores, self._macs)
+        return LayerPlan(self._unit, compute_offsets(counts), loads, computes, stores, self._macs)
 
     def _commands(self, mnemonic: str) -> Commands:
-        offsets, parts = word_offsets(mnemonic), self._parts.get(mnemonic, [])
+        offsets, parts = get_word_offsets(mnemonic), self._parts.get(mnemonic, [])
         tiles = np.concatenate([np.zeros(0, np.int64), *(tiles for tiles, _ in parts)])
         words = np.zeros((tiles.size, len(offsets)), np.int64)
         first = 0
@@ -123,16 +123,16 @@ class PlanBuilder:
         if len(parts) > 1:
             words = words[np.argsort(tiles, kind="stable")]
         return Commands(
-            mnemonic, words, group_offsets(np.bincount(tiles, minlength=self.grid.ends[-1]))
+            mnemonic, words, compute_offsets(np.bincount(tiles, minlength=self.grid.ends[-1]))
         )
 
 
-def word_offsets(mnemonic: str) -> Mapping[str, int]:
-    """Return the index of each word in the descriptor of an instruction."""
+def get_word_offsets(mnemonic: str) -> Mapping[str, int]:
+    """Return the index of each descriptor word of an instruction by name."""
     return descriptor_offsets(str(BY_MNEMONIC[mnemonic].descriptor))
 
 
-def box_words(
+def make_box_words(
     dram: Numbers,
     spm: Numbers,
     run_bytes: Numbers,
@@ -140,7 +140,7 @@ def box_words(
     count_y: Numbers = 1,
     **strides: Numbers,
 ) -> dict[str, Numbers]:
-    """Return the words of a load or store: rows of runs of consecutive bytes.
+    """Return the descriptor words of a load or store of rows of runs.
 
     ``strides`` are in bytes, by their names in the descriptor such as ``dram_stride_x``.
     """
@@ -148,6 +148,6 @@ def box_words(
     return words | {"count_x": count_x, "count_y": count_y} | strides
 
 
-def align(nbytes: Any) -> Any:
-    """Round a size up to the alignment of scratchpad buffers."""
+def align_size(nbytes: Any) -> Any:
+    """Round a size in bytes up to the alignment of scratchpad buffers."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT

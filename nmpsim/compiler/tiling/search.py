@@ -15,9 +15,9 @@ import numpy as np
 
 from nmpsim.compiler.tiling.compiled.items import NEVER
 from nmpsim.compiler.tiling.context import TilingOptions, select, to_list
-from nmpsim.compiler.tiling.cost_model import Memory
+from nmpsim.compiler.tiling.cost_model import DramModel
 from nmpsim.compiler.tiling.plan import LayerPlan
-from nmpsim.compiler.tiling.simulate import Estimate, complete, simulate
+from nmpsim.compiler.tiling.simulate import Estimate, simulate, simulate_fully
 from nmpsim.config import DeviceConfig
 from nmpsim.report.fields import FLAT, Before, Key
 from nmpsim.timing import get_costs
@@ -40,7 +40,7 @@ BLIND_SHARE = 6
 
 @attrs.frozen
 class Trial:
-    """A tiling of a layer and its simulated cost."""
+    """Tiling of a layer with its simulated cost."""
 
     label: Annotated[str, Key("tiling")]
     estimate: Annotated[Estimate, FLAT]
@@ -48,7 +48,7 @@ class Trial:
 
 @attrs.frozen
 class LayerName:
-    """Identification of a layer."""
+    """Index, name and opcode of a layer."""
 
     index: int
     name: str
@@ -57,7 +57,7 @@ class LayerName:
 
 @attrs.frozen
 class TiledLayer:
-    """The chosen tiling of a layer and the tilings that were compared."""
+    """Chosen tiling of a layer, with the tilings that were simulated."""
 
     layer: Annotated[LayerName, FLAT]
     chosen: Annotated[Trial, "with all costs of the device, whatever chose it"]
@@ -72,7 +72,7 @@ class TiledLayer:
 
     @property
     def reason(self) -> Annotated[str, "why this tiling was chosen", Before("like")]:
-        """Why this tiling was chosen."""
+        """Reason for the choice of the tiling."""
         if self.like:
             return f"tiled like {self.like}, which has the same geometry"
         if not self.trials:
@@ -109,24 +109,24 @@ class _Decision:
 
 
 class Search:
-    """Chooses a tiling for each layer of a program; equal layers get equal tilings."""
+    """Search for the fastest tiling of each layer; layers of one geometry share the result."""
 
     def __init__(
         self, slicing: str, config: DeviceConfig, on_slicing: Callable[[TiledLayer], None] | None
     ) -> None:
         self._slicing = slicing
-        self._memory = Memory(get_costs(config))
+        self._memory = DramModel(get_costs(config))
         self._on_slicing = on_slicing
         self._decisions: dict[Hashable, _Decision] = {}
 
     def choose(self, layer: LayerName, options: TilingOptions) -> LayerPlan:
-        """Return the final plan of a layer, whose tiling is reported to the listener."""
+        """Return the plan of a layer with the fastest tiling."""
         if options.key not in self._decisions:
             self._decisions[options.key] = self._decide(layer, options)
         decision = self._decisions[options.key]
         plan = options.build(decision.tiling, True)
         if self._on_slicing:
-            chosen = Trial(decision.tiling.label, complete(plan, self._memory))
+            chosen = Trial(decision.tiling.label, simulate_fully(plan, self._memory))
             like = None if decision.layer == layer.name else decision.layer
             self._on_slicing(TiledLayer(layer, chosen, like, decision.trials))
         return plan
@@ -147,7 +147,7 @@ class Search:
                 fastest = min(fastest, estimate.cycles)
         if self._on_slicing:  # the listener is told how much slower the others are
             for tiling in slower:
-                estimate = complete(options.build(tiling, False), memory)
+                estimate = simulate_fully(options.build(tiling, False), memory)
                 trials.append((Trial(tiling.label, estimate), tiling))
         trials.sort(key=lambda t: (t[0].estimate.cycles, t[0].estimate.cores))
         return _Decision(layer.name, trials[0][1], tuple(trial for trial, _ in trials))
@@ -168,7 +168,7 @@ class Search:
         return list(dict.fromkeys([*parts[0], *parts[1], options.simple]))
 
 
-def _rank(options: TilingOptions, memory: Memory) -> tuple[list[Any], list[int]]:
+def _rank(options: TilingOptions, memory: DramModel) -> tuple[list[Any], list[int]]:
     """Return the most promising tilings, the best first, and the number of tiles of each."""
     tilings, cost = options.candidates(memory)
     order = np.argsort(cost.cycles, kind="stable")[:MAX_RANKED]

@@ -14,9 +14,9 @@ import numpy as np
 
 from nmpsim.compile_notice import print_compile_notice
 from nmpsim.compiler.tiling.compiled.items import NEVER, UNKNOWN
-from nmpsim.compiler.tiling.cost_model import Memory
+from nmpsim.compiler.tiling.cost_model import DramModel
 from nmpsim.compiler.tiling.grid import Integers
-from nmpsim.compiler.tiling.plan import Commands, LayerPlan, word_offsets
+from nmpsim.compiler.tiling.plan import Commands, LayerPlan, get_word_offsets
 from nmpsim.isa.codec import BY_MNEMONIC
 from nmpsim.isa.words import KINDS
 
@@ -54,7 +54,7 @@ def order_items(plan: LayerPlan) -> tuple[Integers, Integers]:
 
 
 def prepare_simulation(plan: LayerPlan) -> Work:
-    """Convert a plan to the arrays that the simulation takes."""
+    """Convert a plan to the arrays that the compiled simulation takes."""
     from nmpsim.compiler.tiling.compiled.state import Work
 
     commands = (plan.loads, plan.stores, plan.computes)
@@ -74,8 +74,8 @@ def _announce() -> None:
         print_compile_notice(logging.INFO)
 
 
-def simulate(plan: LayerPlan, memory: Memory, limit: int = NEVER) -> Estimate | None:
-    """Simulate a plan; return None if it takes more than ``limit`` cycles."""
+def simulate(plan: LayerPlan, memory: DramModel, limit: int = NEVER) -> Estimate | None:
+    """Simulate a plan; return its cost, or None if it takes more than ``limit`` cycles."""
     from nmpsim.compiler.tiling.compiled.entries import simulated
     from nmpsim.compiler.tiling.compiled.state import WORKED, new_state
 
@@ -92,13 +92,13 @@ def simulate(plan: LayerPlan, memory: Memory, limit: int = NEVER) -> Estimate | 
     return Estimate(cycles, compute, busy, grants, bursts, row_misses, nbytes, cores)
 
 
-def complete(plan: LayerPlan, memory: Memory) -> Estimate:
-    """Simulate a plan without a limit of cycles."""
+def simulate_fully(plan: LayerPlan, memory: DramModel) -> Estimate:
+    """Simulate a plan to its end; return its cost."""
     estimate = simulate(plan, memory)
     assert estimate is not None
     return estimate
 
 
 def _bytes_of(commands: Commands) -> int:
-    offsets = word_offsets(commands.mnemonic)
+    offsets = get_word_offsets(commands.mnemonic)
     return int(commands.words[:, [offsets[name] for name in _BOX]].prod(axis=1).sum())

@@ -9,14 +9,20 @@ from typing import Any, NamedTuple
 import attrs
 import numpy as np
 
-from nmpsim.compiler.tiling.grid import Integers, Ranges, group_offsets, group_sizes, split_evenly
+from nmpsim.compiler.tiling.grid import (
+    Integers,
+    Ranges,
+    compute_offsets,
+    compute_sizes,
+    split_evenly,
+)
 from nmpsim.compiler.tiling.weighted import WeightedLayer
 from nmpsim.isa.layouts import LANES
 
 
 @attrs.frozen
 class Slice:
-    """Consecutive output channels: whole groups, or some channels of one group."""
+    """Range of output channels: whole groups, or channels of one group."""
 
     first: int
     count: int
@@ -26,7 +32,7 @@ class Slice:
 
 
 def split_into_atoms(layer: WeightedLayer) -> list[Slice]:
-    """Return the smallest slices: blocks of 16 channels, or whole groups if those are smaller."""
+    """Return the smallest slices: blocks of 16 channels, or whole groups if smaller."""
     per_group = layer.out_channels // layer.groups
     step = per_group if takes_whole_groups(layer) else LANES
     return [
@@ -37,7 +43,7 @@ def split_into_atoms(layer: WeightedLayer) -> list[Slice]:
 
 
 def join_atoms(atoms: list[Slice], most: int, whole_groups: bool) -> Iterator[Slice]:
-    """Join atoms to slices of at most ``most``; only whole groups may differ in their input."""
+    """Yield slices of at most ``most`` consecutive atoms with the same input."""
     begin = 0
     while begin < len(atoms):
         end = begin + 1
@@ -53,13 +59,13 @@ def join_atoms(atoms: list[Slice], most: int, whole_groups: bool) -> Iterator[Sl
 
 
 def takes_whole_groups(layer: WeightedLayer) -> bool:
-    """Return whether groups are so small that a slice consists of whole groups."""
+    """Return whether slices consist of whole groups, as groups are small."""
     return layer.groups > 1 and layer.out_channels // layer.groups <= LANES
 
 
 @attrs.frozen(eq=False)
 class ChannelSlices:
-    """Slices of all ranges of output channels."""
+    """Slices of output channels, grouped by ranges."""
 
     channels: Ranges
     groups: Integers
@@ -69,12 +75,12 @@ class ChannelSlices:
 
     @property
     def count(self) -> Integers:
-        """[slices] Output channels of each slice."""
+        """Output channels of each slice, int64 [slices]."""
         return self.channels.end - self.channels.begin
 
 
 class SliceSizes(NamedTuple):
-    """Largest sizes of the slices of all ranges of output channels."""
+    """Largest sizes among slices of output channels."""
 
     out: Any
     """Channels of the largest slice."""
@@ -87,7 +93,7 @@ class SliceSizes(NamedTuple):
 
 
 class Slicer:
-    """Splits a layer's output channels; results are cached."""
+    """Divides the output channels of a layer into slices; results are cached."""
 
     def __init__(self, layer: WeightedLayer) -> None:
         self._whole = takes_whole_groups(layer)
@@ -105,7 +111,7 @@ class Slicer:
         ]
         rows = [(s.first, s.count, s.groups, s.first_input) for one in ranges for s in one]
         first, count, groups, first_input = np.array(rows, np.int64).T
-        ends = group_offsets([len(one) for one in ranges])
+        ends = compute_offsets([len(one) for one in ranges])
         return ChannelSlices(Ranges(first, first + count, ends), groups, first_input)
 
     def _sizes(self, across: int, atoms: int) -> SliceSizes:
@@ -116,6 +122,6 @@ class Slicer:
         return SliceSizes(
             int(slices.count.max()),
             int(slices.groups.max()),
-            int(group_sizes(ends).max()),
+            int(compute_sizes(ends).max()),
             not differs.any(),
         )

@@ -8,12 +8,12 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.compiler.clip_bounds import clip_limits
+from nmpsim.compiler.clip_bounds import get_clip_range
 from nmpsim.compiler.numerics import Bias, Pair, Requantization, WeightedScales
-from nmpsim.compiler.numerics.ratios import scale_words
+from nmpsim.compiler.numerics.ratios import make_scale_words
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.tiling.context import Context
-from nmpsim.compiler.tiling.image import SpatialAxis, image_axes
+from nmpsim.compiler.tiling.image import SpatialAxis, read_axes
 from nmpsim.diagnostics import fail
 from nmpsim.isa.words import ACTIVATION_LEAKY, SCALE_BYTES
 from nmpsim.lir.opcode import Kind
@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 
 @attrs.frozen(eq=False)
 class WeightedLayer:
-    """A layer with constant weights; O is its output channels, I the input channels of a group."""
+    """Layer with constant weights: geometry, weights and descriptor words."""
 
     source: View
     target: View
@@ -52,12 +52,12 @@ class WeightedLayer:
 
     @property
     def channels(self) -> int:
-        """Channels of the input, all groups together."""
+        """Input channels of all groups."""
         return self.source.shape[-1]
 
     @property
     def out_channels(self) -> int:
-        """Channels of the result, all groups together."""
+        """Output channels of all groups."""
         return int(self.weights.shape[0])
 
     @property
@@ -67,37 +67,37 @@ class WeightedLayer:
 
     @property
     def element(self) -> int:
-        """Value of the descriptor's word ``element``: 0 for Int8, 1 for Int16."""
+        """Value of the descriptor word ``element``: 0 for Int8, 1 for Int16."""
         return self.source.element
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of an element of input, weights and result."""
+        """Size of an element in bytes."""
         return self.source.element_bytes
 
     @property
     def total_rows(self) -> int:
-        """Rows of the result, all images together."""
+        """Rows of the result, summed over all images."""
         return self.images * self.axes[0].out
 
     @property
     def scale_bytes(self) -> int:
-        """Bytes of each channel's scale record; 0 if there is none."""
+        """Size of a channel's scale record in bytes; 0 if there is none."""
         return 0 if self.scale_records is None else SCALE_BYTES
 
     @property
     def macs(self) -> int:
-        """Multiplications of the whole layer."""
+        """Number of multiplications of the layer."""
         return self.total_rows * self.axes[1].out * int(self.weights.size)
 
 
 def read_weighted(op: Operation, context: Context) -> WeightedLayer:
-    """Read an operation with constant weights; raises UserError (COMP001) if it has no words."""
+    """Convert an operation with constant weights to geometry and descriptor words."""
     target, source, constant = op.operands[:3]
-    values = context.values_of(constant)
+    values = context.memory.get_values(constant)
     order: Literal["OI", "IO"] = "OI"
     if op.kind is Kind.CONVOLUTION:
-        axes, weights, groups = image_axes(op), values, op.number("Group")
+        axes, weights, groups = read_axes(op), values, op.get_number("Group")
     else:
         if op.instruction.opcode != "rowwisequantizedfullyconnected":
             order, values = "IO", values.T
@@ -106,7 +106,7 @@ def read_weighted(op: Operation, context: Context) -> WeightedLayer:
         axes, weights, groups = (row, column), values[:, None, None, :], 1
     with np.errstate(all="ignore"):  # values that float32 cannot hold are errors, not warnings
         requantization, offsets = _requantization(op, context, weights.shape[0])
-    terms = zero_terms(weights, offsets, source.offset)
+    terms = compute_zero_terms(weights, offsets, source.offset)
     first = _largest_start(op, context, requantization, terms)
     products = int(weights[0].size) << 2 * source.element_bytes * 8
     return WeightedLayer(
@@ -123,8 +123,8 @@ def read_weighted(op: Operation, context: Context) -> WeightedLayer:
             "element": source.element,
             "profile": requantization.profile,
             "weight_offset": int(offsets[0]),
-            **scale_words("bias", requantization.bias_scales[0]),
-            **scale_words("out", requantization.out_scales[0]),
+            **make_scale_words("bias", requantization.bias_scales[0]),
+            **make_scale_words("out", requantization.out_scales[0]),
             "result_scale": requantization.result_scale,
             "out_offset": target.offset,
             **_activation_words(op, target, context),
@@ -134,7 +134,7 @@ def read_weighted(op: Operation, context: Context) -> WeightedLayer:
 
 
 def has_tables(op: Operation) -> bool:
-    """Return whether each channel of the weights has its own scale and zero point."""
+    """Return whether each output channel has its own scale and offset."""
     return len(op.operands) > 4
 
 
@@ -143,10 +143,10 @@ def _requantization(op: Operation, context: Context, channels: int) -> tuple[Req
     target, source, weights = op.operands[:3]
     if op.kind is Kind.PRODUCT:
         pair = Pair(op.instruction.opcode, target, source, weights, context.place)
-        words = context.profile.matmul_words(pair)
+        words = context.profile.get_matmul_words(pair)
         offsets = np.full(channels, weights.offset, np.int64)
         return Requantization.from_words(words, channels), offsets
-    tables = [context.values_of(view) for view in op.operands[4:]]
+    tables = [context.memory.get_values(view) for view in op.operands[4:]]
     scales = np.full(channels, weights.scale, np.float32)
     offsets = np.full(channels, weights.offset, np.int64)
     if tables:
@@ -165,7 +165,7 @@ def _requantization(op: Operation, context: Context, channels: int) -> tuple[Req
 
 def _bias(op: Operation, context: Context, tables: list[Array], channels: int) -> Bias:
     view = op.operands[3]
-    values = context.values_of(view)
+    values = context.memory.get_values(view)
     if len(tables) == 4 and values.dtype.kind != "f":
         return Bias(values, tables[2].astype(np.float32), tables[3].astype(np.int64))
     if view.scale == 0 and not tables:
@@ -222,18 +222,18 @@ def _activation_words(op: Operation, target: View, context: Context) -> dict[str
     low, high = target.limits
     kind = op.instruction.attributes.get("FusedActivation", "NONE")
     if kind in ("RELU", "CLIP"):
-        low, high = clip_limits(op, target)
+        low, high = get_clip_range(op, target)
     elif kind == "LEAKY_RELU":
         words = {"activation": ACTIVATION_LEAKY}
         slope = cast("tuple[float]", op.instruction.attributes["FusedActivationArgs"])[0]
-        words |= context.profile.leaky_words(float(slope), target, context.place)
-    return {**words, **clip_words(op, target, low, high)}
+        words |= context.profile.get_leaky_words(float(slope), target, context.place)
+    return {**words, **make_clip_words(op, target, low, high)}
 
 
-def clip_words(
+def make_clip_words(
     op: Operation, target: View, low: int | None = None, high: int | None = None
 ) -> dict[str, int]:
-    """Return the range of the result and the sides on which the network clips it."""
+    """Return the descriptor words of the range of the result and of its clipped sides."""
     lowest, highest = target.limits
     low, high = lowest if low is None else low, highest if high is None else high
     if op.clip_low is not None and op.clip_high is not None:
@@ -241,8 +241,10 @@ def clip_words(
     return {"clip_low": low, "clip_high": high, "clip_wanted": op.clipped_sides}
 
 
-def zero_terms(weights: Array, offsets: npt.NDArray[Any], in_offset: int) -> npt.NDArray[np.int64]:
-    """Return ``K*Ow*Ox - Ox*sum(w)`` for each output channel of ``weights`` [out, ...]."""
+def compute_zero_terms(
+    weights: Array, offsets: npt.NDArray[Any], in_offset: int
+) -> npt.NDArray[np.int64]:
+    """Return the term ``K*Ow*Ox - Ox*sum(w)`` of each output channel."""
     flat = weights.reshape(weights.shape[0], -1)
     sums = flat.sum(axis=1, dtype=np.int64)
     terms: npt.NDArray[np.int64] = in_offset * (flat.shape[1] * offsets.astype(np.int64) - sums)

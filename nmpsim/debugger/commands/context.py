@@ -29,7 +29,7 @@ from nmpsim.debugger.reference import ArrayOpener, LayerComparison, Reference, c
 from nmpsim.debugger.scale_changes import rescale_module
 from nmpsim.diagnostics import fail, locate_errors
 from nmpsim.lir.layers import find_layer
-from nmpsim.lir.names import display_names
+from nmpsim.lir.names import make_display_names
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.printer import format_instruction
 
@@ -75,7 +75,7 @@ class Context:
     def _display_names(self) -> Mapping[str, str]:
         bundle = self.debugger.bundle
         constants = [one.name for one in bundle.module().weights] if bundle.debug else []
-        shown = dict(zip(constants, display_names(constants), strict=True))
+        shown = dict(zip(constants, make_display_names(constants), strict=True))
         for layer in self.debugger.layers:
             if layer.display_name != layer.name:
                 shown |= dict.fromkeys((layer.output.name, layer.operand), layer.display_name)

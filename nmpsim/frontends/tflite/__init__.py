@@ -88,7 +88,7 @@ def _normalizations(builder: TFLiteGraphBuilder) -> Iterator[Normalization]:
     model = builder.model
     for tensor, (means, deviations) in zip(model.inputs, model.normalizations, strict=False):
         is_valid = all(map(math.isfinite, (*means, *deviations))) and min(deviations, default=0) > 0
-        if is_valid and len(means) == len(deviations) and CHANNELS.problem(len(means)) is None:
+        if is_valid and len(means) == len(deviations) and CHANNELS.find_problem(len(means)) is None:
             yield Normalization(builder.get_name(tensor), means, deviations)
 
 

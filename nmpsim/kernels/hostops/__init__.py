@@ -19,13 +19,13 @@ from nmpsim.kernels.hostops.tensors import (
     HostTensor,
     HostValueError,
     UnsupportedHostOp,
-    integer_limits,
+    get_integer_limits,
 )
 
 
 @cache
 def find_implementation(path: str) -> Callable[..., Any]:
-    """Return the function ``MODULE.FUNCTION`` of this package; import the module if necessary.
+    """Import a module of this package if necessary; return its function ``MODULE.FUNCTION``.
 
     A program uses few of the host's operations, so their modules are imported when first used.
     """
@@ -43,6 +43,6 @@ __all__ = [
     "StageOvershoot",
     "UnsupportedHostOp",
     "find_implementation",
-    "integer_limits",
+    "get_integer_limits",
     "record_overshoots",
 ]

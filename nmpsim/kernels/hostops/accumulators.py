@@ -26,31 +26,31 @@ _BLOCK_ELEMENTS = 1 << 15
 
 @frozen(eq=False)
 class Rescale:
-    """Scales of a layer: ``product`` (input times weight) and ``bias``, scalar or per channel."""
+    """Scales of sums, bias and result of a layer, for all channels or for each channel."""
 
     product: FloatArray
     bias: FloatArray
     dest: HostTensor
 
     @classmethod
-    def of_tensors(
+    def from_tensors(
         cls, dest: HostTensor, src: HostTensor, weights: HostTensor, bias: HostTensor
     ) -> Rescale:
-        """Return the scales of a layer whose tensors have one scale each."""
+        """Return the scales of a layer from tensors with one scale each."""
         return cls(np.asarray(src.scale32 * weights.scale32), np.asarray(bias.scale32), dest)
 
     @property
     def bias_to_product(self) -> FloatArray:
-        """Factor ``fl(Sb / mm)`` from the bias's to the accumulator's scale."""
+        """Ratio of the bias's scale to the scale of the sums: ``fl(Sb / mm)``."""
         return self.bias / self.product
 
     @property
     def product_to_output(self) -> FloatArray:
-        """Factor ``fl(mm / Sy)`` from the accumulator's to the output's scale."""
+        """Ratio of the scale of the sums to the scale of the result: ``fl(mm / Sy)``."""
         return self.product / self.dest.scale32
 
     def apply(self, sums: IntArray, bias: IntArray, offset_after_rounding: bool) -> IntArray:
-        """Return outputs before saturation, in libjit's or in the Interpreter's arithmetic."""
+        """Rescale sums and bias to results, without saturation."""
         if not self.dest.uses_integers:
             return self.apply_floats(sums, bias, offset_after_rounding)
         total = _scale(bias, self.bias_to_product, "bias") + sums
@@ -58,7 +58,7 @@ class Rescale:
         return scaled + np.int64(self.dest.offset)
 
     def apply_floats(self, sums: IntArray, bias: IntArray, offset_after_rounding: bool) -> IntArray:
-        """Return ``rha(fl(fl(fl(sum + B) * fl(mm/Sy)) + Oy))``, as the Interpreter does.
+        """Rescale sums and bias to results in the arithmetic of Glow's Interpreter.
 
         The fully connected layer adds Oy after it rounded, the convolution before.
         """
@@ -76,7 +76,7 @@ def _scale(x: IntArray, factors: FloatArray, stage: str) -> IntArray:
 
 
 def add_product(sums: AnyArray, left: AnyArray, right: AnyArray) -> None:
-    """Add the products ``left @ right`` to ``sums`` in order, with the same bits on every machine.
+    """Add the matrix product ``left @ right`` to ``sums``, term by term in the order of K.
 
     Parameters
     ----------
@@ -89,8 +89,8 @@ def add_product(sums: AnyArray, left: AnyArray, right: AnyArray) -> None:
         sums += left[..., k, None] * right[..., k, None, :]
 
 
-def real_product(left: AnyArray, right: AnyArray) -> AnyArray:
-    """Return the matrix product of floating-point matrices [M, K] and [K, N].
+def multiply_real(left: AnyArray, right: AnyArray) -> AnyArray:
+    """Return the product of floating-point matrices [M, K] and [K, N].
 
     In float32 each sum runs over K in order and is rounded at each step, which has the bits of
     Glow's Interpreter on every machine. Float64, used for real arithmetic, sums in any order.
@@ -111,11 +111,11 @@ def real_product(left: AnyArray, right: AnyArray) -> AnyArray:
 
 
 def sum_in_order(rows: AnyArray) -> AnyArray:
-    """Return the sum of each row, added term by term, as a column."""
+    """Return the sum of each row, added from left to right, as a column."""
     return np.cumsum(rows, axis=1, dtype=rows.dtype)[:, -1:]
 
 
-def exact_product(left: AnyArray, right: AnyArray) -> IntArray:
-    """Return the exact matrix product of integers below 2**17."""
+def multiply_exact(left: AnyArray, right: AnyArray) -> IntArray:
+    """Return the exact product of two integer matrices with values below 2**17."""
     product: npt.NDArray[np.float64] = np.matmul(left.astype(np.float64), right.astype(np.float64))
     return product.astype(np.int64)

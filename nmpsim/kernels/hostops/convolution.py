@@ -45,7 +45,7 @@ def _activation(attributes: Attributes) -> tuple[str, list[float]]:
 
 
 def apply_fused_activation(y: AnyArray, attributes: Attributes) -> AnyArray:
-    """Apply the activation fused into an instruction, if any, to floating-point values.
+    """Apply the activation fused into a convolution to floating-point values.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def _activate_integers(y: IntArray, dest: HostTensor, attributes: Attributes) ->
 def convolution(
     dest: HostTensor, src: HostTensor, weights: HostTensor, bias: HostTensor, attributes: Attributes
 ) -> HostResult:
-    """Compute Dest [N,OH,OW,OC] of Src [N,H,W,C], Filter [OC,KH,KW,C/Group] and Bias [OC].
+    """Compute a 2-D convolution with bias and fused activation, NHWC with filters OHWI.
 
     Float32 sums in the order ky, kx, channel. Int8 is libjit's arithmetic unless the Interpreter's
     is asked for, Int16 the Interpreter's; padding is real zero.
@@ -94,8 +94,8 @@ def convolution(
     if src.is_float32:
         sums = _sum_products(src.values, weights.values, dest, attributes)
         return store(apply_fused_activation(sums + bias.values, attributes), dest)
-    scales = Rescale.of_tensors(dest, src, weights, bias)
-    return _quantized(src, weights.centered(), bias.centered(), scales, attributes)
+    scales = Rescale.from_tensors(dest, src, weights, bias)
+    return _quantized(src, weights.subtract_offset(), bias.subtract_offset(), scales, attributes)
 
 
 def channelwise_convolution(
@@ -106,7 +106,7 @@ def channelwise_convolution(
     *parameters: HostTensor,
     attributes: Attributes,
 ) -> HostResult:
-    """Compute :func:`convolution` with a scale and offset of filter and bias for each channel.
+    """Compute a 2-D convolution with a scale and offset for each output channel.
 
     Operands: Dest, Src, Filter, Bias, FilterScales, FilterOffsets, BiasScales, BiasOffsets, the
     last four float32 / int32 [OC].
@@ -125,7 +125,7 @@ def _quantized(
 ) -> HostResult:
     """Return the result of exact sums; they are formed in float64."""
     dest = scales.dest
-    sums = _sum_products(src.centered().astype(np.float64), weights, dest, attributes)
+    sums = _sum_products(src.subtract_offset().astype(np.float64), weights, dest, attributes)
     exact = scales.apply(sums.astype(np.int64), bias, offset_after_rounding=False)
     return saturate(_activate_integers(exact, dest, attributes), dest)
 
@@ -142,7 +142,7 @@ def _sum_products(
     pixels = dest.values.size // channels
     taps = weights.astype(x.dtype).reshape(groups, channels // groups, *weights.shape[1:])
     sums = np.zeros((groups, pixels, channels // groups), x.dtype)
-    for tap, view in window.views(window.pad(x, 0), dest.shape[1:-1]):
+    for tap, view in window.iterate_views(window.pad(x, 0), dest.shape[1:-1]):
         grouped = view.reshape(pixels, groups, -1).transpose(1, 0, 2)
         cut: Any = (slice(None), slice(None), *tap)
         factors = taps[cut].transpose(0, 2, 1)
@@ -156,7 +156,7 @@ def _sum_products(
 def convolution_3d(
     dest: HostTensor, src: HostTensor, weights: HostTensor, bias: HostTensor, attributes: Attributes
 ) -> HostResult:
-    """Compute Dest [N,OT,OH,OW,OC] of Src [N,T,H,W,C], Filter [OC,KT,KH,KW,C/Group], Bias [OC].
+    """Compute a 3-D convolution with bias, NTHWC with filters OTHWI.
 
     Float sums run over taps, then channels. Quantized ones are exact; then
     ``rha(fl(fl((sum + B) * fl(mm/Sy)) + Oy))`` with ``B = rha(fl(b - Ob) * fl(Sb/mm))``.
@@ -165,16 +165,16 @@ def convolution_3d(
         return store(
             _sum_products(src.values, weights.values, dest, attributes) + bias.values, dest
         )
-    sums = _sum_products(src.centered(), weights.centered(), dest, attributes)
-    scales = Rescale.of_tensors(dest, src, weights, bias)
-    exact = scales.apply_floats(sums, bias.centered(), offset_after_rounding=False)
+    sums = _sum_products(src.subtract_offset(), weights.subtract_offset(), dest, attributes)
+    scales = Rescale.from_tensors(dest, src, weights, bias)
+    exact = scales.apply_floats(sums, bias.subtract_offset(), offset_after_rounding=False)
     return saturate(exact, dest)
 
 
 def transposed_convolution(
     dest: HostTensor, src: HostTensor, weights: HostTensor, bias: HostTensor, attributes: Attributes
 ) -> HostResult:
-    """Compute Dest [N,OH,OW,OC] of Src [N,H,W,C], Filter [OC/Group,KH,KW,C] and Bias [OC], float.
+    """Compute a transposed 2-D convolution with bias in float, NHWC with filters OHWI.
 
     Each input pixel adds its share to a window of Dest, which begins as Bias. The Interpreter goes
     channel by channel and pixel by pixel; for one place of Dest that is taps from the last to the

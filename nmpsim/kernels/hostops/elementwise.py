@@ -42,7 +42,7 @@ def _by_integers(operation: np.ufunc) -> QuantizedForm:
     """libjit: both sides rounded to the output's scale, then the operation."""
 
     def form(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
-        sides = (rescale(x.centered(), x.scale32 / dest.scale32) for x in (lhs, rhs))
+        sides = (rescale(x.subtract_offset(), x.scale32 / dest.scale32) for x in (lhs, rhs))
         result: IntArray = operation(*sides) + np.int64(dest.offset)
         return result
 
@@ -53,9 +53,9 @@ add_by_integers = _by_integers(np.add)
 
 
 def add_by_floats(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
-    """Add as the Interpreter: both sides at 2**-15 as integers, then to the output's scale."""
+    """Add two quantized tensors as Glow's Interpreter, at a scale of 2**-15."""
     x, y = (
-        round_half_away(to_float32(side.centered()) * (side.scale32 * _WORKING_SCALE))
+        round_half_away(to_float32(side.subtract_offset()) * (side.scale32 * _WORKING_SCALE))
         for side in (lhs, rhs)
     )
     factor = np.float32(1) / _WORKING_SCALE / dest.scale32
@@ -63,17 +63,19 @@ def add_by_floats(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArra
 
 
 def _sub_by_floats(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
-    x, y = ((side.scale32 / dest.scale32) * to_float32(side.centered()) for side in (lhs, rhs))
+    x, y = (
+        (side.scale32 / dest.scale32) * to_float32(side.subtract_offset()) for side in (lhs, rhs)
+    )
     return round_half_away(x - y + np.float32(dest.offset))
 
 
 def _mul_by_integers(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
-    products = lhs.centered() * rhs.centered()
+    products = lhs.subtract_offset() * rhs.subtract_offset()
     return rescale(products, lhs.scale32 * rhs.scale32 / dest.scale32, dest.offset)
 
 
 def _mul_by_floats(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArray:
-    products = to_float32(lhs.centered() * rhs.centered())
+    products = to_float32(lhs.subtract_offset() * rhs.subtract_offset())
     scaled = products * (lhs.scale32 * rhs.scale32 / dest.scale32)
     return round_half_away(scaled) + np.int64(dest.offset)
 
@@ -92,8 +94,8 @@ def _div_quantized(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArr
     0 / 0, on which it is undefined, is real zero. Int8 is the Interpreter's under all profiles:
     libjit divides the integers first, which leaves next to nothing of a quotient.
     """
-    divisor = rhs.scale32 * dest.scale32 * to_float32(rhs.centered())
-    quotients = lhs.reals() / divisor
+    divisor = rhs.scale32 * dest.scale32 * to_float32(rhs.subtract_offset())
+    quotients = lhs.dequantize() / divisor
     defined = np.where(np.isnan(quotients), np.float32(0), quotients)
     return round_half_away(defined + np.float32(dest.offset))
 
@@ -131,8 +133,8 @@ def _comparison(compare: np.ufunc) -> Implementation:
         dest: HostTensor, lhs: HostTensor, rhs: HostTensor, attributes: Attributes
     ) -> HostResult:
         if lhs.uses_integers:
-            scaled = rescale(lhs.centered(), lhs.scale32 / rhs.scale32)
-            return store(compare(scaled, rhs.centered()), dest)
+            scaled = rescale(lhs.subtract_offset(), lhs.scale32 / rhs.scale32)
+            return store(compare(scaled, rhs.subtract_offset()), dest)
         if lhs.dtype in (np.int8, np.int16):
             return store(compare(_truncate(lhs), _truncate(rhs)), dest)
         return store(compare(lhs.values, rhs.values), dest)
@@ -146,7 +148,7 @@ def _truncate(side: HostTensor) -> AnyArray:
     Its comparison takes arguments of the element type, so 0 <= -0.6 holds there. Recorded
     programs (LeakyRelu lowered to cmplte, mul, select) depend on it.
     """
-    return to_int64(np.trunc(side.reals())).astype(side.dtype)
+    return to_int64(np.trunc(side.dequantize())).astype(side.dtype)
 
 
 element_cmp_lte = _comparison(np.less_equal)
@@ -162,16 +164,18 @@ def element_select(
     rhs: HostTensor,
     attributes: Attributes,
 ) -> HostResult:
-    """Select LHS where Cond (bool) is true, else RHS, on the grid of Dest."""
+    """Select quantized values of LHS where Cond is true, else of RHS."""
     if dest.uses_integers:
         # Values that are not selected must not count as saturated.
         left, right = (
-            rescale(np.where(used, side.centered(), 0), side.scale32 / dest.scale32, dest.offset)
+            rescale(
+                np.where(used, side.subtract_offset(), 0), side.scale32 / dest.scale32, dest.offset
+            )
             for side, used in ((lhs, condition.values), (rhs, np.logical_not(condition.values)))
         )
     elif dest.dtype in (np.int8, np.int16):  # here the Interpreter rounds halves away from zero
         left, right = (
-            round_half_away(side.reals() / dest.scale32 + np.float32(dest.offset))
+            round_half_away(side.dequantize() / dest.scale32 + np.float32(dest.offset))
             for side in (lhs, rhs)
         )
     else:

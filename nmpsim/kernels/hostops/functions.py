@@ -38,7 +38,7 @@ _LOG_SERIES = tuple(2 / (2 * n + 1) for n in range(12))
 
 
 def exp32(x: FloatArray) -> FloatArray:
-    """Return glibc's ``expf``, bit-exactly; the recorded softmax values were made with it.
+    """Return ``exp(x)`` of float32 values, bit-exactly as ``expf`` of glibc.
 
     In float64: ``exp(x) = 2**(k/32) * 2**(r/32)`` with ``k`` whole, the second factor a cubic;
     rounded to float32 once. The correctly rounded result differs in about one value of 1600.
@@ -85,7 +85,7 @@ def _root(k: int) -> float:
 
 
 def tanh32(x: FloatArray) -> FloatArray:
-    """Return ``tanhf(x)``, rounded to float32 once."""
+    """Return ``tanh(x)`` of float32 values, rounded once."""
     wide = np.asarray(x, dtype=np.float64)
     square = wide * wide
     near_zero = wide * _horner(square, _TANH_SERIES)
@@ -95,7 +95,7 @@ def tanh32(x: FloatArray) -> FloatArray:
 
 
 def power32(x: FloatArray, exponent: FloatArray | float) -> FloatArray:
-    """Return ``x**exponent``, rounded to float32 once; squares are exact."""
+    """Return ``x**exponent`` of float32 values, rounded once."""
     wide = np.asarray(x, dtype=np.float64)
     power = np.asarray(exponent, dtype=np.float64)
     usual = (wide > 0) & np.isfinite(wide) & np.isfinite(power)
@@ -108,12 +108,12 @@ def power32(x: FloatArray, exponent: FloatArray | float) -> FloatArray:
 
 
 def exp(x: AnyArray) -> AnyArray:
-    """Return ``exp(x)``, by :func:`exp32` for float32."""
+    """Return ``exp(x)``; float32 values are computed by :func:`exp32`."""
     return exp32(x) if x.dtype == np.float32 else np.exp(x)
 
 
 def log(x: AnyArray) -> AnyArray:
-    """Return the natural logarithm, rounded once for float32."""
+    """Return the natural logarithm; float32 results are rounded once."""
     wide = np.asarray(x, dtype=np.float64)
     usual = (wide > 0) & np.isfinite(wide)
     result = np.where(usual, _log(np.where(usual, wide, 1.0)), np.log(wide))
@@ -121,7 +121,7 @@ def log(x: AnyArray) -> AnyArray:
 
 
 def power(x: AnyArray, exponent: AnyArray | float) -> AnyArray:
-    """Return ``x**exponent``, rounded once for float32."""
+    """Return ``x**exponent``; float32 results are rounded once."""
     return power32(x, exponent) if x.dtype == np.float32 else np.power(x, exponent)
 
 
@@ -146,13 +146,13 @@ def hard_swish(x: AnyArray) -> AnyArray:
 
 
 def modulo(x: AnyArray, divisor: int, sign_follows: int) -> AnyArray:
-    """Return the remainder of a division that rounds to zero, as in C, or down."""
+    """Return the remainder of an integer division; it has the sign of the divisor or of ``x``."""
     wide = x.astype(np.int64)
     return np.mod(wide, divisor) if sign_follows else np.fmod(wide, divisor)
 
 
 def divide(lhs: AnyArray, rhs: AnyArray) -> AnyArray:
-    """Divide floats; integers truncate towards zero as in C, and division by 0 gives 0."""
+    """Return the quotient; integers are truncated towards zero, and division by 0 gives 0."""
     if lhs.dtype.kind == "f":
         return lhs / rhs
     nonzero = np.where(rhs == 0, 1, rhs)
@@ -162,7 +162,7 @@ def divide(lhs: AnyArray, rhs: AnyArray) -> AnyArray:
 
 
 def sign(x: AnyArray) -> AnyArray:
-    """Return 1, 0 or -1; 0 for NaN."""
+    """Return the sign of each value: 1, 0 or -1; 0 for NaN."""
     return np.subtract(x > 0, x < 0, dtype=x.dtype)
 
 
@@ -187,12 +187,12 @@ def leaky_relu(x: AnyArray, alpha: float) -> AnyArray:
 
 
 def sigmoid(x: AnyArray) -> AnyArray:
-    """Return ``1 / (1 + exp(-x))``, each step rounded to the dtype of ``x``."""
+    """Return ``1 / (1 + exp(-x))``; each step is rounded to the dtype of ``x``."""
     return 1 / (1 + exp(-x))
 
 
 def tanh(x: AnyArray) -> AnyArray:
-    """Return the hyperbolic tangent; see :func:`tanh32` for float32."""
+    """Return the hyperbolic tangent; float32 values are computed by :func:`tanh32`."""
     return tanh32(x) if x.dtype == np.float32 else np.tanh(x)
 
 

@@ -23,7 +23,7 @@ from nmpsim.kernels.hostops.tensors import (
     IntArray,
     cast,
     check_indices,
-    integer_limits,
+    get_integer_limits,
     on_values,
     store,
 )
@@ -36,7 +36,7 @@ def top_k(
     _: HostTensor,
     attributes: Attributes,
 ) -> HostResult:
-    """Find the K largest Values and their Indices along the last dimension of Input, in order.
+    """Return the K largest values along the last dimension and their indices, in descending order.
 
     Among equals the lower index comes first. NaN, on which Glow's sort is undefined, comes last.
     """
@@ -65,14 +65,14 @@ arg_max, arg_min = _extreme(np.argmax, "min"), _extreme(np.argmin, "max")
 
 @on_values
 def gather(data: AnyArray, indices: AnyArray, *, batch_dims: int) -> AnyArray:
-    """Gather slices of Data along the dimension BatchDims."""
+    """Return slices of Data along dimension BatchDims, selected by Indices."""
     places = check_indices("gather", indices, data.shape[batch_dims])
     return np.take(data, places, axis=batch_dims)
 
 
 @on_values
 def gather_elements(data: AnyArray, indices: AnyArray, *, dim: int) -> AnyArray:
-    """Gather elements: each index, which may be negative, replaces its own coordinate along Dim.
+    """Return elements of Data along dimension Dim, selected by Indices of the same rank.
 
     ``Dest[i, j, k] = Data[i, Indices[i, j, k], k]`` for Dim 1.
     """
@@ -84,7 +84,7 @@ def gather_elements(data: AnyArray, indices: AnyArray, *, dim: int) -> AnyArray:
 
 @on_values
 def gather_nd(data: AnyArray, indices: AnyArray, *, batch_dims: int) -> AnyArray:
-    """Gather slices of Data at the coordinates in the last dimension of Indices.
+    """Return slices of Data at the coordinates in the last dimension of Indices.
 
     The first BatchDims dimensions of both are batch dimensions.
     """
@@ -110,7 +110,7 @@ def gather_ranges(
     ranges: HostTensor,
     attributes: Attributes,
 ) -> HostResult:
-    """Concatenate the ranges (start, length) of Data [N] that Ranges [E, R, 2] lists.
+    """Concatenate ranges (start, length) of Data; return also the elements of each example.
 
     Lengths [E] receives the number of elements of each example; together they fill Output.
     """
@@ -130,7 +130,7 @@ def gather_ranges(
 
 
 def non_zero(dest: HostTensor, condition: HostTensor, attributes: Attributes) -> HostResult:
-    """Return the indices where Cond (bool) is true, in order, then zeros."""
+    """Return the indices of true elements in ascending order, padded with zeros."""
     places = np.flatnonzero(condition.values)
     if places.size > dest.values.size:
         found = f"{places.size} places, Dest has {dest.values.size}"
@@ -142,14 +142,14 @@ def non_zero(dest: HostTensor, condition: HostTensor, attributes: Attributes) ->
 
 @on_values
 def bucketize(src: AnyArray, *, boundaries: Sequence[float]) -> AnyArray:
-    """Count the Boundaries, which ascend, below each value; none lies below NaN."""
+    """Return the number of Boundaries below each value; 0 for NaN."""
     places = np.searchsorted(np.asarray(boundaries, np.float32).astype(src.dtype), src)
     return np.where(np.isnan(src), 0, places)
 
 
 @on_values
 def batch_one_hot(data: AnyArray, lengths: AnyArray, values: AnyArray) -> AnyArray:
-    """Encode Data [B, F] as Dest [B, V]: 1 where Data equals the value in Values [V], else 0.
+    """Return 1 where a feature of Data [B, F] equals one of its Values [V], else 0: [B, V].
 
     The first Lengths[0] values belong to feature 0, the next Lengths[1] to feature 1, and so on.
     """
@@ -164,7 +164,7 @@ def batch_one_hot(data: AnyArray, lengths: AnyArray, values: AnyArray) -> AnyArr
 def scatter_data(
     data: HostTensor, indices: HostTensor, slices: HostTensor, attributes: Attributes
 ) -> HostResult:
-    """Write Slices [M, ...] into Data at the places in Indices [M, K], or add them (Cumulative).
+    """Write or add Slices [M, ...] into Data at the coordinates Indices [M, K].
 
     Slices are taken in order; quantized sums are saturated after each slice, as the Interpreter's
     are.
@@ -186,6 +186,6 @@ def _add_quantized(
     part: AnyArray, data: HostTensor, piece: AnyArray, slices: HostTensor
 ) -> AnyArray:
     """Return ``quantize(dequantize(part) + dequantize(piece))`` on the grid of Data."""
-    reals = HostTensor(part, data.scale, data.offset).reals()
-    reals = reals + HostTensor(piece, slices.scale, slices.offset).reals()
-    return np.clip(quantize_reals(reals, data), *integer_limits(data.dtype)).astype(data.dtype)
+    reals = HostTensor(part, data.scale, data.offset).dequantize()
+    reals = reals + HostTensor(piece, slices.scale, slices.offset).dequantize()
+    return np.clip(quantize_reals(reals, data), *get_integer_limits(data.dtype)).astype(data.dtype)

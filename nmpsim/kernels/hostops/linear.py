@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nmpsim.kernels.hostops.accumulators import Rescale, add_product, exact_product, real_product
+from nmpsim.kernels.hostops.accumulators import Rescale, add_product, multiply_exact, multiply_real
 from nmpsim.kernels.hostops.elementwise import add_by_floats, add_by_integers
 from nmpsim.kernels.hostops.rounding import rescale, round_half_away, to_float32
 from nmpsim.kernels.hostops.tensors import (
@@ -21,13 +21,13 @@ from nmpsim.kernels.hostops.tensors import (
 def fully_connected(
     dest: HostTensor, src: HostTensor, weights: HostTensor, bias: HostTensor, attributes: Attributes
 ) -> HostResult:
-    """Compute Dest [M,N] = Src [M,K] @ Weights [K,N] + Bias [N]."""
-    rows = (src.values if src.is_float else src.centered()).reshape(src.shape[0], -1)
+    """Compute a fully connected layer: Src [M, K] @ Weights [K, N] + Bias [N]."""
+    rows = (src.values if src.is_float else src.subtract_offset()).reshape(src.shape[0], -1)
     if src.is_float:
-        return store(real_product(rows, weights.values) + bias.values, dest)
-    sums = exact_product(rows, weights.centered())
-    scales = Rescale.of_tensors(dest, src, weights, bias)
-    return saturate(scales.apply(sums, bias.centered(), offset_after_rounding=True), dest)
+        return store(multiply_real(rows, weights.values) + bias.values, dest)
+    sums = multiply_exact(rows, weights.subtract_offset())
+    scales = Rescale.from_tensors(dest, src, weights, bias)
+    return saturate(scales.apply(sums, bias.subtract_offset(), offset_after_rounding=True), dest)
 
 
 def rowwise_fully_connected(
@@ -39,25 +39,25 @@ def rowwise_fully_connected(
     offsets: HostTensor,
     attributes: Attributes,
 ) -> HostResult:
-    """Compute Dest [M,N] of Src [M,K], Weights [N,K], Bias [N], Scales [N] and Offsets [N].
+    """Compute a fully connected layer with a scale and offset for each row of Weights [N, K].
 
     Each row of weights has a scale and an offset. libjit's arithmetic for Int8; that of the
     Interpreter, which Int16 follows too, is assumed to be the fully connected layer's.
     """
     centered = weights.values.astype(np.int64) - offsets.values.astype(np.int64)[:, None]
     product = src.scale32 * scales.values.astype(np.float32)
-    sums = exact_product(src.centered().reshape(src.shape[0], -1), centered.T)
+    sums = multiply_exact(src.subtract_offset().reshape(src.shape[0], -1), centered.T)
     factors = Rescale(product, np.asarray(bias.scale32), dest)
-    return saturate(factors.apply(sums, bias.centered(), offset_after_rounding=True), dest)
+    return saturate(factors.apply(sums, bias.subtract_offset(), offset_after_rounding=True), dest)
 
 
 def matmul(
     dest: HostTensor, lhs: HostTensor, rhs: HostTensor, attributes: Attributes
 ) -> HostResult:
-    """Compute Dest [M,N] = LHS [M,K] @ RHS [K,N]; the Interpreter adds the offset, then rounds."""
+    """Compute the matrix product LHS [M, K] @ RHS [K, N]."""
     if lhs.is_float:
-        return store(real_product(lhs.values, rhs.values), dest)
-    sums = exact_product(lhs.centered(), rhs.centered())
+        return store(multiply_real(lhs.values, rhs.values), dest)
+    sums = multiply_exact(lhs.subtract_offset(), rhs.subtract_offset())
     factor = lhs.scale32 * rhs.scale32 / dest.scale32
     if dest.uses_integers:
         return saturate(rescale(sums, factor, dest.offset), dest)
@@ -67,7 +67,7 @@ def matmul(
 
 @on_values
 def batch_matmul(lhs: AnyArray, rhs: AnyArray) -> AnyArray:
-    """Compute Dest [B,M,N] = LHS [B,M,K] @ RHS [B,K,N] in float, each sum in order."""
+    """Compute the matrix products LHS [B, M, K] @ RHS [B, K, N] in float, summed in order."""
     sums = np.zeros((*lhs.shape[:2], rhs.shape[2]), lhs.dtype)
     add_product(sums, lhs, rhs)
     return sums
@@ -76,7 +76,7 @@ def batch_matmul(lhs: AnyArray, rhs: AnyArray) -> AnyArray:
 def batched_add(
     dest: HostTensor, batch: HostTensor, slice_: HostTensor, attributes: Attributes
 ) -> HostResult:
-    """Add Slice [...] (Int8, Int16 or Int32) to each item of Batch [N, ...]."""
+    """Add Slice to each item of Batch."""
     if batch.is_float:
         return store(batch.values + slice_.values[None], dest)
     add = add_by_integers if dest.uses_integers else add_by_floats
@@ -84,7 +84,7 @@ def batched_add(
 
 
 def batched_reduce_add(dest: HostTensor, batch: HostTensor, attributes: Attributes) -> HostResult:
-    """Sum Batch along Axis; Dest omits that axis or has size 1 there.
+    """Compute the sum of Batch along Axis.
 
     Real numbers are added in order. Int8 rescales the whole sum once (libjit), or as the
     Interpreter does: ``rha(fl(fl(sum * Sx) / Sy)) + Oy``, which Int16 follows too (Glow has none).
@@ -96,7 +96,7 @@ def batched_reduce_add(dest: HostTensor, batch: HostTensor, attributes: Attribut
         return store(np.take(in_order, -1, axis=axis), dest)
     if batch.dtype.itemsize > 2:
         return store(batch.values.sum(axis=axis, dtype=batch.dtype), dest)
-    sums = batch.centered().sum(axis=axis).reshape(dest.shape)
+    sums = batch.subtract_offset().sum(axis=axis).reshape(dest.shape)
     if dest.uses_integers:
         return saturate(rescale(sums, batch.scale32 / dest.scale32, dest.offset), dest)
     scaled = round_half_away(to_float32(sums) * batch.scale32 / dest.scale32)

@@ -13,7 +13,7 @@ from nmpsim.kernels.hostops.tensors import (
     HostResult,
     HostTensor,
     UnsupportedHostOp,
-    integer_limits,
+    get_integer_limits,
     on_values,
     saturate,
     store,
@@ -22,17 +22,17 @@ from nmpsim.kernels.hostops.tensors import (
 
 @on_values
 def copy(src: AnyArray) -> AnyArray:
-    """Return the values of Src."""
+    """Return the values unchanged."""
     return src
 
 
 def touch(dest: HostTensor, attributes: Attributes) -> HostResult:
-    """Do nothing; the instruction marks a buffer that is written in parts afterwards."""
+    """Return no result; the instruction marks a buffer as written."""
     return HostResult({})
 
 
 def splat(dest: HostTensor, attributes: Attributes) -> HostResult:
-    """Fill Dest with the real Value; quantized outputs take ``clip(quantize(Value))``."""
+    """Fill Dest with Value, quantized if Dest is."""
     value = float(attributes["Value"])
     if np.issubdtype(dest.dtype, np.integer) and (dest.quantized or dest.dtype.itemsize <= 2):
         exact = quantize_reals(np.full(1, value, dtype=np.float32), dest)
@@ -42,19 +42,19 @@ def splat(dest: HostTensor, attributes: Attributes) -> HostResult:
 
 @on_values
 def transpose(src: AnyArray, *, shuffle: Sequence[int]) -> AnyArray:
-    """Permute dimensions: dimension i of Dest is dimension Shuffle[i] of Src."""
+    """Permute dimensions: dimension i of the result is dimension ``shuffle[i]`` of Src."""
     return src.transpose(shuffle)
 
 
 @on_values
 def flip(src: AnyArray, *, axis: int) -> AnyArray:
-    """Reverse Src along Axis."""
+    """Reverse the order of elements along an axis."""
     return np.flip(src, axis)
 
 
 @on_values
 def space_to_depth(src: AnyArray, *, block_size: int) -> AnyArray:
-    """Move the pixels of each block of BlockSize to channels, row by row, NHWC."""
+    """Move the pixels of each block of an NHWC image to channels."""
     images, height, width, channels = src.shape
     rows, columns = height // block_size, width // block_size
     blocks = src.reshape(images, rows, block_size, columns, block_size, channels)
@@ -62,7 +62,7 @@ def space_to_depth(src: AnyArray, *, block_size: int) -> AnyArray:
 
 
 def convert_to(result: HostTensor, source: HostTensor, attributes: Attributes) -> HostResult:
-    """Convert between plain dtypes as C++ casts: reals lose their fraction, integers wrap.
+    """Convert values to another dtype as C++ does; reals are truncated.
 
     A real beyond the integers, on which C++ is undefined, saturates, and NaN becomes 0.
     """
@@ -98,15 +98,15 @@ def insert_tensor(dest: HostTensor, src: HostTensor, attributes: Attributes) -> 
 
 
 def extract_tensor(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
-    """Read the region of Dest's shape at Offsets of Src."""
+    """Return the region of Src at Offsets that has the shape of Dest."""
     offsets = [int(o) for o in attributes["Offsets"]]
     return store(src.values[_region(offsets, dest.shape, src.shape, "extracttensor")], dest)
 
 
 @on_values
 def int_lookup_table(src: AnyArray, mapping: AnyArray) -> AnyArray:
-    """Look up ``Mapping[x - lowest integer]``; Mapping has 256 (Int8) or 65536 (Int16) entries."""
-    low, high = integer_limits(src.dtype)
+    """Return the entry of Mapping for each integer; entry 0 is that of the lowest integer."""
+    low, high = get_integer_limits(src.dtype)
     entries = high - low + 1
     if mapping.size != entries:
         reason = f"{src.dtype} needs {entries} entries, not {mapping.size}"

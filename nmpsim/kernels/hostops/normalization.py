@@ -21,7 +21,7 @@ from nmpsim.kernels.hostops.tensors import (
 def local_response_normalization(
     dest: HostTensor, src: HostTensor, scale_out: HostTensor, attributes: Attributes
 ) -> HostResult:
-    """Normalize over neighboring channels, NHWC; both Dest and Scale are written.
+    """Normalize each pixel over neighboring channels, NHWC; return the result and the divisors.
 
     ``scale = k + fl(alpha / (2h+1)) * sum of x**2 over channels c-h..c+h``, summed in order;
     ``y = x * float(pow(scale, -beta))``. Both outputs are written (LIR_FORMAT 3.3). The power is
@@ -50,7 +50,7 @@ def _window_sums(x: AnyArray, half_window: int) -> AnyArray:
 def batch_normalization(
     dest: HostTensor, src: HostTensor, *parameters: HostTensor, attributes: Attributes
 ) -> HostResult:
-    """Normalize each channel by constant Mean and Var, Scale and Bias (inference).
+    """Normalize each channel with constant mean and variance (inference).
 
     Float: ``fl(fl(s * fl(x - mean)) + bias)``, ``s = fl(scale / fl(sqrt(fl(var + eps))))``. Int8
     (with float parameters): ``rne(fl(fl(fl(a * (q - Ox)) + b) + Oy))``, where, with
@@ -66,7 +66,7 @@ def batch_normalization(
     inverse = 1 / deviation
     factor = inverse * scale * (src.scale32 / dest.scale32)
     shift = (bias - mean * inverse * scale) / dest.scale32
-    placed = factor * to_float32(src.centered()) + shift
+    placed = factor * to_float32(src.subtract_offset()) + shift
     return saturate(round_half_even(placed + np.float32(dest.offset)), dest)
 
 
@@ -74,7 +74,7 @@ def batch_normalization(
 def layer_normalization(
     src: AnyArray, scale: AnyArray, bias: AnyArray, *, epsilon: float
 ) -> AnyArray:
-    """Normalize over the last dimensions, which Scale and Bias have.
+    """Normalize over the last dimensions, those of Scale and Bias.
 
     ``y = (x - mean) / sqrt(var + eps) * scale + bias``, each step rounded, sums in order.
     """

@@ -18,8 +18,8 @@ from nmpsim.kernels.hostops.rounding import (
     GridValues,
     fused_multiply_add,
     multiply_quantized,
-    place_on_grid,
     quantize_mean_multiplier,
+    quantize_to_floats,
     rescale,
     rescale_wide,
     round_half_away,
@@ -57,7 +57,7 @@ def _place_torch(x: FloatArray, grid: HostTensor) -> GridValues:
 
 @frozen(eq=False)
 class WindowSums:
-    """Sums of a pool's windows, and their divisors."""
+    """Sums of the windows of an average pool, with the numbers of values summed."""
 
     totals: IntArray
     """[N, rows, columns, C]: sums of taps minus the zero point, with 0 for padding."""
@@ -77,11 +77,11 @@ class WindowSums:
 
     @property
     def ratio(self) -> np.float32:
-        """Ratio of scales, ``fl(Sx / Sy)``."""
+        """Ratio of the input's scale to the result's: ``fl(Sx / Sy)``."""
         return self.src.scale32 / self.dest.scale32
 
-    def scaled(self) -> FloatArray:
-        """Return ``fl(sum * fl(fl(Sx / Sy) / n))``."""
+    def compute_averages(self) -> FloatArray:
+        """Return the averages in units of the result: ``fl(sum * fl(fl(Sx / Sy) / n))``."""
         count = np.float32(self.taps) if self.counts_padding else to_float32(self.existing)
         return to_float32(self.totals) * (self.ratio / count)
 
@@ -101,7 +101,7 @@ def _glow_int(s: WindowSums) -> IntArray:
 
 def _interpreter(s: WindowSums) -> IntArray:
     """Average as the Interpreter: ``rha(fl(t + Oy))``."""
-    return round_half_away(s.scaled() + np.float32(s.dest.offset))
+    return round_half_away(s.compute_averages() + np.float32(s.dest.offset))
 
 
 def _tflite(s: WindowSums) -> IntArray:
@@ -138,13 +138,15 @@ def _onnx(s: WindowSums) -> IntArray:
 
 def _global_onnx(s: WindowSums) -> IntArray:
     """Average as ONNX Runtime's GlobalAveragePool: ``rne(t) + Oy``."""
-    return round_half_even(s.scaled()) + np.int64(s.dest.offset)
+    return round_half_even(s.compute_averages()) + np.int64(s.dest.offset)
 
 
 def _unsigned_offset(s: WindowSums) -> IntArray:
     """Average as PyTorch's fbgemm and onednn: ``rne(fl(t + Oy))`` with an unsigned Oy."""
     moved = UNSIGNED if s.dest.dtype == np.int8 else 0
-    return round_half_even(s.scaled() + np.float32(s.dest.offset + moved)) - np.int64(moved)
+    return round_half_even(s.compute_averages() + np.float32(s.dest.offset + moved)) - np.int64(
+        moved
+    )
 
 
 def _qnnpack(s: WindowSums) -> IntArray:
@@ -160,7 +162,7 @@ def _quotient(totals: IntArray, counts: IntArray) -> IntArray:
 
 # --- softmax --------------------------------------------------------------------------------
 
-_GLOW = {"int8": "softmax_glow.softmax_int8"}
+_GLOW = {"int8": "softmax.softmax_glow"}
 _TFLITE = {"int8": "softmax_tflite.softmax_int8", "int16": "softmax_tflite.softmax_int16"}
 
 
@@ -169,11 +171,11 @@ _TFLITE = {"int8": "softmax_tflite.softmax_int8", "int16": "softmax_tflite.softm
 
 @frozen
 class HostArithmetic:
-    """Arithmetic of one numerics profile on the host."""
+    """Functions of a numerics profile for quantization, average pools and softmax."""
 
     average: Callable[[WindowSums], IntArray]
     """Computes averages before saturation."""
-    place_on_grid: Callable[[FloatArray, HostTensor], GridValues] = place_on_grid
+    quantize_to_floats: Callable[[FloatArray, HostTensor], GridValues] = quantize_to_floats
     """Places reals on a tensor's grid before saturation; NaN stays. The default is the
     Interpreter's ``rne(fl(fl(x/S) + O))`` (libjit's int32 cast differs only where it is
     undefined)."""
@@ -191,7 +193,7 @@ ARITHMETIC = exhaustive_table(
         "glow-float": HostArithmetic(_interpreter, softmax=_GLOW),
         "nmp": HostArithmetic(_libjit, softmax=_GLOW),
         "q31": HostArithmetic(_tflite, _place_tflite, _TFLITE),
-        "float": HostArithmetic(_onnx, _place_onnx, {"int8": "softmax_onnx.softmax_int8"}),
+        "float": HostArithmetic(_onnx, _place_onnx, {"int8": "softmax.softmax_onnx"}),
         "float-fbgemm": HostArithmetic(_unsigned_offset, _place_torch),
         "float-qnnpack": HostArithmetic(_qnnpack, _place_torch),
         "float-onednn": HostArithmetic(_unsigned_offset, _place_torch),

@@ -16,7 +16,7 @@ _IntArray = npt.NDArray[np.int64]
 
 @frozen(eq=False)
 class StageOvershoot:
-    """Amount by which the values of one stage exceed the range of that stage."""
+    """Amounts by which values exceed the range of a stage of an operation."""
 
     stage: str
     """Name of the stage, of :data:`nmpsim.kernels.saturation_stages.STAGE_NAMES`."""
@@ -29,7 +29,7 @@ _RECORD: ContextVar[list[StageOvershoot] | None] = ContextVar("overshoots", defa
 
 @contextmanager
 def record_overshoots() -> Iterator[list[StageOvershoot]]:
-    """Collect the overshoots of every :func:`clamp` called within the block."""
+    """Collect the overshoots of all calls of :func:`clamp` within the ``with`` block."""
     record: list[StageOvershoot] = []
     token = _RECORD.set(record)
     try:
@@ -39,7 +39,7 @@ def record_overshoots() -> Iterator[list[StageOvershoot]]:
 
 
 def clamp(values: _IntArray, low: int | None, high: int | None, stage: str) -> _IntArray:
-    """Limit values to a range and record by how much they exceed it.
+    """Clamp values to a range and record the overshoots.
 
     Parameters
     ----------

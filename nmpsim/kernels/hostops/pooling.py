@@ -27,7 +27,7 @@ def _lowest(dtype: np.dtype[Any]) -> float | int:
 
 
 def max_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
-    """Compute the largest value over the taps that are not padding; Dest has the scale of Src.
+    """Compute the maximum of each window, NHWC; padding is ignored.
 
     A window wholly in padding gives real zero.
     """
@@ -36,7 +36,7 @@ def max_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostR
     padded, outputs = window.pad(src.values, _lowest(src.dtype)), dest.shape[1:3]
     if src.is_float:
         best = np.full(dest.shape, _lowest(src.dtype), dtype=src.dtype)
-        for _, view in window.views(padded, outputs):
+        for _, view in window.iterate_views(padded, outputs):
             np.maximum(best, view, out=best)
     else:
         best = window.reduce(np.maximum, padded, outputs)
@@ -46,7 +46,7 @@ def max_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostR
 def max_pool_with_argmax(
     dest: HostTensor, src: HostTensor, argmax: HostTensor, attributes: Attributes
 ) -> HostResult:
-    """Compute :func:`max_pool` and the index of each largest value (Argmax, int64 or int32).
+    """Compute the maximum of each window and its index in the input, NHWC.
 
     Argmax is the flat index into the whole Src tensor [N, H, W, C]; among equals the last tap,
     row by row, wins (Glow compares with ``>=``); a window wholly in padding gives index 0.
@@ -57,8 +57,8 @@ def max_pool_with_argmax(
     places = np.arange(src.values.size, dtype=np.int64).reshape(src.shape)
     best = np.full(dest.shape, _lowest(src.dtype), dtype=src.dtype)
     best_place = np.zeros(dest.shape, dtype=np.int64)
-    value_views = window.views(window.pad(src.values, _lowest(src.dtype)), outputs)
-    place_views = window.views(window.pad(places, -1), outputs)
+    value_views = window.iterate_views(window.pad(src.values, _lowest(src.dtype)), outputs)
+    place_views = window.iterate_views(window.pad(places, -1), outputs)
     for (_, value), (_, place) in zip(value_views, place_views, strict=True):
         wins = (value >= best) & (place >= 0)
         best = np.where(wins, value, best)
@@ -78,7 +78,7 @@ def _zero_where_empty(best: AnyArray, src: HostTensor, window: Window) -> AnyArr
 
 
 def avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
-    """Compute the mean over all taps (CountIncludePads 1), or over those that are not padding (0).
+    """Compute the mean of each window over 2 or 3 dimensions, with or without padding.
 
     Layout NTHWC has windows in three dimensions. Real taps are added in order, then divided;
     integers follow the profile.
@@ -93,7 +93,7 @@ def avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostR
     if src.is_float:
         counts = np.full_like(existing, window.taps) if count_all else existing
         return store(_sum_taps(dest, src.values, window) / counts.astype(src.dtype), dest)
-    totals = window.reduce(np.add, window.pad(src.centered(), 0), outputs)
+    totals = window.reduce(np.add, window.pad(src.subtract_offset(), 0), outputs)
     windows = WindowSums(
         totals,
         existing,
@@ -101,7 +101,7 @@ def avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostR
         count_all,
         bool(attributes.get("Unsigned")),
         bool(attributes.get("Global")),
-        lambda: _sum_taps(dest, src.reals(), window),
+        lambda: _sum_taps(dest, src.dequantize(), window),
         src,
         dest,
     )
@@ -111,7 +111,7 @@ def avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostR
 def _sum_taps(dest: HostTensor, x: AnyArray, window: Window) -> AnyArray:
     """Return the sums of taps, added in order with padding as zeros, in the shape of Dest."""
     sums = np.zeros(dest.shape, x.dtype)
-    for _, view in window.views(window.pad(x, 0), dest.shape[1:-1]):
+    for _, view in window.iterate_views(window.pad(x, 0), dest.shape[1:-1]):
         sums += view
     return sums
 
@@ -129,18 +129,18 @@ def _avg_pool_3d(dest: HostTensor, src: HostTensor, attributes: Attributes) -> H
     if src.is_float:
         return store(_sum_taps(dest, src.values, window) / counts.astype(src.dtype), dest)
     factor = src.scale32 / dest.scale32 / to_float32(counts)
-    sums = to_float32(_sum_taps(dest, src.centered(), window))
+    sums = to_float32(_sum_taps(dest, src.subtract_offset(), window))
     placed = sums / (np.float32(1) / factor) + np.float32(dest.offset)
     return saturate(round_half_even(placed), dest)
 
 
 def adaptive_avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
-    """Compute the means over windows that divide Src evenly, NHWC.
+    """Compute the means of windows that divide an NHWC image evenly.
 
     Float: ``fl(fl(sum / kw) / kh)``, in order. Int8: the Interpreter's
     ``rha(fl(fl(sum * fl(fl(fl(Sx/Sy)/kw)/kh)) + Oy))``.
     """
-    x = src.values if src.is_float else src.centered()
+    x = src.values if src.is_float else src.subtract_offset()
     sums = np.zeros(dest.shape, x.dtype)
     heights, widths = (_shares(dest.shape[d], src.shape[d]) for d in (1, 2))
     for row, (top, bottom) in enumerate(heights):

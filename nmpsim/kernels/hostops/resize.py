@@ -7,15 +7,15 @@ resize_nearest_neighbor.h.
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.kernels.hostops.numerics import UNSIGNED
 from nmpsim.kernels.hostops.rounding import round_half_away
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,
-    FloatArray,
     HostResult,
     HostTensor,
     IntArray,
@@ -25,7 +25,7 @@ from nmpsim.records import frozen
 
 
 def resize_nearest(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
-    """Resize by nearest neighbor: output o reads input ``min(int(fl(o / scale)), size - 1)``.
+    """Resize a tensor by nearest-neighbor interpolation.
 
     Scale has one factor for each dimension.
     """
@@ -42,7 +42,7 @@ def resize_nearest(dest: HostTensor, src: HostTensor, attributes: Attributes) ->
 
 
 def resize_bilinear(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
-    """Resize Src [N, H, W, C] to Dest of the same scale by factors Scale [1, sh, sw, 1].
+    """Resize an NHWC image by bilinear interpolation.
 
     Output place o lies at input place ``fl(o / s)``; down the rows first, then across. Integers
     are interpolated in float32 and cut to whole numbers, as the Interpreter casts them.
@@ -63,7 +63,7 @@ def resize_bilinear(dest: HostTensor, src: HostTensor, attributes: Attributes) -
     return store(result if src.is_float else _truncate(result, src), dest)
 
 
-def _neighbors(outputs: int, size: int, scale: np.float32) -> tuple[IntArray, IntArray, FloatArray]:
+def _neighbors(outputs: int, size: int, scale: np.float32) -> _Neighbors:
     """Return the two inputs around each output, and its distance from the first."""
     places = np.arange(outputs).astype(np.float32) / scale
     first = places.astype(np.int64)
@@ -84,50 +84,42 @@ _POSITION_BITS = 10
 
 @frozen
 class ResizeCoordinates:
-    """Mapping from the coordinates of a resized image to those of the input, as TFLite has it."""
+    """Conversion of coordinates of a resized image to coordinates of the input, as in TFLite."""
 
     align_corners: bool
     half_pixel: bool
 
     @classmethod
     def from_attributes(cls, attributes: Attributes) -> ResizeCoordinates:
-        """Return the mapping that AlignCorners and HalfPixelCenters select."""
+        """Read AlignCorners and HalfPixelCenters from the attributes."""
         return cls(bool(attributes.get("AlignCorners")), bool(attributes.get("HalfPixelCenters")))
 
-    def scale(self, size: int, outputs: int) -> np.float32:
-        """Return the distance in the input for one step in the result, in float32."""
+    def compute_scale(self, size: int, outputs: int) -> np.float32:
+        """Return the distance in input pixels between adjacent output pixels."""
         if self.align_corners and outputs > 1:
             return np.float32(size - 1) / np.float32(outputs - 1)
         return np.float32(size) / np.float32(outputs)
 
-    def nearest(self, size: int, outputs: int) -> IntArray:
-        """Return the input coordinate for each coordinate of the result."""
+    def find_nearest(self, size: int, outputs: int) -> IntArray:
+        """Return the coordinate of the nearest input pixel for each output pixel."""
         offset = np.float32(0.5 if self.half_pixel else 0)
-        places = (np.arange(outputs).astype(np.float32) + offset) * self.scale(size, outputs)
+        places = (np.arange(outputs).astype(np.float32) + offset) * self.compute_scale(
+            size, outputs
+        )
         whole = round_half_away(places) if self.align_corners else np.floor(places).astype(np.int64)
         return np.clip(whole, 0, size - 1)
 
 
 def _nearest(x: AnyArray, shape: tuple[int, ...], coordinates: ResizeCoordinates) -> AnyArray:
-    rows, columns = (coordinates.nearest(x.shape[d], shape[d]) for d in (1, 2))
+    rows, columns = (coordinates.find_nearest(x.shape[d], shape[d]) for d in (1, 2))
     picked: AnyArray = x[:, rows][:, :, columns]
     return picked
 
 
 def _bilinear(x: AnyArray, shape: tuple[int, ...], coordinates: ResizeCoordinates) -> IntArray:
     """Resize Int8 or Int16: positions of 10 bits, weights of 20, halves away from zero."""
-    wide = x.astype(np.int64)
-    (top, bottom, down), (left, right, across) = (
-        _fixed_point_neighbors(x.shape[d], shape[d], coordinates) for d in (1, 2)
-    )
-    one = 1 << _POSITION_BITS
-    down, across = down[:, None, None], across[:, None]
-    total = (
-        wide[:, top][:, :, left] * (one - down) * (one - across)
-        + wide[:, bottom][:, :, left] * down * (one - across)
-        + wide[:, top][:, :, right] * (one - down) * across
-        + wide[:, bottom][:, :, right] * down * across
-    )
+    rows, columns = (_fixed_point_neighbors(x.shape[d], shape[d], coordinates) for d in (1, 2))
+    total = _interpolate(x.astype(np.int64), rows, columns, np.int64(1 << _POSITION_BITS))
     half = 1 << 2 * _POSITION_BITS - 1
     rounded: IntArray = np.sign(total) * ((np.abs(total) + half) >> 2 * _POSITION_BITS)
     return rounded
@@ -138,23 +130,32 @@ def _bilinear_unsigned(
 ) -> IntArray:
     """Resize uint8, stored as Int8: in float32, then plus a half and truncated."""
     real = (x.astype(np.int16) + UNSIGNED).astype(np.float32)
-    (top, bottom, down), (left, right, across) = (
-        _float_neighbors(x.shape[d], shape[d], coordinates) for d in (1, 2)
-    )
-    one = np.float32(1)
-    down, across = down[:, None, None], across[:, None]
-    total = real[:, top][:, :, left] * (one - down) * (one - across)
-    total = total + real[:, bottom][:, :, left] * down * (one - across)
-    total = total + real[:, top][:, :, right] * (one - down) * across
-    total = total + real[:, bottom][:, :, right] * down * across
+    rows, columns = (_float_neighbors(x.shape[d], shape[d], coordinates) for d in (1, 2))
+    total = _interpolate(real, rows, columns, np.float32(1))
     whole: IntArray = np.trunc(total + np.float32(0.5)).astype(np.int64) - UNSIGNED
     return whole
 
 
-def _fixed_point_neighbors(
-    size: int, outputs: int, coordinates: ResizeCoordinates
-) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the two inputs around each output, and its distance from the first in 1024ths."""
+_Neighbors: TypeAlias = tuple[IntArray, IntArray, AnyArray]
+"""The two inputs around each output, and its distance from the first."""
+
+
+def _interpolate(x: AnyArray, rows: _Neighbors, columns: _Neighbors, one: np.generic) -> AnyArray:
+    """Return the sums of four neighbors, weighted by distances as shares of ``one``."""
+    (top, bottom, down), (left, right, across) = rows, columns
+    down, across = down[:, None, None], across[:, None]
+    above, below = x[:, top], x[:, bottom]
+    total: AnyArray = (
+        above[:, :, left] * (one - down) * (one - across)
+        + below[:, :, left] * down * (one - across)
+        + above[:, :, right] * (one - down) * across
+        + below[:, :, right] * down * across
+    )
+    return total
+
+
+def _fixed_point_neighbors(size: int, outputs: int, coordinates: ResizeCoordinates) -> _Neighbors:
+    """Return the neighbors of each output, with distances in 1024ths."""
     one = 1 << _POSITION_BITS
     scale = (one * size + outputs // 2) // outputs
     if coordinates.align_corners and outputs > 1:
@@ -172,10 +173,8 @@ def _towards_zero(at: IntArray) -> IntArray:
     return whole
 
 
-def _float_neighbors(
-    size: int, outputs: int, coordinates: ResizeCoordinates
-) -> tuple[IntArray, IntArray, npt.NDArray[np.float32]]:
-    index, scale = np.arange(outputs).astype(np.float32), coordinates.scale(size, outputs)
+def _float_neighbors(size: int, outputs: int, coordinates: ResizeCoordinates) -> _Neighbors:
+    index, scale = np.arange(outputs).astype(np.float32), coordinates.compute_scale(size, outputs)
     at = index * scale
     if coordinates.half_pixel:
         at = (index + np.float32(0.5)) * scale - np.float32(0.5)

@@ -19,7 +19,7 @@ from nmpsim.kernels.hostops.tensors import (
     HostResult,
     HostTensor,
     IntArray,
-    integer_limits,
+    get_integer_limits,
 )
 from nmpsim.kernels.scale import apply_integer_scales, integer_scale
 
@@ -31,7 +31,7 @@ LONGEST_SHIFT = 31
 
 
 def to_int64(integral: npt.NDArray[np.floating[Any]]) -> IntArray:
-    """Convert whole floats to int64; limit to +-2**62 (infinities too) and map NaN to 0."""
+    """Convert whole floats to int64, clamped to +-2**62; NaN becomes 0."""
     # 2**62 is a power of two: float32 holds it, too
     held: npt.NDArray[np.floating[Any]] = np.minimum(np.maximum(integral, -_HUGE), _HUGE)
     missing = np.isnan(held)
@@ -41,17 +41,17 @@ def to_int64(integral: npt.NDArray[np.floating[Any]]) -> IntArray:
 
 
 def round_half_even(x: FloatArray) -> IntArray:
-    """Round to int64 as ``nearbyint``: halves to the even neighbor."""
+    """Round to int64, halves to the even neighbor, as C's ``nearbyint``."""
     return to_int64(np.rint(x))
 
 
 def round_half_away(x: FloatArray) -> IntArray:
-    """Round to int64 as ``std::round``: halves away from zero."""
+    """Round to int64, halves away from zero, as C's ``round``."""
     return to_int64(round_half_away_float(x))
 
 
 def round_half_away_float(x: AnyArray) -> FloatArray:
-    """Round halves away from zero, in float32.
+    """Round to whole float32 numbers, halves away from zero.
 
     Exact: the fraction is, and so is twice the fraction.
     """
@@ -72,7 +72,7 @@ def _has_no_nan(x: AnyArray) -> bool:
 def fused_multiply_add(
     x: AnyArray, factor: np.float32 | AnyArray, addend: np.float32 | int
 ) -> FloatArray:
-    """Compute ``x * factor + addend`` of float32 values, rounded once.
+    """Compute ``x * factor + addend`` in float32 with a single rounding.
 
     The product is exact in float64. What the sum then loses is made to show in its last bit (it is
     rounded to odd), so that the second rounding, to float32, is that of the exact value.
@@ -89,12 +89,12 @@ def fused_multiply_add(
 
 
 def to_float32(x: AnyArray) -> FloatArray:
-    """Convert integers to float32, rounded once (half to even beyond 24 bits)."""
+    """Convert integers to float32, rounded to the nearest, halves to even."""
     return np.asarray(x).astype(np.float32)
 
 
 def multiply_fixed_point(x: IntArray, factor: float) -> IntArray:
-    """Compute ``x * factor`` as TFLite's ``MultiplyByQuantizedMultiplier``, in 31 bits.
+    """Compute ``x * factor`` in 32-bit fixed point, as TFLite.
 
     ``x`` is 32 bits wide. Rounded twice: in the product (halves up), then in the shift (halves
     away from zero); what a factor above 1 shifts beyond 32 bits saturates.
@@ -103,7 +103,7 @@ def multiply_fixed_point(x: IntArray, factor: float) -> IntArray:
 
 
 def quantize_multiplier(factor: float) -> tuple[int, int]:
-    """Return a factor as 31 bits and a power of two: TFLite's ``QuantizeMultiplier``."""
+    """Convert a factor to a 31-bit multiplier and a power of two, as TFLite."""
     fraction, exponent = math.frexp(factor)
     mul = math.floor(fraction * 2.0**31 + 0.5)
     if mul == 1 << 31:
@@ -112,7 +112,7 @@ def quantize_multiplier(factor: float) -> tuple[int, int]:
 
 
 def quantize_mean_multiplier(factor: float, taps: int) -> tuple[int, int]:
-    """Return the multiplier of a factor divided by a number of taps, shifted to keep its bits.
+    """Convert ``factor / taps`` to a multiplier and a power of two, as TFLite's mean.
 
     Source: ``QuantizedMeanOrSum`` (tensorflow/lite/kernels/internal/reference/reduce.h).
     """
@@ -122,7 +122,7 @@ def quantize_mean_multiplier(factor: float, taps: int) -> tuple[int, int]:
 
 
 def multiply_quantized(x: IntArray, mul: int, exponent: int) -> IntArray:
-    """Compute ``x * mul / 2**31 * 2**exponent`` as :func:`multiply_fixed_point` rounds it."""
+    """Compute ``x * mul / 2**31 * 2**exponent`` with TFLite's two roundings."""
     wide = x << np.int64(min(max(exponent, 0), 31))
     shifted = clamp(wide, -(1 << 31), (1 << 31) - 1, "rescale")
     high = (shifted * mul + (1 << 30)) >> 31
@@ -133,11 +133,11 @@ def multiply_quantized(x: IntArray, mul: int, exponent: int) -> IntArray:
 
 
 def quantize_reals(x: AnyArray, grid: HostTensor) -> IntArray:
-    """Compute ``rne(fl(fl(x / S) + O))`` in float32 without saturation, as Glow's ``quantize``.
+    """Quantize real numbers with a tensor's scale and offset, without saturation.
 
     NaN, on which the reference is undefined, is taken as real zero.
     """
-    return to_int64(place_on_grid(replace_nan(np.asarray(x, dtype=np.float32)), grid)[0])
+    return to_int64(quantize_to_floats(replace_nan(np.asarray(x, dtype=np.float32)), grid)[0])
 
 
 def replace_nan(x: FloatArray) -> FloatArray:
@@ -149,8 +149,8 @@ GridValues: TypeAlias = tuple[FloatArray, int]
 """Whole numbers as floats, and an integer to add to them."""
 
 
-def place_on_grid(x: FloatArray, grid: HostTensor) -> GridValues:
-    """Compute :func:`quantize_reals` with floating-point results; NaN is preserved."""
+def quantize_to_floats(x: FloatArray, grid: HostTensor) -> GridValues:
+    """Quantize real numbers to whole floats, without saturation; NaN is preserved."""
     placed = x / grid.scale32
     placed += np.float32(grid.offset)
     return np.rint(placed), 0
@@ -159,7 +159,7 @@ def place_on_grid(x: FloatArray, grid: HostTensor) -> GridValues:
 def quantize_blocks(
     x: FloatArray, dest: HostTensor, place: Callable[[FloatArray, HostTensor], GridValues]
 ) -> HostResult:
-    """Quantize reals to ``dest``, saturated, as the result of operand 0; NaN is real zero.
+    """Quantize real numbers block by block with saturation; NaN becomes real zero.
 
     Blocks are small enough for the processor's caches.
     """
@@ -183,7 +183,7 @@ def quantize_blocks(
 
 def _store(whole: FloatArray, least: Any, more: int, stored: AnyArray) -> ClippedValues:
     """Store whole numbers, the smallest of which is ``least``, plus ``more``, saturated."""
-    low, high = integer_limits(stored.dtype)
+    low, high = get_integer_limits(stored.dtype)
     if stored.dtype.itemsize > 2:
         exact = to_int64(whole) + np.int64(more)
         stored[...] = np.clip(exact, low, high)
@@ -199,15 +199,15 @@ def _store(whole: FloatArray, least: Any, more: int, stored: AnyArray) -> Clippe
 
 
 def quantize_value(value: float, grid: HostTensor, dtype: npt.DTypeLike | None = None) -> int:
-    """Quantize one real to a grid, saturated to its integer range or to that of ``dtype``."""
+    """Quantize one real number, saturated to the range of the tensor or of ``dtype``."""
     limits = np.iinfo(grid.dtype if dtype is None else np.dtype(dtype))
     exact = int(quantize_reals(np.float32(value).reshape(1), grid)[0])
     return min(max(exact, int(limits.min)), int(limits.max))
 
 
 def requantize(source: HostTensor, grid: HostTensor) -> IntArray:
-    """Compute ``quantize(dequantize(q))`` onto another grid, without saturation (Interpreter)."""
-    return quantize_reals(source.reals(), grid)
+    """Dequantize a tensor and quantize it with another scale and offset, without saturation."""
+    return quantize_reals(source.dequantize(), grid)
 
 
 def rescale(x: IntArray, factor: np.float32, offset: int = 0) -> IntArray:
@@ -226,7 +226,7 @@ def rescale(x: IntArray, factor: np.float32, offset: int = 0) -> IntArray:
 
 
 def rescale_wide(x: IntArray, factor: np.float32, offset: int = 0) -> IntArray:
-    """Compute :func:`rescale` with 62 bits inside, as the device's unit does it for Int16.
+    """Compute ``x * factor + offset`` in libjit's arithmetic with 62-bit products.
 
     It has shifts of up to 31 bits: what is more is shifted before the product, or leaves nothing.
     """

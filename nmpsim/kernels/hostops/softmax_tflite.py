@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from nmpsim.kernels.hostops.rounding import multiply_fixed_point
-from nmpsim.kernels.hostops.tensors import HostTensor, IntArray, UnsupportedHostOp, dtype_name
+from nmpsim.kernels.hostops.tensors import HostTensor, IntArray, UnsupportedHostOp, get_dtype_name
 
 RESULTS = {"int8": (1 / 256, -128), "int16": (1 / 32768, 0)}
 """Scale and zero point of a result by dtype, the only ones that TFLite has."""
@@ -30,7 +30,7 @@ _EXP_OF_POWERS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401
 
 
 def softmax_int8(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float) -> IntArray:
-    """Compute the softmax of Int8 rows [N, C] as TFLite, before saturation."""
+    """Compute the Int8 softmax of each row as TFLite's reference kernel."""
     _check(dest)
     places = rows - rows.max(axis=1, keepdims=True)
     places += 255
@@ -62,7 +62,7 @@ def _powers(scale: float) -> tuple[IntArray, IntArray]:
 
 
 def softmax_int16(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float) -> IntArray:
-    """Compute the softmax of Int16 rows [N, C] as TFLite: two tables, linear interpolation."""
+    """Compute the Int16 softmax of each row as TFLite's reference kernel, with two tables."""
     _check(dest)
     below = rows - rows.max(axis=1, keepdims=True)
     scaled = multiply_fixed_point(below, src.scale * beta / (10.0 / 65535.0))
@@ -80,7 +80,7 @@ def softmax_int16(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float
 
 def _check(dest: HostTensor) -> None:
     """Raise UnsupportedHostOp unless the result has the scale and zero point that TFLite knows."""
-    if (dest.scale, dest.offset) != RESULTS[dtype_name(dest.dtype)]:
+    if (dest.scale, dest.offset) != RESULTS[get_dtype_name(dest.dtype)]:
         raise UnsupportedHostOp("softmax", f"TFLite has no result of scale {dest.scale:g}")
 
 

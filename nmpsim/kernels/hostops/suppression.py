@@ -35,7 +35,7 @@ def non_max_suppression(
     scores: HostTensor,
     attributes: Attributes,
 ) -> HostResult:
-    """Select boxes by score and overlap as ONNX: Indices and NumberOfSelectedIndices.
+    """Select the boxes with the best scores among overlapping boxes, as ONNX.
 
     Each row of Indices [M, 3] is a batch, class and box, class by class from the best score on;
     of equal scores the lower index comes first (Glow leaves that to its C++ library). The rest of

@@ -38,7 +38,7 @@ _EXACT = 1 << 23
 
 @frozen(eq=False)
 class HostTensor:
-    """Values in their logical shape; a quantized value stands for ``scale * (q - offset)``.
+    """Array with the scale and offset of its values: ``real = scale * (q - offset)``.
 
     ``scale`` is exact in float32. The defaults make an Int8 or Int16 tensor a plain integer one.
     """
@@ -57,48 +57,48 @@ class HostTensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Logical shape."""
+        """Shape of the array."""
         return self.values.shape
 
     @property
     def scale32(self) -> np.float32:
-        """The scale as the float32 that formulas use."""
+        """Scale as float32."""
         return np.float32(self.scale)
 
     @property
     def is_float32(self) -> bool:
-        """Whether elements are float32."""
+        """Whether the dtype is float32."""
         return self.dtype == np.float32
 
     @property
     def is_float(self) -> bool:
-        """Whether elements are floating-point numbers of any width."""
+        """Whether the dtype is a floating-point type."""
         return self.dtype.kind == "f"
 
     @property
     def uses_integers(self) -> bool:
-        """Whether arithmetic is libjit's, in integers; the Interpreter's is in float32."""
+        """Whether quantized arithmetic is libjit's integer arithmetic."""
         return self.dtype == np.int8 and self.numerics != "glow-float"
 
-    def centered(self) -> IntArray:
-        """Return ``q - offset`` in 64 bits."""
+    def subtract_offset(self) -> IntArray:
+        """Return ``q - offset`` in int64."""
         return self.values.astype(np.int64) - np.int64(self.offset)
 
-    def reals(self) -> FloatArray:
-        """Return ``fl(scale * (q - offset))``; for float32 elements the values themselves."""
+    def dequantize(self) -> FloatArray:
+        """Return the real values ``fl(scale * (q - offset))`` in float32."""
         if self.is_float32:
             return self.values
         if self.dtype.kind == "i" and self.dtype.itemsize <= 2 and abs(self.offset) <= _EXACT:
             centered = np.subtract(self.values, np.float32(self.offset), dtype=np.float32)
         else:
-            centered = self.centered().astype(np.float32)
+            centered = self.subtract_offset().astype(np.float32)
         centered *= self.scale32
         return centered
 
 
 @frozen(eq=False)
 class ClippedValues:
-    """Values changed by limiting a result to its integer range."""
+    """Positions and exact values of results that were saturated."""
 
     indices: IntArray
     """[n] row-major indices, ascending."""
@@ -107,7 +107,7 @@ class ClippedValues:
 
     @classmethod
     def find(cls, values: IntArray, low: int, high: int) -> ClippedValues:
-        """Return the int64 ``values`` outside ``low`` to ``high``."""
+        """Return the values outside the range from ``low`` to ``high``."""
         flat = values.reshape(-1)
         indices = np.flatnonzero((flat < low) | (flat > high))
         return cls(indices, flat[indices])
@@ -118,7 +118,7 @@ NONE_CLIPPED = ClippedValues(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 @frozen(eq=False)
 class HostResult:
-    """New contents of output operands, by operand index."""
+    """Results of a host operation by operand index, with the saturated values."""
 
     outputs: Mapping[int, AnyArray]
     clipped: Mapping[int, ClippedValues] = attrs.field(factory=dict)
@@ -128,7 +128,7 @@ class HostResult:
 
     @property
     def unclipped(self) -> Mapping[int, IntArray]:
-        """int64 values before saturation, for operations that saturate."""
+        """int64 values before saturation by operand index."""
         return {index: self._unclipped(index) for index in self.clipped}
 
     def _unclipped(self, index: int) -> IntArray:
@@ -138,7 +138,7 @@ class HostResult:
 
 
 class UnsupportedHostOp(ValueError):  # noqa: N818 - it names a limit, not a fault
-    """An operation that the host does not know, or not for these dtypes or attributes."""
+    """Exception for an operation, dtype or attribute that the host does not support."""
 
     def __init__(self, opcode: str, reason: str) -> None:
         super().__init__(f"{opcode}: {reason}")
@@ -147,7 +147,7 @@ class UnsupportedHostOp(ValueError):  # noqa: N818 - it names a limit, not a fau
 
 
 class HostValueError(ValueError):
-    """An operand value that the operation cannot take, such as an index out of range."""
+    """Exception for an invalid value of an operand, such as an index out of range."""
 
 
 Implementation: TypeAlias = Callable[..., HostResult]
@@ -155,21 +155,21 @@ Implementation: TypeAlias = Callable[..., HostResult]
 
 
 def cast(values: AnyArray, dest: HostTensor) -> AnyArray:
-    """Return a copy of the values in the dtype and shape of ``dest``."""
+    """Return a copy of values with the dtype and shape of a tensor."""
     return np.array(values, dtype=dest.dtype, order="C").reshape(dest.shape)
 
 
 def store(values: AnyArray, dest: HostTensor) -> HostResult:
-    """Return the values as the result of operand 0, without saturation."""
+    """Return values as the result of operand 0, cast to its dtype and shape."""
     return HostResult({0: cast(values, dest)})
 
 
 def saturate(values: IntArray, dest: HostTensor) -> HostResult:
-    """Return int64 values, saturated to the range of ``dest``, as the result of operand 0."""
+    """Return int64 values as the result of operand 0, saturated to its integer type."""
     wide = np.asarray(values)
     if wide.shape != dest.shape:
         wide = np.broadcast_to(wide, dest.shape)
-    low, high = integer_limits(dest.dtype)
+    low, high = get_integer_limits(dest.dtype)
     least = np.minimum.reduce(wide, None, initial=low)
     most = np.maximum.reduce(wide, None, initial=high)
     if least == low and most == high:
@@ -179,7 +179,7 @@ def saturate(values: IntArray, dest: HostTensor) -> HostResult:
 
 
 def on_values(function: Callable[..., AnyArray]) -> Implementation:
-    """Return an implementation from a function of stored values, which become those of Dest.
+    """Convert a function of arrays and attributes to an implementation of an operation.
 
     The function takes the arrays of the operands after Dest, and attributes as keywords:
     ``batch_dims`` is BatchDims.
@@ -199,20 +199,20 @@ def on_values(function: Callable[..., AnyArray]) -> Implementation:
 
 
 @cache
-def dtype_name(dtype: np.dtype[Any]) -> str:
-    """Return the name of a dtype (cached: NumPy computes it each time)."""
+def get_dtype_name(dtype: np.dtype[Any]) -> str:
+    """Return the name of a dtype; cached."""
     return dtype.name
 
 
 @cache
-def integer_limits(dtype: np.dtype[Any]) -> tuple[int, int]:
-    """Return the smallest and largest value of an integer dtype (cached)."""
+def get_integer_limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+    """Return the smallest and largest value of an integer dtype; cached."""
     limits = np.iinfo(dtype)
     return int(limits.min), int(limits.max)
 
 
 def check_indices(opcode: str, indices: AnyArray, limit: int) -> IntArray:
-    """Return indices as int64; raise HostValueError unless all lie within 0 to ``limit - 1``."""
+    """Return indices as int64; raise HostValueError unless all are in 0 to ``limit - 1``."""
     wide = indices.astype(np.int64)
     outside = wide[(wide < 0) | (wide >= limit)]
     if outside.size:

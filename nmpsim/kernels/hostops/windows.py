@@ -14,7 +14,7 @@ from nmpsim.records import frozen
 
 
 def require_nhwc(opcode: str, attributes: Attributes) -> None:
-    """Raise UnsupportedHostOp unless the Layout of an instruction is NHWC."""
+    """Raise UnsupportedHostOp unless the attribute Layout is NHWC."""
     layout = attributes.get("Layout", 0)
     if layout not in (0, "NHWC"):
         raise UnsupportedHostOp(opcode, f"layout {layout} is not NHWC (0)")
@@ -22,7 +22,7 @@ def require_nhwc(opcode: str, attributes: Attributes) -> None:
 
 @frozen
 class Window:
-    """A window over (height, width) or (time, height, width)."""
+    """Sliding window over two or three dimensions: kernel, strides, pads, dilation."""
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -32,7 +32,7 @@ class Window:
 
     @classmethod
     def from_attributes(cls, attributes: Attributes) -> Window:
-        """Return the window that Kernels, Strides, Pads and Dilation (default 1) describe.
+        """Read the window from Kernels, Strides, Pads and Dilation.
 
         Pads are [top, left, bottom, right] or [near, far, top, bottom, left, right].
         """
@@ -47,18 +47,18 @@ class Window:
 
     @property
     def taps(self) -> int:
-        """Number of kernel positions, including those over padding."""
+        """Number of positions of the kernel."""
         return int(np.prod(self.kernel))
 
     def pad(self, x: AnyArray, value: float | np.generic) -> AnyArray:
-        """Return ``x`` [N, ..., C] padded with ``value``."""
+        """Return an array [N, ..., C] with the window's padding filled with ``value``."""
         around = ((0, 0), *self.pads, (0, 0))
         return np.pad(x, around, constant_values=value) if np.any(self.pads) else x
 
-    def views(
+    def iterate_views(
         self, padded: AnyArray, outputs: tuple[int, ...]
     ) -> Iterator[tuple[tuple[int, ...], AnyArray]]:
-        """Yield each tap's index and its view [N, *outputs, C], in row-major order of taps."""
+        """Yield the index of each kernel position and its view [N, *outputs, C]."""
         for tap in itertools.product(*map(range, self.kernel)):
             starts = [index * step for index, step in zip(tap, self.dilation, strict=True)]
             cut = tuple(
@@ -70,7 +70,7 @@ class Window:
     def reduce(
         self, operation: np.ufunc, padded: AnyArray, outputs: tuple[int, ...]
     ) -> npt.NDArray[Any]:
-        """Reduce the taps of each two-dimensional window, in any order: [N, *outputs, C].
+        """Reduce each two-dimensional window with a ufunc: [N, *outputs, C].
 
         Rows of the input are reduced first, so that large windows take few steps.
         """
@@ -87,7 +87,7 @@ class Window:
     def count_valid_taps(
         self, inputs: tuple[int, ...], outputs: tuple[int, ...]
     ) -> npt.NDArray[np.int64]:
-        """Return how many taps of each window lie on the input, not on padding: [*outputs]."""
+        """Return the number of kernel positions inside the input: [*outputs]."""
         counts = np.ones((), np.int64)
         for size, count, kernel, step, dilation, (before, _) in zip(
             inputs, outputs, self.kernel, self.strides, self.dilation, self.pads, strict=True

@@ -15,7 +15,7 @@ from nmpsim.analysis.lint import Finding, LintSubject, load_subject
 from nmpsim.analysis.lint.findings import SEVERITIES
 from nmpsim.analysis.lint.rules import RULES
 from nmpsim.analysis.lint.subject import Bias
-from nmpsim.lir.constants import attach_constants_from, find_tensors_file
+from nmpsim.lir.constants import attach_arrays, find_tensors_file
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.parser import parse_file
 from nmpsim.lir.scales import read_scales_file
@@ -39,7 +39,7 @@ def recorded(name: str, shared: Path) -> Module:
         return module_of(text)
     arrays = with_recipe(Recording(Recorded(name)), 16 if "i16" in name else 8)
     tensors = read_scales_file(find_tensors_file(text))
-    return attach_constants_from(parse_file(text), arrays, tensors)[0]
+    return attach_arrays(parse_file(text), arrays, tensors)[0]
 
 
 def biases_of(module: Module) -> tuple[Bias, ...]:

@@ -14,7 +14,7 @@ from shared_files import shared_folder, shared_names
 from nmpsim.analysis.shadow import RecordedRun, RunLayer
 from nmpsim.analysis.shadow.constants import quantized_constants, read_floats
 from nmpsim.analysis.shadow.matching import Matches, match_constants
-from nmpsim.lir.constants import attach_constants_from
+from nmpsim.lir.constants import attach_arrays
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.parser import parse
 from nmpsim.lir.verify import verify
@@ -68,6 +68,6 @@ def module_of(declare: str, code: str, **constants: Array) -> Module:
     )
     weights = "\n".join(f"  {line.strip()}" for line in declare.strip().splitlines())
     text = f"function small\ndeclare {{\n{weights}\n}}\n\ncode {{\n{numbered}\n}}\n"
-    module, _ = attach_constants_from(parse(text), constants)
+    module, _ = attach_arrays(parse(text), constants)
     verify(module)
     return module

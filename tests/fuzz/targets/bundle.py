@@ -11,7 +11,7 @@ from random import Random
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.assembly import disassemble_bundle
 from nmpsim.bundle.elffile import ElfFile
-from nmpsim.bundle.file import DIGEST_BYTES, digest_of_file
+from nmpsim.bundle.file import DIGEST_BYTES, compute_digest
 from nmpsim.bundle.layout import DIGEST, META
 from nmpsim.config import from_settings
 from nmpsim.diagnostics import UserError
@@ -38,7 +38,7 @@ def with_digest(data: bytes) -> bytes:
     at = section.offset
     if at + DIGEST_BYTES > len(data):
         return data
-    return data[:at] + digest_of_file(memoryview(data), at) + data[at + DIGEST_BYTES :]
+    return data[:at] + compute_digest(memoryview(data), at) + data[at + DIGEST_BYTES :]
 
 
 def run(data: bytes) -> None:

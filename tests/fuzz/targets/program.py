@@ -13,7 +13,7 @@ from nmpsim.bundle import bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
-from nmpsim.lir.constants import attach_constants_from
+from nmpsim.lir.constants import attach_arrays
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.parser import parse
 from nmpsim.lir.verify import verify
@@ -50,7 +50,7 @@ def run(data: bytes) -> None:
         verify(module)
         if _elements(module) > MAX_ELEMENTS:
             return
-        module, _ = attach_constants_from(module, _constants(module))
+        module, _ = attach_arrays(module, _constants(module))
         bundle = bundle_from_bytes(compile_module(module, device()))
         inputs = inputs_of(bundle.metadata)
         if inputs is None:
