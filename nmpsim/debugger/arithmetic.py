@@ -27,11 +27,11 @@ from nmpsim.core.reference.operands import (
     Descriptor,
     Scale,
     Scratchpad,
-    address_grid,
+    compute_addresses,
     get_element_type,
     get_scale,
 )
-from nmpsim.core.reference.requantize import finish_sums, initial_sums, make_requantizer
+from nmpsim.core.reference.requantize import compute_initial_sums, finish_sums, make_requantizer
 from nmpsim.core.reference.saturation import LayerCounters, ResultPositions
 from nmpsim.core.reference.vector import (
     average,
@@ -190,14 +190,14 @@ def _input_channels(d: Descriptor, at: OutputElement) -> range:
 def _dwconv_operands(spm: Scratchpad, d: Descriptor, at: OutputElement) -> tuple[Int64s, Int64s]:
     channels, nbytes = d["channels_count"], get_element_type(d).nbytes
     taps = d["kernel_h"] * d["kernel_w"]
-    weights = address_grid(d["weights"] + at.channel * nbytes, (taps, channels * nbytes))
+    weights = compute_addresses(d["weights"] + at.channel * nbytes, (taps, channels * nbytes))
     return read_windows(spm, d, channels)[at.y, at.x, :, at.channel], spm.read(nbytes, weights)
 
 
 def _gemm_operands(spm: Scratchpad, d: Descriptor, at: OutputElement) -> tuple[Int64s, Int64s]:
     nbytes = get_element_type(d).nbytes
-    lhs = address_grid(d["lhs"] + at.y * d["lhs_stride"], (d["inner"], nbytes))
-    rhs = address_grid(d["rhs"] + at.channel * nbytes, (d["inner"], d["rhs_stride"]))
+    lhs = compute_addresses(d["lhs"] + at.y * d["lhs_stride"], (d["inner"], nbytes))
+    rhs = compute_addresses(d["rhs"] + at.channel * nbytes, (d["inner"], d["rhs_stride"]))
     return spm.read(nbytes, lhs), spm.read(nbytes, rhs)
 
 
@@ -246,7 +246,7 @@ def _trace_sum(
         bias, zero = (table[c : c + 1] for table in read_channel_tables(spm, d, columns))
         _, *scales = read_scale_tables(spm, d, columns)
         q = make_requantizer(d, bias, *(_select_channel(scale, c) for scale in scales))
-        steps += _evaluate(initial_sums(d, zero, q, _UNCOUNTED))
+        steps += _evaluate(compute_initial_sums(d, zero, q, _UNCOUNTED))
         begin = int(steps[-1].value)
     if d.get("part", PART_ONLY) not in (PART_ONLY, PART_FIRST):
         begin = int(PartialSums(spm, d, columns).read(row)[c])

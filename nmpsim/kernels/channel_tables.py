@@ -1,4 +1,4 @@
-"""Filling of the table of :mod:`~nmpsim.kernels.channels`."""
+"""Functions that fill the table of channels (see :mod:`~nmpsim.kernels.channels`)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def fill_starts(
 
 @jit
 def count_saturated_starts(place: OutputPosition, counters: SaturationCounters) -> Any:
-    """Return how many biases and initial sums of the layer have saturated."""
+    """Return the number of saturated biases and initial sums of the layer."""
     counted = counters.layers[counters.layer].saturated
     return (
         counted[BIAS, LOW]

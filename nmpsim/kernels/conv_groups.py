@@ -149,7 +149,7 @@ class Int16Buffers(NamedTuple):
 
 @jit
 def find_range(inputs: Int16s) -> Any:
-    """Return the smallest and largest of some numbers and 0."""
+    """Return the smallest and the largest input, or 0 if no input is below or above 0."""
     low, high = np.int16(0), np.int16(0)
     for i in range(inputs.size):
         low = inputs[i] if inputs[i] < low else low
@@ -169,7 +169,7 @@ def find_input_runs(w: ConvShape) -> Any:
 
 @jit
 def find_input_range(spm: Scratchpad, w: ConvShape, corner: Int) -> Any:
-    """Return the smallest and largest of the inputs of all windows and 0."""
+    """Return the range of the inputs of all windows, extended to include 0."""
     rows, runs, length = find_input_runs(w)
     low, high = ZERO, ZERO
     for y in range(rows):

@@ -18,7 +18,7 @@ from nmpsim.kernels.channels import OFFSET, START
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import Scratchpad
 from nmpsim.kernels.operands import MacTile, OperandOffsets, Quantizer
-from nmpsim.kernels.result_table import PARAMETER_ROWS, clear_counts, fill_parameters_of_blocks
+from nmpsim.kernels.result_table import PARAMETER_ROWS, clear_counts, copy_parameters_to_blocks
 from nmpsim.kernels.workspace_size import (
     COUNT_ROWS,
     FIRST_KEY,
@@ -126,7 +126,7 @@ def write_key(at: OperandOffsets, q: Quantizer, begins: bool, workspace: ConvWor
 
 @jit
 def are_equal(values: Int32s | Int64s, others: Int32s | Int64s) -> Any:
-    """Return whether integers are the same."""
+    """Return whether two arrays have equal elements; the second may be shorter."""
     difference = np.int64(0)
     for i in range(others.size):
         difference |= np.int64(values[i] ^ others[i])
@@ -135,7 +135,7 @@ def are_equal(values: Int32s | Int64s, others: Int32s | Int64s) -> Any:
 
 @jit
 def are_tables_valid(spm: Scratchpad, at: OperandOffsets, workspace: ConvWorkspace) -> Any:
-    """Return whether the tables are those of all channels of the convolution with the new key."""
+    """Return whether the tables belong to a convolution of all channels with the new key."""
     words = workspace.head[FIRST_KEY:]
     if workspace.head[IS_VALID] == 0 or not are_equal(words, words[KEY_WORDS:]):
         return False
@@ -145,15 +145,15 @@ def are_tables_valid(spm: Scratchpad, at: OperandOffsets, workspace: ConvWorkspa
 
 
 @jit
-def copy_words(taken: Int32s | Int64s, given: Int32s | Int64s) -> None:
-    """Copy the first words of an array to another one, which is filled."""
-    for i in range(given.size):
-        given[i] = taken[i]
+def copy_words(source: Int32s | Int64s, target: Int32s | Int64s) -> None:
+    """Fill an array with the first elements of another array."""
+    for i in range(target.size):
+        target[i] = source[i]
 
 
 @jit
 def remember_key(spm: Scratchpad, at: OperandOffsets, workspace: ConvWorkspace) -> None:
-    """Store the records and the key of the tables, which are valid from now on."""
+    """Store the key and the channel records for which the tables are valid."""
     words = workspace.head[FIRST_KEY:]
     copy_words(words[KEY_WORDS:], words[:KEY_WORDS])
     if at.scales >= 0:
@@ -180,7 +180,7 @@ def update_tables(t: MacTile, first: Int, workspace: ConvWorkspace) -> None:
         offsets |= table[OFFSET, c]
     workspace.head[MAX_START], workspace.head[HAS_OFFSETS] = most, 1 if offsets != 0 else 0
     workspace.head[IS_VALID] = 0
-    fill_parameters_of_blocks(table, begins, first % LANES, workspace.parameters)
+    copy_parameters_to_blocks(table, begins, first % LANES, workspace.parameters)
     clear_counts(workspace.counts)
     if q.element != INT16 and first == 0 and is_unsaturated:
         remember_key(spm, at, workspace)

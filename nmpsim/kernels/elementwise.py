@@ -48,7 +48,7 @@ _LARGEST: Any = np.float64(1 << 15)
 
 @jit
 def bound_operand(scale: IntegerScale, offset: Int) -> Any:
-    """Return an upper bound of an Int16 operand's magnitude, without zero point and rescaled."""
+    """Return an upper bound of the magnitude of an Int16 operand before and after its scale."""
     magnitude = _LARGEST + np.abs(offset)
     return magnitude + magnitude * abs(np.float64(real(scale.mul)))
 
@@ -68,7 +68,7 @@ def can_add_int16(t: BinaryShape, q: BinaryScales) -> Any:
 
 @jit
 def add_int16(left: Int16s, right: Int16s, q: BinaryScales, values: Int32s) -> None:
-    """Add a run of Int16 in profile glow_float, before the clip."""
+    """Add two runs of Int16 values with the formula of profile glow_float, before the clip."""
     lhs, rhs = real(q.lhs_scale.mul), real(q.rhs_scale.mul)
     factor, addend = real(q.out_scale.mul), np.float32(q.out_offset)
     for i in range(values.size):
@@ -79,7 +79,7 @@ def add_int16(left: Int16s, right: Int16s, q: BinaryScales, values: Int32s) -> N
 
 @jit
 def subtract_offset(values: Int64s, offset: Int) -> None:
-    """Subtract a zero point from each value."""
+    """Subtract a zero point from each value in place."""
     for i in range(values.size):
         values[i] -= offset
 

@@ -18,13 +18,13 @@ from nmpsim.records import frozen
 SOURCE = Path(__file__).parents[1] / "isa" / "formulas.toml"
 ELEMENTS = "int8", "int16"
 VARYING = {"acc", "total", "lhs", "rhs", "x"}
-"""Names of values; all other names are the same for all values that a loop computes."""
+"""Names of the values that differ from element to element; other names are words."""
 RESULT = "result"
 
 
 @frozen
 class Formula:
-    """A formula as assignments in Python, in order of evaluation."""
+    """Assignments that compute a formula, in order of evaluation."""
 
     constants: tuple[tuple[str, str], ...]
     """Names and terms that do not depend on a varying value."""
@@ -37,7 +37,7 @@ class Formula:
 
 
 class FormulaReader:
-    """Expands the functions of a formula and separates its constant terms.
+    """Reader of formulas, which expands functions and separates constant terms.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class FormulaReader:
         self._known: dict[str, str] = {}
 
     def read(self, text: str) -> Formula:
-        """Read a formula."""
+        """Parse the text of a formula."""
         result = self._evaluate(text, {})
         constants, steps = self._terms
         steps[RESULT] = ast.unparse(result)
@@ -146,7 +146,7 @@ def _list_words(term: str | ast.expr) -> list[str]:
 
 
 def read_formulas(kind: str) -> dict[tuple[int, int], Formula]:
-    """Return the formulas of a kind by the numbers of the profile and of the element type.
+    """Return the formulas of a kind by profile number and element type (0: Int8, 1: Int16).
 
     ``kind`` is a key of a profile in ``isa/formulas.toml``, or one of several in a key.
     """

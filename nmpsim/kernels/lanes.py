@@ -43,7 +43,7 @@ class NotProvedError(ValueError):
 
 
 class Trace:
-    """Code that is generated for one evaluation of a formula.
+    """Evaluation of a formula, with the limits that its generated code assumes.
 
     Parameters
     ----------
@@ -54,18 +54,18 @@ class Trace:
     def __init__(self, builder: IRBuilder | None = None) -> None:
         self.builder: Any = builder
         self.limits: list[Callable[[], Any]] = []
-        """Functions that emit the lanes in which a limit is met."""
+        """Functions that emit a mask of the lanes whose values exceed a limit."""
 
 
 class Integer:
-    """Integers of a vector.
+    """Vector of integers whose range is known.
 
     Parameters
     ----------
     trace
-        Evaluation that they belong to.
+        Evaluation that computes the vector.
     low, high
-        Range of their values.
+        Smallest and largest possible integer.
     emit
         ``emit(bits)`` emits the low 32 or 64 bits of each integer.
     """
@@ -77,14 +77,14 @@ class Integer:
 
     @property
     def bits(self) -> int:
-        """Bits that hold every value: 32 or 64."""
+        """Size of the integer type that holds every value: 32 or 64 bits."""
         for bits in (32, 64):
             if -(1 << (bits - 1)) <= self.low and self.high < 1 << (bits - 1):
                 return bits
         raise NotProvedError(f"64 bits do not hold {self.low} ... {self.high}")
 
     def get_bits(self, bits: int) -> Any:
-        """Return the vector of the low 32 or 64 bits."""
+        """Return an LLVM vector of the low ``bits`` bits, 32 or 64, of each integer."""
         if bits not in self._values:
             if bits == 64 and self.low >= -(1 << 31) and self.high < 1 << 31:
                 value = self.trace.builder.sext(self.get_bits(32), int_vector(64))
@@ -129,14 +129,24 @@ Operand: TypeAlias = Integer | int
 
 
 class Real:
-    """Float32 or float64 numbers of a vector; ``emit()`` emits them."""
+    """Vector of float32 or float64 numbers.
+
+    Parameters
+    ----------
+    trace
+        Evaluation that computes the vector.
+    kind
+        LLVM type, FLOATS or DOUBLES.
+    emit
+        ``emit()`` emits the vector.
+    """
 
     def __init__(self, trace: Trace, kind: ir.VectorType, emit: Callable[[], Any]) -> None:
         self.trace, self.kind, self._emit = trace, kind, emit
         self._value: Any = None
 
-    def get(self) -> Any:
-        """Return the vector."""
+    def get_value(self) -> Any:
+        """Return the LLVM vector."""
         if self._value is None:
             self._value = self._emit()
         return self._value
@@ -151,7 +161,7 @@ class Real:
         return Real(
             self.trace,
             self.kind,
-            lambda: getattr(self.trace.builder, name)(self.get(), other.get()),
+            lambda: getattr(self.trace.builder, name)(self.get_value(), other.get_value()),
         )
 
 
@@ -252,7 +262,7 @@ def _extreme(function: Callable[..., int]) -> Callable[[Integer, int], Integer]:
 
 def _float32(x: Integer | Real) -> Real:
     if isinstance(x, Real):
-        return Real(x.trace, FLOATS, lambda: x.trace.builder.fptrunc(x.get(), FLOATS))
+        return Real(x.trace, FLOATS, lambda: x.trace.builder.fptrunc(x.get_value(), FLOATS))
     if x.bits == 32 or _CONVERTS_INT64:
         return Real(x.trace, FLOATS, lambda: x.trace.builder.sitofp(x.get_bits(x.bits), FLOATS))
     return _float32(_float64(x))
@@ -260,7 +270,7 @@ def _float32(x: Integer | Real) -> Real:
 
 def _float64(x: Integer | Real) -> Real:
     if isinstance(x, Real):
-        return Real(x.trace, DOUBLES, lambda: x.trace.builder.fpext(x.get(), DOUBLES))
+        return Real(x.trace, DOUBLES, lambda: x.trace.builder.fpext(x.get_value(), DOUBLES))
 
     def emit() -> Any:
         b, value = x.trace.builder, x.get_bits(x.bits)
@@ -283,11 +293,11 @@ def _round(is_away: bool) -> Callable[[Real], Integer]:
 
         def is_large() -> Any:
             b = x.trace.builder
-            magnitude = call_intrinsic(b, f"fabs.{suffix}", kind, x.get())
+            magnitude = call_intrinsic(b, f"fabs.{suffix}", kind, x.get_value())
             return b.fcmp_unordered(">", magnitude, splat_constant(kind, MAX_ROUNDED))
 
         def emit(bits: int) -> Any:
-            b, value = x.trace.builder, x.get()
+            b, value = x.trace.builder, x.get_value()
             if is_away:
                 # Adding a little less than a half reaches the next integer from the half on.
                 half = splat_constant(kind, float(np.nextafter(dtype(0.5), dtype(0))))
@@ -339,7 +349,7 @@ def _find_word_range(name: str) -> tuple[int, int]:
 
 
 def find_parameters(formula: Formula) -> dict[str, Integer | Real]:
-    """Return the parameters of a formula, of which only kind and range are known."""
+    """Return the kind and the range of each parameter of a formula, by name."""
     trace = Trace()
     values: dict[str, Any] = {
         word: Integer(trace, *_find_word_range(word), lambda bits: None) for word in formula.words
@@ -349,7 +359,7 @@ def find_parameters(formula: Formula) -> dict[str, Integer | Real]:
 
 
 def evaluate_steps(formula: Formula, values: Mapping[str, Any]) -> Integer:
-    """Return the result of a formula from its parameters and varying values."""
+    """Evaluate a formula for its parameters and a vector of sums; the result is an int32."""
     result = _evaluate(formula.steps, values)[RESULT]
     return _saturate(result, 32)
 

@@ -15,7 +15,7 @@ from nmpsim.kernels.saturate import SaturationCounters, clip_run
 
 @jit
 def get_sum_formula(q: Quantizer) -> Any:
-    """Return the number of the formula that scales sums (see ``SUMS``)."""
+    """Return the index in ``SUMS`` of the formula that scales the sums of a quantizer."""
     return np.int64(SUM_NUMBERS[q.profile, q.element])
 
 

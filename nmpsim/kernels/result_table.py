@@ -36,8 +36,8 @@ TOO_LARGE = 4
 
 
 @jit
-def fill_parameters_of_blocks(table: Int64s, begins: bool, lane: Int, parameters: Int64s) -> None:
-    """Copy the table of some channels; the first channel is in lane ``lane`` of the first block.
+def copy_parameters_to_blocks(table: Int64s, begins: bool, lane: Int, parameters: Int64s) -> None:
+    """Copy the channel table to blocks; channel 0 is in lane ``lane`` of the first block.
 
     Initial sums are 0 unless a sum begins. Lanes without a channel are 0.
     """
@@ -53,7 +53,7 @@ def fill_parameters_of_blocks(table: Int64s, begins: bool, lane: Int, parameters
 
 @jit
 def clear_counts(counts: Int32s) -> None:
-    """Reset the counts of all blocks."""
+    """Set the counts of all blocks to no limited results."""
     for block in range(counts.shape[0]):
         counts[block, BELOW] = 0
         counts[block, ABOVE] = 0

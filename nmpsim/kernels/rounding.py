@@ -22,25 +22,25 @@ _BELOW_HALF: Any = np.nextafter(np.float32(0.5), np.float32(0))
 
 @jit
 def real(word: Int) -> Any:
-    """Return the float32 whose bits are in a word."""
+    """Reinterpret the low 32 bits of an integer as float32."""
     return np.int32(word).view(np.float32)
 
 
 @jit
 def real64(word: Int) -> Any:
-    """Return the float64 whose bits are in a 64-bit word."""
+    """Reinterpret a 64-bit integer as float64."""
     return np.int64(word).view(np.float64)
 
 
 @jit
 def get_bits(value: np.float32) -> Any:
-    """Return the bits of a float32 as an integer."""
+    """Reinterpret a float32 as a signed 32-bit integer."""
     return np.int64(np.float32(value).view(np.int32))
 
 
 @jit
 def get_bits64(value: np.float64) -> Any:
-    """Return the bits of a float64 as an integer."""
+    """Reinterpret a float64 as a signed 64-bit integer."""
     return np.float64(value).view(np.int64)
 
 
@@ -124,7 +124,7 @@ def fma(x: Any, factor: Any, addend: Any) -> Any:
 
 @jit
 def combine(operation: Int, x: Any, y: Any) -> Any:
-    """Compute add, sub, max or min of two values."""
+    """Return the sum, difference, maximum or minimum of two values."""
     if operation == OP_ADD:
         return x + y
     if operation == OP_SUB:
@@ -143,7 +143,7 @@ def hold(value: Int, most: Int) -> Any:
 
 @jit
 def within(value: Int, _: Int) -> Any:
-    """Return a value that is known to be within a range."""
+    """Return the value unchanged; the formula states its range for vector code."""
     return value
 
 

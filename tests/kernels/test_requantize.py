@@ -368,7 +368,7 @@ def test_what_a_sum_of_the_reference_begins_with(profile: int, element: int) -> 
         q, place = requantizer_of(layer), place_of(new_counters(), PIXELS)
         biases = arithmetic.evaluate(reference.BIASES[profile](q, place)).tolist()
         zero_terms = [7, -3, largest, -largest, *range(100, 100 + COUNT)][:COUNT]
-        steps = reference.initial_sums(
+        steps = reference.compute_initial_sums(
             words_of(layer), np.array(zero_terms, np.int64), requantizer_of(layer), place
         )
         expected = [

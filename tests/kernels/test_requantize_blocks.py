@@ -54,7 +54,7 @@ from nmpsim.kernels.result_table import (
     PARAMETER_ROWS,
     TOO_LARGE,
     clear_counts,
-    fill_parameters_of_blocks,
+    copy_parameters_to_blocks,
     record_first,
     undo_counts,
 )
@@ -68,7 +68,7 @@ MARGIN = 3
 """Results between two pixels, which are not written."""
 
 fill_entry: Any = numba.njit(
-    lambda table, begins, parameters: fill_parameters_of_blocks(
+    lambda table, begins, parameters: copy_parameters_to_blocks(
         table, begins, np.int64(LANE), parameters
     )
 )

@@ -1,4 +1,4 @@
-"""Memory as one core sees it, and the loads and stores of the control core."""
+"""Memory of one core, and the load and store instructions of the control core."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MemoryLocation(NamedTuple):
 
 
 def locate(core: Core, address: int, nbytes: int) -> MemoryLocation | None:
-    """Return where ``nbytes`` bytes from ``address`` lie, or None if no region holds them all."""
+    """Return the location of ``nbytes`` bytes at ``address``; None if they are in no region."""
     found = find_region(core.machine, core.number, address, nbytes)
     return None if found is None else MemoryLocation(*found)
 

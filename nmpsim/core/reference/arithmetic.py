@@ -21,8 +21,8 @@ from nmpsim.core.state import Int64s
 from nmpsim.isa.words import WANTED_HIGH, WANTED_LOW
 from nmpsim.kernels.saturation_stages import ACTIVATION, RESCALE, RESULT
 
-quietly = np.errstate(all="ignore")
-"""Decorator that silences float32 warnings."""
+ignore_float_errors = np.errstate(all="ignore")
+"""Decorator that ignores floating-point overflow and invalid operations."""
 
 
 def to_float32(integers: Int64s) -> Float32s:
@@ -43,7 +43,7 @@ def to_integers(values: Any) -> Int64s:
     return result
 
 
-@quietly
+@ignore_float_errors
 def fused_multiply_add(integers: Int64s, factor: Any, addend: Any) -> Float32s:
     """Compute ``f32(x * factor + addend)`` with one rounding.
 
@@ -61,14 +61,14 @@ def fused_multiply_add(integers: Int64s, factor: Any, addend: Any) -> Float32s:
     return result
 
 
-@quietly
+@ignore_float_errors
 def round_away(values: Float32s) -> Int64s:
     """Round to the nearest integer, halves away from zero (C's ``roundf``)."""
     wide = values.astype(np.float64)
     return to_integers(np.trunc(wide + np.copysign(0.5, wide)))
 
 
-@quietly
+@ignore_float_errors
 def round_even(values: Float32s) -> Int64s:
     """Round to the nearest integer, halves to even (C's ``nearbyintf``)."""
     return to_integers(np.rint(values.astype(np.float64)))
@@ -102,7 +102,7 @@ _CLIP_DESCRIPTIONS = (
 """Description of a clip, by ``clip_wanted``."""
 
 
-def rounding_half(post: Any) -> Any:
+def compute_rounding_half(post: Any) -> Any:
     """Return the rounding term of a right shift by ``post``: half of ``2^post``, or 0."""
     return np.left_shift(np.int64(1), post) >> 1
 
@@ -120,7 +120,7 @@ def rescale_integer(
     Int8: ``x`` fits 32 bits, and the sum before the last shift saturates to 32 bits. Int16: values
     that would exceed 62 bits saturate before the product. ``what`` is the name of x in formulas.
     """
-    half = rounding_half(scale.post)
+    half = compute_rounding_half(scale.post)
     exact = shifted = x >> scale.pre
     if element != INT8:
         limit = (1 << 61) // np.maximum(np.abs(scale.mul), 1)

@@ -101,7 +101,7 @@ def take_turn(
     if most_steps <= 0:
         return Outcome.PAUSED
     core = find_first_running(machine)
-    queue, cycle = next_grant(machine, costs)
+    queue, cycle = find_next_grant(machine, costs)
     if (core is not None or queue is not None) and watch.trace_is_full():
         return Outcome.STOPPED
     if queue is not None and (core is None or cycle < core.clock):
@@ -158,7 +158,7 @@ def find_first_running(machine: Machine) -> Core | None:
     return Core(machine, number) if clocks[number] < NEVER else None
 
 
-def next_grant(machine: Machine, costs: Costs) -> tuple[UnitQueue | None, int]:
+def find_next_grant(machine: Machine, costs: Costs) -> tuple[UnitQueue | None, int]:
     """Return the queue that the DRAM serves next and the cycle of that decision.
 
     Without look-ahead it is the earliest request; ties by core, loads before stores.

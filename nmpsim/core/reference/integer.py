@@ -17,11 +17,11 @@ def shift_left(a: int, b: int) -> int:
 
 
 def shift_right(a: int, b: int) -> int:
-    """Shift right by the low five bits of ``b``; the sign of ``a`` decides which kind of shift."""
+    """Shift right by the low five bits of ``b``, copying the sign bit of ``a``."""
     return a >> (b & 31)
 
 
-def high_word(a: int, b: int) -> int:
+def multiply_high(a: int, b: int) -> int:
     """Return the upper 32 bits of a 64-bit product."""
     return (a * b) >> 32
 
@@ -40,7 +40,7 @@ def remainder(a: int, b: int) -> int:
 
 
 class Operation(NamedTuple):
-    """An operation, and which of its operands are unsigned."""
+    """Integer operation and the signedness of its operands."""
 
     compute: Callable[[int, int], int]
     is_unsigned_a: bool = False
@@ -59,9 +59,9 @@ OPERATIONS = {
     "or": Operation(operator.or_),
     "and": Operation(operator.and_),
     "mul": Operation(operator.mul),
-    "mulh": Operation(high_word),
-    "mulhsu": Operation(high_word, False, True),
-    "mulhu": Operation(high_word, True, True),
+    "mulh": Operation(multiply_high),
+    "mulhsu": Operation(multiply_high, False, True),
+    "mulhu": Operation(multiply_high, True, True),
     "div": Operation(quotient),
     "divu": Operation(quotient, True, True),
     "rem": Operation(remainder),

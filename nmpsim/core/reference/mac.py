@@ -19,11 +19,11 @@ from nmpsim.core.reference.operands import (
     ElementType,
     Scale,
     Scratchpad,
-    address_grid,
+    compute_addresses,
     get_element_type,
     get_scale,
 )
-from nmpsim.core.reference.requantize import finish_sums, initial_sums, make_requantizer
+from nmpsim.core.reference.requantize import compute_initial_sums, finish_sums, make_requantizer
 from nmpsim.core.reference.saturation import LayerCounters, ResultPositions, saturate
 from nmpsim.core.state import Int64s
 from nmpsim.isa.table import CHANNEL_RECORD, SCALE_RECORD
@@ -53,7 +53,7 @@ def iterate_pixels(d: Descriptor) -> Iterator[tuple[int, int]]:
     return itertools.product(range(d["out_h"]), range(d["out_w"]))
 
 
-def channel_indices(d: Descriptor, y: int, x: int, channels: int) -> Int64s:
+def compute_channel_indices(d: Descriptor, y: int, x: int, channels: int) -> Int64s:
     """Return the indices of a pixel's channels in the layer's output."""
     origin = d["event_origin"] + y * d["event_stride_y"] + x * d.get("event_stride_x", 0)
     return origin + np.arange(channels, dtype=np.int64)
@@ -65,7 +65,7 @@ def read_scale_tables(spm: Scratchpad, d: Descriptor, channels: int) -> tuple[In
         offsets = np.full(channels, d["weight_offset"], np.int64)
         return offsets, get_scale(d, "bias"), get_scale(d, "out")
     count = len(SCALE_RECORD.words)
-    columns = spm.read(4, address_grid(d["scales"], (channels, 4 * count), (count, 4))).T
+    columns = spm.read(4, compute_addresses(d["scales"], (channels, 4 * count), (count, 4))).T
     table = dict(zip((word.name for word in SCALE_RECORD), columns, strict=True))
     bias = Scale(table["bias_pre"], table["bias_mul"], table["bias_post"])
     out = Scale(table["out_pre"], table["out_mul"], table["out_post"])
@@ -74,7 +74,9 @@ def read_scale_tables(spm: Scratchpad, d: Descriptor, channels: int) -> tuple[In
 
 def read_channel_tables(spm: Scratchpad, d: Descriptor, channels: int) -> tuple[Int64s, Int64s]:
     """Read bias and zero term of each channel."""
-    records = spm.read(8, address_grid(d["channels"], (channels, CHANNEL_RECORD.nbytes), (2, 8)))
+    records = spm.read(
+        8, compute_addresses(d["channels"], (channels, CHANNEL_RECORD.nbytes), (2, 8))
+    )
     return records[:, 0].copy(), clamp_bits(records[:, 1], 62)
 
 
@@ -84,9 +86,9 @@ def unpack_weights(spm: Scratchpad, d: Descriptor) -> Int64s:
     row, side = d["kernel_w"] * d["in_channels"], 4 // nbytes
     blocks, runs = -(-d["out_channels"] // 16), -(-row // side)
     shape = (blocks, d["kernel_h"], runs, 16, side)
-    packed = spm.read(nbytes, address_grid(d["weights"], (int(np.prod(shape)), nbytes))).reshape(
-        shape
-    )
+    packed = spm.read(
+        nbytes, compute_addresses(d["weights"], (int(np.prod(shape)), nbytes))
+    ).reshape(shape)
     rows = packed.transpose(0, 3, 1, 2, 4).reshape(16 * blocks, d["kernel_h"], side * runs)
     return rows[: d["out_channels"], :, :row].reshape(d["out_channels"], -1)
 
@@ -94,7 +96,7 @@ def unpack_weights(spm: Scratchpad, d: Descriptor) -> Int64s:
 def read_windows(spm: Scratchpad, d: Descriptor, depth: int) -> Int64s:
     """Read the input below each output pixel: [out_h, out_w, taps, depth]."""
     nbytes = get_element_type(d).nbytes
-    addresses = address_grid(
+    addresses = compute_addresses(
         d["input"],
         (d["out_h"], d["stride_h"] * d["in_row_stride"]),
         (d["out_w"], d["stride_w"] * d["in_pixel_stride"]),
@@ -120,7 +122,7 @@ def sum_groups(
 
 
 class PartialSums:
-    """Partial sums of an instruction that computes a part of several: [rows][values]."""
+    """Partial sums [rows][values] that an instruction continues or stores."""
 
     def __init__(self, spm: Scratchpad, d: Descriptor, values: int) -> None:
         self._spm = spm
@@ -130,7 +132,7 @@ class PartialSums:
 
     def _addresses(self, row: int) -> Int64s:
         start = self._start + row * self._values * self._nbytes
-        return address_grid(start, (self._values, self._nbytes))
+        return compute_addresses(start, (self._values, self._nbytes))
 
     def read(self, row: int) -> Int64s:
         """Read the sums of a row, clamped so that additions do not overflow int64."""
@@ -155,11 +157,13 @@ def conv(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
     weights = unpack_weights(spm, d) - offsets[:, None]
     inputs = read_windows(spm, d, d["groups"] * d["in_channels"])
     if begin_instruction:
-        every_pixel = ResultPositions(account, channel_indices(d, 0, 0, channels), times=pixels)
-        starts = evaluate(initial_sums(d, zero_terms, q, every_pixel))
+        every_pixel = ResultPositions(
+            account, compute_channel_indices(d, 0, 0, channels), times=pixels
+        )
+        starts = evaluate(compute_initial_sums(d, zero_terms, q, every_pixel))
 
     for row, (y, x) in enumerate(iterate_pixels(d)):
-        place = ResultPositions(account, channel_indices(d, y, x, channels))
+        place = ResultPositions(account, compute_channel_indices(d, y, x, channels))
         if not begin_instruction:
             starts = partial.read(row)
         totals = sum_groups(d, starts, weights, inputs[y, x], place)
@@ -175,7 +179,7 @@ def write_pixel(spm: Scratchpad, d: Descriptor, y: int, x: int, results: Int64s)
     """Write the channels of one output pixel."""
     nbytes = get_element_type(d).nbytes
     start = d["output"] + y * d["out_row_stride"] + x * d["out_pixel_stride"]
-    spm.write(nbytes, address_grid(start, (results.size, nbytes)), results)
+    spm.write(nbytes, compute_addresses(start, (results.size, nbytes)), results)
 
 
 def dwconv(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
@@ -186,14 +190,14 @@ def dwconv(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None
     offsets, bias_scale, out_scale = read_scale_tables(spm, d, channels)
     bias, zero_terms = read_channel_tables(spm, d, channels)
     q = make_requantizer(d, bias, bias_scale, out_scale)
-    at = address_grid(d["weights"], (taps, channels * nbytes), (channels, nbytes))
+    at = compute_addresses(d["weights"], (taps, channels * nbytes), (channels, nbytes))
     weights = spm.read(nbytes, at) - offsets
     inputs = read_windows(spm, d, channels)
-    every_pixel = ResultPositions(account, channel_indices(d, 0, 0, channels), times=pixels)
-    starts = evaluate(initial_sums(d, zero_terms, q, every_pixel))
+    every_pixel = ResultPositions(account, compute_channel_indices(d, 0, 0, channels), times=pixels)
+    starts = evaluate(compute_initial_sums(d, zero_terms, q, every_pixel))
 
     for y, x in iterate_pixels(d):
-        place = ResultPositions(account, channel_indices(d, y, x, channels))
+        place = ResultPositions(account, compute_channel_indices(d, y, x, channels))
         totals = accumulate(starts, (weights * inputs[y, x]).T, element, place)
         write_pixel(spm, d, y, x, evaluate(finish_sums(totals, d, q, place)))
     account.add_elements(pixels * channels)
@@ -210,16 +214,16 @@ def gemm(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
     partial = PartialSums(spm, d, columns)
     zeros, scale = np.zeros(columns, np.int64), get_scale(d, "out")
     q = make_requantizer(d, bias=zeros, bias_scale=Scale(0, 0, 0), out=scale)
-    lhs = spm.read(nbytes, address_grid(d["lhs"], (rows, d["lhs_stride"]), (inner, nbytes)))
-    rhs = spm.read(nbytes, address_grid(d["rhs"], (inner, d["rhs_stride"]), (columns, nbytes)))
+    lhs = spm.read(nbytes, compute_addresses(d["lhs"], (rows, d["lhs_stride"]), (inner, nbytes)))
+    rhs = spm.read(nbytes, compute_addresses(d["rhs"], (inner, d["rhs_stride"]), (columns, nbytes)))
     lhs, rhs = lhs - d["lhs_offset"], rhs - d["rhs_offset"]
 
     for row in range(rows):
-        place = ResultPositions(account, channel_indices(d, row, 0, columns))
+        place = ResultPositions(account, compute_channel_indices(d, row, 0, columns))
         starts = zeros if begin_instruction else partial.read(row)
         totals = accumulate(starts, (lhs[row][:, None] * rhs).T, element, place)
         if ends:
-            to = address_grid(d["output"] + row * d["out_stride"], (columns, nbytes))
+            to = compute_addresses(d["output"] + row * d["out_stride"], (columns, nbytes))
             spm.write(nbytes, to, evaluate(finish_sums(totals, d, q, place)))
         else:
             partial.write(row, totals)

@@ -17,7 +17,7 @@ from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.records import frozen
 
 
-def address_grid(start: int, *axes: tuple[int, int]) -> Int64s:
+def compute_addresses(start: int, *axes: tuple[int, int]) -> Int64s:
     """Return the addresses of a box; each axis is (count, stride in bytes)."""
     addresses = np.array(start, np.int64)
     for count, stride in axes:

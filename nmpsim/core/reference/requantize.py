@@ -5,10 +5,10 @@ from __future__ import annotations
 from nmpsim.core.reference.arithmetic import (
     FormulaSteps,
     clip,
+    compute_rounding_half,
     evaluate,
     make_step,
     rescale_integer,
-    rounding_half,
 )
 from nmpsim.core.reference.operands import (
     INT8,
@@ -34,7 +34,7 @@ def make_requantizer(d: Descriptor, bias: Int64s, bias_scale: Scale, out: Scale)
     )
 
 
-def initial_sums(
+def compute_initial_sums(
     d: Descriptor, zero_terms: Int64s, q: Requantizer, place: ResultPositions
 ) -> FormulaSteps:
     """Compute bias plus zero term of each channel; saturated values count for every pixel."""
@@ -56,7 +56,13 @@ def apply_leaky(values: Int64s, d: Descriptor, place: ResultPositions) -> Formul
     bent = values.copy()
     bent[below] = offset + evaluate(rescale_integer(x, scale, element, place.select(below)))
     pre, mul, post = scale.pre, scale.mul, scale.post
-    numbers = {"offset": offset, "pre": pre, "mul": mul, "half": rounding_half(post), "post": post}
+    numbers = {
+        "offset": offset,
+        "pre": pre,
+        "mul": mul,
+        "half": compute_rounding_half(post),
+        "post": post,
+    }
     formula = "(((result - {offset}) >> {pre}) * {mul} + {half}) >> {post} + {offset}"
     yield make_step("leaky", bent, formula, **numbers)
     return bent
@@ -65,7 +71,7 @@ def apply_leaky(values: Int64s, d: Descriptor, place: ResultPositions) -> Formul
 def finish_sums(
     sums: Int64s, d: Descriptor, q: Requantizer, place: ResultPositions
 ) -> FormulaSteps:
-    """Requantize complete sums: profile, activation, clip."""
+    """Requantize complete sums: apply the profile's formula, the activation and the clip."""
     values = yield from RESULTS[d["profile"]](sums, q, place)
     if d.get("activation") == ACTIVATION_LEAKY:
         values = yield from apply_leaky(values, d, place)

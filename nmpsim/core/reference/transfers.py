@@ -6,7 +6,12 @@ import numpy as np
 
 from nmpsim.core.reference.access import MemoryLocation, locate
 from nmpsim.core.reference.context import InstructionContext
-from nmpsim.core.reference.operands import Descriptor, Scratchpad, address_grid, get_element_type
+from nmpsim.core.reference.operands import (
+    Descriptor,
+    Scratchpad,
+    compute_addresses,
+    get_element_type,
+)
 from nmpsim.core.reference.units import UnitQueue, begin_transfers
 from nmpsim.core.state import Count, Job
 from nmpsim.isa.table import Unit
@@ -34,7 +39,9 @@ def load(s: InstructionContext, d: Descriptor, layer: int) -> None:
     padding = (wide * high - rows * runs) * run
     if padding > 0:
         nbytes = get_element_type(d).nbytes
-        addresses = address_grid(d["spm"], (high, step_y), (wide, step_x), (run // nbytes, nbytes))
+        addresses = compute_addresses(
+            d["spm"], (high, step_y), (wide, step_x), (run // nbytes, nbytes)
+        )
         spm.write(nbytes, addresses, np.full(addresses.shape, d["fill"]))
     if source is not None:
         corner = d["spm"] + d["pad_y_before"] * step_y + d["pad_x_before"] * step_x
@@ -66,7 +73,7 @@ def store(s: InstructionContext, d: Descriptor, layer: int) -> None:
 def locate_dram(
     s: InstructionContext, d: Descriptor, allowed: tuple[Region, ...]
 ) -> MemoryLocation | None:
-    """Return where the DRAM side of a transfer begins; None if the box is empty."""
+    """Return the first DRAM location of a transfer; None if the box is empty."""
     extent = count_spanned_bytes(
         d["count_y"], d["dram_stride_y"], d["count_x"], d["dram_stride_x"], d["run_bytes"]
     )

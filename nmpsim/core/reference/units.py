@@ -142,7 +142,7 @@ class UnitQueue:
         return cycles
 
     def issue(self) -> int:
-        """Return the next job number; its completion is not known yet."""
+        """Add a job whose completion is not known yet, and return its number."""
         job = self.issued
         self.core.record["finished"][self._slot(job)] = NEVER
         self.issued = job + 1
@@ -150,7 +150,7 @@ class UnitQueue:
 
 
 def await_job(queue: UnitQueue, job: int) -> int:
-    """Let the core wait for a job; return the cycles waited.
+    """Stall the core until a job is finished and return the cycles waited.
 
     If its completion is not known yet, the core stops, and repeats the instruction when the DRAM
     has served the job.
@@ -163,7 +163,7 @@ def await_job(queue: UnitQueue, job: int) -> int:
 
 
 def wait_until(queue: UnitQueue, job: int, end: int) -> int:
-    """Let the core wait for a job that is finished at ``end``; return the cycles waited."""
+    """Stall the core until a job is finished at cycle ``end`` and return the cycles waited."""
     core, waited = queue.core, max(end - queue.core.clock, 0)
     record_wait(core, WaitTarget(queue.unit), end, end, job)
     idle = core.spend(WAIT[queue.unit], CAUSE[queue.unit], waited)
@@ -175,7 +175,7 @@ def wait_until(queue: UnitQueue, job: int, end: int) -> int:
 
 
 def await_slot(queue: UnitQueue) -> int:
-    """Let the core wait for a free queue slot; return the cycles waited."""
+    """Stall the core until a queue slot is free and return the cycles waited."""
     return await_job(queue, queue.issued - queue.costs.queues_depth)
 
 

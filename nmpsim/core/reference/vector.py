@@ -8,8 +8,13 @@ import numpy as np
 
 from nmpsim.core.reference.arithmetic import FormulaSteps, clip, evaluate, make_step
 from nmpsim.core.reference.context import InstructionContext
-from nmpsim.core.reference.mac import channel_indices, iterate_pixels, write_pixel
-from nmpsim.core.reference.operands import Descriptor, Scratchpad, address_grid, get_element_type
+from nmpsim.core.reference.mac import compute_channel_indices, iterate_pixels, write_pixel
+from nmpsim.core.reference.operands import (
+    Descriptor,
+    Scratchpad,
+    compute_addresses,
+    get_element_type,
+)
 from nmpsim.core.reference.profiles import AVERAGES, PAIRS, RESCALES, TOTALS
 from nmpsim.core.reference.saturation import LayerCounters, ResultPositions, clamp, saturate
 from nmpsim.core.state import Int64s
@@ -26,7 +31,7 @@ def read_valid_taps(d: Descriptor, spm: Scratchpad, y: int, x: int) -> Int64s:
     if not rows or not columns:
         return np.zeros((0, d["channels"]), np.int64)
     start = d["input"] + rows[0] * d["in_row_stride"] + columns[0] * d["in_pixel_stride"]
-    taps = address_grid(
+    taps = compute_addresses(
         start,
         (len(rows), d["in_row_stride"]),
         (len(columns), d["in_pixel_stride"]),
@@ -65,7 +70,7 @@ def avgpool(s: InstructionContext, d: Descriptor, account: LayerCounters) -> Non
     """Execute ``nmp.avgpool``: the scaled sum over valid taps, divided by their number if asked."""
     spm = Scratchpad(s.core)
     for y, x in iterate_pixels(d):
-        place = ResultPositions(account, channel_indices(d, y, x, d["channels"]))
+        place = ResultPositions(account, compute_channel_indices(d, y, x, d["channels"]))
         steps = average(read_valid_taps(d, spm, y, x), d, place)
         write_pixel(spm, d, y, x, evaluate(steps))
     account.add_elements(d["out_h"] * d["out_w"] * d["channels"])
@@ -93,11 +98,11 @@ def eltwise(s: InstructionContext, d: Descriptor, account: LayerCounters) -> Non
     right_bytes = 4 if d["rhs_kind"] == RHS_INT32 else nbytes
 
     def addresses(name: str, nbytes: int) -> Int64s:
-        return address_grid(
+        return compute_addresses(
             d[name], (rows, d[f"{name.removesuffix('put')}_stride"]), (columns, nbytes)
         )
 
-    index = address_grid(d["event_origin"], (rows, d["event_stride_y"]), (columns, 1))
+    index = compute_addresses(d["event_origin"], (rows, d["event_stride_y"]), (columns, 1))
     place = ResultPositions(account, index)
     left = spm.read(nbytes, addresses("lhs", nbytes))
     right = spm.read(right_bytes, addresses("rhs", right_bytes))
@@ -125,25 +130,25 @@ def rescale_values(x: Int64s, d: Descriptor, place: ResultPositions) -> FormulaS
 def rescale(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
     """Execute ``nmp.rescale``: clamp (an activation), change the scale, clip."""
     spm, count, nbytes = Scratchpad(s.core), d["count"], get_element_type(d).nbytes
-    place = ResultPositions(account, address_grid(d["event_origin"], (count, 1)))
-    x = spm.read(nbytes, address_grid(d["input"], (count, nbytes)))
+    place = ResultPositions(account, compute_addresses(d["event_origin"], (count, 1)))
+    x = spm.read(nbytes, compute_addresses(d["input"], (count, nbytes)))
     results = evaluate(rescale_values(x, d, place))
-    spm.write(nbytes, address_grid(d["output"], (count, nbytes)), results)
+    spm.write(nbytes, compute_addresses(d["output"], (count, nbytes)), results)
     account.add_elements(count)
 
 
 def lut(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
     """Execute ``nmp.lut``: replace each byte by its entry in a table."""
     spm, count = Scratchpad(s.core), d["count"]
-    table = spm.read(1, address_grid(d["table"], (256, 1)))
-    x = spm.read(1, address_grid(d["input"], (count, 1)))
-    spm.write(1, address_grid(d["output"], (count, 1)), table[x + 128])
+    table = spm.read(1, compute_addresses(d["table"], (256, 1)))
+    x = spm.read(1, compute_addresses(d["input"], (count, 1)))
+    spm.write(1, compute_addresses(d["output"], (count, 1)), table[x + 128])
 
 
 def fill(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
     """Execute ``nmp.fill``: write one value to all elements."""
     nbytes, count = get_element_type(d).nbytes, d["count"]
-    addresses = address_grid(d["output"], (count, nbytes))
+    addresses = compute_addresses(d["output"], (count, nbytes))
     Scratchpad(s.core).write(nbytes, addresses, np.full(count, d["value"], np.int64))
 
 

@@ -55,7 +55,7 @@ class Formulas:
 
 def bias_in_sum(q: Requantizer, place: ResultPositions) -> FormulaSteps:
     """Start a sum with the bias, which has the scale of the sum."""
-    yield stored_bias(q)
+    yield make_bias_step(q)
     bias = saturate(q.bias, q.element.accumulator_bits, BIAS, place)
     yield make_step("bias in the sum", bias, "it has the scale of the sum")
     return bias
@@ -79,7 +79,7 @@ def _added_later(q: Requantizer) -> FormulaSteps:
     return nothing
 
 
-def stored_bias(q: Requantizer) -> FormulaStep:
+def make_bias_step(q: Requantizer) -> FormulaStep:
     """Return the first step of a formula that adds the stored bias."""
     return make_step("bias", q.bias, "as it lies in memory, less its zero point")
 

@@ -22,7 +22,7 @@ from nmpsim.core.reference.profiles.formulas import (
     apply_operation,
     format_divisor,
     get_operation_name,
-    stored_bias,
+    make_bias_step,
 )
 from nmpsim.core.reference.saturation import ResultPositions, saturate
 from nmpsim.core.state import Int64s
@@ -32,7 +32,7 @@ from nmpsim.kernels.saturation_stages import BIAS
 
 def scale_bias(q: Requantizer, place: ResultPositions) -> FormulaSteps:
     """Rescale the bias to the scale of the sum, ``rha(f32(b) * m)``."""
-    yield stored_bias(q)
+    yield make_bias_step(q)
     factor = q.bias_scale.factor
     scaled = saturate(
         round_away(to_float32(q.bias) * factor), q.element.accumulator_bits, BIAS, place

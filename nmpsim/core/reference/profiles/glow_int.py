@@ -6,12 +6,12 @@ from typing import Any
 
 from nmpsim.core.reference.arithmetic import (
     FormulaSteps,
+    compute_rounding_half,
     divide_round_away,
     evaluate,
     make_step,
     prefix_steps,
     rescale_integer,
-    rounding_half,
     select_scale,
 )
 from nmpsim.core.reference.operands import INT8, Descriptor, get_element_type, get_scale
@@ -21,7 +21,7 @@ from nmpsim.core.reference.profiles.formulas import (
     apply_operation,
     format_divisor,
     get_operation_name,
-    stored_bias,
+    make_bias_step,
 )
 from nmpsim.core.reference.saturation import ResultPositions, saturate
 from nmpsim.core.state import Int64s
@@ -31,14 +31,20 @@ from nmpsim.kernels.saturation_stages import BIAS, RESCALE
 
 def scale_bias(q: Requantizer, place: ResultPositions) -> FormulaSteps:
     """Rescale the bias to the scale of the sum, ``((b >> pre) * mul + half) >> post``."""
-    yield stored_bias(q)
+    yield make_bias_step(q)
     scale = q.bias_scale
     held = saturate(q.bias, q.element.accumulator_bits, BIAS, place)
     scaled = evaluate(rescale_integer(held, scale, q.element, place, stage=BIAS))
     pre, mul, post = scale.pre, scale.mul, scale.post
     formula = "((bias >> {pre}) * {mul} + {half}) >> {post}"
     yield make_step(
-        "bias in the sum", scaled, formula, pre=pre, mul=mul, half=rounding_half(post), post=post
+        "bias in the sum",
+        scaled,
+        formula,
+        pre=pre,
+        mul=mul,
+        half=compute_rounding_half(post),
+        post=post,
     )
     return scaled
 

@@ -11,8 +11,8 @@ import numpy as np
 from nmpsim.core.reference.arithmetic import (
     FormulaSteps,
     fused_multiply_add,
+    ignore_float_errors,
     make_step,
-    quietly,
     round_even,
     to_float32,
 )
@@ -23,7 +23,7 @@ from nmpsim.core.state import Int64s
 from nmpsim.isa.words import DIVIDE_BY_VALID_TAPS, OP_MUL
 
 
-@quietly
+@ignore_float_errors
 def sum_taps(taps: Int64s, d: Descriptor) -> Float32s:
     """Sum dequantized taps [taps, channels] one by one."""
     factor = get_scale(d, "out").factor
