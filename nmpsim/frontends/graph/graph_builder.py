@@ -47,7 +47,15 @@ class GraphBuilder(ABC):
         self._title = ""
 
     def build_graph(self, inputs: Mapping[str, tuple[str, Shape]], outputs: Sequence[str]) -> Graph:
-        """Return the graph, given element type and shape of each input and the output names."""
+        """Return the graph of all nodes added so far.
+
+        Parameters
+        ----------
+        inputs : mapping of str to tuple
+            Input name -> element type and shape.
+        outputs : sequence of str
+            Output names.
+        """
         kinds = {name: one.kind for name, one in self._declarations.items()}
         return Graph(
             tuple(self.steps),
@@ -179,7 +187,18 @@ class GraphBuilder(ABC):
         self.steps[-1] = attrs.evolve(self.steps[-1], integers=integers)
 
     def add_table(self, source: str, results: Array, *outputs: str) -> str:
-        """Add a look-up table, and return the name of its output."""
+        """Add a look-up table, and return the name of its output.
+
+        Parameters
+        ----------
+        source : str
+            Tensor whose integers are looked up.
+        results : ndarray
+            Result as a stored integer for each stored integer of the source, the lowest first: 256
+            for int8, 65536 for int16.
+        *outputs : str
+            Name of the output; by default the operator's first result.
+        """
         output, *_ = outputs or (self.get_first_output(),)
         kind = self.get_quantization(output)
         dtype = "int8" if results.size == 256 else "int16"

@@ -152,7 +152,17 @@ class Lowering:
     def get_value(
         self, name: str, layout: Layout = PLAIN, wanted: QuantizedTensor | None = None
     ) -> Value:
-        """Return a tensor in a layout; ``wanted`` reinterprets its integers on another scale."""
+        """Return a tensor in a layout, transposing it if needed.
+
+        Parameters
+        ----------
+        name : str
+            Name of the tensor.
+        layout : Layout
+            Layout of the returned value.
+        wanted : QuantizedTensor, optional
+            Scale and zero point with which to reinterpret the integers of a quantized tensor.
+        """
         require(name, "an input is left out")
         shape = self.get_shape(name)
         layout = self._effective_layout(layout, shape)

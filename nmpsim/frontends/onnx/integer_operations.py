@@ -61,6 +61,8 @@ QLINEAR_OPERATORS = frozenset((*_LAYOUTS, _CONCAT))
 def convert_qlinear_node(node: Node, constants: Constants) -> Node:
     """Return a node with the integer form of its QLinear operator.
 
+    A QGemm without a result scale, whose result is float32, is returned unchanged.
+
     Raises
     ------
     UnsupportedError
@@ -91,8 +93,8 @@ def convert_qlinear_node(node: Node, constants: Constants) -> Node:
 def infer_quantization(graph: Graph, steps: Sequence[Node]) -> dict[str, QuantizedTensor]:
     """Return the quantization of each integer tensor of a graph by name.
 
-    It is that with which a tensor is written, otherwise that with which it is read; operators that
-    only move elements preserve it.
+    The quantization of a tensor is taken from the node that computes it, otherwise from a node that
+    reads it. Operators that only move elements preserve it.
     """
     known: dict[str, QuantizedTensor] = {}
     for step in steps:
