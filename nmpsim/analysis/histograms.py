@@ -36,7 +36,7 @@ def histograms(report: RunReport, layers: Iterable[str]) -> tuple[Histogram, ...
         message = "the run did not save layer outputs"
         raise fail("ARG001", message, hint="Run with device.run(bundle, inputs, save_layers=True).")
     kept = [(layer, _output(report, layer)) for layer in chosen]
-    return tuple(histogram(layer, values) for layer, values in kept if values is not None)
+    return tuple(make_histogram(layer, values) for layer, values in kept if values is not None)
 
 
 def select_layers(layers: Sequence[Layer], names: Iterable[str]) -> list[Layer]:
@@ -51,7 +51,7 @@ def select_layers(layers: Sequence[Layer], names: Iterable[str]) -> list[Layer]:
     return [chosen[index] for index in sorted(chosen)]
 
 
-def histogram(layer: LayerReport, values: npt.NDArray[Any]) -> Histogram:
+def make_histogram(layer: LayerReport, values: npt.NDArray[Any]) -> Histogram:
     """Compute the histogram of a layer's stored output values."""
     finite = values[np.isfinite(values)] if values.dtype.kind == "f" else values
     low, width, bins = _bins(layer.elem, finite)

@@ -168,7 +168,7 @@ def check_outputs_against_baseline(
 def check_layers(run: Run, expected: Arrays, expect: Expect) -> Check:
     """Check the outputs of layers against expected arrays with keys ``NNNN:name`` or ``name``."""
     layers = {layer.name: layer for layer in run.report.layers}
-    named = {layer_name(key): array for key, array in expected.items()}
+    named = {parse_layer_name(key): array for key, array in expected.items()}
     reject_unknown_names(named, layers, "layer")
     wanted = _chosen_names(run, expect)
     chosen = [name for name in named if not expect.only or name in wanted]
@@ -274,7 +274,7 @@ def make_failed_layer(layer: LayerReport, message: str) -> FailedLayer:
     return FailedLayer(layer.index, layer.name, layer.display_name, layer.line, message)
 
 
-def layer_name(key: str) -> str:
+def parse_layer_name(key: str) -> str:
     """Return the layer's name of a key ``NNNN:name``, as ``--save-layers`` writes it."""
     number, colon, name = key.partition(":")
     return name if colon and number.isdigit() else key

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nmpsim.atomic import make_file_name
 from nmpsim.checking import Case, CaseResult, CaseWork, ExpectedArrays
-from nmpsim.checking.expectations import layer_name, reject_unknown_names
+from nmpsim.checking.expectations import parse_layer_name, reject_unknown_names
 from nmpsim.cli.arrays import ArrayFile
 from nmpsim.cli.inputs import load_inputs, read_sample_shapes
 from nmpsim.cli.loading import load_program
@@ -121,7 +121,7 @@ def _layers(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
             "expected outputs of layers need an .npz file, which has names", "an .npy file"
         )
     layers = {layer.name: layer.output for layer in metadata.layers}
-    return _arrays(file, {layer_name(key): key for key in file.keys}, layers, "layer")
+    return _arrays(file, {parse_layer_name(key): key for key in file.keys}, layers, "layer")
 
 
 def _arrays(

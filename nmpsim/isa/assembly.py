@@ -17,7 +17,7 @@ from nmpsim.isa.expressions import (
     Scope,
     SourceError,
     Token,
-    constant,
+    make_constant,
     parse_expression,
     tokenize,
     unknown_name,
@@ -198,7 +198,7 @@ def _parse_memory_operands(form: Format, cursor: Cursor) -> dict[str, Expression
     register, offset, base = form.fields
     operands = {register.name: _parse_operand(register, cursor)}
     cursor.expect(",")
-    zero = constant(0, cursor.column)
+    zero = make_constant(0, cursor.column)
     operands[offset.name] = zero if cursor.next_is("(") else parse_expression(cursor)
     cursor.expect("(")
     operands[base.name] = _parse_operand(base, cursor)
@@ -211,7 +211,7 @@ def _parse_operand(field: BitField, cursor: Cursor) -> Expression:
         token = cursor.take("name", "a register")
         if token.text not in REGISTER_NUMBERS:
             raise unknown_name("register", token, REGISTER_NUMBERS)
-        return constant(REGISTER_NUMBERS[token.text], token.column)
+        return make_constant(REGISTER_NUMBERS[token.text], token.column)
     names = _NAMED_VALUES.get(field.name)
     if names is None:
         return parse_expression(cursor)
@@ -225,7 +225,7 @@ def _parse_named(what: str, names: Mapping[str, int], cursor: Cursor) -> Express
     cursor.take("name", what)
     if token.text not in names:
         raise unknown_name(what, token, names, f"known are {', '.join(names)}")
-    return constant(names[token.text], token.column)
+    return make_constant(names[token.text], token.column)
 
 
 def _upper(value: int, column: int) -> int:
@@ -269,13 +269,13 @@ def disassemble_word(word: int, pc: int = 0, labels: Mapping[int, str] | None = 
     decoded = decode(word)
     if decoded is None:
         return f".word {word:#010x}"
-    text = instruction_text(decoded, pc, labels or {})
+    text = format_decoded(decoded, pc, labels or {})
     if encode(decoded.instruction.mnemonic, decoded.operands) != word:
         return f".word {word:#010x}  # {text}"
     return text
 
 
-def instruction_text(decoded: Decoded, pc: int, labels: Mapping[int, str]) -> str:
+def format_decoded(decoded: Decoded, pc: int, labels: Mapping[int, str]) -> str:
     """Format a decoded instruction as assembly text."""
     form = decoded.instruction.format
     texts = [_operand_text(f, decoded.operands[f.name], pc, labels) for f in form.fields]

@@ -60,7 +60,7 @@ _SHAPE = re.compile(r"(?:\[[^\[\]]+\])+")
 """Pattern of array dimensions, which Markdown would render as links."""
 
 
-def isa_page() -> str:
+def format_isa_page() -> str:
     """Return the page ``docs/isa.md`` on the instruction set, as Markdown."""
     sections = (
         INTRODUCTION,
@@ -82,7 +82,7 @@ def isa_page() -> str:
     return "\n\n".join(section.strip("\n") for section in sections) + "\n"
 
 
-def encoding(instruction: Instruction) -> str:
+def format_encoding(instruction: Instruction) -> str:
     """Format bits 31 to 0 of an instruction: operands, fixed bits, and ``-`` for ignored bits."""
     parts: list[str] = []
     bit = 31
@@ -148,7 +148,7 @@ def _tensor() -> Iterator[Instruction]:
 
 
 def _instructions(title: str, instructions: Iterable[Instruction], note: str) -> str:
-    rows = [(f"`{_syntax(i)}`", f"`{encoding(i)}`", i.summary) for i in instructions]
+    rows = [(f"`{_syntax(i)}`", f"`{format_encoding(i)}`", i.summary) for i in instructions]
     return f"## {title}\n{note}\n" + _table(("assembly", "bits 31 to 0", "what it does"), rows)
 
 
@@ -338,4 +338,4 @@ def _power(number: int) -> str:
 
 
 if __name__ == "__main__":
-    print(isa_page(), end="")
+    print(format_isa_page(), end="")

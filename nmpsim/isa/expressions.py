@@ -158,7 +158,7 @@ class Expression:
     column: int
 
 
-def constant(value: int, column: int) -> Expression:
+def make_constant(value: int, column: int) -> Expression:
     """Return an expression with a constant value."""
     return Expression(lambda _: value, column)
 

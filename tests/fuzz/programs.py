@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 import nmpsim
-from nmpsim.analysis.reduce.extract import extract
+from nmpsim.analysis.reduce.extract import extract_layers
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
 from nmpsim.compiler.driver import compile_module
@@ -87,7 +87,7 @@ def _layers(weights: Path, cut_for: DeviceConfig) -> Iterator[bytes]:
     for layer in bundle.metadata.layers:
         try:
             wanted = range(layer.index, layer.index + 1)
-            part = extract(bundle.module(), bundle.metadata.layers, wanted, given, outputs)
+            part = extract_layers(bundle.module(), bundle.metadata.layers, wanted, given, outputs)
             image = bytes(compile_module(part.module, cut_for))
         except UserError:
             continue  # no program of its own

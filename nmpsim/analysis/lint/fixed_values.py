@@ -16,7 +16,7 @@ from nmpsim.analysis.shadow.constants import (
     FOLDED,
     list_array_variants,
     list_layouts,
-    quantized_constants,
+    read_quantized_constants,
 )
 from nmpsim.analysis.shadow.matching import MIN_MATCH_SQNR_DB, match_constants
 from nmpsim.analysis.weighted import WEIGHTED, read_layer_scales
@@ -97,7 +97,7 @@ def read_quantized_weights(subject: LintSubject) -> dict[str, QuantizedWeights]:
     dict
         Weights by name of the constant; unknown, non-finite and badly scaled ones are left out.
     """
-    reals = quantized_constants(subject.module)
+    reals = read_quantized_constants(subject.module)
     found: dict[str, QuantizedWeights] = {}
     for op in subject.operations:
         if op.instruction.opcode not in WEIGHTED and op.kind is not Kind.PRODUCT:

@@ -12,7 +12,7 @@ from nmpsim.analysis.lint.findings import Problem
 from nmpsim.analysis.lint.fixed_values import QuantizedWeights, read_quantized_weights
 from nmpsim.analysis.lint.scales import HALF_PRINTED_DIGIT
 from nmpsim.analysis.lint.subject import SAME_SCALE, Array, Bias, LintSubject
-from nmpsim.analysis.shadow.constants import map_biases_to_filters, quantized_constants
+from nmpsim.analysis.shadow.constants import map_biases_to_filters, read_quantized_constants
 from nmpsim.analysis.shadow.matching import match_constants
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.diagnostics import UserError
@@ -284,7 +284,7 @@ def _float_ranges(subject: LintSubject) -> dict[str, Range]:
 
 
 def _float_constants(subject: LintSubject) -> Mapping[str, Array]:
-    reals, filters = quantized_constants(subject.module), map_biases_to_filters(subject.module)
+    reals, filters = read_quantized_constants(subject.module), map_biases_to_filters(subject.module)
     return match_constants(reals, subject.float_weights or {}, filters).floats
 
 

@@ -15,7 +15,7 @@ from nmpsim.analysis.reduce.failures import (
     find_first_difference,
 )
 from nmpsim.analysis.reduce.repro import write_repro
-from nmpsim.analysis.reduce.search import Reduction, reduce
+from nmpsim.analysis.reduce.search import Reduction, reduce_program
 
 __all__ = [
     "DifferenceFailure",
@@ -26,6 +26,6 @@ __all__ = [
     "ViolationFailure",
     "add_program_outputs",
     "find_first_difference",
-    "reduce",
+    "reduce_program",
     "write_repro",
 ]

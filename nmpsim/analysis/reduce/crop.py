@@ -58,7 +58,7 @@ def find_computed_element(part: Part, places: Iterable[tuple[int, ...]]) -> tupl
     return next((at for at in places if _crop_of(part, tensors, at) is not None), None)
 
 
-def crop(part: Part, at: Sequence[int]) -> Part:
+def crop_layer(part: Part, at: Sequence[int]) -> Part:
     """Crop a module of one layer to one element of the layer's result.
 
     Parameters

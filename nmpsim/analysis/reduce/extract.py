@@ -27,7 +27,7 @@ class Part:
     inputs: Mapping[str, Array]
 
 
-def extract(
+def extract_layers(
     module: Module,
     layers: Sequence[Layer],
     wanted: range,

@@ -10,8 +10,8 @@ from typing import Any
 import attrs
 import numpy.typing as npt
 
-from nmpsim.analysis.reduce.crop import crop, find_computed_element
-from nmpsim.analysis.reduce.extract import Part, extract
+from nmpsim.analysis.reduce.crop import crop_layer, find_computed_element
+from nmpsim.analysis.reduce.extract import Part, extract_layers
 from nmpsim.analysis.reduce.failures import (
     DifferenceFailure,
     Failure,
@@ -79,7 +79,7 @@ class _FailedRun:
     failure: Failure
 
 
-def reduce(
+def reduce_program(
     bundle: Bundle,
     inputs: Inputs,
     device: Device,
@@ -242,7 +242,7 @@ def _make_part(
 ) -> BuiltPart:
     metadata = whole.bundle.metadata
     given = prepare_inputs(metadata, whole.inputs)
-    part = extract(module, metadata.layers, wanted, given, whole.report.layer_outputs)
+    part = extract_layers(module, metadata.layers, wanted, given, whole.report.layer_outputs)
     return _compile_part(whole, part, config, slicing)
 
 
@@ -278,7 +278,7 @@ def _crop_to_element(whole: _FailedRun, found: Reduction, config: DeviceConfig) 
         return None
 
     def make() -> BuiltPart:
-        return _compile_part(whole, crop(layer, at), config, slicing)
+        return _compile_part(whole, crop_layer(layer, at), config, slicing)
 
     what = f"element [{', '.join(map(str, at))}] of {found.what}"
     attempt = _Attempt(what, make, config, slicing=slicing)

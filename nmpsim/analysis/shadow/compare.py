@@ -30,7 +30,12 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.shadow.recording import ExecutedLayer, LayerInstruction, part, replay_layers
+from nmpsim.analysis.shadow.recording import (
+    ExecutedLayer,
+    LayerInstruction,
+    read_part,
+    replay_layers,
+)
 from nmpsim.interpreter import (
     dequantize,
     dequantize_operands,
@@ -79,7 +84,7 @@ def compare_layer(
     name = layer.steps[-1].instruction.name
     if reason := _not_comparable(layer):
         return ShadowLayer(index, layer.number, name, reason)
-    values = evaluate(layer, floats, network, saturated_channels)
+    values = evaluate_layer(layer, floats, network, saturated_channels)
     quant = layer.result.type.quant
     unit = quant.scale if quant else None
 
@@ -102,7 +107,7 @@ def compare_layer(
     )
 
 
-def evaluate(
+def evaluate_layer(
     layer: ExecutedLayer,
     floats: Floats | None,
     network: Real | None,
@@ -155,7 +160,7 @@ def _operands(step: LayerInstruction, weights: Floats, bias: Floats) -> list[Rea
     for index, (role, operand) in enumerate(zip(_roles(step), step.operands, strict=True)):
         floats = bias if _is_bias(step, role) else weights
         if operand.is_constant and operand.place.storage in floats:
-            values[index] = part(floats[operand.place.storage], operand.place)
+            values[index] = read_part(floats[operand.place.storage], operand.place)
     return values
 
 

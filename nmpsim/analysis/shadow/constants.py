@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.shadow.compare import Real
-from nmpsim.analysis.shadow.recording import part
+from nmpsim.analysis.shadow.recording import read_part
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.extras import require_extra
 from nmpsim.input_files import MAX_MODEL_BYTES, read_bytes
@@ -98,7 +98,7 @@ def _unusable(path: Path, found: str) -> UserError:
     return fail("CONST001", message, place=path, found=found.split("\n", 1)[0][:120])
 
 
-def quantized_constants(module: Module) -> dict[str, Real]:
+def read_quantized_constants(module: Module) -> dict[str, Real]:
     """Return the real values of all quantized weights and biases by name.
 
     Scales of channelwise filters and biases come from their tables. Look-up tables are left out.
@@ -138,7 +138,7 @@ def _with_own_scales(
     for index, parameters in find_scale_operands(instruction).items():
         used = [places[i] for i in (index, *parameters)]
         if all(place.storage in module.constants for place in used):
-            array, scales, offsets = (part(module.constants[p.storage], p) for p in used)
+            array, scales, offsets = (read_part(module.constants[p.storage], p) for p in used)
             found[used[0].storage] = dequantize_rows(array, scales, offsets)
     return found
 

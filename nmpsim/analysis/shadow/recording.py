@@ -124,7 +124,7 @@ class _Memory:
         self._buffers |= module.constants
         self._missing: dict[str, Array] = {}
         for name, array in inputs.items():
-            part(self._buffers[name], self._places[name])[...] = array
+            read_part(self._buffers[name], self._places[name])[...] = array
 
     def step(self, instruction: Instruction) -> LayerInstruction:
         """Return an instruction with the present contents of its operands."""
@@ -136,9 +136,9 @@ class _Memory:
         """Store a layer's output."""
         last = steps[-1]
         target = last.operands[last.written].place
-        part(self._buffers[target.storage], target)[...] = output
+        read_part(self._buffers[target.storage], target)[...] = output
         if target.storage in self._missing:
-            part(self._missing[target.storage], target)[...] &= ~_wrote(last)
+            read_part(self._missing[target.storage], target)[...] &= ~_wrote(last)
 
     def touch(self, name: str) -> None:
         """Mark a buffer's contents as undefined."""
@@ -149,16 +149,16 @@ class _Memory:
         """Return whether the whole buffer of the result has been written."""
         place = step.operands[step.written].place
         missing = self._missing.get(place.storage)
-        return missing is None or not part(missing, place).any()
+        return missing is None or not read_part(missing, place).any()
 
     def _operand(self, name: str) -> Operand:
         place = self._places[name]
         is_constant = place.storage in self._constants
-        stored = part(self._buffers[place.storage], place)
+        stored = read_part(self._buffers[place.storage], place)
         return Operand(place, is_constant, stored if is_constant else stored.copy())
 
 
-def part(values: Array, place: Location) -> Array:
+def read_part(values: Array, place: Location) -> Array:
     """Return the elements of a weight or buffer at a location, in their logical shape."""
     flat = values.reshape(-1)
     return flat[place.start : place.start + place.type.elements].reshape(place.type.shape)

@@ -11,7 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.shadow.compare import RecordedRun, RunLayer, compare_run
-from nmpsim.analysis.shadow.constants import map_biases_to_filters, quantized_constants, read_floats
+from nmpsim.analysis.shadow.constants import (
+    map_biases_to_filters,
+    read_floats,
+    read_quantized_constants,
+)
 from nmpsim.analysis.shadow.matching import Matches, match_constants, match_known_floats
 from nmpsim.diagnostics import fail
 from nmpsim.interpreter import dequantize
@@ -52,7 +56,7 @@ class ShadowEvaluation:
         if not module.floats:
             return cls(module, None, None)
         return cls(
-            module, IN_BUNDLE, match_known_floats(quantized_constants(module), module.floats)
+            module, IN_BUNDLE, match_known_floats(read_quantized_constants(module), module.floats)
         )
 
     def evaluate(
@@ -98,7 +102,7 @@ def match_float_weights(module: Module, path: Path) -> Matches:
     UserError
         FILE001, CONST001 or PKG001 for the file, CONST003 if no array matches a constant.
     """
-    constants = quantized_constants(module)
+    constants = read_quantized_constants(module)
     arrays = read_floats(path, {real.size for real in constants.values()})
     matches = match_constants(constants, arrays, map_biases_to_filters(module))
     if constants and not matches.found:

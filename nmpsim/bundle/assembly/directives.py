@@ -18,7 +18,7 @@ from nmpsim.isa.expressions import (
     Scope,
     SourceError,
     Token,
-    constant,
+    make_constant,
     parse_expression,
     unknown_name,
 )
@@ -177,7 +177,7 @@ def _descriptor_value(word: Word, cursor: Cursor) -> Expression:
             expected=", ".join(word.choices),
             hint=did_you_mean(token.text, word.choices),
         )
-    return constant(word.choices.index(token.text), token.column)
+    return make_constant(word.choices.index(token.text), token.column)
 
 
 def _descriptor_bytes(kind: Descriptor, values: dict[str, Expression], scope: Scope) -> bytes:

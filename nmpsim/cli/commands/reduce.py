@@ -57,7 +57,7 @@ def command(request: Request) -> int:
     """
     config = load_device(request.device)
     from nmpsim import session
-    from nmpsim.analysis.reduce import add_program_outputs, reduce, write_repro
+    from nmpsim.analysis.reduce import add_program_outputs, reduce_program, write_repro
     from nmpsim.cli.inputs import load_inputs
 
     if request.reference is not None and request.saturates is not None:
@@ -79,7 +79,7 @@ def command(request: Request) -> int:
         print_message("the program does not fail: there is nothing to reduce")
         return EXIT_WORSE
     print_message(f"fails: {failure.text}")
-    found = reduce(
+    found = reduce_program(
         bundle, arrays, device, report, failure, lambda part: print_message(f"trying {part}")
     )
     files = write_repro(request.output, found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nmpsim.analysis.reduce.crop import crop
+from nmpsim.analysis.reduce.crop import crop_layer
 from nmpsim.analysis.reduce.extract import Part
 from nmpsim.interpreter import execute_exact
 from nmpsim.lir.parser import parse
@@ -42,7 +42,7 @@ def test_one_element_is_reproduced(instruction: str) -> None:
     verify(module)
     rng = np.random.default_rng(1)
     inputs = {name: rng.uniform(0, 4, (2, 3)).astype(np.float32) for name in "xy"}
-    cropped = crop(Part(module, inputs), (1, 2))
+    cropped = crop_layer(Part(module, inputs), (1, 2))
     results = []
     for part in (Part(module, inputs), cropped):
         execution = execute_exact(part.module, part.inputs)

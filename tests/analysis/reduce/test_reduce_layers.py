@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import nmpsim
-from nmpsim.analysis.reduce import DifferenceFailure, reduce
+from nmpsim.analysis.reduce import DifferenceFailure, reduce_program
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.core.run import layer_key
 
@@ -48,7 +48,7 @@ def test_every_layer_is_reproduced(shared, network, flavour):
         at = some_element(bundle, layer)
         wrong = values.copy()
         wrong.reshape(-1)[at] += 1
-        found = reduce(bundle, inputs, device, report, DifferenceFailure(layer.name, wrong))
+        found = reduce_program(bundle, inputs, device, report, DifferenceFailure(layer.name, wrong))
         assert found.what.endswith(f"layer {layer.name} on one core")
         assert [x.name for x in found.bundle.metadata.layers] == [layer.name]
         (again,) = found.report.layer_outputs.values()
@@ -90,7 +90,7 @@ def test_the_tiling_mode_is_kept():
     )
     values = runs["simple"].layer_outputs[layer_key(bundle.metadata.layers[layer.index])]
     failure = DiffersIfSo(layer.name, values, layer.bursts)
-    found = reduce(bundle, inputs, nmpsim.Device(one_core), runs["simple"], failure)
+    found = reduce_program(bundle, inputs, nmpsim.Device(one_core), runs["simple"], failure)
     assert (found.what, found.slicing) == (
         f"layer {layer.name} on one core, tiling simple",
         "simple",

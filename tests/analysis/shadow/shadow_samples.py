@@ -12,7 +12,7 @@ import numpy as np
 from shared_files import shared_folder, shared_names
 
 from nmpsim.analysis.shadow import RecordedRun, RunLayer
-from nmpsim.analysis.shadow.constants import quantized_constants, read_floats
+from nmpsim.analysis.shadow.constants import read_floats, read_quantized_constants
 from nmpsim.analysis.shadow.matching import Matches, match_constants
 from nmpsim.lir.constants import attach_arrays
 from nmpsim.lir.nodes import Module
@@ -55,7 +55,7 @@ def recorded(name: str) -> Recorded:
     inputs = {k.removeprefix("input/"): v for k, v in values.items() if k.startswith("input/")}
     layers = [RunLayer((number,)) for number in sorted(keys)]
     run = RecordedRun(inputs, inputs, layers, {n: values[key] for n, key in keys.items()})
-    constants = quantized_constants(module)
+    constants = read_quantized_constants(module)
     sizes = frozenset(real.size for real in constants.values())
     net = Path(name).parts[1]
     return Recorded(module, run, match_constants(constants, floats_of(net, sizes)), keys)

@@ -12,7 +12,7 @@ import pytest
 from shadow_samples import module_of
 
 from nmpsim.analysis.shadow import match_float_weights
-from nmpsim.analysis.shadow.constants import find_best_layout, quantized_constants, read_floats
+from nmpsim.analysis.shadow.constants import find_best_layout, read_floats, read_quantized_constants
 from nmpsim.analysis.shadow.matching import match_constants
 from nmpsim.diagnostics import Diagnostic, Place, UserError
 from nmpsim.extras import install_command
@@ -148,7 +148,7 @@ def test_constants_are_dequantized_by_their_scales() -> None:
         o=np.array([0, 1], np.int32),
         t=np.zeros(256, np.int8),
     )
-    found = quantized_constants(module)
+    found = read_quantized_constants(module)
     assert set(found) == {"w", "b"}
     assert found["w"].tolist() == [[0.5, 1.0, 1.5], [6.0, 8.0, 10.0]]
     assert found["b"].tolist() == [1.0, 2.0]

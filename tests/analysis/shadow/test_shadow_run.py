@@ -203,7 +203,7 @@ def test_float_weights_alone_are_refused(digits: Bundle) -> None:
     result = run(digits, "--float-weights", DIGITS / "float_weights.npz")
     assert result.exit_code == 2
     assert "error[ARG001]" in result.stderr
-    assert "add --shadow" in result.stderr
+    assert "Add --shadow" in result.stderr
 
 
 def test_missing_packages_are_reported_first(digits: Bundle, tmp_path: Path) -> None:
