@@ -56,7 +56,7 @@ def find_hazards(
     with execution.limit_time(budget or TimeBudget(NO_LIMITS)):
         while len(hazards.found) < max_found:
             pause = execution.advance()
-            hazards.watch(pause)
+            hazards.process(pause)
             done += len(pause.layers)
             if progress is not None and pause.layers:
                 progress(

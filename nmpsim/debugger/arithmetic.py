@@ -63,7 +63,7 @@ class Term:
 
     @property
     def product(self) -> float:
-        """Contribution of the term to the sum."""
+        """Value that the term adds to the sum: the input, times the weight if there is one."""
         return self.input if self.weight is None else self.input * self.weight
 
 
@@ -88,7 +88,7 @@ class ResultTrace:
 
 @attrs.frozen
 class OutputElement:
-    """Position of one result in the output of an instruction."""
+    """Position of one element in the output of a tensor instruction."""
 
     at: tuple[int, ...]
     """Index along each dimension but the innermost: row and pixel, or row; all four of a
@@ -214,10 +214,10 @@ def _channel_count(d: Descriptor) -> int:
 
 
 def list_terms(
-    machine: Machine, core: int, name: str, words: Descriptor, at: OutputElement
+    machine: Machine, core: int, name: str, descriptor: Descriptor, at: OutputElement
 ) -> tuple[Term, ...]:
-    """Return the products that one instruction adds to a sum."""
-    return _sum_terms(Scratchpad(Core(machine, core)), name, words, at)
+    """Return the products that one instruction adds to the sum of an output element."""
+    return _sum_terms(Scratchpad(Core(machine, core)), name, descriptor, at)
 
 
 def _sum_terms(spm: Scratchpad, name: str, d: Descriptor, at: OutputElement) -> tuple[Term, ...]:
@@ -367,11 +367,11 @@ def trace_result(
     machine: Machine,
     core: int,
     name: str,
-    words: Descriptor,
+    descriptor: Descriptor,
     at: OutputElement,
-    earlier: Sequence[Term] = (),
+    earlier_terms: Sequence[Term] = (),
 ) -> ResultTrace:
-    """Return how an instruction computes one of its results.
+    """Return the terms and arithmetic steps by which an instruction computes one output element.
 
     Parameters
     ----------
@@ -381,14 +381,14 @@ def trace_result(
         Core that issues it.
     name : str
         Name of its descriptor.
-    words : mapping of str to int
+    descriptor : mapping of str to int
         Words of its descriptor.
     at : OutputElement
         Element of the result.
-    earlier : sequence of Term, optional
+    earlier_terms : sequence of Term, optional
         Terms of the sum that preceding instructions added.
     """
     spm = Scratchpad(Core(machine, core))
     if name in SUMS:
-        return _trace_sum(spm, name, words, at, earlier)
-    return EXPLAIN[name](spm, words, at)
+        return _trace_sum(spm, name, descriptor, at, earlier_terms)
+    return EXPLAIN[name](spm, descriptor, at)

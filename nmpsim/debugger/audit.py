@@ -58,7 +58,7 @@ def describe_operands(facts: LayerFacts | None) -> list[OperandType]:
 
 
 def describe_bias_scale(facts: LayerFacts | None) -> str:
-    """Return how a bias's scale differs from the scale of the sum; empty if it does not."""
+    """Describe how a bias's scale differs from that of the products; return "" if it does not."""
     scales = {one.role: one.scale for one in facts.operands} if facts else {}
     source, bias, dest = scales.get("Src"), scales.get("Bias"), scales.get("Dest")
     weights = scales.get("Filter", scales.get("Weights"))
@@ -73,15 +73,15 @@ def describe_bias_scale(facts: LayerFacts | None) -> str:
 
 
 def audit_constants(
-    module: Module, keys: Iterable[str], read: Callable[[str], Any]
+    module: Module, keys: Iterable[str], read_array: Callable[[str], Any]
 ) -> Iterator[ConstantAudit]:
-    """Compare each constant of the program with the array of the same name in a file."""
+    """Compare each constant of a module with the array of the same name in a file."""
     known = {key.removeprefix("const/"): key for key in keys}
     for weight in module.weights:
         if not weight.constant or weight.name not in known:
             continue
         ours: npt.NDArray[Any] = module.constants[weight.name]
-        theirs = read(known[weight.name])
+        theirs = read_array(known[weight.name])
         found = ConstantAudit(weight.name, weight.type.elem, weight.type.shape, 0, ())
         if theirs.shape != ours.shape:
             shape = "x".join(map(str, theirs.shape))
@@ -116,13 +116,13 @@ class ChannelAudit:
 
     @property
     def is_right(self) -> bool:
-        """Return whether all integers are the expected ones."""
+        """Return whether all rescale integers of the channel are as expected."""
         return self.found == (self.expected,)
 
 
 @attrs.frozen
 class StageAudit:
-    """Comparison of one rescaling of a layer with the factor that the scales require."""
+    """Comparison of the integers of one rescaling of a layer with those that its scales require."""
 
     layer: str
     stage: str
@@ -134,14 +134,14 @@ class StageAudit:
 
     @property
     def wrong(self) -> tuple[ChannelAudit, ...]:
-        """Channels whose integers differ from the expected ones."""
+        """Channels whose rescale integers are not as expected."""
         return tuple(one for one in self.channels if not one.is_right)
 
 
 def audit_integers(
     debugger: Debugger, facts: LayerFacts | None, layer: Layer, trace: Sequence[ExecutedInstruction]
 ) -> Iterator[StageAudit]:
-    """Compare the rescale integers of a layer that has run with those its scales require.
+    """Yield the comparison of each rescaling of a layer with the integers that its scales require.
 
     Parameters
     ----------
@@ -246,10 +246,10 @@ FactsByName = Mapping[str, LayerFacts]
 
 
 def explain_instructions(module: Module) -> FactsByName:
-    """Return what the LIR says about each instruction, by name."""
+    """Return the facts about each instruction of a module, keyed by instruction name."""
     return {one.name: one for one in explain_layers(module)}
 
 
 def find_facts(facts: FactsByName, layer: Layer) -> LayerFacts | None:
-    """Return the facts of the instruction of a layer that rescales, or None."""
+    """Return the facts about the LIR instruction of a layer, or None if there are none."""
     return facts.get(layer.fused[0] if layer.fused else layer.name) or facts.get(layer.name)

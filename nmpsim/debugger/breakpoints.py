@@ -40,17 +40,17 @@ class CycleCondition:
 
 @attrs.frozen
 class TrapCondition:
-    """Count traps, deadlocks and cycle limits; a run stops there in any case."""
+    """Stop at a trap, a deadlock or the cycle limit, where a run ends in any case."""
 
 
 @attrs.frozen
 class HazardCondition:
-    """Stop after an instruction whose result depends on when a transfer lands."""
+    """Stop after an instruction whose result depends on the timing of a transfer."""
 
 
 @attrs.frozen
 class SaturationCondition:
-    """Stop after the instruction with which a layer saturated more than ``limit`` values."""
+    """Stop when a layer has more than ``limit`` saturated values."""
 
     limit: int = 0
     layer: int | None = None
@@ -59,7 +59,7 @@ class SaturationCondition:
 
 @attrs.frozen
 class StallCondition:
-    """Stop after an instruction that a core waited at for more than ``limit`` cycles."""
+    """Stop after an instruction at which a core waited for more than ``limit`` cycles."""
 
     limit: int
     core: int | None = None
@@ -118,7 +118,7 @@ class Breakpoint:
 
 @attrs.frozen
 class BreakpointHit:
-    """Record that a breakpoint was hit."""
+    """A hit of a breakpoint: its position, and a description of what happened."""
 
     position: int
     """Position at which the hit is visible, mostly just after the instruction."""
@@ -133,7 +133,7 @@ class BreakpointHit:
 def list_stop_addresses(
     breakpoints: Sequence[Breakpoint], more: AddressCondition | None = None
 ) -> npt.NDArray[np.int64]:
-    """Return the addresses that an engine must stop before, [n, 2]: core (-1: any), address."""
+    """Return the addresses of all breakpoints as an array [n, 2] of core (-1: any) and address."""
     conditions = [one.condition for one in breakpoints if one.is_enabled]
     wanted = [c for c in (*conditions, more) if isinstance(c, AddressCondition)]
     pairs = [(-1 if c.core is None else c.core, c.address) for c in wanted]
@@ -141,7 +141,7 @@ def list_stop_addresses(
 
 
 def find_stop_cycle(breakpoints: Sequence[Breakpoint], since: int) -> int:
-    """Return the first cycle after ``since`` that an engine must stop at, or NEVER."""
+    """Return the first cycle after ``since`` that has a breakpoint, or NEVER."""
     conditions = [one.condition for one in breakpoints if one.is_enabled]
     cycles = [c.cycle for c in conditions if isinstance(c, CycleCondition) and c.cycle > since]
     return min(cycles, default=NEVER)
@@ -179,7 +179,7 @@ _PATTERNS = {_compile_form(form): condition for form, condition in _CONDITIONS.i
 def parse_condition(
     text: str, find_layer: Callable[[str], int], find_address: Callable[[str], int]
 ) -> Condition:
-    """Return the condition that a text describes.
+    """Parse the condition of a breakpoint.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ Space = Literal["dram", "scratchpad", "control"]
 
 @attrs.frozen
 class ByteRuns:
-    """Set of bytes: ``run`` bytes from ``start``, repeated along up to four dimensions."""
+    """Set of byte addresses: a run of bytes, repeated along up to four dimensions."""
 
     space: Space
     start: int
@@ -29,7 +29,7 @@ class ByteRuns:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether the set has no byte."""
+        """Return whether the set is empty."""
         return self.run <= 0 or any(count <= 0 for count, _ in self.repeats)
 
     end: int = attrs.field(init=False, eq=False)
@@ -46,15 +46,15 @@ class ByteRuns:
 
     @property
     def nbytes(self) -> int:
-        """Number of bytes, where runs that overlap count each."""
+        """Sum of the lengths of all runs; bytes in several runs count several times."""
         return 0 if self.is_empty else self.run * math.prod(n for n, _ in self.repeats)
 
     def contains(self, address: int) -> bool:
-        """Return whether the set has the byte at ``address``."""
+        """Return whether the set contains an address."""
         return self.overlaps_range(address, address + 1)
 
     def overlaps_range(self, start: int, end: int) -> bool:
-        """Return whether the set has a byte in an address range."""
+        """Return whether the set contains an address of the range [start, end)."""
         if end <= self.start or start >= self.end:
             return False
         if not self.repeats:
@@ -63,14 +63,14 @@ class ByteRuns:
         return bool(((starts < end) & (starts + self.run > start)).any())
 
     def list_starts(self) -> npt.NDArray[np.int64]:
-        """Return the address of each run."""
+        """Return the start addresses of all runs, [runs]."""
         starts = np.array([self.start], np.int64)
         for count, step in self.repeats:
             starts = (starts[:, None] + step * np.arange(count)).reshape(-1)
         return starts
 
     def overlaps(self, other: ByteRuns) -> bool:
-        """Return whether two sets of the same memory share a byte."""
+        """Return whether this set and ``other`` have a byte of the same memory in common."""
         if self.space != other.space or self.is_empty or other.is_empty:
             return False
         low, high = max(self.start, other.start), min(self.end, other.end)
@@ -83,14 +83,14 @@ class ByteRuns:
         )
 
     def coalesce(self) -> ByteRuns:
-        """Return the same bytes with runs merged to be as long as possible."""
+        """Return the same set with adjacent runs merged into longer ones."""
         run, repeats = self.run, list(self.repeats)
         while repeats and (repeats[-1][1] == run or repeats[-1][0] == 1):
             run *= repeats.pop()[0]
         return ByteRuns(self.space, self.start, run, tuple(repeats))
 
     def get_mask(self) -> npt.NDArray[np.bool_]:
-        """Return which bytes from the first to the last one belong to the set, [end - start]."""
+        """Return a mask [end - start] of the addresses from ``start`` on that are in the set."""
         coalesce = self.coalesce()
         if not coalesce.repeats:
             return np.ones(coalesce.end - coalesce.start, np.bool_)
@@ -107,8 +107,8 @@ class ByteRuns:
         return np.cumsum(edges[:-1]) > 0
 
 
-def get_tensor_bytes(tensor: Tensor) -> ByteRuns:
-    """Return the bytes of a tensor in DRAM."""
+def get_tensor_region(tensor: Tensor) -> ByteRuns:
+    """Return the byte addresses of a tensor in DRAM."""
     nbytes = math.prod(tensor.shape) * ELEM_DTYPES[tensor.elem].itemsize
     return ByteRuns("dram", tensor.address, nbytes)
 

@@ -23,7 +23,7 @@ from nmpsim.debugger.scale_changes import (
     ScaleChange,
     apply_scale_changes,
     change_scale,
-    recompile,
+    recompile_bundle,
 )
 from nmpsim.debugger.tracing import find_last_writer, find_load_source, trace_layer
 from nmpsim.diagnostics import UserError, fail
@@ -37,24 +37,24 @@ UNCHANGEABLE_WORDS = ("layer",)
 
 
 def find_word_addresses(
-    done: ExecutedInstruction, word: str, channel: int | None, trace: list[ExecutedInstruction]
+    executed: ExecutedInstruction, word: str, channel: int | None, trace: list[ExecutedInstruction]
 ) -> Iterator[tuple[int, int]]:
-    """Yield (address, bytes) of each place in the program that holds a word of an instruction.
+    """Yield address and size in bytes of each copy of a descriptor word in the program's memory.
 
     ``channel`` is relative to the first channel of the instruction; None means all channels.
     """
-    d = done.words
+    d = executed.words
     channels = d.get("out_channels", d.get("channels_count", 0))
     chosen = range(channels) if channel is None else [channel] if 0 <= channel < channels else []
     if word == "bias":
         if "channels" in d and channel is not None:
             for one in chosen:
-                yield from _record(done, "channels", CHANNEL_RECORD, "bias_low", one, trace, 8)
+                yield from _record(executed, "channels", CHANNEL_RECORD, "bias_low", one, trace, 8)
     elif d.get("scales") and word in [w.name for w in SCALE_RECORD]:
         for one in chosen:
-            yield from _record(done, "scales", SCALE_RECORD, word, one, trace, 4)
+            yield from _record(executed, "scales", SCALE_RECORD, word, one, trace, 4)
     elif channel is None and word in d and word not in UNCHANGEABLE_WORDS:
-        yield done.rs1 + 4 * find_word_index(done, word), 4
+        yield executed.rs1 + 4 * find_word_index(executed, word), 4
 
 
 def _record(
@@ -76,14 +76,14 @@ def _record(
         yield source, size
 
 
-def find_word_index(done: ExecutedInstruction, word: str) -> int:
-    """Return the index of a word in the descriptor of an instruction."""
-    names = [w.name for w in DESCRIPTORS[done.instruction.descriptor or ""]]
+def find_word_index(executed: ExecutedInstruction, word: str) -> int:
+    """Return the index of a named word in the descriptor of an instruction."""
+    names = [w.name for w in DESCRIPTORS[executed.instruction.descriptor or ""]]
     return names.index(word)
 
 
 def pack_integer(value: int, size: int) -> bytes:
-    """Return a signed or unsigned number as bytes; raise UserError (DEBUG002) if too large."""
+    """Return an integer as little-endian bytes; raise UserError (DEBUG002) if it does not fit."""
     bits = 8 * size
     if not -(1 << (bits - 1)) <= value < 1 << bits:
         raise fail("DEBUG002", "the number does not fit", found=value, expected=f"{bits} bits")
@@ -92,7 +92,7 @@ def pack_integer(value: int, size: int) -> bytes:
 
 @attrs.frozen
 class Baseline:
-    """Outputs and saturation counts of the run without changes."""
+    """Layer outputs and saturation counts of the run without changes."""
 
     outputs: Mapping[int, npt.NDArray[Any]]
     saturated: Mapping[int, int]
@@ -100,7 +100,7 @@ class Baseline:
 
 @attrs.frozen
 class LayerEffect:
-    """Effect of the changes on one layer."""
+    """Difference of one layer's output and saturation from the run without changes."""
 
     index: int
     name: str
@@ -115,7 +115,7 @@ class LayerEffect:
 
 
 class ProgramChanges:
-    """Changes made in a debugging session, and their effects on the run."""
+    """Editor of the program and of tensors in a debugging session."""
 
     def __init__(self, debugger: Debugger) -> None:
         self._debugger = debugger
@@ -125,7 +125,7 @@ class ProgramChanges:
 
     @property
     def edits(self) -> tuple[Edit, ...]:
-        """All changes so far, in order."""
+        """All edits so far, in order."""
         return self._debugger.edits
 
     def set_word(self, layer: Layer, word: str, value: int, channel: int | None = None) -> int:
@@ -160,7 +160,7 @@ class ProgramChanges:
         return len(pieces)
 
     def set_scale(self, layer: Layer, scale: float) -> ScaleChange:
-        """Give a layer's output another scale; all layers that write or read it are adapted.
+        """Change the scale of a layer's output in all layers that write or read it.
 
         Raises
         ------
@@ -186,12 +186,12 @@ class ProgramChanges:
         scales = list_scale_changes(self.edits)
         if scales not in self._programs:
             bundle = self._debugger.bundle
-            made = recompile(bundle, bundle.module())
+            made = recompile_bundle(bundle, bundle.module())
             self._programs = {scales: apply_scale_changes(made, scales)}
         return self._programs[scales]
 
     def set_own_scale(self, layer: Layer, scale: float) -> int:
-        """Change the output scale in a layer's own descriptors; return how many were changed.
+        """Change the output scale in the descriptors of one layer, and return their number.
 
         Layers that read the result still assume the old scale.
         """
@@ -222,7 +222,7 @@ class ProgramChanges:
         layer: Layer | None = None,
         scales: Mapping[str, float] | None = None,
     ) -> None:
-        """Change bytes of the program's read-only memory.
+        """Change bytes of code, descriptors or constants and restart the run.
 
         The run goes to the start of ``layer``, or to its old position if that is earlier; without a
         layer to the start. Raises UserError (DEBUG002) for other memory.
@@ -237,22 +237,22 @@ class ProgramChanges:
                     expected="code, descriptors or constants",
                 )
         here = debugger.position
-        debugger.change((*self.edits, Edit(0, tuple(pieces), what, scales or {})))
+        debugger.apply_edits((*self.edits, Edit(0, tuple(pieces), what, scales or {})))
         if layer is not None:
             debugger.go_to_layer_start(layer.index, here)
 
     def change_element(self, tensor: Tensor, at: tuple[int, ...], value: float) -> None:
-        """Change an element in DRAM at this position, also whenever the run is repeated."""
+        """Change an element of a tensor whenever the run reaches the current position."""
         debugger, here = self._debugger, self._debugger.position
         address, now = _element(tensor, at, value)
         what = f"{tensor.name}{list(at)} = {value:g}"
-        debugger.change((*self.edits, Edit(here, ((address, now),), what)))
+        debugger.apply_edits((*self.edits, Edit(here, ((address, now),), what)))
         debugger.go_to(here)
 
     def revert(self) -> int:
-        """Undo all changes, go to the start of the run, and return how many there were."""
+        """Undo all edits, go to the start of the run, and return the number of edits."""
         count = len(self.edits)
-        self._debugger.change(())
+        self._debugger.apply_edits(())
         return count
 
     def measure_effects(self) -> tuple[StopResult, list[LayerEffect]]:
@@ -278,7 +278,7 @@ class ProgramChanges:
         """Return the results of the run without changes."""
         if self._baseline is None:
             debugger, edits = self._debugger, self.edits
-            debugger.change(())
+            debugger.apply_edits(())
             try:
                 debugger.run_to_end()
                 states = list_layer_states(debugger)
@@ -286,11 +286,11 @@ class ProgramChanges:
                     debugger.layer_outputs, {state.index: state.saturated for state in states}
                 )
             finally:
-                debugger.change(edits)
+                debugger.apply_edits(edits)
         return self._baseline
 
     def trace_layer(self, layer: Layer) -> list[ExecutedInstruction]:
-        """Return the instructions of a layer, executing the layer if it has not run yet."""
+        """Return the executed instructions of a layer; run up to its end first if necessary."""
         debugger = self._debugger
         if layer.index not in debugger.layer_ends:
             with debugger.execution.visit():

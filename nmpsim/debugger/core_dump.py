@@ -36,7 +36,7 @@ MAX_EDITS_BYTES = MAX_PATCH_BYTES
 
 
 class AboutDocument(TypedDict):
-    """JSON document in the array ``about``."""
+    """JSON document of a core file: device settings, engine and position."""
 
     schema: Literal["nmpsim-core-2"]
     device: Annotated[dict[str, Any], "its settings, by name"]
@@ -59,7 +59,7 @@ class CoreDump:
     """Changes to the program and to DRAM."""
 
     def load_bundle(self, path: str) -> Bundle:
-        """Return the program; raise UserError as :func:`nmpsim.load` does."""
+        """Read the bundle from the core file; raise UserError as :func:`nmpsim.load` does."""
         return bundle_from_bytes(self.image, path)
 
 

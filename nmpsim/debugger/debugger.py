@@ -49,7 +49,7 @@ ProgressCallback = Callable[[Location], None]
 
 
 class Debugger(RunPosition):
-    """A run of a bundle that can be stopped, inspected and reversed."""
+    """Run of a bundle that can be stopped, inspected and reversed."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Debugger(RunPosition):
         self.breakpoints.remove(self.get_breakpoint(number))
 
     def find_hazards(self) -> Sequence[Hazard]:
-        """Return all hazards up to this position; from now on every instruction is checked."""
+        """Return all hazards up to the current position; check every instruction from now on."""
         found = self._checked_hazards().found
         return [one for one in found if one.position <= self.position]
 
@@ -140,14 +140,14 @@ class Debugger(RunPosition):
         return cache.hazards
 
     def record_work(self) -> None:
-        """Record what units do, from the start of the run on."""
+        """Record the work of units and of the DRAM, from the start of the run on."""
         self.cache.work = WorkLog()
         here = self.position
         with self.execution.visit(0):
             self.execution.replay(here, self._record)
 
     def get_work_log(self) -> WorkLog:
-        """Return the record of what units did; empty if it is not recorded."""
+        """Return the record of the work of units; it is empty unless recording was started."""
         return self.cache.work or WorkLog()
 
     def report(self) -> RunReport:
@@ -158,15 +158,15 @@ class Debugger(RunPosition):
         paths, here = self.cache.paths, self.position
         if paths.position < here:  # it was interrupted
             with self.execution.visit(paths.position):
-                self.execution.replay(here, paths.watch)
+                self.execution.replay(here, paths.process)
         return self.execution.report(paths.path)
 
-    def change(self, edits: Sequence[Edit]) -> None:
-        """Restart the run with other edits.
+    def apply_edits(self, edits: Sequence[Edit]) -> None:
+        """Replace the list of edits and restart the run.
 
         Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 if an edit lies outside of memory.
         """
-        self.execution.change(edits)
+        self.execution.apply_edits(edits)
 
     # --- moving -----------------------------------------------------------------------------
 
@@ -258,7 +258,7 @@ class Debugger(RunPosition):
         )
 
     def run_single_layer(self, index: int) -> npt.NDArray[Any] | None:
-        """Execute one layer from the current machine state and return its output.
+        """Execute the next layer from the current machine state and return its output.
 
         Returns None if the layer is not reached. Nothing is recorded. The caller restores the
         machine afterwards.
@@ -346,11 +346,11 @@ class Debugger(RunPosition):
             self.execution.take_snapshot()
             if self.progress is not None:
                 self.progress(self.get_location())
-        cache.paths.watch(pause)
+        cache.paths.process(pause)
         if cache.hazards is not None:
-            cache.hazards.watch(pause)
+            cache.hazards.process(pause)
         if cache.work is not None:
-            cache.work.watch(pause)
+            cache.work.process(pause)
 
     def _stop_at_first_hit(self, hits: list[BreakpointHit], pause: Pause) -> StopResult | None:
         """Stop at the earliest hit whose predicate is true; return None if there is none."""
@@ -412,11 +412,11 @@ class Debugger(RunPosition):
         if core is None:
             return None
         chosen = np.zeros(self.execution.config.cores_count, np.bool_)
-        chosen[self.check_core(core)] = True
+        chosen[self.check_core_number(core)] = True
         return chosen
 
-    def check_core(self, core: int) -> int:
-        """Return the core number; raise UserError (DEBUG002) if it does not exist."""
+    def check_core_number(self, core: int) -> int:
+        """Return a core number; raise UserError (DEBUG002) if the device does not have it."""
         count = self.execution.config.cores_count
         if not 0 <= core < count:
             raise fail(

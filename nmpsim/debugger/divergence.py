@@ -15,14 +15,19 @@ import attrs
 import numpy as np
 
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.error_patterns import MIN_VALUES, ErrorPattern, LayerTraits, find_patterns
+from nmpsim.debugger.error_patterns import (
+    MIN_VALUES,
+    ErrorPattern,
+    LayerTraits,
+    find_error_patterns,
+)
 from nmpsim.debugger.error_regions import Mask
 from nmpsim.debugger.instructions import ExecutedInstruction
 from nmpsim.debugger.output_writers import (
     OutputWriters,
-    find_misplaced,
+    find_misplaced_writes,
+    find_output_writers,
     find_overwritten_inputs,
-    find_writers,
 )
 from nmpsim.debugger.reference import LayerComparison, Reference, isolate_layer
 from nmpsim.debugger.tracing import trace_layer
@@ -37,7 +42,7 @@ MAX_RANGE_RATIO = 8
 
 @attrs.frozen
 class IsolatedErrors:
-    """Errors of layers that were executed in isolation."""
+    """Errors of quantized layers executed in isolation, with a float reference."""
 
     layers: tuple[LayerComparison, ...]
     """Quantized layers with a float reference, in order of execution."""
@@ -58,14 +63,14 @@ class IsolatedErrors:
         return get_isolated_sqnr(self.worst) <= self.median_db - JUMP_DB
 
 
-def get_isolated_sqnr(one: LayerComparison) -> float:
-    """Return the isolated SQNR of a layer in dB; NaN counts as minus infinity."""
-    sqnr = math.inf if one.isolated is None else one.isolated.sqnr_db
+def get_isolated_sqnr(comparison: LayerComparison) -> float:
+    """Return the SQNR of a layer in isolation, in dB; NaN counts as minus infinity."""
+    sqnr = math.inf if comparison.isolated is None else comparison.isolated.sqnr_db
     return -math.inf if math.isnan(sqnr) else sqnr
 
 
 def isolate_layers(debugger: Debugger, reference: Reference) -> IsolatedErrors | None:
-    """Execute each quantized layer of the reference in isolation; return None if there is none.
+    """Execute each quantized layer of a reference in isolation; return None if there is none.
 
     The program must have run to its end.
     """
@@ -80,7 +85,7 @@ def isolate_layers(debugger: Debugger, reference: Reference) -> IsolatedErrors |
 
 
 def find_range_faults(debugger: Debugger, reference: Reference, index: int) -> Iterator[str]:
-    """Yield what is wrong with the range of a layer's type for the expected values."""
+    """Yield descriptions of expected values beyond a layer's range, and of a range too wide."""
     layer = debugger.layers[index]
     expected, output = reference.get_output(layer), layer.output
     if expected is None or output.scale is None or not expected.size:
@@ -101,42 +106,44 @@ _WEIGHTED = ("convolution", "fullyconnected")
 _WINDOWED = ("convolution", "pool")
 
 
-def find_causes(
-    debugger: Debugger, reference: Reference, one: LayerComparison, limit: int
+def find_error_causes(
+    debugger: Debugger, reference: Reference, comparison: LayerComparison, limit: int
 ) -> tuple[ErrorPattern, ...]:
-    """Return the patterns in a layer's wrong elements that suggest a cause.
+    """Return patterns in a layer's wrong elements and descriptors that suggest a cause.
 
     Elements that are off by at most ``limit`` count as right.
     """
-    spoiled = tuple(find_overwritten_inputs(debugger, one.index))
-    if not one.is_faulty:
+    spoiled = tuple(find_overwritten_inputs(debugger, comparison.index))
+    if not comparison.is_faulty:
         return spoiled
-    layer = debugger.layers[one.index]
+    layer = debugger.layers[comparison.index]
     expected = reference.get_output(layer)
     if (
-        one.isolated_output is None
+        comparison.isolated_output is None
         or expected is None
-        or expected.dtype != one.isolated_output.dtype
+        or expected.dtype != comparison.isolated_output.dtype
     ):
         return spoiled
-    near = np.abs(one.isolated_output.astype(np.float64) - expected) <= limit
-    alone = np.where(near, expected, one.isolated_output)
+    near = np.abs(comparison.isolated_output.astype(np.float64) - expected) <= limit
+    alone = np.where(near, expected, comparison.isolated_output)
     traits = LayerTraits(
         any(word in layer.op for word in _WEIGHTED), any(word in layer.op for word in _WINDOWED)
     )
     offset = layer.output.offset or 0
     if layer.placement == "host":
-        return spoiled or find_patterns(alone, expected, offset, traits=traits)
-    trace = trace_layer(debugger, one.index)
-    known = find_writers(layer, trace)
+        return spoiled or find_error_patterns(alone, expected, offset, traits=traits)
+    trace = trace_layer(debugger, comparison.index)
+    known = find_output_writers(layer, trace)
     wrong = alone != expected
-    found = tuple(find_misplaced(layer, trace, known, wrong))
+    found = tuple(find_misplaced_writes(layer, trace, known, wrong))
     odd = _outliers(trace, known, wrong, debugger.bundle.rw_base)
     if spoiled:
         return (*spoiled, *found)
     if found:  # channels and borders are wrong for that, and for no fault of their own
         traits = LayerTraits(False, False)
-    common = find_patterns(alone, expected, offset, known.owners(), traits, known.misplaced_mask)
+    common = find_error_patterns(
+        alone, expected, offset, known.list_owners(), traits, known.misplaced_mask
+    )
     return (*found, *odd, *common)
 
 
@@ -149,7 +156,7 @@ def _outliers(
         return ()
     return tuple(
         ErrorPattern(one.text, (one.done.code_command,))
-        for one in find_outliers(trace, cores, writable)[:MAX_OUTLIERS]
+        for one in find_word_outliers(trace, cores, writable)[:MAX_OUTLIERS]
     )
 
 
@@ -170,7 +177,7 @@ _COUNTS = {"dram_stride_x": "count_x", "dram_stride_y": "count_y"}
 
 @attrs.frozen
 class WordOutlier:
-    """Descriptor word whose value in one instruction differs from all similar ones of the layer."""
+    """Descriptor word with a value that differs from the same word on all other cores."""
 
     done: ExecutedInstruction
     word: str
@@ -187,10 +194,10 @@ class WordOutlier:
         )
 
 
-def find_outliers(
+def find_word_outliers(
     trace: Sequence[ExecutedInstruction], cores: Iterable[int], writable: int
 ) -> list[WordOutlier]:
-    """Return descriptor words whose value on ``cores`` differs from the one value on all others.
+    """Return descriptor words with one value on all other cores and another value on ``cores``.
 
     ``writable`` is the address from which DRAM is no part of the program.
     """

@@ -26,7 +26,7 @@ ScaleChanges = tuple[tuple[tuple[str, float], ...], ...]
 
 @attrs.frozen
 class Edit:
-    """The changes that one command makes."""
+    """Changes of memory and of scales that one command makes."""
 
     position: int = attrs.field(validator=ge(0))
     """Position at which the change is made, each time the run reaches it. Changes of the program
@@ -45,7 +45,7 @@ class Edit:
 
 
 def check_edit(bundle: Bundle, edit: Edit) -> None:
-    """Raise UserError (DEBUG002) unless an edit lies in memory that can be changed."""
+    """Raise UserError (DEBUG002) if an edit lies in memory that cannot be changed."""
     for address, now in edit.pieces:
         in_program = find_image_slice(bundle, address, len(now)) is not None and edit.position == 0
         if not in_program and find_ram_slice(bundle, address, len(now)) is None:
@@ -58,12 +58,12 @@ def check_edit(bundle: Bundle, edit: Edit) -> None:
 
 
 def find_image_slice(bundle: Bundle, address: int, count: int) -> slice | None:
-    """Return the slice of the read-only image at an address range; None if it is not inside."""
+    """Return the slice of the read-only image for an address range, or None if it lies outside."""
     return _inside(address - bundle.image_base, count, bundle.image.size)
 
 
 def find_ram_slice(bundle: Bundle, address: int, count: int) -> slice | None:
-    """Return the slice of writable DRAM at an address range; None if it is not inside."""
+    """Return the slice of writable DRAM for an address range, or None if it lies outside."""
     return _inside(address - bundle.rw_base, count, bundle.rw_bytes)
 
 
@@ -72,14 +72,14 @@ def _inside(start: int, count: int, size: int) -> slice | None:
 
 
 def list_program_pieces(bundle: Bundle, edits: Sequence[Edit]) -> list[tuple[slice, bytes, str]]:
-    """Return the changes to the program's image in order: slice, new bytes, description."""
+    """Return slice, new bytes and description of each change of the program's image, in order."""
     pieces = [(address, now, edit.what) for edit in edits for address, now in edit.pieces]
     found = [(find_image_slice(bundle, at, len(now)), now, what) for at, now, what in pieces]
     return [(where, now, what) for where, now, what in found if where is not None]
 
 
 def build_patch(bundle: Bundle, edits: Sequence[Edit]) -> tuple[Change, ...]:
-    """Return the combined changes to the program, each described by the last edit there."""
+    """Combine the edits of the program's image into a patch without overlaps."""
     pieces = list_program_pieces(bundle, edits)
     now, last = bundle.image.copy(), np.full(bundle.image.size, -1, np.int32)
     for number, (where, data, _) in enumerate(pieces):
@@ -94,11 +94,11 @@ def build_patch(bundle: Bundle, edits: Sequence[Edit]) -> tuple[Change, ...]:
 
 
 def list_scale_changes(edits: Sequence[Edit]) -> ScaleChanges:
-    """Return the scale changes of a list of edits."""
+    """Return the changes of scales in a list of edits, in order."""
     return tuple(tuple(edit.scales.items()) for edit in edits if edit.scales)
 
 
 def apply_scale(tensor: Tensor, edits: Sequence[Edit]) -> Tensor:
-    """Return a tensor with the scale that its values have after the edits."""
+    """Return a tensor with the scale that the last edit of its scale gives."""
     scale = next((e.scales[tensor.name] for e in reversed(edits) if tensor.name in e.scales), None)
     return tensor if scale is None else attrs.evolve(tensor, scale=scale)

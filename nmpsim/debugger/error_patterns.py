@@ -14,7 +14,7 @@ from nmpsim.debugger.error_regions import (
     ErrorRegion,
     Mask,
     describe_extent,
-    find_regions,
+    find_error_regions,
 )
 
 Array = npt.NDArray[Any]
@@ -32,7 +32,7 @@ _OF_CHANNELS = ": a weight, a bias, a factor?"
 
 @attrs.frozen
 class ErrorPattern:
-    """A property that all wrong elements have in common."""
+    """Property that all wrong elements have in common, and commands that investigate it."""
 
     text: str
     next: tuple[str, ...]
@@ -41,21 +41,21 @@ class ErrorPattern:
 
 @attrs.frozen
 class LayerTraits:
-    """Properties of a layer that may cause an error."""
+    """Properties of a layer that make some causes of an error possible."""
 
     has_weights: bool = True
     has_window: bool = True
 
 
-def find_patterns(
+def find_error_patterns(
     actual: Array,
     expected: Array,
     offset: int = 0,
     owners: Sequence[ElementOwners] = (),
     traits: LayerTraits = LayerTraits(),
-    known: Mask | None = None,
+    explained: Mask | None = None,
 ) -> tuple[ErrorPattern, ...]:
-    """Return the patterns of the elements that differ.
+    """Return the patterns that the wrong elements of a result follow.
 
     Parameters
     ----------
@@ -67,18 +67,18 @@ def find_patterns(
         What wrote the elements.
     traits : LayerTraits
         Properties of the layer that may cause an error.
-    known : array of bool, optional
-        Elements whose cause is known already.
+    explained : array of bool, optional
+        Elements whose cause is explained already.
     """
     if actual.dtype.kind != "i" or actual.ndim < 2 or actual.shape != expected.shape:
         return ()
-    others = np.ones(actual.shape, np.bool_) if known is None else ~known
+    others = np.ones(actual.shape, np.bool_) if explained is None else ~explained
     wrong = (actual != expected) & others
     if not wrong.any():
         return ()
     inner = _inner(actual, expected) & others
     limit = _limit(actual, expected, wrong)
-    found = find_regions(wrong, inner if limit is None else limit.visible, owners)
+    found = find_error_regions(wrong, inner if limit is None else limit.visible, owners)
     if limit is not None:
         return (*_describe_regions(found, LayerTraits(False, False)), limit.pattern)
     within = found[-1].mask if found else np.ones(wrong.shape, np.bool_)
@@ -298,7 +298,7 @@ _FACTORS = np.array([0x9E3779B97F4A7C15 * (2 * n + 1) % 2**64 | 1 for n in range
 
 @attrs.frozen
 class Displacement:
-    """Distance of elements from where they belong, in elements."""
+    """Distance in elements between the actual and the expected positions of values."""
 
     distance: float
     by_row: float = 0.0
@@ -309,7 +309,7 @@ class Displacement:
 def find_displacement(
     own: Array, expected: Array, wrong: Mask, parts: Array
 ) -> Displacement | None:
-    """Return the displacement of wrong elements whose values belong to other places, or None.
+    """Return the displacement of a result whose values are right but misplaced, or None.
 
     A place is recognized by ``WINDOW`` consecutive elements that occur only once. ``parts`` numbers
     the part of each element: strides start again in each part.

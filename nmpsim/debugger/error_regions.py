@@ -37,7 +37,7 @@ AXES = ("image", "row", "column", "channel")
 
 @attrs.frozen(eq=False)
 class ErrorRegion:
-    """Part of a tensor that contains all wrong elements."""
+    """Region of a tensor that contains all wrong elements."""
 
     kind: str
     """Kind of the owners, ``border``, or the name of an axis."""
@@ -53,7 +53,7 @@ class ErrorRegion:
 
 @attrs.frozen(eq=False)
 class ElementOwners:
-    """The core or the store that wrote each element."""
+    """Assignment of each element to the core or the store that wrote it."""
 
     kind: str
     labels: Labels
@@ -64,10 +64,10 @@ class ElementOwners:
     """Command that shows each owner."""
 
 
-def find_regions(
+def find_error_regions(
     wrong: Mask, visible: Mask, owners: Sequence[ElementOwners]
 ) -> tuple[ErrorRegion, ...]:
-    """Return nested regions that contain all wrong elements; empty if none is significant.
+    """Find nested regions that contain all wrong elements; return () if none is significant.
 
     Parameters
     ----------
@@ -154,14 +154,14 @@ def _slab(wrong: Mask, axis: int, chosen: Sequence[int], bits: float) -> ErrorRe
 
 
 def get_axis_name(axis: int, ndim: int) -> str:
-    """Return the name of an axis of a tensor."""
+    """Return the name of a tensor's axis, such as ``channel``."""
     if ndim == len(AXES):
         return AXES[axis]
     return AXES[-1] if axis == ndim - 1 else f"dimension-{axis} index"
 
 
 def format_indices(chosen: Sequence[int], name: str, size: int) -> str:
-    """Return indices as text, such as ``rows 4 to 7 of 16``."""
+    """Format indices along an axis, such as ``rows 4 to 7 of 16``."""
     step = chosen[1] - chosen[0] if len(chosen) > 1 else 1
     plural = f"{name}s" if not name.endswith("index") else name[: -len("index")] + "indices"
     if len(chosen) == 1:

@@ -23,7 +23,7 @@ from nmpsim.debugger.breakpoints import (
     StallCondition,
     TrapCondition,
 )
-from nmpsim.debugger.byte_runs import get_tensor_bytes
+from nmpsim.debugger.byte_runs import get_tensor_region
 from nmpsim.debugger.execution import Execution, Pause, PauseReason
 from nmpsim.debugger.hazards import Hazard, HazardDetector
 from nmpsim.debugger.instructions import (
@@ -43,7 +43,7 @@ description; None if it is unknown."""
 
 
 class HazardLog:
-    """Hazards of a whole run; each instruction is checked once."""
+    """Log of the hazards of a run, in which each instruction is checked once."""
 
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
@@ -57,8 +57,8 @@ class HazardLog:
         """Position up to which everything has been checked."""
         self.found: list[Hazard] = []
 
-    def watch(self, pause: Pause) -> None:
-        """Check the new instructions of a pause, unless there is a gap before it."""
+    def process(self, pause: Pause) -> None:
+        """Check the instructions before a pause; do nothing if earlier ones are missing."""
         if not pause.start <= self.checked < pause.position:
             return
         for done in iterate_instructions(pause, self._execution.machine, self.checked):
@@ -75,11 +75,11 @@ class HazardLog:
         step = find_host_step(execution, pause)
         yield from sorted(() if step is None else list_host_accesses(step), key=lambda a: a.kind)
         for tensor in execution.bundle.metadata.outputs if execution.step is None else ():
-            yield MemoryAccess("read", tensor.name, get_tensor_bytes(tensor))
+            yield MemoryAccess("read", tensor.name, get_tensor_region(tensor))
 
 
 def find_host_step(execution: Execution, pause: Pause) -> ProgramStep | None:
-    """Return the host operation that was executed in a pause, or None."""
+    """Return the host operation executed since the previous pause, or None."""
     steps = execution.bundle.metadata.steps
     done = [s for s in steps if s.kind == "host" and set(s.layers) & set(pause.layers)]
     return done[0] if done else None
@@ -91,7 +91,7 @@ _Event = tuple[int, str, str]
 
 @attrs.define(eq=False)
 class BreakpointObserver:
-    """Observer that finds which breakpoints are hit in a pause of a run."""
+    """Observer of a run that finds the hits of breakpoints."""
 
     execution: Execution
     measure_difference: MeasureDifference = lambda _: None
@@ -101,7 +101,7 @@ class BreakpointObserver:
     """Layer -> number of saturated values when the last pause began."""
 
     def start(self) -> None:
-        """Note the current state; called when a run is resumed."""
+        """Record the current cycle and saturation counts; call this when the run is resumed."""
         self._cuts, self.resume_cycle = self._count_saturated(), self.execution.cycle
 
     def find_hits(
@@ -111,7 +111,7 @@ class BreakpointObserver:
         layer: int | None,
         hazards: Sequence[Hazard],
     ) -> list[BreakpointHit]:
-        """Return the hits of enabled breakpoints in a pause, the earliest first.
+        """Return the hits of enabled breakpoints since the previous pause, the earliest first.
 
         Parameters
         ----------
@@ -245,10 +245,10 @@ def _find_accesses(
 
 
 def list_host_accesses(step: ProgramStep) -> tuple[MemoryAccess, ...]:
-    """Return the reads and writes of tensors by a host operation, operand by operand."""
+    """Return the memory accesses of a host operation, in the order of its operands."""
     kinds: Sequence[AccessKind] = ("read", "write")
     return tuple(
-        MemoryAccess(kind, operand.tensor.name, get_tensor_bytes(operand.tensor))
+        MemoryAccess(kind, operand.tensor.name, get_tensor_region(operand.tensor))
         for operand in step.operands
         for kind, role in zip(kinds, ("in", "out"), strict=True)
         if operand.role in (role, "inout")

@@ -58,7 +58,7 @@ UNLIMITED = 1 << 62
 
 
 class PauseReason(Enum):
-    """Reason why an advance returned."""
+    """Reason why :meth:`Execution.advance` returned."""
 
     LIMIT = "limit"
     LAYER = "layer"
@@ -73,7 +73,7 @@ class PauseReason(Enum):
 
 @attrs.frozen(eq=False)
 class Pause:
-    """Result of an advance: its reason, and everything that happened meanwhile."""
+    """Result of :meth:`Execution.advance`: the reason, and everything that was executed."""
 
     reason: PauseReason
     start: int
@@ -101,7 +101,7 @@ class Pause:
 
 
 class Execution:
-    """Execution of a bundle on a machine, with inputs and edits."""
+    """Execution of a bundle as a sequence of moves, with snapshots for going back."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Execution:
             self.engine.choose(bundle, NO_LIMITS)
         self.inputs = prepare_inputs(bundle.metadata, inputs)
         self.edits: tuple[Edit, ...] = ()
-        """Changes to the program and to DRAM, see :meth:`change`."""
+        """Changes to the program and to DRAM, see :meth:`apply_edits`."""
         self.layers = bundle.metadata.layers
         """Layers of the program; outputs have the scale that they have after the edits."""
         self.snapshots = SnapshotStore(budget_mib)
@@ -160,7 +160,7 @@ class Execution:
 
     @property
     def cycle(self) -> int:
-        """Cycle at which the next move happens, or at which the last core stopped."""
+        """Cycle of the next move, or the last cycle of a core if all have stopped."""
         running = self.machine.cores.clock[self.machine.cores.status == 0]
         requests = self.machine.cores.request
         waiting = requests[requests < NEVER]
@@ -177,7 +177,7 @@ class Execution:
         cores: npt.NDArray[np.bool_] | None = None,
         addresses: npt.NDArray[np.int64] | None = None,
     ) -> Pause:
-        """Make moves until a position is reached or a condition is met.
+        """Advance the run until a position is reached or a condition is met.
 
         Parameters
         ----------
@@ -220,7 +220,7 @@ class Execution:
 
     @contextmanager
     def limit_time(self, budget: TimeBudget) -> Iterator[None]:
-        """Take the time of moves from a budget; raise ``TimeLimitError`` when it is used up."""
+        """Charge the time of moves to a budget; raise ``TimeLimitError`` when it is used up."""
 
         def now() -> float:
             return time.perf_counter() - self.engine.compilation.seconds
@@ -241,12 +241,12 @@ class Execution:
             self.on_move = before
 
     def skip_address(self, core: int | None) -> None:
-        """Let a core continue from its current address without stopping there."""
+        """Let a core continue although there is a stop at its current address."""
         if core is not None:
             self._stops.passed[core] = self.machine.cores[core].retired
 
     def take_snapshot(self) -> None:
-        """Save the state at this position."""
+        """Take a snapshot of the state at the current position."""
         if self.snapshots.has_position(self.position):
             return
         before = self.snapshots.find_before(self.position) if len(self.snapshots) else None
@@ -262,27 +262,27 @@ class Execution:
             )
         )
 
-    def go_to(self, position: int, look: Callable[[Pause], None] | None = None) -> None:
-        """Go to a position, forwards or backwards, or to the end if that comes first."""
+    def go_to(self, position: int, on_pause: Callable[[Pause], None] | None = None) -> None:
+        """Go to a position, forwards or backwards, or to the end if it comes first."""
         if (
             position < self.position
             or self.snapshots.find_before(position).position > self.position
         ):
             self.restore(self.snapshots.find_before(position))
-        self.replay(position, look)
+        self.replay(position, on_pause)
 
-    def replay(self, position: int, look: Callable[[Pause], None] | None = None) -> None:
-        """Continue to a position; ``look`` is called with each pause."""
+    def replay(self, position: int, on_pause: Callable[[Pause], None] | None = None) -> None:
+        """Advance to a position and call ``on_pause`` with each pause."""
         while self.position < position:
             pause = self.advance(position)
-            if look is not None:
-                look(pause)
+            if on_pause is not None:
+                on_pause(pause)
             if pause.reason in (PauseReason.END, PauseReason.TRAP):
                 break
 
     @contextmanager
     def visit(self, position: int | None = None) -> Iterator[None]:
-        """Go to a position, if given; return to the current state when the context exits."""
+        """Go to a position temporarily; the current state is restored when the context exits."""
         here, trap = self.position, self.trap
         try:
             if position is not None:
@@ -304,8 +304,8 @@ class Execution:
         self.account = snapshot.account.copy()
         self._edit_here()
 
-    def change(self, edits: Sequence[Edit]) -> None:
-        """Restart the run with other edits and drop all snapshots of the previous run.
+    def apply_edits(self, edits: Sequence[Edit]) -> None:
+        """Replace the list of edits, restart the run and drop its snapshots.
 
         Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 if an edit lies outside of memory.
         """
@@ -336,7 +336,7 @@ class Execution:
                     self.machine.ram[where] = np.frombuffer(now, np.uint8)
 
     def report(self, path: CriticalPath) -> RunReport:
-        """Return the report of the run up to this position with the known critical path."""
+        """Build the report of the run up to this position, with a given critical path."""
         account = self.account.copy()
         if self._is_started and self.step is not None:
             record_segment(account, self.machine, self.layers, self.step, False)

@@ -45,7 +45,7 @@ MAX_READERS = 64
 
 @attrs.frozen
 class ElementEvent:
-    """An instruction that contributed to an element or read it."""
+    """Executed instruction that contributed to an element or read it."""
 
     what: str
     core: int
@@ -63,7 +63,7 @@ class ElementEvent:
 
 @attrs.frozen
 class NamedTerm:
-    """A term of a sum or pooling window, with the names of its operands."""
+    """Term of a sum or pooling window, with the tensor elements that its operands are."""
 
     term: Term
     input: str
@@ -73,7 +73,7 @@ class NamedTerm:
 
 @attrs.frozen
 class Explanation:
-    """Everything that produced one element of a layer's output."""
+    """Explanation of one element of a layer's output: terms, steps, transfers and sources."""
 
     layer: str
     op: str
@@ -128,7 +128,7 @@ def _explain_host_element(
 
 
 def explain_element(debugger: Debugger, layer: Layer, at: tuple[int, ...]) -> Explanation:
-    """Return everything that produced one element of a layer's output.
+    """Explain how one element of a layer's output was computed.
 
     Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 for an unknown element, or if the layer
     has not run yet.
@@ -343,7 +343,7 @@ def _describe_tile(maker: ExecutedInstruction) -> str:
 
 
 def find_readers(debugger: Debugger, layer: Layer, at: tuple[int, ...]) -> tuple[ElementEvent, ...]:
-    """Return the instructions that read an element before its memory was overwritten.
+    """Return the reads of an element before its memory was overwritten.
 
     At most MAX_READERS are returned, from the part of the run that has been executed.
     """

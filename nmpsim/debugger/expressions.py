@@ -40,7 +40,7 @@ _OPERATORS: Mapping[type[ast.AST], Callable[[Number, Number], Number]] = {
 
 
 def evaluate(text: str, functions: Mapping[str, Function]) -> Number:
-    """Return the value of an expression; true is 1 and false is 0.
+    """Evaluate an expression; true is 1 and false is 0.
 
     A function without arguments needs no parentheses.
 

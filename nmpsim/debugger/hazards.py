@@ -39,7 +39,7 @@ SEMAPHORES = ("nmp.post", "nmp.pend")
 
 @attrs.frozen
 class Hazard:
-    """An access whose order or value is not defined."""
+    """Memory access whose order or value is not defined."""
 
     position: int
     """Position just after the access, or after the instruction that reveals the hazard."""
@@ -52,7 +52,7 @@ class Hazard:
 
     @property
     def place(self) -> ExecutedInstruction:
-        """The instruction to look at."""
+        """Instruction to show to the user."""
         found = self.then or self.first
         assert found is not None
         return found
@@ -136,7 +136,7 @@ class _SharedAccesses:
 
 
 class InitializationTracker:
-    """Detector of scratchpad reads of bytes that were never written."""
+    """Detector of reads of scratchpad bytes that were never written."""
 
     def __init__(self, cores: int, scratchpad_bytes: int) -> None:
         self._written = [bytearray(scratchpad_bytes) for _ in range(cores)]
@@ -145,7 +145,7 @@ class InitializationTracker:
     def process(
         self, core: int, accesses: Sequence[MemoryAccess]
     ) -> tuple[MemoryAccess, int] | None:
-        """Process the accesses of one instruction; return the first uninitialized read.
+        """Process the accesses of one instruction and return its first uninitialized read, or None.
 
         Returns the access and the first address that nothing has written, or None. Each byte is
         reported once. A scalar load may read a word that was written in part: records with gaps are
@@ -178,7 +178,7 @@ _Step = Callable[["_Accesses"], "list[Hazard]"]
 
 
 class HazardDetector:
-    """Detector of hazards in the sequence of everything that happens in a run.
+    """Detector of hazards in the sequence of instructions and host accesses of a run.
 
     From the first post or pend on, all steps are kept: a later post may show that a pend was
     ordered after fewer posts than assumed, and everything since then is checked again.
@@ -195,18 +195,18 @@ class HazardDetector:
         """Steps since the first post or pend."""
         self._reported: list[Hazard] = []
 
-    def process(self, done: ExecutedInstruction) -> list[Hazard]:
+    def process(self, executed: ExecutedInstruction) -> list[Hazard]:
         """Process one instruction and return its hazards."""
-        if self._before is None and done.instruction.mnemonic in SEMAPHORES:
+        if self._before is None and executed.instruction.mnemonic in SEMAPHORES:
             self._before = deepcopy(self._accesses)
-        return self._do(lambda accesses: accesses.process(done), done.position)
+        return self._do(lambda accesses: accesses.process(executed), executed.position)
 
     def process_host_access(self, position: int, access: MemoryAccess) -> list[Hazard]:
         """Process an access of the host at ``position`` and return its hazards."""
         return self._do(lambda accesses: accesses.process_host_access(position, access), position)
 
     def end_segment(self) -> None:
-        """Record that all cores have halted and the host continues."""
+        """Record that all cores have halted."""
         self._do(lambda accesses: accesses.end_segment(), 0)
 
     def _do(self, step: _Step, position: int) -> list[Hazard]:

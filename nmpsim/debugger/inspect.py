@@ -16,7 +16,7 @@ from nmpsim.core.host_steps import read_tensor
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.system import read_csr
 from nmpsim.core.state import CoreStatus
-from nmpsim.debugger.byte_runs import get_tensor_bytes
+from nmpsim.debugger.byte_runs import get_tensor_region
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.edits import apply_scale
 from nmpsim.diagnostics import fail
@@ -36,7 +36,7 @@ MAX_BYTES = 1 << 20
 
 @attrs.frozen
 class CoreState:
-    """State of one core."""
+    """Status, clock and next instruction of one core."""
 
     core: int
     status: str
@@ -55,7 +55,7 @@ _LAYER_FIELDS = ("index", "name", "display_name", "op", "operation", "line", "pl
 
 @attrs.frozen
 class LayerState:
-    """State and counters of one layer."""
+    """State, cycles and saturation of one layer of a stopped run."""
 
     index: int
     name: str
@@ -76,7 +76,7 @@ class LayerState:
 
 @attrs.frozen
 class CodeLine:
-    """One instruction of the device program."""
+    """Disassembled instruction of the device program."""
 
     address: int
     text: str
@@ -88,7 +88,7 @@ class CodeLine:
 def list_layer_states(
     debugger: Debugger, report: RunReport | None = None
 ) -> tuple[LayerState, ...]:
-    """Return the state of each layer, in the order of the report.
+    """Return the state of all layers, in order of their index.
 
     ``report`` is the report of the run so far; it is computed if None.
     """
@@ -116,7 +116,7 @@ def list_layer_states(
 
 
 def count_saturation(debugger: Debugger, layer: Layer) -> tuple[Saturation, ...]:
-    """Return the saturated and clipped values of a layer so far, by stage and side."""
+    """Return the counts of saturated and clipped values of a layer so far, by stage and side."""
     clip = debugger.execution.account.clips.get(layer.index)
     if clip is not None:
         return host_saturation(clip)
@@ -136,7 +136,7 @@ def list_tensors(debugger: Debugger) -> Mapping[str, Tensor]:
 
 
 def find_tensor(debugger: Debugger, name: str) -> Tensor:
-    """Return the tensor of a name or layer; raise UserError (LAYER001) if there is none."""
+    """Return the tensor with a name, or the output of a layer with that name."""
     known = list_tensors(debugger)
     if name in known:
         return known[name]
@@ -144,7 +144,7 @@ def find_tensor(debugger: Debugger, name: str) -> Tensor:
 
 
 def read_values(debugger: Debugger, tensor: Tensor) -> npt.NDArray[Any]:
-    """Return a copy of a tensor's values in memory.
+    """Return a copy of the values that memory holds for a tensor now.
 
     Layers may share memory: it holds the tensor from the end of its layer until it is reused.
     """
@@ -152,7 +152,7 @@ def read_values(debugger: Debugger, tensor: Tensor) -> npt.NDArray[Any]:
 
 
 def format_type(tensor: Tensor | OperandFacts) -> str:
-    """Return element type, shape and quantization of a tensor as text."""
+    """Format element type, shape and quantization of a tensor."""
     shape = "x".join(map(str, tensor.shape)) or "scalar"
     quantization = ""
     if tensor.scale is not None:
@@ -161,7 +161,7 @@ def format_type(tensor: Tensor | OperandFacts) -> str:
 
 
 def list_core_states(debugger: Debugger) -> tuple[CoreState, ...]:
-    """Return the state of each core."""
+    """Return the state of all cores, in order of their number."""
     layers = debugger.layers
     states = []
     for number, core in enumerate(debugger.machine.cores):
@@ -182,7 +182,7 @@ def list_core_states(debugger: Debugger) -> tuple[CoreState, ...]:
 
 def read_registers(debugger: Debugger, core: int) -> Mapping[str, int]:
     """Return ``pc``, the unsigned registers by ABI name, and the CSRs of a core."""
-    state = debugger.machine.cores[debugger.check_core(core)]
+    state = debugger.machine.cores[debugger.check_core_number(core)]
     named = {name: int(state.registers[i]) & 0xFFFF_FFFF for i, name in enumerate(REGISTERS)}
     one = Core(debugger.machine, core)
     csrs = {csr.name.lower(): read_csr(one, csr) for csr in Csr}
@@ -192,7 +192,7 @@ def read_registers(debugger: Debugger, core: int) -> Mapping[str, int]:
 def read_memory(debugger: Debugger, address: int, count: int, core: int = 0) -> bytes:
     """Return bytes as a core sees them; raise UserError (DEBUG002) outside of one memory."""
     machine = debugger.machine
-    found = bytes_at(machine, debugger.check_core(core), address, count)
+    found = bytes_at(machine, debugger.check_core_number(core), address, count)
     if found is not None and 0 <= count <= MAX_BYTES:
         return found
     raise fail(
@@ -209,7 +209,7 @@ def disassemble(
 ) -> tuple[CodeLine, ...]:
     """Return the instructions around an address, by default around a core's next instruction."""
     machine = debugger.machine
-    pc = int(machine.cores[debugger.check_core(core)].pc)
+    pc = int(machine.cores[debugger.check_core_number(core)].pc)
     start = (pc if address is None else address) - 4 * before
     symbols = {a: name for name, a in debugger.bundle.symbols.items() if name.startswith("segment")}
     lines = []
@@ -222,7 +222,7 @@ def disassemble(
 
 
 def find_address(debugger: Debugger, word: str) -> int:
-    """Return the address of a number or symbol; raise UserError (DEBUG002) for anything else."""
+    """Return the address that a word gives as a number or as a symbol."""
     if word[:1].isdigit():
         try:
             return int(word, 0)
@@ -241,14 +241,14 @@ def find_address(debugger: Debugger, word: str) -> int:
 
 
 def describe_dram_address(debugger: Debugger, address: int, layers: Sequence[int]) -> str:
-    """Return the tensor element or the symbol at an address in DRAM, such as ``pool1[0, 3]``.
+    """Return the name of the tensor element or symbol at a DRAM address, such as ``pool1[0, 3]``.
 
     ``layers`` are the layers that have run, in order: of tensors that share memory, the last one
     written counts. An address of nothing else is returned as a hexadecimal number.
     """
     outputs = [debugger.layers[index].output for index in reversed(layers)]
     for tensor in (*outputs, *debugger.bundle.metadata.inputs):
-        if get_tensor_bytes(tensor).contains(address):
+        if get_tensor_region(tensor).contains(address):
             flat = (address - tensor.address) // ELEM_DTYPES[tensor.elem].itemsize
             return f"{tensor.name}{list(unravel_index(flat, tensor.shape))}"
     for name, start in debugger.bundle.symbols.items():
@@ -258,7 +258,7 @@ def describe_dram_address(debugger: Debugger, address: int, layers: Sequence[int
 
 
 def ravel_index(at: tuple[int, ...], shape: tuple[int, ...]) -> int:
-    """Return the row-major index of an element; raise UserError (DEBUG002) if it lies outside."""
+    """Convert coordinates to a row-major index; raise UserError (DEBUG002) if they lie outside."""
     if len(at) == 1 and len(shape) != 1 and 0 <= at[0] < math.prod(shape):
         return at[0]
     if len(at) != len(shape) or any(not 0 <= i < n for i, n in zip(at, shape, strict=True)):
@@ -275,7 +275,7 @@ def ravel_index(at: tuple[int, ...], shape: tuple[int, ...]) -> int:
 
 
 def unravel_index(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the coordinates of a row-major index that lies inside."""
+    """Convert a row-major index to coordinates."""
     at = []
     for n in reversed(shape):
         index, i = divmod(index, n)

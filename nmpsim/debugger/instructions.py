@@ -48,7 +48,7 @@ _NAMES = {name: [word.name for word in record] for name, record in DESCRIPTORS.i
 
 @attrs.frozen
 class MemoryAccess:
-    """A memory region that an instruction reads or writes."""
+    """Memory region that an instruction or a host operation reads or writes."""
 
     kind: AccessKind
     what: str
@@ -58,7 +58,7 @@ class MemoryAccess:
 
 @attrs.frozen
 class ExecutedInstruction:
-    """An instruction that a core has executed."""
+    """Instruction that a core has executed, with its operands and memory accesses."""
 
     position: int
     """Position just after it."""
@@ -85,17 +85,17 @@ class ExecutedInstruction:
 
     @property
     def layer(self) -> int | None:
-        """Number of the layer of a tensor instruction."""
+        """Index of the layer that a tensor instruction belongs to; None for other instructions."""
         return self.words.get("layer")
 
     @property
     def unit(self) -> Unit | None:
-        """Unit that executes it; None for the core itself."""
+        """Unit that executes the instruction; None for the core itself."""
         return self.instruction.unit
 
     @property
     def is_computation(self) -> bool:
-        """Return whether the MAC array or the vector unit executes it."""
+        """Return whether the MAC array or the vector unit executes the instruction."""
         return self.unit in (Unit.MAC, Unit.VECTOR)
 
     @property
@@ -105,19 +105,19 @@ class ExecutedInstruction:
 
     @property
     def code_command(self) -> str:
-        """Command that shows the instruction."""
+        """Debugger command that shows the instruction."""
         return format_code_command(self.core, self.pc)
 
 
 def format_code_command(core: int, pc: int) -> str:
-    """Return the command that shows an instruction."""
+    """Return the debugger command that shows an instruction."""
     return f"code {pc:#x} core {core}"
 
 
 def iterate_instructions(
     pause: Pause, machine: Machine, since: int = 0
 ) -> Iterator[ExecutedInstruction]:
-    """Yield the instructions that were executed in a pause after position ``since``."""
+    """Yield the instructions executed before a pause, from position ``since`` on."""
     new = pause.trace[:, TraceColumn.TURN] >= since
     image = range(base := int(machine.shared[0].image_base), base + machine.image.size)
     for row, held in zip(pause.trace[new].tolist(), pause.words[new].tolist(), strict=True):
@@ -169,7 +169,7 @@ def _space_of(address: int) -> Space:
 
 
 def read_descriptor(machine: Machine, core: int, name: str, address: int) -> dict[str, int]:
-    """Return the words of a descriptor by name; zeros outside of memory."""
+    """Read a descriptor as a mapping of word names to values; all are 0 outside of memory."""
     record = DESCRIPTORS[name]
     data = bytes_at(machine, core, address, record.nbytes) or bytes(record.nbytes)
     values = struct.unpack(f"<{len(record.words)}i", data)
@@ -180,12 +180,12 @@ def read_descriptor(machine: Machine, core: int, name: str, address: int) -> dic
 
 
 def list_accesses(
-    instruction: Instruction, words: Mapping[str, int], word: int, rs1: int
+    instruction: Instruction, descriptor: Mapping[str, int], word: int, rs1: int
 ) -> tuple[MemoryAccess, ...]:
-    """Return the memory that an instruction reads and writes."""
+    """Return the memory accesses of an instruction: reads, then writes."""
     name = instruction.descriptor
     if name is not None:
-        return _operands(name, words)
+        return _operands(name, descriptor)
     nbytes, is_store = instruction.access_bytes, instruction.kind is Kind.STORE
     if nbytes == 0:
         return ()

@@ -32,7 +32,7 @@ MAX_BYTES = 1 << 20
 
 @attrs.frozen(eq=False)
 class Operand:
-    """Values of a tensor with type and quantization."""
+    """Values, type and quantization of a tensor to show."""
 
     name: str
     elem: str
@@ -48,7 +48,7 @@ class Operand:
 
 @attrs.frozen
 class LirOperands:
-    """Tensors that each layer reads, and the views of all tensors."""
+    """Operands of each layer in the LIR, and the views of all tensors."""
 
     roles: Mapping[int, tuple[tuple[str, str], ...]]
     """Layer -> (role, name) of the tensors it reads, such as ("Filter", "conv1_weights")."""
@@ -56,7 +56,7 @@ class LirOperands:
 
 
 def find_lir_operands(module: Module, layers: tuple[Layer, ...]) -> LirOperands:
-    """Return the tensors that the layers of a program read according to its LIR."""
+    """Find the operands of all layers in the LIR."""
     views, operations = resolve_operands(module)
     owner = {name: layer.index for layer in layers for name in (layer.name, *layer.fused)}
     roles: dict[int, list[tuple[str, str]]] = {}
@@ -77,7 +77,7 @@ def find_lir_operands(module: Module, layers: tuple[Layer, ...]) -> LirOperands:
 
 
 def read_layer_output(debugger: Debugger, layer: Layer) -> Operand:
-    """Return a layer's output as it was when the layer ended; layers share memory."""
+    """Return the output of a layer as it was at the end of the layer."""
     tensor, kept = layer.output, debugger.layer_outputs.get(layer.index)
     if kept is not None and debugger.is_done(layer.index):
         return _of(tensor, kept, layer=layer.index)
@@ -87,13 +87,13 @@ def read_layer_output(debugger: Debugger, layer: Layer) -> Operand:
 
 
 def find_operand(
-    debugger: Debugger, module: Module | None, known: LirOperands, name: str, before: int
+    debugger: Debugger, module: Module | None, operands: LirOperands, name: str, before: int
 ) -> Operand | None:
-    """Return a tensor of the LIR or of the device by name; None if there is none.
+    """Return the values of a tensor with a name in the LIR or on the device, or None.
 
     ``before`` is the layer that reads it: the last layer before it that writes the tensor counts.
     """
-    view = known.views.get(name)
+    view = operands.views.get(name)
     buffer = name if view is None else view.buffer.name
     if module is not None and view is not None and buffer in module.constants:
         return _part_of(view, _plain(name, module.constants[buffer]))
@@ -135,7 +135,7 @@ def _part_of(view: View, whole: Operand) -> Operand:
 
 @attrs.frozen
 class OperandLocation:
-    """An operand of an instruction and its memory region."""
+    """Memory region and data type of an operand of an instruction."""
 
     access: MemoryAccess
     dtype: np.dtype[Any]
@@ -155,7 +155,7 @@ class CurrentInstruction:
 
 
 def find_current_instruction(debugger: Debugger, core: int) -> CurrentInstruction | None:
-    """Return the next instruction of a core, or the previous one, if it has operands in memory."""
+    """Return the tensor instruction that a core executes next or has just executed, or None."""
     machine = debugger.machine
     state = machine.cores[core]
     for pc in (int(state.pc), int(state.pc) - 4):
@@ -195,7 +195,7 @@ def _dtype(access: MemoryAccess, words: Mapping[str, int]) -> np.dtype[Any]:
 
 
 def read_operand(debugger: Debugger, core: int, location: OperandLocation) -> Operand:
-    """Return the current values of an operand; empty if it does not lie in one memory."""
+    """Read the current values of an operand; return none if it is not in one memory."""
     region, dtype = location.access.region, location.dtype
     elem = next(e for e, one in ELEM_DTYPES.items() if one == dtype)
     name = f"{location.holds} at {region.start:#010x}"
@@ -210,7 +210,7 @@ def read_operand(debugger: Debugger, core: int, location: OperandLocation) -> Op
 
 
 def read_byte_runs(machine: Machine, core: int, region: ByteRuns) -> npt.NDArray[np.uint8] | None:
-    """Return the bytes of a region, [runs * bytes of a run]; None if it is not in one memory."""
+    """Read the bytes of a region, [runs * bytes of a run]; return None outside of one memory."""
     found = find_region(machine, core, region.start, region.end - region.start)
     if found is None or region.nbytes > MAX_BYTES:
         return None

@@ -100,7 +100,7 @@ class HappensBefore:
         return time < self._times[core][other]
 
     def list_common_times(self) -> list[int]:
-        """Return for each core the local time that all cores are ordered after."""
+        """Return the local time of each core that all cores are ordered after, [cores]."""
         return [min(times) for times in zip(*self._times, strict=True)]
 
     def reach_barrier(self, core: int, number: int, count: int) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer, Tensor
-from nmpsim.debugger.byte_runs import ByteRuns, get_tensor_bytes
+from nmpsim.debugger.byte_runs import ByteRuns, get_tensor_region
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.error_patterns import ErrorPattern
 from nmpsim.debugger.error_regions import ElementOwners, Mask, describe_extent
@@ -28,7 +28,7 @@ Labels = npt.NDArray[np.int64]
 
 @attrs.frozen(eq=False)
 class OutputWriters:
-    """The instruction that wrote each element of a layer's output."""
+    """Instructions that wrote a layer's output, and the first and last writer of each element."""
 
     stores: tuple[ExecutedInstruction, ...]
     """Instructions that wrote the output, in order."""
@@ -39,11 +39,11 @@ class OutputWriters:
 
     @property
     def misplaced_mask(self) -> Mask:
-        """Elements that no instruction wrote, or more than one."""
+        """Mask of the elements that no instruction or several instructions wrote."""
         return np.asarray((self.last < 0) | (self.first != self.last))
 
-    def owners(self) -> tuple[ElementOwners, ...]:
-        """Return the cores and the stores as owners of the elements."""
+    def list_owners(self) -> tuple[ElementOwners, ...]:
+        """Return the assignments of elements to cores and to stores."""
         cores = [done.core for done in self.stores]
         by_core = np.where(self.last < 0, -1, np.array([*cores, -1], np.int64)[self.last])
         some = max(cores, default=-1) + 1
@@ -56,17 +56,17 @@ class OutputWriters:
         )  # fmt: skip
 
 
-def describe_store(done: ExecutedInstruction) -> str:
-    """Return a description of an instruction that wrote."""
+def describe_store(store: ExecutedInstruction) -> str:
+    """Describe an executed store: mnemonic, address, core and position."""
     return (
-        f"{done.instruction.mnemonic} at {done.pc:#x} of core {done.core}"
-        f" (position {done.position})"
+        f"{store.instruction.mnemonic} at {store.pc:#x} of core {store.core}"
+        f" (position {store.position})"
     )
 
 
-def find_writers(layer: Layer, trace: Sequence[ExecutedInstruction]) -> OutputWriters:
-    """Return which instructions of a layer's trace wrote its output."""
-    whole = get_tensor_bytes(layer.output)
+def find_output_writers(layer: Layer, trace: Sequence[ExecutedInstruction]) -> OutputWriters:
+    """Find the instructions in the trace of a layer that wrote its output."""
+    whole = get_tensor_region(layer.output)
     first, last = (np.full(whole.run, -1, np.int64) for _ in range(2))
     stores: list[ExecutedInstruction] = []
     for done in trace:
@@ -87,18 +87,18 @@ def _written(done: ExecutedInstruction) -> Iterator[ByteRuns]:
     return (t.region for t in done.accesses if t.kind == "write" and t.region.space == "dram")
 
 
-def find_misplaced(
-    layer: Layer, trace: Sequence[ExecutedInstruction], known: OutputWriters, wrong: Mask
+def find_misplaced_writes(
+    layer: Layer, trace: Sequence[ExecutedInstruction], writers: OutputWriters, wrong: Mask
 ) -> Iterator[ErrorPattern]:
-    """Yield patterns of wrong elements that were not written, or overwritten by another store."""
-    missing = wrong & (known.last < 0)
+    """Yield patterns of wrong elements that no store or several stores wrote."""
+    missing = wrong & (writers.last < 0)
     if missing.any():
-        yield _describe_missing(layer, trace, known, missing)
-    twice = known.first != known.last
+        yield _describe_missing(layer, trace, writers, missing)
+    twice = writers.first != writers.last
     spoiled = twice & wrong
     if np.count_nonzero(spoiled) > np.count_nonzero(twice & ~wrong):
-        last, count = np.unique(known.last[spoiled], return_counts=True)
-        culprit = known.stores[last[count.argmax()]]
+        last, count = np.unique(writers.last[spoiled], return_counts=True)
+        culprit = writers.stores[last[count.argmax()]]
         place = describe_extent(spoiled)
         text = (
             f"{np.count_nonzero(spoiled)} of them{f' ({place})' if place else ''} were written"
@@ -149,7 +149,7 @@ def _find_outside_stores(
     layer: Layer, trace: Sequence[ExecutedInstruction]
 ) -> Iterator[ExecutedInstruction]:
     """Yield stores of a layer that write outside of its output."""
-    output = get_tensor_bytes(layer.output)
+    output = get_tensor_region(layer.output)
     for done in trace:
         if done.layer == layer.index:
             for region in _written(done):
@@ -161,7 +161,7 @@ def _find_outside_stores(
 
 
 def find_overwritten_inputs(debugger: Debugger, index: int) -> Iterator[ErrorPattern]:
-    """Yield tensors that a layer reads and that were overwritten since they were computed."""
+    """Yield descriptions of a layer's operands that were overwritten before it read them."""
     layer = debugger.layers[index]
     before = debugger.list_layers_before(index)
     if layer.placement == "host":
@@ -175,11 +175,11 @@ def find_overwritten_inputs(debugger: Debugger, index: int) -> Iterator[ErrorPat
 
 
 def find_overwritten_results(debugger: Debugger) -> Iterator[ErrorPattern]:
-    """Yield results of the program that were overwritten before its end.
+    """Yield descriptions of outputs of the program that were overwritten before its end.
 
     All layers must have run.
     """
-    results = [get_tensor_bytes(tensor) for tensor in debugger.bundle.metadata.outputs]
+    results = [get_tensor_region(tensor) for tensor in debugger.bundle.metadata.outputs]
     yield from _find_spoiled(debugger, debugger.get_layer_order(), results, UNLIMITED, "the host")
 
 

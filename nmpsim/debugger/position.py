@@ -27,7 +27,7 @@ LayerOutputs = Mapping[int, npt.NDArray[Any]]
 
 @attrs.frozen
 class Location:
-    """Position of a run in layers and cycles."""
+    """Location of a stopped run: layer, cycle, position and next instruction."""
 
     position: int
     cycle: int
@@ -48,7 +48,7 @@ class Location:
 
 @attrs.frozen
 class StopResult:
-    """Result of a step or a run: why and where it stopped."""
+    """Result of a step or a run: the reason and the location of the stop."""
 
     reason: Reason
     location: Location
@@ -61,7 +61,7 @@ class StopResult:
 
 @attrs.define(eq=False)
 class RunCache:
-    """Results cached for a run with these ``edits``; other edits make another run."""
+    """Results of a run that are cached as long as its list of edits is the same."""
 
     edits: tuple[Edit, ...]
     paths: CriticalPathLog
@@ -81,7 +81,7 @@ class RunCache:
 
 
 def collect_outputs(cache: RunCache, layers: Sequence[Layer], position: int) -> LayerOutputs:
-    """Return each layer's output when it ended, with later edits up to a position.
+    """Return the output of each layer at its end, with the edits made up to a position.
 
     Layers may share memory: a byte belongs to the layer that was done last there.
     """
@@ -113,7 +113,7 @@ def _with_bytes(values: npt.NDArray[Any], start: int, now: bytes) -> npt.NDArray
 
 
 class RunPosition:
-    """A stopped run and what is known of it."""
+    """Stopped run, with its location and the cached results of its layers."""
 
     def __init__(self, execution: Execution) -> None:
         self.execution = execution
@@ -121,7 +121,7 @@ class RunPosition:
 
     @property
     def cache(self) -> RunCache:
-        """Cached results of the run with the current edits."""
+        """Cached results for the current list of edits."""
         if self._cache.edits is not self.execution.edits:
             work = None if self._cache.work is None else WorkLog()
             paths = CriticalPathLog(self.execution)
@@ -130,22 +130,22 @@ class RunPosition:
 
     @property
     def layer_ends(self) -> Mapping[int, int]:
-        """Layer -> position at which it was done, as far as the run has come."""
+        """Layer -> position at which it ended, for all layers that have run."""
         return self.cache.layer_ends
 
     @property
     def layer_outputs(self) -> LayerOutputs:
-        """Layer -> its output when it was done, as far as the run has come."""
+        """Layer -> its output at its end, for all layers that have run."""
         return collect_outputs(self.cache, self.layers, self.position)
 
     @property
     def bundle(self) -> Bundle:
-        """The program."""
+        """Bundle that is run."""
         return self.execution.bundle
 
     @property
     def machine(self) -> Machine:
-        """The machine in the current state of the run."""
+        """Machine in its current state."""
         return self.execution.machine
 
     @property
@@ -160,11 +160,11 @@ class RunPosition:
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """Layers of the program."""
+        """Layers of the program, with the scales after all edits."""
         return self.execution.layers
 
     def find_next_core(self) -> int | None:
-        """Return the core that executes next, ignoring the DRAM; None if all have stopped."""
+        """Return the core that executes the next instruction, or None if all cores have stopped."""
         cores = self.machine.cores
         running = np.flatnonzero(cores.status == CoreStatus.RUNNING)
         if not self.execution.is_started or running.size == 0:
@@ -172,22 +172,22 @@ class RunPosition:
         return int(running[np.argmin(cores.clock[running])])
 
     def get_layer_order(self) -> list[int]:
-        """Return the layers in order of execution."""
+        """Return the indices of all layers in order of execution."""
         return [index for step in self.bundle.metadata.steps for index in step.layers]
 
     def list_layers_before(self, index: int | None, *, is_included: bool = False) -> list[int]:
-        """Return the layers that run before a layer, and itself if asked; all if it is None."""
+        """Return the indices of the layers executed before a layer, or of all layers for None."""
         order = self.get_layer_order()
         if index not in order:
             return order
         return order[: order.index(index) + is_included]
 
     def find_step(self, index: int) -> ProgramStep:
-        """Return the step of the bundle that computes a layer."""
+        """Return the program step that computes a layer."""
         return next(step for step in self.bundle.metadata.steps if index in step.layers)
 
     def get_layer_start(self, index: int) -> int:
-        """Return the position where a layer begins; earlier layers must have run."""
+        """Return the position at which a layer begins; all earlier layers must have run."""
         return max((self.layer_ends[one] for one in self.list_layers_before(index)), default=0)
 
     def is_done(self, index: int) -> bool:
@@ -195,11 +195,11 @@ class RunPosition:
         return self.layer_ends.get(index, UNLIMITED) <= self.position
 
     def find_current_layer(self) -> int | None:
-        """Return the first layer that is not done yet; None at the end."""
+        """Return the index of the first layer that is not done yet, or None at the end."""
         return next((one for one in self.get_layer_order() if not self.is_done(one)), None)
 
     def get_location(self) -> Location:
-        """Return where the run is."""
+        """Return the current location of the run."""
         index, core = self.find_current_layer(), self.find_next_core()
         layer = None if index is None else self.layers[index]
         pc = None if core is None else int(self.machine.cores[core].pc)
@@ -219,10 +219,10 @@ class RunPosition:
         )
 
     def disassemble_at(self, core: int, pc: int) -> str:
-        """Return the instruction at an address as a core sees it; empty if there is none."""
+        """Disassemble the instruction at an address; return "" if there is none."""
         word = word_at(self.machine, core, pc)
         return "" if word is None else disassemble_word(word, pc, {})
 
     def make_stop(self, reason: Reason, **more: Any) -> StopResult:
-        """Return a stop at the current location."""
+        """Return a stop result for the current location."""
         return StopResult(reason, self.get_location(), **more)

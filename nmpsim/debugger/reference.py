@@ -19,7 +19,7 @@ from nmpsim.lir.nodes import ELEM_DTYPES
 
 
 class ArrayReader(Protocol):
-    """A file of named arrays."""
+    """Protocol of a file of named arrays."""
 
     @property
     def keys(self) -> Sequence[str]:
@@ -40,7 +40,7 @@ Array = npt.NDArray[Any]
 
 @attrs.frozen
 class LayerComparison:
-    """Comparison of a layer with the reference."""
+    """Comparison of a layer with the reference, in the network and in isolation."""
 
     index: int
     name: str
@@ -66,7 +66,7 @@ class LayerComparison:
 
 
 class Reference:
-    """Expected outputs of layers, by the index of the layer."""
+    """Expected outputs of layers, read from a file of arrays."""
 
     def __init__(
         self, layers: Iterable[Layer], keys: Iterable[str], read: Callable[[str], Array]
@@ -110,12 +110,12 @@ class Reference:
         return frozenset(self._loads)
 
     def is_float(self) -> bool:
-        """Return whether the reference has real values for quantized layers."""
+        """Return whether the reference contains real values for all quantized layers."""
         quantized = [index for index in self._loads if self._outputs[index].scale is not None]
         return {self._loads[index]().array.dtype.kind for index in quantized} == {"f"}
 
     def get_output(self, layer: Layer) -> Array | None:
-        """Return the expected output of a layer in its shape; None if it is unknown.
+        """Return the expected output of a layer in the layer's shape, or None if it is unknown.
 
         Integers have the scale that the program was compiled with. Where the layer has another one
         now, the real values that they represent are returned.
@@ -135,7 +135,7 @@ class Reference:
 
 
 def measure_difference(layer: Layer, actual: Array, expected: Array) -> Difference | str:
-    """Return the difference of a layer's output from the expected one, or why there is none."""
+    """Compare a layer's output with the expected one; return the reason if that is impossible."""
     output = layer.output
     if actual.dtype != expected.dtype and (expected.dtype.kind != "f" or output.scale is None):
         return f"the reference is {expected.dtype}, the layer {actual.dtype}"
@@ -143,7 +143,7 @@ def measure_difference(layer: Layer, actual: Array, expected: Array) -> Differen
 
 
 def convert_scale(values: Array, old: Tensor, new: Tensor) -> Array:
-    """Return values unchanged if the scale is unchanged, otherwise as real numbers."""
+    """Return integers, dequantized with the old scale if the new scale differs."""
     if old.scale is None or old.scale == new.scale:
         return values
     return dequantize_values(values, old.elem, old.scale, old.offset)
@@ -166,7 +166,7 @@ def compare_layer(debugger: Debugger, reference: Reference, index: int) -> Layer
 
 
 def isolate_layer(debugger: Debugger, reference: Reference, index: int) -> LayerComparison:
-    """Compare a layer in the network and in isolation, with the reference's inputs.
+    """Compare a layer with the reference, in the network and in isolation.
 
     The run goes to the start of the layer. The inputs, and the reference's outputs of all earlier
     layers, are written to memory, the layer is executed, and the run returns to its position.
@@ -195,7 +195,7 @@ def isolate_layer(debugger: Debugger, reference: Reference, index: int) -> Layer
 
 
 def get_stored_output(layer: Layer, reference: Reference) -> Array | None:
-    """Return the expected output of a layer in its stored type; None if it is unknown."""
+    """Return the expected output of a layer in the stored type of the layer, or None."""
     values = reference.get_output(layer)
     if values is None or values.dtype == ELEM_DTYPES[layer.output.elem]:
         return values

@@ -31,7 +31,7 @@ Options = tuple[str, bool]
 
 @attrs.frozen(eq=False)
 class CompiledProgram:
-    """A module and the bundle that the compiler makes of it."""
+    """LIR module and the bundle compiled from it."""
 
     module: Module
     options: Options
@@ -40,7 +40,7 @@ class CompiledProgram:
 
 @attrs.frozen(eq=False)
 class ScaleChange:
-    """Effect of another scale on a program."""
+    """Changes of a program, and the affected layers, for another scale of a tensor."""
 
     program: CompiledProgram
     """Program with the new scale."""
@@ -56,8 +56,8 @@ class ScaleChange:
     """Buffer -> new scale."""
 
 
-def recompile(bundle: Bundle, module: Module) -> CompiledProgram:
-    """Compile a bundle's module and return the program if it equals the bundle.
+def recompile_bundle(bundle: Bundle, module: Module) -> CompiledProgram:
+    """Compile a bundle's module again with the options that reproduce the bundle.
 
     Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 if this compiler produces another
     program.
@@ -76,8 +76,8 @@ def recompile(bundle: Bundle, module: Module) -> CompiledProgram:
     )
 
 
-def change_scale(before: CompiledProgram, layer: Layer, scale: float) -> ScaleChange:
-    """Return the changes of a program for another output scale of a layer.
+def change_scale(original: CompiledProgram, layer: Layer, scale: float) -> ScaleChange:
+    """Compute the changes of a program for another scale of a layer's output.
 
     Raises
     ------
@@ -85,33 +85,35 @@ def change_scale(before: CompiledProgram, layer: Layer, scale: float) -> ScaleCh
         DEBUG002 if the host computes the tensor, or it is an input; COMP001 if a layer cannot have
         such a scale.
     """
-    _, operations = resolve_operands(before.module)
+    _, operations = resolve_operands(original.module)
     buffers = _same_scale(operations, layer)
     if not buffers <= {view.buffer.name for op in operations for view in op.list_outputs()}:
         raise _cannot_change(layer, "it is that of an input of the program")
-    producers, readers, host_readers = _find_affected_layers(before.bundle, operations, buffers)
-    module = _rescale_buffers(before.module, buffers, scale)
-    made = _compile(before.bundle, module, *before.options)
-    if not _has_layout(made, before.bundle):
+    producers, readers, host_readers = _find_affected_layers(original.bundle, operations, buffers)
+    module = _rescale_buffers(original.module, buffers, scale)
+    made = _compile(original.bundle, module, *original.options)
+    if not _has_layout(made, original.bundle):
         raise _cannot_change(layer, "with that scale the program would have another layout")
-    pieces = tuple(_find_differences(before.bundle, made))
+    pieces = tuple(_find_differences(original.bundle, made))
     scales = dict.fromkeys(sorted(buffers), scale)
-    program = CompiledProgram(module, before.options, made)
+    program = CompiledProgram(module, original.options, made)
     return ScaleChange(program, pieces, producers, readers, host_readers, scales)
 
 
 def apply_scale_changes(
-    before: CompiledProgram, changes: Sequence[Iterable[tuple[str, float]]]
+    original: CompiledProgram, changes: Sequence[Iterable[tuple[str, float]]]
 ) -> CompiledProgram:
-    """Return a program compiled with other scales of some buffers."""
+    """Compile a program again with other scales of some buffers."""
     if not changes:
-        return before
-    module = rescale_module(before.module, changes)
-    return CompiledProgram(module, before.options, _compile(before.bundle, module, *before.options))
+        return original
+    module = rescale_module(original.module, changes)
+    return CompiledProgram(
+        module, original.options, _compile(original.bundle, module, *original.options)
+    )
 
 
 def rescale_module(module: Module, changes: Iterable[Iterable[tuple[str, float]]]) -> Module:
-    """Return a module after scale changes, in order."""
+    """Return a module with changed scales of some buffers."""
     for change in changes:
         for name, scale in change:
             module = _rescale_buffers(module, frozenset([name]), scale)

@@ -22,7 +22,7 @@ _ENTRY = ("core", "layer", "pc", "descriptor")
 
 
 class ScratchpadRecorder:
-    """Listener that records what units write: ``device.run(bundle, inputs, work=recorder)``.
+    """Recorder of scratchpad contents, for ``device.run(bundle, inputs, work=recorder)``.
 
     Instructions and descriptors are read from the bundle; those that a program creates while it
     runs are not seen.
@@ -42,7 +42,7 @@ class ScratchpadRecorder:
             held.update(self._pieces_of(pc, descriptor))
 
     def blocks(self, layers: int) -> tuple[ScratchpadBlock, ...]:
-        """Return the recorded blocks by layer and address, of the first ``layers`` layers."""
+        """Return the blocks of the first ``layers`` layers, ordered by layer and address."""
         known = sorted(layer for layer in self._held if layer < layers)
         return tuple(block for layer in known for block in _blocks(layer, self._held[layer]))
 

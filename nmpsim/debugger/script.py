@@ -17,7 +17,7 @@ SCHEMA: Final = "nmpsim-debug-1"
 
 
 class AnswerDocument(TypedDict):
-    """Result of one command."""
+    """Result of a debugger command, as text and as JSON data."""
 
     command: str
     line: Annotated[int, "of the script"]
@@ -36,7 +36,7 @@ class DebugDocument(TypedDict):
 
 @attrs.frozen
 class ScriptLine:
-    """A line of a script."""
+    """Line of a script, with its file and number."""
 
     text: str
     file: str
@@ -45,7 +45,7 @@ class ScriptLine:
 
 @attrs.frozen
 class ScriptAnswer:
-    """Result of one line."""
+    """Line of a script and the result of its command."""
 
     line: ScriptLine
     result: CommandResult
@@ -53,7 +53,7 @@ class ScriptAnswer:
 
 @attrs.frozen
 class ScriptOutcome:
-    """Result of a script."""
+    """Results of all lines of a script."""
 
     answers: tuple[ScriptAnswer, ...]
     never_hit: tuple[str, ...]
@@ -71,7 +71,7 @@ def run_script(
     on_answer: Callable[[ScriptAnswer], None] = lambda _: None,
     line_context: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> ScriptOutcome:
-    """Execute lines in order.
+    """Execute the lines of a script in order.
 
     Parameters
     ----------

@@ -37,12 +37,12 @@ class Snapshot:
 
 
 def list_paged_memories(machine: Machine) -> tuple[Bytes, ...]:
-    """Return the large memories that a run writes, each as one row of bytes."""
+    """Return the large memories that a run writes, as one-dimensional arrays of bytes."""
     return machine.ram, machine.scratchpad.reshape(-1)
 
 
 def list_small_arrays(machine: Machine) -> tuple[Any, ...]:
-    """Return all other arrays that a run writes."""
+    """Return the arrays that a run writes besides the large memories."""
     return (
         machine.cores,
         machine.layers,
@@ -54,7 +54,7 @@ def list_small_arrays(machine: Machine) -> tuple[Any, ...]:
 
 
 def copy_pages(machine: Machine, before: Snapshot | None) -> tuple[Bytes, ...]:
-    """Return the machine's memory in pages, sharing those equal to ``before``."""
+    """Copy a machine's memories in pages and share pages that ``before`` has already."""
     pages: list[Bytes] = []
     for memory in list_paged_memories(machine):
         for start in range(0, memory.size, PAGE_BYTES):
@@ -77,7 +77,7 @@ def restore_machine(machine: Machine, snapshot: Snapshot) -> None:
 
 
 class SnapshotStore:
-    """Snapshots by position, within a memory budget; the first one is never dropped."""
+    """Store of snapshots by position with a memory budget; the first snapshot is never dropped."""
 
     def __init__(self, budget_mib: int = DEFAULT_BUDGET_MIB) -> None:
         self._budget_bytes = budget_mib << 20
@@ -91,7 +91,7 @@ class SnapshotStore:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all snapshots together."""
+        """Number of bytes of all snapshots."""
         return self._nbytes
 
     def find_before(self, position: int) -> Snapshot:
@@ -99,7 +99,7 @@ class SnapshotStore:
         return self._kept[self._index(position) - 1]
 
     def has_position(self, position: int) -> bool:
-        """Return whether there is a snapshot at exactly this position."""
+        """Return whether there is a snapshot at a position."""
         index = self._index(position)
         return index > 0 and self._kept[index - 1].position == position
 

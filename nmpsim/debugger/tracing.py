@@ -15,7 +15,7 @@ from nmpsim.diagnostics import fail
 
 
 def trace_layer(debugger: Debugger, index: int) -> list[ExecutedInstruction]:
-    """Return all traced instructions of a layer that has run; the run's position is kept.
+    """Return the executed instructions of a layer that has run.
 
     Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 if the layer has not run yet.
     """
@@ -34,27 +34,27 @@ def trace_layer(debugger: Debugger, index: int) -> list[ExecutedInstruction]:
 
 
 def find_last_writer(
-    done: Sequence[ExecutedInstruction], space: Space, address: int, core: int | None = None
+    trace: Sequence[ExecutedInstruction], space: Space, address: int, core: int | None = None
 ) -> ExecutedInstruction | None:
     """Return the last instruction that wrote a byte, or None."""
-    for one in reversed(done):
+    for one in reversed(trace):
         if core in (None, one.core) and find_access(one, "write", space, address):
             return one
     return None
 
 
 def find_access(
-    done: ExecutedInstruction, kind: str, space: Space, address: int
+    executed: ExecutedInstruction, kind: str, space: Space, address: int
 ) -> MemoryAccess | None:
     """Return the access of an instruction to a byte, or None."""
-    for access in done.accesses:
+    for access in executed.accesses:
         if access.kind == kind and access.region.space == space and access.region.contains(address):
             return access
     return None
 
 
 def locate_byte(region: ByteRuns, address: int) -> tuple[tuple[int, ...], int]:
-    """Return the index along each dimension of a region, and the offset in the run, of a byte.
+    """Return the indices of the run with an address, and the offset of the address in it.
 
     Where runs overlap, the last one counts.
     """
@@ -66,7 +66,7 @@ def locate_byte(region: ByteRuns, address: int) -> tuple[tuple[int, ...], int]:
 
 
 def find_store_source(store: ExecutedInstruction, address: int) -> int:
-    """Return the scratchpad address from which a store took a byte of DRAM."""
+    """Return the scratchpad address from which a store read a byte of DRAM."""
     accesses = {access.what: access.region for access in store.accesses}
     (y, x), byte = locate_byte(accesses["dram"], address)
     d = store.words
@@ -74,7 +74,7 @@ def find_store_source(store: ExecutedInstruction, address: int) -> int:
 
 
 def find_load_source(load: ExecutedInstruction, address: int) -> int | None:
-    """Return the DRAM address from which a load took a scratchpad byte; None for padding."""
+    """Return the DRAM address from which a load read a scratchpad byte, or None for padding."""
     accesses = {access.what: access.region for access in load.accesses}
     (y, x), byte = locate_byte(accesses["spm"], address)
     d = load.words
@@ -85,7 +85,7 @@ def find_load_source(load: ExecutedInstruction, address: int) -> int | None:
 
 
 class ScratchpadSources:
-    """Origin of the bytes in a core's scratchpad at one moment of a layer."""
+    """Lookup of the origin of bytes in a core's scratchpad at one moment of a layer."""
 
     def __init__(self, debugger: Debugger, index: int, own: Sequence[ExecutedInstruction]) -> None:
         """``own`` is what the core executed in layer ``index`` up to that moment."""
@@ -94,7 +94,7 @@ class ScratchpadSources:
         self._known: dict[int, tuple[ExecutedInstruction | None, str]] = {}
 
     def find(self, address: int) -> tuple[ExecutedInstruction | None, str]:
-        """Return what wrote a scratchpad byte and the name of the byte; empty for padding."""
+        """Return the last writer of a scratchpad byte, and the name of its source."""
         if address not in self._known:
             self._known[address] = self._find(address)
         return self._known[address]

@@ -12,7 +12,7 @@ from nmpsim.debugger.execution import Execution, Pause
 
 
 class CriticalPathLog:
-    """Critical path of a run, as far as the run has come."""
+    """Log of the critical path of a run up to its furthest position."""
 
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
@@ -23,12 +23,12 @@ class CriticalPathLog:
 
     @property
     def path(self) -> CriticalPath:
-        """The known critical path; the path of a running layer is not known yet."""
+        """Critical path of all finished layers."""
         begun = [] if self._recorder is None else [self._recorder.certain]
         return join_paths([*self._done, *begun])
 
-    def watch(self, pause: Pause) -> None:
-        """Process the new part of a pause, unless there is a gap before it."""
+    def process(self, pause: Pause) -> None:
+        """Process the work before a pause; do nothing if earlier work is missing."""
         if pause.start != self.position:
             return
         self.position = pause.position
@@ -64,7 +64,7 @@ Spans = npt.NDArray[Any]
 
 
 class WorkLog:
-    """Record of the work of units and DRAM."""
+    """Log of the work of units and of the DRAM."""
 
     def __init__(self) -> None:
         self._chunks: list[Spans] = []
@@ -72,8 +72,8 @@ class WorkLog:
         self.rows = 0
         """Number of rows recorded so far."""
 
-    def watch(self, pause: Pause) -> None:
-        """Record the new part of a pause; a part of the run may be repeated."""
+    def process(self, pause: Pause) -> None:
+        """Record the work before a pause; work that is repeated is recorded once."""
         if pause.position <= self._until:
             return
         new = _spans(pause.work)
@@ -87,8 +87,8 @@ class WorkLog:
         while sum(map(len, self._chunks)) > MAX_ROWS:
             del self._chunks[0]
 
-    def spans(self) -> Spans:
-        """Return all recorded rows, an array of ``SPAN``."""
+    def get_spans(self) -> Spans:
+        """Return all recorded work as an array of ``SPAN``."""
         if len(self._chunks) > 1:
             self._chunks = [np.concatenate(self._chunks)]
         return self._chunks[0] if self._chunks else np.zeros(0, SPAN)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check_screen(terminal: str) -> None:
-    """Raise UserError if the screen cannot be shown, before anything is loaded.
+    """Raise UserError if the terminal or the installation cannot show the screen.
 
     Parameters
     ----------

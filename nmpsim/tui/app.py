@@ -69,7 +69,7 @@ MENU_BORDER = 24
 
 
 class DebugApp(App[None]):
-    """Textual application that shows a debugger and moves it."""
+    """Textual application: the debugger's screen, with its panes, keys and command line."""
 
     CSS_PATH = "app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = make_bindings(
@@ -113,7 +113,7 @@ class DebugApp(App[None]):
         shell.debugger.progress = self._update_progress
 
     def compose(self) -> ComposeResult:
-        """Create all widgets once; the layout selects the visible ones."""
+        """Create all widgets; the layout selects the visible ones."""
         yield self._status
         yield self._tabs
         yield self._grid
@@ -130,7 +130,7 @@ class DebugApp(App[None]):
         first = PANE_IDS[0] if PANE_IDS[0] in visible_panes else visible_panes[0]
         self.action_pane(PANE_IDS.index(first))
         self.set_interval(REFRESH_SECONDS, self._show_progress)
-        self._jobs.perform("start", partial(make_first_view, self.shell))
+        self._jobs.submit("start", partial(make_first_view, self.shell))
 
     async def on_event(self, event: events.Event) -> None:
         """Queue keys that are typed before there is a view, except for quitting and stopping."""
@@ -140,7 +140,7 @@ class DebugApp(App[None]):
             await super().on_event(event)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return filters that remove all colors under NO_COLOR; Textual leaves shades of grey."""
+        """Return the line filters for NO_COLOR and for terminals without Unicode."""
         filters = [NoColor()] if self.no_color else super().get_line_filters()
         return [*filters, AsciiOnly()] if self.glyphs is ASCII else filters
 
@@ -152,7 +152,7 @@ class DebugApp(App[None]):
 
     def action_repaint(self) -> None:
         """Repaint the whole screen."""
-        self._terminal.forget()
+        self._terminal.clear()
         self.refresh()
 
     def on_unmount(self) -> None:
@@ -166,7 +166,7 @@ class DebugApp(App[None]):
 
     @property
     def current_view(self) -> View:
-        """The view that is shown; raises RuntimeError before the first one."""
+        """View that is shown; raises RuntimeError before the first view."""
         if self.view is None:
             raise RuntimeError("nothing is shown yet")
         return self.view
@@ -179,8 +179,8 @@ class DebugApp(App[None]):
         return bool(self._jobs.running)
 
     def execute(self, line: str) -> None:
-        """Queue a command line."""
-        self._jobs.perform(line, lambda: execute_command(self.current_view, line))
+        """Queue a command line for execution."""
+        self._jobs.submit(line, lambda: execute_command(self.current_view, line))
 
     def accept_view(self, name: str, view: View) -> None:
         """Show the view after an action; a long answer is shown in a visible pane."""
@@ -193,13 +193,13 @@ class DebugApp(App[None]):
             self.action_pane(wanted)
 
     def report_error(self, name: str, error: UserError) -> None:
-        """Report why an action failed."""
+        """Show the error of an action in the log and as a notification."""
         self._log_pane.write(name, str(error))
         self.notify(escape_line(error.diagnostics[0].message), severity="error", markup=False)
         self._show_progress()
 
     def report_crash(self, error: BaseException) -> None:
-        """Exit because of an internal error."""
+        """Exit the application after an internal error."""
         self.failure = error
         self.exit(return_code=1)
 
@@ -227,7 +227,7 @@ class DebugApp(App[None]):
                 pane.show(self.current_view)
 
     def select(self, **changes: Any) -> None:
-        """Select another layer, core or tensor."""
+        """Change the selected layer, core or tensor, and show the new view."""
         if self.view is not None and not self.is_busy:
             self._show_view(attrs.evolve(self.view, **changes))
 
@@ -242,7 +242,7 @@ class DebugApp(App[None]):
         self._update_visible_panes()
 
     def action_next_pane(self, step: int) -> None:
-        """Focus the next or previous pane in the order of the tabs."""
+        """Focus the next or previous pane, in the order of the tabs."""
         self.action_pane((self._pane + step) % len(PANES))
 
     @on(PaneGrid.Resized)
@@ -292,7 +292,7 @@ class DebugApp(App[None]):
         self.action_pane(PANE_IDS.index(active if active in visible_panes else visible_panes[0]))
 
     def action_zoom(self) -> None:
-        """Show one pane alone, or all panes of the layout."""
+        """Switch between one pane alone and all panes of the layout."""
         if len(self._layout.visible_panes) == 1:
             self.notify("one pane is shown: a larger screen has room for more, B makes room here")
             return
@@ -313,7 +313,7 @@ class DebugApp(App[None]):
             self._change_layout(self._layout.hide(PANE_IDS[self._pane]))
 
     def action_split_pane(self) -> None:
-        """Show the active pane beside the pane that it replaced."""
+        """Show the active pane beside the pane that it has covered."""
         if self._pane != HELP:
             self._change_layout(self._layout.split(PANE_IDS[self._pane]))
 
@@ -344,10 +344,10 @@ class DebugApp(App[None]):
     # --- keys ---------------------------------------------------------------------------------
 
     def action_move(self, key: str) -> None:
-        """Execute the command of a key."""
+        """Execute the command line that belongs to a key."""
         move = next(one for one in KEY_COMMANDS if one.key == key)
         if self.view is not None:
-            self.execute(move.line(self.view))
+            self.execute(move.format_line(self.view))
 
     def action_interrupt(self) -> None:
         """Interrupt the running action."""
@@ -362,7 +362,7 @@ class DebugApp(App[None]):
             self.select(core=(self.view.core + step) % len(self.view.cores))
 
     def action_neighbour(self, side: Literal["sources", "readers"]) -> None:
-        """Select a layer that the selected one reads, or that reads it."""
+        """Select a layer that the selected layer reads, or that reads the selected layer."""
         if self.view is None:
             return
         view, facts = self.view, self.view.facts
@@ -401,7 +401,7 @@ class DebugApp(App[None]):
         self.action_pane(HELP)
 
     def action_keys_panel(self) -> None:
-        """Show or hide Textual's panel of the keys that work now."""
+        """Show or hide Textual's panel of the keys of the active pane."""
         if self.screen.query(HelpPanel):
             self.action_hide_help_panel()
         else:
@@ -428,21 +428,21 @@ class DebugApp(App[None]):
 
     def action_prompt(self, text: str) -> None:
         """Focus the command line with some text."""
-        self._prompt.begin(text)
+        self._prompt.open(text)
 
     def action_copy(self) -> None:
-        """Ask for the file to copy the pane's text to."""
+        """Ask for the name of a file to which the pane's text is written."""
         self.action_prompt(f">{choose_file_name(self.active_pane.id or 'pane')}")
 
     @on(CommandPrompt.Submitted)
     def _entered(self, event: CommandPrompt.Submitted) -> None:
         line = event.value.strip()
-        self._prompt.end(line)
+        self._prompt.close(line)
         if line.startswith("/"):
             self._searched = line[1:] or self._searched
             self.action_search_again(1)
         elif line.startswith(">"):
-            self._jobs.perform(
+            self._jobs.submit(
                 line, partial(copy_pane, self.current_view, self.active_pane, line[1:])
             )
         elif line.removeprefix(":").split()[:1] == ["filter"]:
@@ -473,7 +473,7 @@ class DebugApp(App[None]):
                 step,
                 self._jobs.is_interrupted,
             )
-            self._jobs.perform(f"/{self._searched}", search)
+            self._jobs.submit(f"/{self._searched}", search)
 
     # --- messages of the panes ----------------------------------------------------------------
 
@@ -487,8 +487,8 @@ class DebugApp(App[None]):
     @on(LinePane.Selected)
     def _line_chosen(self, event: LinePane.Selected) -> None:
         if isinstance(event.pane, TensorPane):
-            if event.pane.make_question():
-                self.execute(event.pane.make_question())
+            if event.pane.make_why_command():
+                self.execute(event.pane.make_why_command())
             else:
                 self.notify("`why` is asked about an element of a layer's output that is done")
         elif changes := event.pane.get_target(event.index):

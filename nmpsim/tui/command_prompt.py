@@ -30,7 +30,7 @@ from nmpsim.tui.view import View
 def search_pane(
     view: View, pane: LinePane, text: str, step: int, interrupted: Callable[[], bool]
 ) -> View:
-    """Go to the next line with a text, forwards or backwards."""
+    """Move the cursor of a pane to the next line that contains a text."""
     index = pane.find_line(text, pane.cursor + step, step, interrupted)
     if index is not None:
         pane.app.call_from_thread(pane.move_cursor, index)
@@ -40,7 +40,7 @@ def search_pane(
 
 
 def copy_pane(view: View, pane: LinePane, name: str) -> View:
-    """Write all lines of a pane to a file.
+    """Write all lines of a pane to a file, and return a view that says so.
 
     Raises :class:`~nmpsim.diagnostics.UserError`: ARG001 without a name, FILE002 if the file cannot
     be written.
@@ -61,7 +61,7 @@ def _said(view: View, text: str) -> View:
 
 
 def choose_file_name(stem: str) -> str:
-    """Return the name of a text file that does not exist yet."""
+    """Return the name of a text file that does not exist, such as ``layers-2.txt``."""
     names = (f"{stem}-{number}.txt" if number > 1 else f"{stem}.txt" for number in count(1))
     return next(name for name in names if not Path(name).exists())
 
@@ -71,7 +71,7 @@ Completer = Callable[[str], Sequence[str]]
 
 
 class CommandPrompt(Input):
-    """Command line of one row with history and completion."""
+    """Input widget for command lines, with history and completion."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bind("up", "recall(-1)", "Earlier command"),
@@ -81,7 +81,7 @@ class CommandPrompt(Input):
     ]
 
     class Closed(Message):
-        """The user has left the command line."""
+        """Message that the user has left the command line."""
 
     def __init__(self, complete: Completer) -> None:
         super().__init__(
@@ -94,21 +94,21 @@ class CommandPrompt(Input):
         self._history: list[str] = []
         self._at = 0
 
-    def begin(self, text: str) -> None:
-        """Take the focus, with a text to continue from."""
+    def open(self, text: str) -> None:
+        """Focus the command line with a text to edit."""
         self.value = text
         self.cursor_position = len(text)
         self.focus()
 
-    def end(self, line: str) -> None:
-        """Add a line to the history, and leave."""
+    def close(self, line: str) -> None:
+        """Add a line to the history and leave the command line."""
         self.action_leave()
         if line and self._history[-1:] != [line]:
             self._history.append(line)
         self._at = len(self._history)
 
     def action_recall(self, lines: int) -> None:
-        """Show an earlier or later line of the history."""
+        """Replace the text by an earlier or later line of the history."""
         self._at = min(max(self._at + lines, 0), len(self._history))
         self.value = self._history[self._at] if self._at < len(self._history) else ""
         self.cursor_position = len(self.value)

@@ -18,20 +18,20 @@ MAX_WAITING = 20
 
 
 class JobListener(Protocol):
-    """Receiver of the results of actions, called in the screen's thread."""
+    """Receiver of the results of actions; its methods are called in the screen's thread."""
 
     def accept_view(self, name: str, view: View) -> None:
-        """Receive the view after an action."""
+        """Handle the view that an action returned."""
 
     def report_error(self, name: str, error: UserError) -> None:
-        """Receive the user error of an action; waiting actions are dropped."""
+        """Handle the user error of an action; waiting actions are dropped."""
 
     def report_crash(self, error: BaseException) -> None:
-        """Receive an internal error."""
+        """Handle an internal error."""
 
 
 class JobQueue:
-    """Queue of actions; while one runs, nothing else reads or moves the debugger."""
+    """Queue that executes actions in a thread, one after the other."""
 
     def __init__(self, app: App[None], listener: JobListener) -> None:
         self._app, self._listener = app, listener
@@ -40,20 +40,20 @@ class JobQueue:
         self.running = ""
         """Name of the running action; empty if none runs."""
 
-    def perform(self, name: str, action: Callable[[], View]) -> None:
-        """Queue an action that returns the next view."""
+    def submit(self, name: str, action: Callable[[], View]) -> None:
+        """Add an action that returns the next view; it is started if no other action runs."""
         if len(self._waiting) < MAX_WAITING:
             self._waiting.append((name, action))
         if not self.running:
             self._next()
 
     def interrupt(self) -> None:
-        """Ask the running action to stop, and drop the waiting ones."""
+        """Request the running action to stop, and drop the waiting actions."""
         self._waiting.clear()
         self._stop.set()
 
     def is_interrupted(self) -> bool:
-        """Return whether the running action was asked to stop."""
+        """Return whether the running action has been requested to stop."""
         return self._stop.is_set()
 
     def _next(self) -> None:

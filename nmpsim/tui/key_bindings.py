@@ -24,11 +24,11 @@ class KeyCommand:
 
     @property
     def description(self) -> str:
-        """Command of the key, with ``CORE`` and ``LAYER`` for what is selected."""
+        """Command line with ``CORE`` and ``LAYER`` in place of the selected core and layer."""
         return self.command.format(core="CORE", layer="LAYER")
 
-    def line(self, view: View) -> str:
-        """Return the command line for a view."""
+    def format_line(self, view: View) -> str:
+        """Return the command line with the selected core and layer of a view."""
         return self.command.format(core=view.core, layer=view.layer)
 
 
@@ -54,7 +54,7 @@ KEY_COMMANDS = (
 
 
 def format_breakpoint_command(view: View, condition: AddressCondition | LayerCondition) -> str:
-    """Return the command that sets a breakpoint, or deletes the one that is there."""
+    """Return the command that sets a breakpoint, or deletes the breakpoint with that condition."""
     there = [one.number for one in view.debugger.breakpoints if one.condition == condition]
     if there:
         return f"delete {' '.join(map(str, there))}"
@@ -64,12 +64,12 @@ def format_breakpoint_command(view: View, condition: AddressCondition | LayerCon
 
 
 def bind(keys: str, action: str, description: str) -> Binding:
-    """Return a binding that the footer does not show."""
+    """Return a key binding that is not shown in the footer."""
     return Binding(keys, action, description, show=False)
 
 
 def make_bindings(panes: Sequence[str]) -> list[BindingType]:
-    """Return the bindings that work in every pane; ``panes`` are names in the order of the tabs."""
+    """Return the key bindings of the whole screen; ``panes`` are the pane names in tab order."""
     moves = [
         Binding(
             one.key,
@@ -117,18 +117,18 @@ _OTHERS = (
 
 
 def list_keys(bindings: Iterable[BindingType]) -> list[tuple[str, str]]:
-    """Return (keys, description) of each binding."""
+    """Return the printed keys and the description of each binding."""
     return [(keys, description) for keys, description, _ in list_key_actions(bindings)]
 
 
 def list_key_actions(bindings: Iterable[BindingType]) -> list[tuple[str, str, str]]:
-    """Return (keys, description, action) of each binding."""
+    """Return the printed keys, the description and the action of each binding."""
     full = [one if isinstance(one, Binding) else Binding(*one) for one in bindings]
     return [(format_keys(one.key), one.tooltip or one.description, one.action) for one in full]
 
 
 def format_keys(keys: str) -> str:
-    """Return key names as they are printed on a keyboard."""
+    """Format Textual's key names as they are printed on a keyboard, such as ``Esc``."""
     return " ".join(map(_format_key, keys.split(",")))
 
 

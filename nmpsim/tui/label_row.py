@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 
 class LabelRow(Widget):
-    """Labels side by side; one may be active.
+    """Row of clickable labels, one of which may be active.
 
     Textual's own footer is rebuilt whenever another pane is focused, which takes longer than a
     keypress should, and its tabs take two of 24 rows.
@@ -21,7 +21,7 @@ class LabelRow(Widget):
     active = reactive(-1)
 
     class Clicked(Message):
-        """A label was clicked."""
+        """Message that a label was clicked."""
 
         def __init__(self, row: LabelRow, index: int) -> None:
             super().__init__()
@@ -34,7 +34,7 @@ class LabelRow(Widget):
         self._keys = [key for key, _ in labels]
 
     def render(self) -> Text:
-        """Return the labels, the active one reversed."""
+        """Render the labels in one line, the active label reversed."""
         text = Text(no_wrap=True)
         for index, (label, key) in enumerate(zip(self._labels, self._keys, strict=True)):
             start = len(text)
@@ -43,7 +43,7 @@ class LabelRow(Widget):
         return text
 
     def on_click(self, event: events.Click) -> None:
-        """Report which label was clicked."""
+        """Post a message with the index of the clicked label."""
         end = 0
         for index, label in enumerate(self._labels):
             end += len(label)

@@ -28,7 +28,7 @@ _COMPARATOR = re.compile(r"\s*(<=|>=|!=|==|=|<|>)\s*")
 
 @attrs.frozen
 class LayerRow:
-    """A layer in the list."""
+    """Row of the list of layers: state, share of cycles, and difference from the reference."""
 
     state: LayerState
     share: float
@@ -42,14 +42,14 @@ SMALLEST_FIRST = ("layer", "sqnr")
 
 
 def sort_rows(rows: Sequence[LayerRow], column: str, *, is_reversed: bool) -> list[LayerRow]:
-    """Return the rows sorted by a column; rows with equal values keep their order."""
+    """Sort rows by a column; rows with equal values keep their order."""
     measure = DEBUGGER_MEASURES[column]
     descends = measure.number and column not in SMALLEST_FIRST
     return sorted(rows, key=lambda row: measure.cell(row).value, reverse=descends != is_reversed)
 
 
 def make_filter(text: str) -> Callable[[LayerRow], bool]:
-    """Return the predicate of a filter such as ``conv* sat>0``: all words must match a layer.
+    """Parse a filter such as ``conv* sat>0`` and return its predicate of rows.
 
     A word is a part or a pattern of a name or operation, negated by a preceding ``!``; or a column,
     a comparison and a value.

@@ -25,7 +25,7 @@ Cells = tuple[int, int, int, int]
 
 @attrs.frozen
 class Slot:
-    """Part of a row; it shows one of its panes."""
+    """Part of a row that shows one of several panes."""
 
     width: int
     """Share of the row's columns."""
@@ -35,7 +35,7 @@ class Slot:
 
 @attrs.frozen
 class Row:
-    """Slots side by side."""
+    """Row of slots in a layout."""
 
     height: int
     """Share of the rows."""
@@ -44,17 +44,17 @@ class Row:
 
 @attrs.frozen
 class PaneLayout:
-    """Arrangement of the panes; each pane is in one slot."""
+    """Arrangement of all panes in rows of slots."""
 
     rows: tuple[Row, ...]
 
     @property
     def visible_panes(self) -> tuple[str, ...]:
-        """The visible pane of each slot."""
+        """Names of the visible panes, slot by slot."""
         return tuple(slot.panes[0] for row in self.rows for slot in row.slots)
 
     def compute_cells(self, columns: int, rows: int) -> dict[str, Cells]:
-        """Return the cells of each visible pane on a screen of this size."""
+        """Return column, row, width and height of each visible pane on a screen of a given size."""
         found: dict[str, Cells] = {}
         tops = _edges([row.height for row in self.rows], rows)
         for row, (top, bottom) in zip(self.rows, pairwise(tops), strict=True):
@@ -73,7 +73,7 @@ class PaneLayout:
         )
 
     def hide(self, pane: str) -> PaneLayout:
-        """Return the layout with the next pane of the slot visible, or with the slot removed."""
+        """Return the layout without a pane: its slot shows another pane or is removed."""
         slot = self._slot(pane)
         if pane not in self.visible_panes:
             return self
@@ -89,7 +89,7 @@ class PaneLayout:
         return joined._with_slot(heir, lambda one: [attrs.evolve(one, panes=(*one.panes, pane))])
 
     def split(self, pane: str) -> PaneLayout:
-        """Return the layout with a slot of its own for a pane, beside its previous slot."""
+        """Return the layout with a separate slot for a pane, beside its previous slot."""
         rows = []
         for row in self.rows:
             slots: list[Slot] = []
@@ -103,7 +103,7 @@ class PaneLayout:
         return PaneLayout(tuple(rows))
 
     def resize(self, pane: str, columns: int, rows: int, size: tuple[int, int]) -> PaneLayout:
-        """Return the layout with a pane enlarged by columns and rows at its neighbour's expense."""
+        """Return the layout with a pane enlarged by columns and rows taken from its neighbour."""
         places = self.compute_cells(*size)
         heights = [places[row.slots[0].panes[0]][3] for row in self.rows]
         at = next(i for i, row in enumerate(self.rows) if _slot_of(row, pane) is not None)
@@ -192,14 +192,14 @@ STANDARD: Mapping[str, tuple[int, int, PaneLayout]] = {
 
 
 def choose_layout(columns: int, rows: int) -> str:
-    """Return the name of the last standard layout that a screen is large enough for."""
+    """Return the name of the largest standard layout that fits a screen."""
     return [name for name, (least, low, _) in STANDARD.items() if columns >= least and rows >= low][
         -1
     ]
 
 
 def describe_size_problem(columns: int, rows: int) -> str:
-    """Return a warning if a screen is too small; empty otherwise."""
+    """Return a warning if a screen is too small, otherwise an empty text."""
     if columns >= SCREEN_COLUMNS and rows >= SCREEN_ROWS:
         return ""
     return f"{columns}x{rows} is too small: {SCREEN_COLUMNS}x{SCREEN_ROWS} needed"
@@ -214,7 +214,7 @@ HEADER = """\
 
 
 def save_layouts(path: Path, layouts: Mapping[str, PaneLayout]) -> None:
-    """Write layouts by the names of the standard ones that they replace.
+    """Write layouts to a file, by the names of the standard layouts that they replace.
 
     Raises :class:`~nmpsim.diagnostics.UserError` (FILE002).
     """
@@ -237,7 +237,7 @@ def _section(name: str, layout: PaneLayout) -> str:
 
 
 def load_layouts(path: Path) -> dict[str, PaneLayout]:
-    """Read the layouts of a file; return none if there is no file.
+    """Read layouts from a file; return an empty dictionary if there is no file.
 
     Raises :class:`~nmpsim.diagnostics.UserError` (FILE001) for invalid layouts.
     """

@@ -28,12 +28,12 @@ MAX_PAINTED = 1000
 
 @lru_cache(maxsize=16)
 def shorten_names(names: tuple[str, ...], columns: int) -> Sequence[str]:
-    """Return names shortened to ``columns`` so that different names stay distinguishable."""
+    """Shorten names to ``columns`` characters so that different names stay distinguishable."""
     return shorten_distinct(names, columns)
 
 
 class LinePane(ScrollView, can_focus=True):
-    """Scrolling list of lines with a cursor and a fixed heading."""
+    """Base class of panes: a scrolling list of lines with a cursor and a fixed heading."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bind("up,k", "move(-1)", "Line up"),
@@ -70,7 +70,7 @@ class LinePane(ScrollView, can_focus=True):
         self._painted: dict[Hashable, Strip] = {}
 
     class Selected(Message):
-        """The line at the cursor was selected, by Enter or a double click."""
+        """Message that the line at the cursor was selected by Enter or a double click."""
 
         def __init__(self, pane: LinePane, index: int) -> None:
             super().__init__()
@@ -79,7 +79,7 @@ class LinePane(ScrollView, can_focus=True):
     # --- what a pane says about itself --------------------------------------------------------
 
     def prepare(self, view: View) -> None:
-        """Read what the lines need; the debugger does not move meanwhile."""
+        """Read the data that the lines need from a view."""
 
     def count_lines(self) -> int:
         """Return the number of lines; by default those of ``_lines``."""
@@ -94,27 +94,27 @@ class LinePane(ScrollView, can_focus=True):
         return []
 
     def get_label_width(self, index: int, width: int) -> int | None:
-        """Return how many columns the cursor highlights; None for all."""
+        """Return the number of columns that the cursor highlights, or None for the whole line."""
         return None
 
     def compute_width(self) -> int:
-        """Return the columns of the longest line; 0 if lines fit any pane."""
+        """Return the width of the longest line in columns, or 0 if lines fit any pane."""
         return 0
 
     def select_heading(self, column: int) -> None:
         """Handle a click on the last line of the heading."""
 
     def get_target(self, index: int) -> Mapping[str, Any]:
-        """Return what selecting a line selects in all panes: a layer, a core, an element."""
+        """Return the fields of the view, such as ``layer``, that selecting a line changes."""
         return {}
 
     def get_breakpoint(self, index: int) -> AddressCondition | LayerCondition | None:
-        """Return the condition of a breakpoint on a line; None where none is possible."""
+        """Return the condition of a breakpoint on a line, or None if the line can have none."""
         return None
 
     @property
     def current_view(self) -> View:
-        """The view that is shown; raises RuntimeError before the first one."""
+        """View that is shown; raises RuntimeError before the first view."""
         if self.view is None:
             raise RuntimeError("nothing is shown yet")
         return self.view
@@ -137,13 +137,13 @@ class LinePane(ScrollView, can_focus=True):
         self.update_lines()
 
     def update_lines(self) -> None:
-        """Render the lines again after they have changed."""
+        """Measure and render the lines again after they have changed."""
         if self.view is not None:
             self.measure()
             self.refresh()
 
     def measure(self) -> None:
-        """Compute the sizes again after the lines or the pane's size have changed."""
+        """Compute the virtual size again after the lines or the pane's size have changed."""
         self._painted.clear()
         self._heading_rows = len(self.make_heading(self.columns))
         self.virtual_size = Size(
@@ -173,19 +173,19 @@ class LinePane(ScrollView, can_focus=True):
         return [line.plain.rstrip() for line in lines]
 
     def follow(self, what: object, index: int) -> None:
-        """Move the cursor to a line if ``what``, which it represents, has changed."""
+        """Move the cursor to a line if the object ``what`` that the line shows has changed."""
         if what != self._followed:
             self._followed = what
             self.scroll_to_lines(index)
 
     def scroll_to_lines(self, *indices: int) -> None:
-        """Move the cursor through these lines at the next update; as many as fit are visible."""
+        """Move the cursor to each of these lines in turn at the next update."""
         self._pending_lines = indices
 
     def find_line(
         self, text: str, start: int, step: int, interrupted: Callable[[], bool] = lambda: False
     ) -> int | None:
-        """Return the next line from ``start`` on, cyclically, that contains a text, or None."""
+        """Return the index of the next line with a text, or None; the search wraps around."""
         wanted, count = text.casefold(), self.count_lines()
         for distance in range(count):
             if interrupted():
@@ -202,7 +202,7 @@ class LinePane(ScrollView, can_focus=True):
         return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
-        """Render one row of the screen; rendered rows are cached until lines change."""
+        """Render one row of the screen, or return the cached row."""
         left, top = self.scroll_offset
         index, width = top + y - self._heading_rows, self.columns
         if y < self._heading_rows:
@@ -262,7 +262,7 @@ class LinePane(ScrollView, can_focus=True):
             self.post_message(self.Selected(self, self.cursor))
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the mouse; a second click selects the line."""
+        """Move the cursor to the clicked line; select the line on a second click."""
         if self.view is None or (offset := event.get_content_offset(self)) is None:
             return
         if offset.y < self._heading_rows:
@@ -276,7 +276,7 @@ class LinePane(ScrollView, can_focus=True):
                 self.action_choose()
 
     def on_resize(self) -> None:
-        """Keep the cursor visible; rendered rows stay valid unless lines moved."""
+        """Keep the cursor visible after the pane's size has changed."""
         if self.view is not None and self.size != self._measured_at:
             before = self._heading_rows, self.virtual_size
             self.scroll_to_lines(*(self._pending_lines or (self.cursor,)))

@@ -37,10 +37,10 @@ class _Placed(Layout):
 
 
 class PaneGrid(Container):
-    """Container that shows some of its panes."""
+    """Container that arranges its visible panes by a :class:`PaneLayout`."""
 
     class Resized(Message):
-        """The space for panes has changed."""
+        """Message that the space for panes has changed."""
 
     def __init__(self, panes: Mapping[str, Widget], *, id: str) -> None:
         super().__init__(*panes.values(), id=id)
@@ -49,11 +49,11 @@ class PaneGrid(Container):
 
     @property
     def layout(self) -> Layout:
-        """Layout that places the children."""
+        """Textual layout that places the panes."""
         return self._placed
 
     def on_resize(self) -> None:
-        """Notify the screen, which may choose another layout."""
+        """Post a message, so that the application may choose another layout."""
         self.post_message(self.Resized())
 
     def show(self, panes: PaneLayout) -> None:

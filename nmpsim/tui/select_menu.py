@@ -16,7 +16,7 @@ from nmpsim.tui.key_bindings import bind
 
 
 class SelectMenu(ModalScreen[int | None]):
-    """Menu that closes with the index of the selected option, or None."""
+    """Modal menu; its result is the index of the selected option, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bind("escape,q", "dismiss(None)", "Close"),

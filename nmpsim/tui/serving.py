@@ -21,7 +21,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class DebugServer(Server):
-    """Serves the screen to browsers that have its secret token, and to its own pages only.
+    """Server that shows the screen to browsers that have its secret token.
 
     A session reads and writes files as the user who started it. Without a token any user of this
     machine could open one, and so could any page that the user's browser has open.
@@ -77,12 +77,12 @@ class DebugServer(Server):
         return hmac.compare_digest(given.encode(errors="replace"), self.token.encode())
 
     async def handle_index(self, request: web.Request) -> Any:
-        """Return the page with the addresses that the browser used: a tunnel has others."""
+        """Return the page; its links have the address that the browser used."""
         self.public_url = f"{request.scheme}://{request.host}"
         return await super().handle_index(request)
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
-        """Start a session for a page from this server."""
+        """Start a session if the request comes from a page of this server."""
         if request.headers.get("Origin") != f"{request.scheme}://{request.host}":
             raise web.HTTPForbidden(text="this page comes from elsewhere")
         session = asyncio.current_task()
@@ -100,7 +100,7 @@ class DebugServer(Server):
 
 
 def is_address(name: str) -> bool:
-    """Return whether a text is an IP address rather than a name."""
+    """Return whether a text is an IP address."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -109,14 +109,14 @@ def is_address(name: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address."""
+    """Return whether a host name or address can be reached from this machine only."""
     return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def serve(
-    command: Sequence[str], host: str, port: int, title: str, tell: Callable[[str], None]
+    command: Sequence[str], host: str, port: int, title: str, report: Callable[[str], None]
 ) -> None:
-    """Serve a command that shows a screen until the user ends it.
+    """Serve a command that shows a screen to browsers, until the user ends the server.
 
     Raises
     ------
@@ -125,11 +125,11 @@ def serve(
     """
     _check_free(host, port)
     if not is_loopback(host):
-        tell(
+        report(
             f"warning: {host}:{port} can be reached from other machines, and its token is not"
             " encrypted on the way: whoever has it can read and write files as you"
         )
-    DebugServer(command, host, port, title, tell).serve()
+    DebugServer(command, host, port, title, report).serve()
 
 
 def _check_free(host: str, port: int) -> None:

@@ -15,7 +15,7 @@ PROGRESS_COLUMNS = 10
 
 
 class StatusLine(Widget):
-    """Status line of one row."""
+    """Widget of one row with the location of the run and the last answer."""
 
     location: reactive[Location | None] = reactive(None)
     answer = reactive("")
@@ -29,7 +29,7 @@ class StatusLine(Widget):
         self._program = escape_line(program)
 
     def show(self, view: View) -> None:
-        """Show the location, and why the run stopped or an answer of one line."""
+        """Show the location, and the last answer if it has one line."""
         self.busy, self.location = "", view.location
         lines, reason = view.answer.lines, view.answer.data.get("reason")
         is_told = reason not in ("step", "begin") and (reason is not None or len(lines) == 1)
@@ -42,7 +42,7 @@ class StatusLine(Widget):
             self.location = location
 
     def render(self) -> Text:
-        """Return program, layer, cycle, and the last answer or the running action."""
+        """Render program, layer, cycle, and the last answer or the running action."""
         text = Text(no_wrap=True, overflow="ellipsis")
         if self.warning:
             text.append(f"{self.warning} ", style="bold reverse")

@@ -27,7 +27,7 @@ MAX_CHANNELS = 6
 
 @attrs.frozen(eq=False)
 class TensorChoice:
-    """A tensor that is read when it is shown."""
+    """Tensor that can be shown; its values are read on demand."""
 
     role: str
     """Role in the layer or instruction; it is the same for the next layer."""
@@ -35,7 +35,7 @@ class TensorChoice:
 
 
 def list_choices(view: View) -> list[TensorChoice]:
-    """Return the requested tensor, the layer's tensors, and the instruction's operands."""
+    """List the tensors that can be shown: requested, of the layer, of the core's instruction."""
     asked = [] if view.tensor is None else [_named(view, view.tensor, view.tensor)]
     return [*asked, *_of_layer(view), *_of_core(view)]
 

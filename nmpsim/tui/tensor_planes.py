@@ -19,24 +19,24 @@ BINS = 32
 BAR_COLUMNS = 40
 
 
-def make_histogram(shown: TensorPlanes, glyphs: Glyphs) -> tuple[Text, ...]:
-    """Return the used part of the range, then a bar for each bin."""
-    values = shown.values[np.isfinite(shown.values)]
+def format_histogram(planes: TensorPlanes, glyphs: Glyphs) -> tuple[Text, ...]:
+    """Format the histogram of a tensor as lines: the used range, then a bar for each bin."""
+    values = planes.values[np.isfinite(planes.values)]
     if values.size == 0:
         return (Text("no numbers"),)
     counts, edges = np.histogram(values.astype(np.float64), compute_bin_edges(values))
-    lines = [_used(shown, values, glyphs)] if shown.limits and not shown.is_difference else []
+    lines = [_used(planes, values, glyphs)] if planes.limits and not planes.is_difference else []
     for index, count in enumerate(counts.tolist()):
         first, last = edges[index], edges[index + 1]
-        mark = _end_mark(shown, math.ceil(first), math.ceil(last) - 1, glyphs)
-        label = _bin_label(shown, first, last)
+        mark = _end_mark(planes, math.ceil(first), math.ceil(last) - 1, glyphs)
+        label = _bin_label(planes, first, last)
         bar = glyphs.bar * -(-count * BAR_COLUMNS // int(counts.max()))
         lines.append(Text(f"{label:>20} ").append(mark, style=ORANGE).append(f"{bar} {count:,}"))
     return tuple(lines)
 
 
 def compute_bin_edges(values: Values) -> npt.NDArray[np.float64]:
-    """Return the edges of at most BINS bins; bins of integers hold equally many values each."""
+    """Return the edges of at most BINS bins of equal width."""
     low, high = float(values.min()), float(values.max())
     if values.dtype.kind in "iu":
         width = max(1, math.ceil((high - low + 1) / BINS))
@@ -79,7 +79,7 @@ FILTER = "Filter"
 
 @attrs.frozen(eq=False)
 class TensorPlanes:
-    """An operand and the positions of its elements on the screen."""
+    """Tensor as planes of the screen: channels of rows and columns."""
 
     operand: Operand
     is_channel_first: bool = False
@@ -123,7 +123,7 @@ class TensorPlanes:
         return int(info.min), int(info.max)
 
     def get_side(self, value: Any) -> Literal["low", "high", ""]:
-        """Return the end of the range at which a value is; the sign of a difference."""
+        """Return ``low`` or ``high`` for a value at an end of the range, otherwise ``""``."""
         if self.is_difference:
             return "low" if value < 0 else "high" if value > 0 else ""
         if self.limits is None:
@@ -139,7 +139,7 @@ class TensorPlanes:
         return tuple(at[axis] for axis in sorted(at))
 
     def find_position(self, at: tuple[int, ...]) -> tuple[int, int, int]:
-        """Return channel, row and column of an element."""
+        """Return channel, row and column of the element with given coordinates."""
         channel, row, column = (
             ravel_index(tuple(at[axis] for axis in axes), self._get_shape(axes))
             for axes in self.groups
@@ -156,6 +156,6 @@ class TensorPlanes:
 
 
 def find_finite_range(values: Values) -> tuple[float, float]:
-    """Return the smallest and largest finite value; 0 and 0 if there is none."""
+    """Return the smallest and the largest finite value, or zeros if there is none."""
     finite = values[np.isfinite(values)]
     return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)

@@ -33,17 +33,17 @@ Cell = tuple[str, StyleCodes]
 
 
 class TerminalContent:
-    """Content of the terminal, row by row; unknown at first."""
+    """Known content of the terminal, cell by cell."""
 
     def __init__(self) -> None:
         self._rows: list[list[Cell]] = []
 
-    def forget(self) -> None:
-        """Mark the content as unknown; another program may have written to the terminal."""
+    def clear(self) -> None:
+        """Mark the content of the terminal as unknown."""
         self._rows = []
 
     def show(self, strips: Sequence[Strip], console: Console) -> str:
-        """Return the text to send so that the terminal shows these rows."""
+        """Return the escape sequences and text that make the terminal show rows of cells."""
         system = COLOR_SYSTEMS.get(console.color_system or "", ColorSystem.TRUECOLOR)
         rows = [_cells(strip, system) for strip in strips]
         before = self._rows
@@ -64,13 +64,13 @@ class TerminalContent:
 
 
 class ScreenChanges(CompositorUpdate):
-    """Update of a screen: the cells that differ from the terminal's content."""
+    """Compositor update that sends only the cells that differ from the terminal's content."""
 
     def __init__(self, content: TerminalContent, screen: Screen[object]) -> None:
         self._content, self._screen = content, screen
 
     def render_segments(self, console: Console) -> str:
-        """Return the text to send."""
+        """Return the escape sequences and text to send."""
         width = self._screen.size.width
         strips = self._screen._compositor.render_strips()
         return self._content.show([strip.crop(0, width) for strip in strips], console)
@@ -129,10 +129,10 @@ _ASCII = {
 
 
 class AsciiOnly(LineFilter):
-    """Filter that replaces characters by ASCII ones: borders, scrollbars, icons, names."""
+    """Line filter that replaces all other characters by ASCII characters."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Return the texts in ASCII with the same widths."""
+        """Return segments of the same width in ASCII."""
         return [
             segment if segment.text.isascii() else Segment(_ascii(segment.text), *segment[1:])
             for segment in segments

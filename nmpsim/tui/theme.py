@@ -36,7 +36,7 @@ UNIT_COLORS = {"load": SKY, "store": ORANGE, "mac": GREEN, "vector": PURPLE, "dr
 
 @attrs.frozen
 class Glyphs:
-    """Symbols of the screen, each one column wide."""
+    """Symbols that the screen uses, each one column wide."""
 
     next: str
     """Mark of what is executed next."""
@@ -63,7 +63,7 @@ ASCII = Glyphs(">", "+", ".", "*", "^", "v", "=", "#", " .:%#", "#", "|")
 
 
 def is_ascii_terminal(environ: Mapping[str, str]) -> bool:
-    """Return whether the terminal has no Unicode; Python itself treats the C locale as UTF-8."""
+    """Return whether the environment says that the terminal has no Unicode."""
     if environ.get("TERM", "").startswith("vt"):
         return True
     chosen = environ.get("LC_ALL") or environ.get("LANG", "")
@@ -75,7 +75,7 @@ def is_ascii_terminal(environ: Mapping[str, str]) -> bool:
 
 
 def choose_glyphs(encoding: str | None) -> Glyphs:
-    """Return the symbols that a terminal of this encoding can show."""
+    """Return the symbols that a terminal with an encoding can show."""
     try:
         "".join(attrs.astuple(UNICODE)).encode(encoding or "ascii")
     except (LookupError, UnicodeEncodeError):
@@ -97,5 +97,5 @@ def _level_style(level: int) -> str:
 
 
 def get_heat_style(share: float) -> str:
-    """Return the colors of a cell whose value is at ``share`` of the range, 0 to 1."""
+    """Return the style of a heat map's cell; ``share`` is its place in the range, from 0 to 1."""
     return _level_style(round(share * (HEAT_LEVELS - 1)))

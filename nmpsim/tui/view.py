@@ -35,7 +35,7 @@ NUMBERED = re.compile(r"^  \d+ %(\S+) = ")
 
 @attrs.frozen
 class ProgramFacts:
-    """The program's LIR text and its memory map."""
+    """Facts about a program: LIR text, edges between layers, memory map and operands."""
 
     edits: tuple[Edit, ...]
     """Edits whose scales the LIR has."""
@@ -54,7 +54,7 @@ class ProgramFacts:
 
 
 def read_facts(bundle: Bundle, edits: tuple[Edit, ...]) -> ProgramFacts:
-    """Read a bundle's debug information; without any, the source says so."""
+    """Read the facts about a program from its bundle."""
     module, operands = None, LirOperands({}, {})
     try:
         module = rescale_module(bundle.module(), list_scale_changes(edits))
@@ -94,7 +94,7 @@ def _layer_lines(bundle: Bundle, source: tuple[str, ...]) -> Mapping[int, int]:
 
 @attrs.frozen(eq=False)
 class View:
-    """Location of a run, and what the user has selected.
+    """Immutable state of the screen: location of the run, results, and the user's selection.
 
     The panes read the rest from ``debugger``, which does not move meanwhile.
     """
@@ -123,28 +123,28 @@ class View:
 
     @property
     def debugger(self) -> Debugger:
-        """The debugger that is shown."""
+        """Debugger that is shown."""
         return self.shell.debugger
 
     @property
     def work(self) -> WorkLog:
-        """Record of what units did so far."""
+        """Record of the work of the units so far."""
         return self.debugger.get_work_log()
 
     @property
     def selected_layer(self) -> Layer | None:
-        """The selected layer; None if the program has none."""
+        """Selected layer, or None if the program has no layers."""
         return self.debugger.layers[self.layer] if self.layers else None
 
     @property
     def breakpoint_layers(self) -> frozenset[int]:
-        """Layers with a breakpoint."""
+        """Indices of the layers that have an enabled breakpoint."""
         conditions = [one.condition for one in self.debugger.breakpoints if one.is_enabled]
         return frozenset(one.layer for one in conditions if isinstance(one, LayerCondition))
 
     @property
     def breakpoint_addresses(self) -> frozenset[int]:
-        """Addresses with a breakpoint."""
+        """Addresses that have an enabled breakpoint."""
         conditions = [one.condition for one in self.debugger.breakpoints if one.is_enabled]
         return frozenset(one.address for one in conditions if isinstance(one, AddressCondition))
 
@@ -173,7 +173,7 @@ def _read_state(shell: Shell) -> dict[str, Any]:
 
 
 def execute_command(before: View, line: str) -> View:
-    """Execute a command and return the view afterwards."""
+    """Execute a command line and return the view after it."""
     view = make_next_view(before, before.shell.execute(line))
     # Compiled kernels are many objects that stay; a garbage collection that looks at all of them
     # takes longer than the answer to a key may.
@@ -183,7 +183,7 @@ def execute_command(before: View, line: str) -> View:
 
 
 def make_next_view(before: View, answer: CommandResult) -> View:
-    """Return the view after a command; selections stay unless the run has moved."""
+    """Return the view after a command; the selection changes if the run has moved."""
     edits, facts = before.debugger.edits, before.facts
     if facts.edits is not edits:
         facts = read_facts(before.debugger.bundle, edits)

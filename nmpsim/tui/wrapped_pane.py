@@ -16,7 +16,7 @@ TABLE = re.compile(r"\S  +\S")
 
 
 class WrappedPane(LinePane):
-    """Pane of wrapped texts; rows of tables may be left whole, to scroll to."""
+    """Pane of texts that are wrapped to its width."""
 
     keeps_tables = False
 
@@ -27,7 +27,7 @@ class WrappedPane(LinePane):
         self._wrapped_at = self._longest = 0
 
     def measure(self) -> None:
-        """Wrap for another width."""
+        """Wrap the texts again if the width has changed, and measure the lines."""
         self.wrap_lines()
         super().measure()
 

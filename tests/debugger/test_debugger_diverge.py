@@ -84,7 +84,9 @@ class Planted:
         known = {**self.right, **(reference or {})}
         layers = self.debugger.bundle.metadata.layers
         self.shell.reference = Reference(layers, known, lambda key: known[key])
-        self.debugger.change((Edit(0, tuple(dict.fromkeys(pieces)), "fault"),) if pieces else ())
+        self.debugger.apply_edits(
+            (Edit(0, tuple(dict.fromkeys(pieces)), "fault"),) if pieces else ()
+        )
         return self.shell.execute("diverge").data
 
 

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nmpsim.debugger.error_patterns import find_patterns
+from nmpsim.debugger.error_patterns import find_error_patterns
 
 RNG = np.random.default_rng(7)
 RIGHT = RNG.integers(-90, 90, (1, 8, 10, 16)).astype(np.int8)
 
 
 def words(actual: Any, expected: Any = RIGHT, offset: int = 0) -> list[str]:
-    return [one.text for one in find_patterns(actual, expected, offset)]
+    return [one.text for one in find_error_patterns(actual, expected, offset)]
 
 
 def test_wrong_channels_are_named() -> None:

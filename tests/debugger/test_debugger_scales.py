@@ -89,7 +89,7 @@ def test_a_core_file_keeps_the_new_scale(shell: Shell, tmp_path: Path) -> None:
     shell.execute(f"core {path}")
     core = read_core_file(path, ArrayFile(path))
     debugger = Debugger(core.load_bundle(str(path)), core.inputs)
-    debugger.change(core.edits)
+    debugger.apply_edits(core.edits)
     debugger.go_to(core.position or 0)
     again = Shell(debugger, ArrayFile)
     for line in ("tensor conv1", "layer conv1", "integers conv1", "change conv1 scale 0.03"):

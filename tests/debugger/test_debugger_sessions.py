@@ -68,23 +68,23 @@ def test_the_work_log_equals_the_run(shell: Shell) -> None:
     debugger = shell.debugger
     debugger.record_work()
     shell.execute("until end")
-    before = debugger.get_work_log().spans()
+    before = debugger.get_work_log().get_spans()
     shell.execute("until layer conv1")
     shell.execute("change conv1 out_post 14")
     shell.execute("until end")
     other = Debugger(debugger.bundle, debugger.execution.inputs)
     other.record_work()
-    other.change(debugger.execution.edits)
+    other.apply_edits(debugger.execution.edits)
     other.run_to_end()
     assert np.array_equal(sorted_spans(debugger.get_work_log()), sorted_spans(other.get_work_log()))
     shell.execute("revert")
-    assert len(debugger.get_work_log().spans()) == 0
+    assert len(debugger.get_work_log().get_spans()) == 0
     shell.execute("until end")
     assert np.array_equal(sorted_spans(debugger.get_work_log()), np.sort(before))
 
 
 def sorted_spans(log: WorkLog) -> Any:
-    return np.sort(log.spans())
+    return np.sort(log.get_spans())
 
 
 # --- elements that were set -------------------------------------------------------------------
@@ -131,7 +131,7 @@ def test_a_core_file_contains_the_edits(shell: Shell, tmp_path: Path) -> None:
     shell.execute(f"core {path}")
     core = read_core_file(path, ArrayFile(path))
     debugger = Debugger(core.load_bundle(str(path)), core.inputs, config=core.config)
-    debugger.change(core.edits)
+    debugger.apply_edits(core.edits)
     assert core.position is not None
     debugger.go_to(core.position)
     again = Shell(debugger, ArrayFile)

@@ -24,7 +24,7 @@ def logged(bundle: Bundle, inputs: dict[str, Any], steps: list[tuple[Any, bool]]
     for unit, back in steps:
         debugger.step(unit, 3, back=back)
     debugger.run()
-    return np.sort(debugger.get_work_log().spans())
+    return np.sort(debugger.get_work_log().get_spans())
 
 
 @examples(12)

@@ -85,7 +85,7 @@ def test_operands_outside_memory_are_not_read(region: ByteRuns, debugger: Debugg
 
 
 def test_the_command_shows_constants(shell: Shell) -> None:
-    bias = shell.module().constants["conv1_bias"]
+    bias = shell.get_module().constants["conv1_bias"]
     found = shell.execute("tensor conv1_bias")
     assert found.data["values"] == bias.tolist()
     assert " at 0x" not in found.lines[0]

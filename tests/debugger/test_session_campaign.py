@@ -208,7 +208,7 @@ class Session:
     def fresh(self) -> Shell:
         """The same list of changes and the same place in a debugger that knows nothing else."""
         shell, debugger = shell_of(self.number, DEFAULT_BUDGET_MIB), self.debugger
-        shell.debugger.change(debugger.execution.edits)
+        shell.debugger.apply_edits(debugger.execution.edits)
         shell.debugger.go_to(max([debugger.execution.position, *debugger.layer_ends.values()]))
         if debugger.execution.trap is None:
             shell.debugger.go_to(debugger.execution.position)

@@ -40,7 +40,7 @@ def test_a_key_cycles_through_tensors_of_a_layer(start: Start) -> None:
 def test_weights_equal_the_lir(start: Start) -> None:
     async def play(user: User) -> None:
         await user.press("n", "n", "3", "p", "p", "right_square_bracket", "down", "right", "right")
-        weights = user.app.shell.module().constants["conv1_weights__1"]
+        weights = user.app.shell.get_module().constants["conv1_weights__1"]
         assert pane(user).get_element() == (1, 1, 2, 0)
         assert f"[1, 1, 2, 0] = {weights[1, 1, 2, 0]}, stands for" in user.text()
 
@@ -55,7 +55,7 @@ def test_a_tensor_is_shown_by_its_name(start: Start) -> None:
         assert user.app.active_pane.title == "Layers"
         assert "data  " in await user.enter("tensor data")
         assert "[output]" in await user.press("n")
-        bias = user.app.shell.module().constants["conv2_bias"]
+        bias = user.app.shell.get_module().constants["conv2_bias"]
         assert f"[3] = {bias[3]}, stands for" in await user.enter("tensor conv2_bias 3")
 
     drive(start(), LARGE, play)

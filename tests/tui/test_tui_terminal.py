@@ -89,7 +89,7 @@ def test_after_any_updates_the_terminal_shows_the_last_one() -> None:
     rows = [random_strip(random_, 30) for _ in range(4)]
     for _ in range(100):
         if random_.random() < 0.05:
-            content.forget()
+            content.clear()
         rows[random_.randrange(4)] = random_strip(random_, 30)
         terminal.receive(content.show(rows, CONSOLE))
         for y, strip in enumerate(rows):

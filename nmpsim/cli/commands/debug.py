@@ -291,7 +291,7 @@ def _open_core(request: Request) -> CoreDump:
 
 
 def _go_to_stop(debugger: Debugger, core: CoreDump) -> None:
-    debugger.change(core.edits)
+    debugger.apply_edits(core.edits)
     if core.position is None:
         debugger.run_to_end()
     else:

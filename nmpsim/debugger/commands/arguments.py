@@ -23,7 +23,7 @@ def split_line(line: str) -> list[str]:
 
 
 class Arguments:
-    """Remaining words of a command line; errors are UserError (DEBUG001)."""
+    """Parser of the words after a command; errors are UserError (DEBUG001)."""
 
     def __init__(self, words: Sequence[str], usage: str) -> None:
         self._words = list(words)
@@ -39,13 +39,13 @@ class Arguments:
         return text
 
     def take_word(self, what: str) -> str:
-        """Consume and return the next word; ``what`` names it in the error if there is none."""
+        """Consume and return the next word; an error message calls it ``what``."""
         if not self._words:
             raise self.make_error(f"{what} is missing")
         return self._words.pop(0)
 
     def take_flag(self, *names: str) -> bool:
-        """Consume one of these words anywhere; return whether it was there."""
+        """Consume the first of the given words that occurs anywhere; return whether one does."""
         for name in names:
             if name in self._words:
                 self._words.remove(name)
@@ -53,7 +53,7 @@ class Arguments:
         return False
 
     def take_choice(self, choices: Sequence[Choice], default: Choice) -> Choice:
-        """Consume the next word if it is one of ``choices`` or a unique prefix of one."""
+        """Consume an abbreviation of one of ``choices`` and return the choice, or ``default``."""
         if not self._words or not self._words[0][:1].isalpha():
             return default
         found = [name for name in choices if name.startswith(self._words[0])]
@@ -64,7 +64,7 @@ class Arguments:
         return (exact or found)[0]
 
     def take_option(self, name: str) -> str | None:
-        """Consume ``name`` anywhere and return the word after it; None if it is not there."""
+        """Consume ``name`` and the next word; return the next word, or None without ``name``."""
         if name not in self._words:
             return None
         index = self._words.index(name)
@@ -75,7 +75,7 @@ class Arguments:
         return value
 
     def take_text_after(self, name: str) -> str:
-        """Consume ``name`` and everything after it; return the text, empty if it is not there."""
+        """Consume ``name`` and all words after it; return the words after it as one text."""
         if name not in self._words:
             return ""
         index = self._words.index(name)
@@ -86,25 +86,25 @@ class Arguments:
         return text
 
     def take_integer(self, what: str, default: int | None = None) -> int:
-        """Consume the next word and return it as an integer, also ``0x...``."""
+        """Consume the next word and return it as an integer, decimal or ``0x...``."""
         if not self._words and default is not None:
             return default
         return self.parse_integer(self.take_word(what), what)
 
     def take_integer_option(self, name: str) -> int | None:
-        """Consume ``name`` and the number after it; return None if it is not there."""
+        """Consume ``name`` and an integer; return the integer, or None without ``name``."""
         word = self.take_option(name)
         return None if word is None else self.parse_integer(word, name)
 
     def parse_integer(self, word: str, what: str) -> int:
-        """Return a word as an integer."""
+        """Parse an integer; an error message calls it ``what``."""
         try:
             return int(word, 0)
         except ValueError:
             raise self.make_error(f"{what} must be a whole number", word) from None
 
     def take_real(self, what: str) -> float:
-        """Consume the next word and return it as a number."""
+        """Consume the next word and return it as a real number."""
         word = self.take_word(what)
         try:
             return float(word)
@@ -112,20 +112,20 @@ class Arguments:
             raise self.make_error(f"{what} must be a number", word) from None
 
     def take_reals(self, what: str) -> list[float]:
-        """Consume all remaining words as numbers, at least one; commas may separate them."""
+        """Consume and return one or more real numbers, separated by spaces or commas."""
         self._words = self.take_text().replace(",", " ").split() or [self.take_word(what)]
         return [self.take_real("each coordinate and the value") for _ in range(len(self._words))]
 
     def take_coordinates(self) -> tuple[int, ...]:
-        """Consume all remaining words as coordinates: ``1 2 3``, ``1,2,3`` or ``[1, 2, 3]``."""
+        """Consume and return coordinates, such as ``1 2 3``, ``1,2,3`` or ``[1, 2, 3]``."""
         text = self.take_text().strip("[]()").replace(",", " ")
         return tuple(self.parse_integer(word, "a coordinate") for word in text.split())
 
     def expect_end(self) -> None:
-        """Raise an error if words remain."""
+        """Raise UserError (DEBUG001) if words remain."""
         if self._words:
             raise self.make_error("there are too many words", " ".join(self._words))
 
     def make_error(self, message: str, found: str | None = None) -> UserError:
-        """Return an error about these arguments."""
+        """Return a UserError (DEBUG001) that also shows the usage of the command."""
         return fail("DEBUG001", message, found=found, expected=self._usage)

@@ -32,7 +32,7 @@ MAX_CHANNELS = 8
 
 
 def show_integers(context: Context, arguments: Arguments) -> CommandResult:
-    """Compare rescale integers with those that the scales require."""
+    """Compare the rescale integers in descriptors with those that the scales in the LIR require."""
     debugger = context.debugger
     is_all = arguments.take_flag("all")
     chosen = [layer for layer in debugger.layers if layer.placement == "device"]
@@ -117,7 +117,7 @@ def _list_rows(stage: StageAudit, is_all: bool) -> list[_AuditRow]:
 
 
 def format_factor(integers: ScaleWords, kind: ScaleKind) -> str:
-    """Return rescale integers as a formula."""
+    """Format rescale integers as a formula, such as ``(x >> 3) * 434 >> 14``."""
     pre, mul, post = integers
     if kind == "integers":
         return f"(x >> {pre}) * {mul} >> {post}"
@@ -130,11 +130,11 @@ def format_factor(integers: ScaleWords, kind: ScaleKind) -> str:
 
 
 def show_constants(context: Context, arguments: Arguments) -> CommandResult:
-    """Compare the program's constants with those of a file."""
+    """Compare the program's weights and biases with the arrays of a file."""
     path = Path(arguments.take_word("a file"))
     arguments.expect_end()
     arrays = context.open_arrays(path)
-    found = list(audit_constants(context.module(), arrays.keys, arrays.read))
+    found = list(audit_constants(context.get_module(), arrays.keys, arrays.read))
     columns: list[Column] = [
         ("constant", "name"),
         "elem",

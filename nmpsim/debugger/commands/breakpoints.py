@@ -30,7 +30,7 @@ ACCESSES: tuple[Access, ...] = get_args(Access)
 
 
 def add_breakpoint(context: Context, arguments: Arguments) -> CommandResult:
-    """Add a breakpoint."""
+    """Add a breakpoint for a place or an event."""
     predicate = arguments.take_text_after("if")
     text = arguments.take_text()
     condition = parse_condition(
@@ -45,7 +45,7 @@ def add_breakpoint(context: Context, arguments: Arguments) -> CommandResult:
 
 
 def add_watchpoint(context: Context, arguments: Arguments) -> CommandResult:
-    """Add a watchpoint."""
+    """Add a watchpoint for accesses to a tensor, an element or a range of memory."""
     predicate = arguments.take_text_after("if")
     core = arguments.take_integer_option("core")
     access: Access = next((one for one in ACCESSES if arguments.take_flag(one)), "write")
@@ -107,7 +107,7 @@ def list_breakpoints(context: Context, arguments: Arguments) -> CommandResult:
 
 
 def delete_breakpoints(context: Context, arguments: Arguments) -> CommandResult:
-    """Delete some breakpoints, or all."""
+    """Delete the breakpoints with the given numbers, or all."""
     numbers = _take_numbers(context, arguments)
     for number in numbers:
         context.debugger.delete_breakpoint(number)
@@ -115,12 +115,12 @@ def delete_breakpoints(context: Context, arguments: Arguments) -> CommandResult:
 
 
 def enable_breakpoints(context: Context, arguments: Arguments) -> CommandResult:
-    """Enable some breakpoints, or all."""
+    """Enable the breakpoints with the given numbers, or all."""
     return _switch(context, arguments, True)
 
 
 def disable_breakpoints(context: Context, arguments: Arguments) -> CommandResult:
-    """Disable some breakpoints, or all, without deleting them."""
+    """Disable the breakpoints with the given numbers, or all."""
     return _switch(context, arguments, False)
 
 

@@ -23,7 +23,7 @@ from nmpsim.diagnostics import fail
 
 
 def change_layer(context: Context, arguments: Arguments) -> CommandResult:
-    """Change a number of a layer."""
+    """Change a descriptor word, a bias or the output scale of a layer."""
     layer = context.take_layer(arguments)
     word = arguments.take_word("what to change")
     channel = arguments.take_integer_option("channel")
@@ -74,7 +74,7 @@ def _make_change_result(context: Context, text: str, count: int, *notes: str) ->
 
 
 def set_element(context: Context, arguments: Arguments) -> CommandResult:
-    """Change an element of a tensor, or bytes of the program."""
+    """Change an element of a tensor, or bytes of the program's memory."""
     what = arguments.take_word("a tensor or an address")
     if what[:1].isdigit() or "+" in what:
         return _set_bytes(context, arguments, what)
@@ -105,7 +105,7 @@ def _set_bytes(context: Context, arguments: Arguments, what: str) -> CommandResu
 
 
 def show_effects(context: Context, arguments: Arguments) -> CommandResult:
-    """Run to the end and compare with the run without changes."""
+    """Run to the end and compare each layer with the run without changes."""
     arguments.expect_end()
     stopped, found = context.changes.measure_effects()
     changed = [one.name for one in found if one.difference and not one.difference.equal]

@@ -16,7 +16,7 @@ from nmpsim.report.fields import get_value
 
 @attrs.frozen
 class CommandResult:
-    """Result of one command."""
+    """Result of a debugger command, as text and as JSON data."""
 
     lines: tuple[str, ...] = ()
     data: Mapping[str, Any] = attrs.field(factory=dict)
@@ -28,14 +28,14 @@ class CommandResult:
 
     @property
     def text(self) -> str:
-        """All lines, each with a line end."""
+        """Lines of the result, each with a line end."""
         return "".join(f"{line}\n" for line in self.lines)
 
 
 def make_result(
     *lines: str, record: Any = None, hints: Iterable[str] = (), is_worse: bool = False, **data: Any
 ) -> CommandResult:
-    """Return the result of a command.
+    """Make a command's result from lines of text and JSON data.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def make_result(
 
 
 def to_json_data(value: Any) -> Any:
-    """Return a value as JSON data: records as objects, infinity and NaN as text."""
+    """Convert a value to JSON data: attrs records to objects, infinity and NaN to text."""
     if attrs.has(type(value)):
         names = [field.name for field in attrs.fields(type(value)) if field.repr]
         return {name: to_json_data(getattr(value, name)) for name in names}
@@ -76,7 +76,7 @@ Column = str | tuple[str, str | Callable[[Any], object]]
 def format_table(
     records: Sequence[Any], columns: Iterable[Column], empty: str = ""
 ) -> tuple[str, ...]:
-    """Return records as lines of aligned cells below the titles of the columns.
+    """Format records as a table: a line of column titles, then one line for each record.
 
     Numbers are aligned to the right. ``empty`` is the text if there are no records; by default the
     titles are shown.
@@ -104,9 +104,9 @@ def _read_cell(record: Any, read: str | Callable[[Any], object]) -> object:
     return "" if value is None else value
 
 
-def format_count(number: int, thing: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Return a count with its noun: ``1 layer``, ``2 layers``."""
-    return f"{number:,} {thing}" + ("" if number == 1 else "s")
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 PLACEHOLDERS = ("LAYER", "TENSOR", "BREAKPOINT", "FILE", "COMMAND")
@@ -115,7 +115,7 @@ PLACEHOLDERS = ("LAYER", "TENSOR", "BREAKPOINT", "FILE", "COMMAND")
 
 @attrs.frozen
 class Command:
-    """A debugger command: name, help, function and completions."""
+    """Definition of a debugger command: usage, help, function and completions."""
 
     usage: str
     """Name and arguments; ``[...]`` is optional."""
@@ -133,7 +133,7 @@ class Command:
 
     @property
     def completes(self) -> tuple[str, ...]:
-        """Completions of its arguments: words, or <layer>, <tensor>, <breakpoint>, <file>."""
+        """Completions of the arguments: words, and placeholders such as ``<layer>``."""
         arguments = re.findall(r"(?<!\.)\b[A-Za-z]+\b", self.usage[len(self.name) :])
         words = (f"<{word.lower()}>" if word in PLACEHOLDERS else word for word in arguments)
         return (*self.words, *(word for word in words if word.islower()))

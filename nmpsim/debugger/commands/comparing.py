@@ -20,7 +20,7 @@ from nmpsim.debugger.commands.command import (
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.commands.moving import make_stop_result
 from nmpsim.debugger.divergence import (
-    find_causes,
+    find_error_causes,
     find_range_faults,
     get_isolated_sqnr,
     isolate_layers,
@@ -31,7 +31,7 @@ from nmpsim.report.fields import get_value
 
 
 def load_reference(context: Context, arguments: Arguments) -> CommandResult:
-    """Load a reference."""
+    """Load expected layer outputs from a file as the reference."""
     path = Path(arguments.take_word("a file"))
     arguments.expect_end()
     known, total = len(context.load_reference(path).layers), len(context.debugger.layers)
@@ -40,7 +40,7 @@ def load_reference(context: Context, arguments: Arguments) -> CommandResult:
 
 
 def compare_layers(context: Context, arguments: Arguments) -> CommandResult:
-    """Compare layers with the reference."""
+    """Compare one layer or all layers with the reference."""
     reference, debugger = context.get_reference(), context.debugger
     is_isolated = arguments.take_flag("isolated", "alone")
     chosen = debugger.get_layer_order()
@@ -78,7 +78,7 @@ def _format_comparisons(
 
 
 def list_difference_columns(path: str) -> list[Column]:
-    """Return the columns of the difference at an attribute path of records.
+    """Return the table columns for a ``Difference`` at an attribute path of records.
 
     Where a record has no difference, its ``problem`` is the result.
     """
@@ -127,7 +127,7 @@ def _describe(one: LayerComparison) -> dict[str, Any]:
 
 
 def find_divergence(context: Context, arguments: Arguments) -> CommandResult:
-    """Go to the end of the first layer that differs, or is off by more than a limit in isolation.
+    """Go to the first layer that differs from the reference and list likely causes.
 
     With a float reference, go to the layer where the error jumps.
     """
@@ -200,7 +200,7 @@ def _explain_divergence(
     if found is not None and (first := found.first) is not None:
         lines.append(f"first at {list(first.at)}: {first.actual:g} instead of {first.expected:g}")
         hints.append(f"why {name} {' '.join(map(str, first.at))}")
-    patterns = find_causes(context.debugger, reference, one, limit)
+    patterns = find_error_causes(context.debugger, reference, one, limit)
     hints += [hint for pattern in patterns for hint in pattern.next]
     if not patterns:
         hints += ("layer L", "integers L", "source L") if one.is_faulty else ("compare isolated",)

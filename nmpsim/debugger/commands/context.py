@@ -36,19 +36,19 @@ from nmpsim.lir.printer import format_instruction
 
 @attrs.frozen(eq=False)
 class Lir:
-    """The LIR with the scales of some edits."""
+    """LIR module with the scales that a list of edits gives."""
 
     edits: tuple[Edit, ...]
     module: Module
 
     @cached_property
     def facts(self) -> FactsByName:
-        """Descriptions of the LIR's instructions by name."""
+        """Facts about each instruction, keyed by instruction name."""
         return explain_instructions(self.module)
 
 
 class Context:
-    """Debugger, changes and reference that every command works on."""
+    """State that all commands share: the debugger, the changes and the reference."""
 
     def __init__(self, debugger: Debugger, open_arrays: ArrayOpener) -> None:
         self.debugger = debugger
@@ -60,7 +60,7 @@ class Context:
         self._lir: Lir | None = None
 
     def get_display_name(self, name: str) -> str:
-        """Return the display name of a layer, tensor or constant, with its suffix.
+        """Return the display name of a layer, tensor or constant.
 
         The suffix is the index of an element, or the part of a layer in a bundle:
         ``NAME.weights[3]``.
@@ -83,7 +83,7 @@ class Context:
         return {**shown, **{one.name: one.name for one in ends}, **bundle.metadata.display_names}
 
     def load_reference(self, path: Path) -> Reference:
-        """Load the reference to compare with."""
+        """Load the reference from a file of arrays, and return it."""
         arrays = self.open_arrays(path)
         with locate_errors(path):
             layers = self.debugger.bundle.metadata.layers
@@ -93,7 +93,7 @@ class Context:
         return self.reference
 
     def compare_layer(self, index: int) -> LayerComparison:
-        """Compare a layer with the reference; the result is cached as long as the output is kept.
+        """Compare a layer's output with the reference, or return the cached comparison.
 
         Raises UserError DEBUG002 if no reference is loaded.
         """
@@ -122,23 +122,23 @@ class Context:
         return find_layer(self.debugger.layers, text)
 
     def take_layer(self, arguments: Arguments) -> Layer:
-        """Consume a layer; raise UserError (DEBUG001) if no word is left."""
+        """Consume the name of a layer and return the layer; raise DEBUG001 if no word is left."""
         return self.find_layer(arguments.take_word("a layer"))
 
     def take_layer_or_current(self, arguments: Arguments) -> Layer:
-        """Consume a layer; return the current one if no word is left."""
+        """Consume the name of a layer and return the layer, or the current layer without a name."""
         return self.take_layer(arguments) if arguments else self.get_current_layer()
 
     def get_current_layer(self) -> Layer:
-        """Return the layer that is being computed; the last one at the end."""
+        """Return the layer that is being computed, or the last layer at the end of the run."""
         index = self.debugger.find_current_layer()
         order = self.debugger.get_layer_order()
         if index is None and not order:
             raise fail("DEBUG002", "the program has no layers")
         return self.debugger.layers[order[-1] if index is None else index]
 
-    def module(self) -> Module:
-        """Return the LIR of the bundle with the changed scales.
+    def get_module(self) -> Module:
+        """Return the LIR module of the bundle, with the scales after all edits.
 
         Raises UserError BUN005 if the bundle carries none.
         """
@@ -152,33 +152,33 @@ class Context:
         return self._lir
 
     def find_constant(self, name: str) -> tuple[Tensor, npt.NDArray[Any]] | None:
-        """Return a constant of the LIR (a tensor with address 0) and its values, or None."""
-        if not self.debugger.bundle.debug or name not in self.module().constants:
+        """Return a constant of the LIR as a tensor with address 0 and its values, or None."""
+        if not self.debugger.bundle.debug or name not in self.get_module().constants:
             return None
-        type_ = next(one.type for one in self.module().weights if one.name == name)
+        type_ = next(one.type for one in self.get_module().weights if one.name == name)
         scale, offset = (type_.quant.scale, type_.quant.offset) if type_.quant else (None, None)
         tensor = Tensor(name, type_.elem, type_.shape, 0, scale, offset)
-        return tensor, self.module().constants[name]
+        return tensor, self.get_module().constants[name]
 
     def list_operands(self, layer: Layer) -> list[OperandType]:
-        """Return the operands of a layer in the LIR; empty if the bundle carries no LIR."""
+        """Return the operands of a layer with their types; none if the bundle contains no LIR."""
         if not self.debugger.bundle.debug:
             return []
         return describe_operands(self.explain_layer(layer))
 
     def describe_bias(self, layer: Layer) -> str:
-        """Return what is unusual about the scale of a layer's bias; empty if nothing."""
+        """Describe how a bias's scale differs from that of the products; empty if it does not."""
         return describe_bias_scale(self.explain_layer(layer)) if self.debugger.bundle.debug else ""
 
     def explain_layer(self, layer: Layer) -> LayerFacts | None:
-        """Return what the LIR says about a layer; raise UserError BUN005 if there is no LIR."""
+        """Return the facts about a layer in the LIR; raise BUN005 if there is no LIR."""
         return find_facts(self._get_lir().facts, layer)
 
     def find_instruction_numbers(self, layer: Layer) -> set[int]:
-        """Return the numbers of the LIR instructions that a layer consists of."""
-        numbers = {i.name: i.number for i in self.module().instructions}
+        """Return the numbers of the LIR instructions that were fused into a layer."""
+        numbers = {i.name: i.number for i in self.get_module().instructions}
         return {numbers[name] for name in layer.fused if name in numbers} or {layer.number}
 
     def format_instruction(self, instruction: Instruction) -> str:
-        """Return an instruction as in the LIR text."""
+        """Format an instruction as in the LIR text, without its number."""
         return re.sub(r"^\s*\d+\s+", "", format_instruction(instruction))

@@ -93,19 +93,19 @@ FUNCTIONS: Mapping[str, Callable[[Context, Sequence[str]], Number]] = {
 
 
 def make_functions(context: Context) -> Mapping[str, Function]:
-    """Return the functions that an expression may call."""
+    """Return the functions that expressions may call, keyed by name."""
     return {name: partial(function, context) for name, function in FUNCTIONS.items()}
 
 
 def evaluate_expression(context: Context, arguments: Arguments) -> CommandResult:
-    """Show the value of an expression."""
+    """Evaluate an expression and show its value."""
     text = arguments.take_text()
     value = evaluate(text, make_functions(context))
     return make_result(f"{text} = {value}", expression=text, value=value)
 
 
 def check_expectation(context: Context, arguments: Arguments) -> CommandResult:
-    """Check whether an expression is true."""
+    """Check that an expression is true; the session fails if it is not."""
     text = arguments.take_text()
     value = evaluate(text, make_functions(context))
     line = f"expectation holds: {text}" if value else f"EXPECTATION FAILED: {text}"

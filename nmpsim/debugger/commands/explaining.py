@@ -19,7 +19,7 @@ MAX_TERMS = 40
 
 
 def explain_value(context: Context, arguments: Arguments) -> CommandResult:
-    """Show everything that produced an element."""
+    """Show how an element of a layer's output was computed."""
     is_all = arguments.take_flag("all")
     layer, at = _take_element(context, arguments)
     found = explain_element(context.debugger, layer, at)
@@ -90,7 +90,7 @@ def _format_events(context: Context, found: Explanation) -> tuple[str, ...]:
 
 
 def show_readers(context: Context, arguments: Arguments) -> CommandResult:
-    """Show what read an element."""
+    """Show which instructions and host operations read an element."""
     found = find_readers(context.debugger, *_take_element(context, arguments))
     columns: list[Column] = [
         ("layer", lambda one: context.get_display_name(one.layer)),
@@ -104,7 +104,7 @@ def show_readers(context: Context, arguments: Arguments) -> CommandResult:
 
 
 def show_hazards(context: Context, arguments: Arguments) -> CommandResult:
-    """Show unordered accesses."""
+    """Show the hazards up to the current position."""
     arguments.expect_end()
     found = context.debugger.find_hazards()
     lines = [f"position {one.position}: {one.what}" for one in found] or ["no hazards up to here"]

@@ -34,7 +34,7 @@ MAX_CHANNELS = 6
 
 
 def show_location(context: Context, arguments: Arguments) -> CommandResult:
-    """Show where the run is."""
+    """Show the current layer, cycle, position and next instruction."""
     arguments.expect_end()
     at, trap = context.debugger.get_location(), context.debugger.execution.trap
     message = None if trap is None else trap.message
@@ -49,7 +49,7 @@ def show_location(context: Context, arguments: Arguments) -> CommandResult:
 
 
 def list_layers(context: Context, arguments: Arguments) -> CommandResult:
-    """List all layers."""
+    """List the state, cycles and saturation of all layers."""
     arguments.expect_end()
     found = list_layer_states(context.debugger)
     columns = ("index", ("name", "display_name"), "operation", "line", "placement", "state",
@@ -58,7 +58,7 @@ def list_layers(context: Context, arguments: Arguments) -> CommandResult:
 
 
 def show_layer(context: Context, arguments: Arguments) -> CommandResult:
-    """Show everything about one layer."""
+    """Show the types, cycles, transfers and critical path of a layer."""
     chosen = context.take_layer_or_current(arguments)
     arguments.expect_end()
     run = context.debugger.report()
@@ -115,7 +115,7 @@ def _format_cycles(cycles: dict[str, int]) -> str:
 
 
 def show_tensor(context: Context, arguments: Arguments) -> CommandResult:
-    """Show the values of a tensor."""
+    """Show the values of a tensor, or one element."""
     in_memory = arguments.take_flag("memory")
     name = arguments.take_word("a tensor") if arguments else context.get_current_layer().name
     at = arguments.take_coordinates()
@@ -177,7 +177,7 @@ def _format_rows(values: npt.NDArray[Any]) -> list[str]:
 
 
 def show_saturation(context: Context, arguments: Arguments) -> CommandResult:
-    """Show saturated and clipped values."""
+    """Show the saturated and clipped values of one layer or all layers."""
     debugger = context.debugger
     chosen = [context.take_layer(arguments)] if arguments else debugger.layers
     arguments.expect_end()
@@ -197,7 +197,7 @@ def show_saturation(context: Context, arguments: Arguments) -> CommandResult:
 
 
 def list_cores(context: Context, arguments: Arguments) -> CommandResult:
-    """List all cores."""
+    """List the status, cycle and next instruction of all cores."""
     arguments.expect_end()
     found = list_core_states(context.debugger)
     pc = ("pc", lambda one: f"{one.pc:#x}")
@@ -217,7 +217,7 @@ def show_registers(context: Context, arguments: Arguments) -> CommandResult:
 
 
 def show_memory(context: Context, arguments: Arguments) -> CommandResult:
-    """Show bytes of memory."""
+    """Show bytes of memory as a core sees them."""
     core = _take_core(context, arguments)
     address = find_address(context.debugger, arguments.take_word("an address"))
     number = arguments.take_integer("bytes", 64)
@@ -234,7 +234,7 @@ def _take_core(context: Context, arguments: Arguments) -> int:
 
 
 def show_code(context: Context, arguments: Arguments) -> CommandResult:
-    """Show instructions."""
+    """Show the instructions around an address or around a core's next instruction."""
     core = _take_core(context, arguments)
     address = (
         find_address(context.debugger, arguments.take_word("an address")) if arguments else None
@@ -258,7 +258,7 @@ def show_source(context: Context, arguments: Arguments) -> CommandResult:
     numbers = context.find_instruction_numbers(chosen)
     lines = [
         f"{'>' if one.number in numbers else ' '} {one.number:4d} {context.format_instruction(one)}"
-        for one in context.module().instructions
+        for one in context.get_module().instructions
         if min(numbers) - 4 <= one.number <= max(numbers) + 4
     ]
     return make_result(*lines, layer=chosen.index, numbers=sorted(numbers))

@@ -14,7 +14,7 @@ STEP_UNITS: tuple[StepUnit, ...] = get_args(StepUnit)
 
 
 def make_stop_result(stopped: StopResult, *notes: str) -> CommandResult:
-    """Return why and where a run has stopped as a command's result."""
+    """Make a command's result that says why and where a run has stopped."""
     lines = [f"breakpoint {hit.breakpoint}: {hit.text}" for hit in stopped.hits]
     if stopped.message:
         lines.append(f"trap: {stopped.message}" if stopped.reason == "trap" else stopped.message)
@@ -29,7 +29,7 @@ def make_stop_result(stopped: StopResult, *notes: str) -> CommandResult:
 
 
 def format_stop(stopped: StopResult) -> list[str]:
-    """Return lines that say where a run has stopped."""
+    """Format the location at which a run has stopped as lines of text."""
     location = stopped.location
     if stopped.reason == "end":
         return [f"the end: cycle {location.cycle}, {location.layers} layers done"]
@@ -38,7 +38,7 @@ def format_stop(stopped: StopResult) -> list[str]:
 
 
 def format_location(location: Location) -> str:
-    """Return a location in one line."""
+    """Format a location as one line of text."""
     layer = (
         f"layer {location.layer} {location.layer_display_name}"
         if location.layer is not None
@@ -49,14 +49,14 @@ def format_location(location: Location) -> str:
 
 
 def format_next_instruction(location: Location) -> list[str]:
-    """Return the line of the next instruction; none between segments."""
+    """Format the next instruction as a line of text; return no line between device segments."""
     if location.core is None or location.pc is None:
         return []
     return [f"  core {location.core}  {location.pc:#010x}  {location.instruction}"]
 
 
 def step_forward(context: Context, arguments: Arguments) -> CommandResult:
-    """Step forwards."""
+    """Step forwards by layers, tiles, tensor instructions or instructions."""
     is_over = arguments.take_flag("over")
     arguments.take_flag("into")
     unit, count, core = _take_steps(arguments)
@@ -66,7 +66,7 @@ def step_forward(context: Context, arguments: Arguments) -> CommandResult:
 
 
 def step_back(context: Context, arguments: Arguments) -> CommandResult:
-    """Step backwards."""
+    """Step backwards by layers, tiles, tensor instructions or instructions."""
     unit, count, core = _take_steps(arguments)
     return make_stop_result(context.debugger.step(unit, count, core=core, back=True))
 
@@ -82,7 +82,7 @@ def _take_steps(arguments: Arguments) -> tuple[StepUnit, int, int | None]:
 
 
 def continue_run(context: Context, arguments: Arguments) -> CommandResult:
-    """Run to the next breakpoint."""
+    """Run to the next breakpoint, or to the end."""
     arguments.expect_end()
     hint = "  the run was over: `restart` begins again, `reverse` and `back` go back"
     notes = (hint,) if context.debugger.execution.is_over else ()
@@ -90,13 +90,13 @@ def continue_run(context: Context, arguments: Arguments) -> CommandResult:
 
 
 def reverse_run(context: Context, arguments: Arguments) -> CommandResult:
-    """Run back to the last breakpoint."""
+    """Run back to the previous breakpoint, or to the start."""
     arguments.expect_end()
     return make_stop_result(context.debugger.run(back=True))
 
 
 def run_until(context: Context, arguments: Arguments) -> CommandResult:
-    """Run forwards or backwards to a cycle, the end of a layer, a position, the end."""
+    """Run forwards or backwards to a cycle, the end of a layer, a position or the end."""
     kind = arguments.take_choice(("cycle", "layer", "position", "end"), "layer")
     if kind == "end":
         arguments.expect_end()
@@ -115,7 +115,7 @@ def run_until(context: Context, arguments: Arguments) -> CommandResult:
 
 
 def restart_run(context: Context, arguments: Arguments) -> CommandResult:
-    """Go back to the start."""
+    """Go back to the start of the run; edits and breakpoints stay."""
     arguments.expect_end()
     return make_stop_result(context.debugger.restart())
 

@@ -27,7 +27,7 @@ from nmpsim.lir.messages import did_you_mean
 
 
 class Shell(Context):
-    """Executes command lines and completes them."""
+    """Interpreter of command lines, with completion and history."""
 
     def __init__(self, debugger: Debugger, open_arrays: ArrayOpener) -> None:
         super().__init__(debugger, open_arrays)
@@ -35,7 +35,7 @@ class Shell(Context):
         """Lines that were executed successfully."""
 
     def execute(self, line: str) -> CommandResult:
-        """Execute one line; an empty line or a comment does nothing.
+        """Execute a command line and return the result; an empty line or a comment has no effect.
 
         Raises :class:`~nmpsim.diagnostics.UserError`: DEBUG001 if the line cannot be parsed, and
         whatever the command raises; the run stays usable.
@@ -49,7 +49,7 @@ class Shell(Context):
         return result
 
     def complete(self, line: str) -> list[str]:
-        """Return the possible completions of the last word of a line, sorted."""
+        """Return the sorted completions of the last word of a line."""
         words = line.split()
         last = "" if not words or line[-1:].isspace() else words.pop()
         if not words:
@@ -64,7 +64,7 @@ class Shell(Context):
         if kind == "<layer>":
             return [layer.name for layer in self.debugger.layers]
         if kind == "<tensor>":
-            constants = self.module().constants if self.debugger.bundle.debug else ()
+            constants = self.get_module().constants if self.debugger.bundle.debug else ()
             return [*list_tensors(self.debugger), *constants]
         if kind == "<breakpoint>":
             return [str(one.number) for one in self.debugger.breakpoints]
@@ -74,7 +74,7 @@ class Shell(Context):
 
 
 def show_help(context: Context, arguments: Arguments) -> CommandResult:
-    """Show all commands, or one."""
+    """Show the help of one command or of all commands."""
     if arguments:
         one = find_command(arguments.take_word("a command"))
         arguments.expect_end()
@@ -94,7 +94,7 @@ def show_help(context: Context, arguments: Arguments) -> CommandResult:
 
 
 def write_core(context: Context, arguments: Arguments) -> CommandResult:
-    """Write a core file of the current position."""
+    """Write a core file that reopens the run at the current position."""
     path = Path(arguments.take_word("a file"))
     arguments.expect_end()
     execution = context.debugger.execution
@@ -138,7 +138,7 @@ _BY_NAME = {name: command for command in COMMANDS for name in (command.name, *co
 
 
 def find_command(word: str) -> Command:
-    """Return the command of a name, alias or unique prefix; raise UserError DEBUG001 if none."""
+    """Return the command with a name, alias or unique prefix; raise DEBUG001 if there is none."""
     if word in _BY_NAME:
         return _BY_NAME[word]
     begun = [command for command in COMMANDS if command.name.startswith(word)]

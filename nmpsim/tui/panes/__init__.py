@@ -28,7 +28,7 @@ TENSOR, LOG = ([name for name, _ in PANES].index(name) for name in ("Tensor", "L
 
 
 def find_answer_pane(answer: CommandResult, columns: int) -> int | None:
-    """Return the pane for a long answer; None if the status line is sufficient.
+    """Return the index of the pane for a long answer, or None if the status line is sufficient.
 
     The status line shows why a run has stopped unless that is longer than the screen is wide.
     """

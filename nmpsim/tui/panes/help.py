@@ -21,7 +21,7 @@ Part = tuple[str, Iterable[BindingType]]
 
 
 class HelpPane(WrappedPane):
-    """Pane in front of all others until it is closed."""
+    """Pane with all keys and commands, shown in front of all other panes."""
 
     title = "Help"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -29,7 +29,7 @@ class HelpPane(WrappedPane):
     ]
 
     class Closed(Message):
-        """The help was closed."""
+        """Message that the help was closed."""
 
     def __init__(self, parts: Sequence[Part], commands: Sequence[str], *, id: str) -> None:
         super().__init__(id=id)
@@ -58,7 +58,7 @@ def _commands(lines: Sequence[str]) -> Iterable[Text]:
 
 
 def list_help_parts(everywhere: Iterable[BindingType]) -> list[Part]:
-    """Return the keys by where they work; ``everywhere`` are those of the screen."""
+    """Return the titles and key bindings of the help: everywhere, in each pane, in the prompt."""
     own = [(f"In {name}", kind.__dict__.get("BINDINGS", ())) for name, kind in PANES]
     return [
         ("Everywhere", everywhere),

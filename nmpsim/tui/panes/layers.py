@@ -44,7 +44,7 @@ SORTED_BY = ("layer", "cycles", "saturated", "limited by", "operation")
 
 
 class LayersPane(LinePane):
-    """List of layers; selecting one shows it in the other panes.
+    """Pane with the list of layers; selecting a layer shows it in the other panes.
 
     Not a DataTable: its cursor inverts whole rows, and bars with them.
     """
@@ -81,27 +81,31 @@ class LayersPane(LinePane):
         self.follow(view.layer, self._line_of(view.layer))
 
     @property
-    def orders(self) -> tuple[str, ...]:
+    def sort_columns(self) -> tuple[str, ...]:
         """Columns to sort by."""
         if self._known[0] is None:
             return SORTED_BY
         return (*SORTED_BY[:3], "sqnr" if self._known[1] else "ulp", *SORTED_BY[3:])
 
     def sort_by(self, column: str, *, is_reversed: bool = False) -> None:
-        """Sort by a column; the cursor stays with its layer."""
+        """Sort the list by a column; the cursor stays at its layer."""
         self._sorted_by, self._is_reversed = column, is_reversed
         self._refresh_rows()
 
     def action_sort(self, step: int) -> None:
         """Sort by the next or previous column."""
-        self.sort_by(self.orders[(self.orders.index(self._sorted_by) + step) % len(self.orders)])
+        self.sort_by(
+            self.sort_columns[
+                (self.sort_columns.index(self._sorted_by) + step) % len(self.sort_columns)
+            ]
+        )
 
     def action_reverse(self) -> None:
         """Reverse the order."""
         self.sort_by(self._sorted_by, is_reversed=not self._is_reversed)
 
     def filter_by(self, text: str) -> None:
-        """Show the layers that match all words of a filter; all layers if it is empty.
+        """Show the layers that match all words of a filter, or all layers if the filter is empty.
 
         Raises
         ------

@@ -11,7 +11,7 @@ MAX_LINES = 10_000
 
 
 class LogPane(WrappedPane):
-    """Log of commands and answers; the newest line is last."""
+    """Pane with the log of commands and answers; the newest line is last."""
 
     title = "Log"
     keeps_tables = True

@@ -29,7 +29,7 @@ KIND_COLORS = {"program": GREY, "input": SKY, "output": ORANGE, "activation": GR
 
 
 class MemoryPane(LinePane):
-    """DRAM blocks, operands in the scratchpad, and the scratchpad's rows."""
+    """Pane with the blocks of the DRAM and the bytes of the selected core's scratchpad."""
 
     title = "Memory"
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -16,7 +16,7 @@ TENSOR_PREFIX = "nmp."
 
 
 class ProgramPane(LinePane):
-    """List of all instructions; the core's next one is marked."""
+    """Pane with the device program; the core's next instruction is marked."""
 
     title = "Program"
     _start = 0

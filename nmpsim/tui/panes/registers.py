@@ -15,7 +15,7 @@ COLUMNS = 22
 
 
 class RegistersPane(LinePane):
-    """Program counter, registers and CSRs; changed ones are marked."""
+    """Pane with the program counter, registers and CSRs of the selected core."""
 
     title = "Registers"
     _now: Mapping[str, int] = {}
@@ -39,7 +39,7 @@ class RegistersPane(LinePane):
         return -(-len(self._now) // self._per_row(self.columns))
 
     def make_heading(self, width: int) -> list[Text]:
-        """Return the state of the core and its next instruction."""
+        """Return the status of the core and its next instruction."""
         if self.view is None:
             return []
         core = self.view.cores[self.view.core]

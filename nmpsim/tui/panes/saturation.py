@@ -21,7 +21,7 @@ CHANNEL_COLUMNS = 23
 
 
 class SaturationPane(LinePane):
-    """Stages, then channels; clipped values are counted separately."""
+    """Pane with the saturated values of the selected layer, by stage and by channel."""
 
     title = "Saturation"
     _first_channel = 0

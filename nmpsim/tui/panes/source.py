@@ -21,7 +21,7 @@ STYLES = (
 
 
 class SourcePane(LinePane):
-    """Text of the module; the line of the current layer is marked."""
+    """Pane with the text of the LIR; the line of the current layer is marked."""
 
     title = "LIR source"
 

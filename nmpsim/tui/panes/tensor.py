@@ -17,7 +17,7 @@ from nmpsim.escape import escape_line
 from nmpsim.tui.key_bindings import bind
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.tensor_choices import OUTPUT, TensorChoice, list_choices
-from nmpsim.tui.tensor_planes import TensorPlanes, make_histogram
+from nmpsim.tui.tensor_planes import TensorPlanes, format_histogram
 from nmpsim.tui.theme import ORANGE, SKY, get_heat_style
 from nmpsim.tui.view import View
 from nmpsim.views.text import format_elem, format_real, format_shape
@@ -32,7 +32,7 @@ LABEL_COLUMNS = 5
 
 
 class TensorPane(LinePane):
-    """Values of a tensor; elements at an end of the range have their own symbol."""
+    """Pane with a tensor as heat map, values or histogram."""
 
     title = "Tensor"
     marks_cursor = True
@@ -82,7 +82,7 @@ class TensorPane(LinePane):
         layer = f" of layer {self.view.layer}" if self.view and self.view.selected_layer else ""
         self.border_title = f"Tensor{layer}: {self._mode}"
         if self._mode == "histogram" and self._shown is not None:
-            self._bins = make_histogram(self._shown, self.glyphs)
+            self._bins = format_histogram(self._shown, self.glyphs)
         super().measure()
 
     def count_lines(self) -> int:
@@ -107,7 +107,7 @@ class TensorPane(LinePane):
         row = min(self.cursor, shown.values.shape[1] - 1)
         return shown.get_coordinates(self._channel, row, self._column)
 
-    def make_question(self) -> str:
+    def make_why_command(self) -> str:
         """Return the command that explains the element; empty if that is not possible."""
         layer, at = None if self._shown is None else self._shown.operand.layer, self.get_element()
         return "" if layer is None or at is None else f"why {layer} {' '.join(map(str, at))}"

@@ -27,7 +27,7 @@ UNITS = tuple(unit.name.lower() for unit in Unit)
 
 
 class TimelinePane(LinePane):
-    """A row for the DRAM and each unit of each core; a column is a number of cycles."""
+    """Pane with the activity of the DRAM and of each unit of each core over time."""
 
     title = "Time"
     scrolls_itself = True
@@ -50,7 +50,7 @@ class TimelinePane(LinePane):
         known = (view.work, view.work.rows)
         if known != self._known:
             self._known = known
-            self._lanes = _lanes(view.work.spans())
+            self._lanes = _lanes(view.work.get_spans())
 
     def _title(self, view: View) -> str:
         """Return how busy the selected layer kept the device, and what limited it."""

@@ -33,7 +33,7 @@ def run(data: bytes) -> None:
             core.load_bundle(str(path)), core.inputs, config=limited(core.config),
             engine=core.engine, budget_mib=MAX_MEBIBYTES,
         )  # fmt: skip
-        debugger.change(core.edits)
+        debugger.apply_edits(core.edits)
         if core.position is None:
             debugger.run_to_end()
         else:
