@@ -217,7 +217,7 @@ def parse_condition(
         return condition(**values)
     raise fail(
         "DEBUG001",
-        "the condition is not understood",
+        "the condition of the breakpoint is invalid",
         found=text[:200] or "nothing",
         expected="one of: " + "; ".join(FORMS),
     )

@@ -86,7 +86,12 @@ def pack_integer(value: int, size: int) -> bytes:
     """Return an integer as little-endian bytes; raise UserError (DEBUG002) if it does not fit."""
     bits = 8 * size
     if not -(1 << (bits - 1)) <= value < 1 << bits:
-        raise fail("DEBUG002", "the number does not fit", found=value, expected=f"{bits} bits")
+        raise fail(
+            "DEBUG002",
+            "the number does not fit",
+            found=value,
+            expected=f"an integer of {bits} bits",
+        )
     return (value & ((1 << bits) - 1)).to_bytes(size, "little")
 
 
@@ -204,9 +209,9 @@ class ProgramChanges:
             if "out_mul" not in d or not is_integer or d.get("scales"):
                 raise fail(
                     "DEBUG002",
-                    f"the scale of {layer.display_name} is not three integers",
+                    f"the output scale of {layer.display_name} cannot be changed alone",
                     found=PROFILES[d["profile"]] if "profile" in d else done.instruction.mnemonic,
-                    hint="without `alone` it is derived as the compiler does; or change words",
+                    hint="Omit `alone`, or change the words of the descriptors.",
                 )
             real = d["out_mul"] / 2.0 ** (d["out_pre"] + d["out_post"])
             integers = _integers(real * ratio)
@@ -232,7 +237,7 @@ class ProgramChanges:
             if find_image_slice(debugger.bundle, address, len(now)) is None:
                 raise fail(
                     "DEBUG002",
-                    "only the program's image can be changed permanently",
+                    "the address is not in the memory of the program",
                     found=f"{len(now)} bytes at {address:#x}",
                     expected="code, descriptors or constants",
                 )
@@ -317,7 +322,7 @@ class ProgramChanges:
             has_own = word == "bias" or any(done.words.get("scales") for done in computes)
             return fail(
                 "DEBUG002",
-                f"{layer.display_name} has no {word} of that channel",
+                f"{layer.display_name} has no {word} for the channel",
                 found=channel,
                 expected=f"0 to {layer.output.shape[-1] - 1}"
                 if has_own
@@ -325,7 +330,7 @@ class ProgramChanges:
             )
         return fail(
             "DEBUG002",
-            f"{layer.display_name} has no such number to change",
+            f"{layer.display_name} has no such word to change",
             found=word,
             expected=", ".join(["bias C", *known]) if known else "a layer on the device",
         )
@@ -333,9 +338,13 @@ class ProgramChanges:
 
 def _check_scale(layer: Layer, scale: float) -> None:
     if layer.output.scale is None:
-        raise fail("DEBUG002", f"{layer.display_name} has no output scale", found=layer.output.elem)
+        raise fail(
+            "DEBUG002",
+            f"{layer.display_name} has no output scale, because it is not quantized",
+            found=layer.output.elem,
+        )
     if not 0 < scale < float("inf"):
-        raise fail("DEBUG002", "a scale is a positive number", found=scale)
+        raise fail("DEBUG002", "the scale must be a positive number", found=scale)
 
 
 def _integers(real: float) -> tuple[int, int, int]:
@@ -343,7 +352,9 @@ def _integers(real: float) -> tuple[int, int, int]:
     try:
         found = integer_scale(real)
     except InvalidScaleError as error:
-        raise fail("DEBUG002", "the factor has no integer form", found=real) from error
+        raise fail(
+            "DEBUG002", "the rescale factor cannot be represented by integers", found=real
+        ) from error
     return found.pre, found.mul, found.post
 
 

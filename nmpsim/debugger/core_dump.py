@@ -97,7 +97,7 @@ def read_core_file(path: Path, arrays: ArrayReader) -> CoreDump:
     edits: tuple[Edit, ...] = _read_document(path, arrays.read("edits"), tuple[Edit, ...])
     position = about["position"]
     if about["engine"] not in ENGINES or (position is not None and position < 0):
-        raise _no_core(path, "position or engine is impossible")
+        raise _no_core(path, "an invalid position or engine")
     image = _get_bytes(path, arrays.read("bundle"))
     inputs = {
         key.removeprefix("input/"): arrays.read(key)

@@ -118,7 +118,9 @@ class Debugger(RunPosition):
             if one.number == number:
                 return one
         known = ", ".join(str(one.number) for one in self.breakpoints) or "none yet"
-        raise fail("DEBUG002", "unknown breakpoint", found=number, expected=known)
+        raise fail(
+            "DEBUG002", "there is no breakpoint with this number", found=number, expected=known
+        )
 
     def delete_breakpoint(self, number: int) -> None:
         """Delete a breakpoint; raise UserError (DEBUG002) if there is none with this number."""

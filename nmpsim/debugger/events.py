@@ -228,7 +228,7 @@ def _find_stalls(pause: Pause, limit: int, core: int | None) -> Iterator[_Event]
         at, pc = int(row[TraceColumn.CORE]), int(row[TraceColumn.PC])
         if core in (None, at):
             name = INSTRUCTIONS[int(row[TraceColumn.NUMBER])].mnemonic
-            text = f"core {at} stood {waited} cycles at {name}, {pc:#x}"
+            text = f"core {at} waited {waited} cycles at {name}, {pc:#x}"
             yield int(row[TraceColumn.TURN]) + 1, text, format_code_command(at, pc)
 
 

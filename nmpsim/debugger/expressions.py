@@ -53,7 +53,7 @@ def evaluate(text: str, functions: Mapping[str, Function]) -> Number:
     def error(message: str) -> UserError:
         return fail(
             "DEBUG001",
-            f"the expression is not understood: {message}",
+            f"the expression is invalid: {message}",
             found=text[:200] or "nothing",
             expected="numbers, + - * == != < <= > >= and or not, " + ", ".join(functions),
         )
@@ -64,7 +64,7 @@ def evaluate(text: str, functions: Mapping[str, Function]) -> Number:
         """Call a function and return the name under which its value is found."""
         function, arguments = match.groups()
         if function not in functions:
-            raise error(f"{function!r} is not known")
+            raise error(f"there is no function {function!r}")
         words = "".join(arguments.split()).split(",") if (arguments or "").strip() else []
         values[name := f"_{len(values)}"] = functions[function](words)
         return name

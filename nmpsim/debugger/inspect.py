@@ -197,7 +197,7 @@ def read_memory(debugger: Debugger, address: int, count: int, core: int = 0) -> 
         return found
     raise fail(
         "DEBUG002",
-        "unknown memory",
+        "the bytes do not lie in one memory",
         found=f"{count} bytes at {address:#x}",
         expected=f"scratchpad from {SCRATCHPAD_BASE:#x} or DRAM from {DRAM_BASE:#x}, "
         f"at most {MAX_BYTES} bytes",
@@ -233,7 +233,7 @@ def find_address(debugger: Debugger, word: str) -> int:
         return known[word]
     raise fail(
         "DEBUG002",
-        "the address does not exist",
+        "the word is neither an address nor a symbol",
         found=repr(word),
         expected="a number such as 0x80000000, or a symbol",
         hint=did_you_mean(word, known),
@@ -264,7 +264,7 @@ def ravel_index(at: tuple[int, ...], shape: tuple[int, ...]) -> int:
     if len(at) != len(shape) or any(not 0 <= i < n for i, n in zip(at, shape, strict=True)):
         raise fail(
             "DEBUG002",
-            "the element does not exist",
+            "the tensor has no element with these coordinates",
             found=", ".join(map(str, at)) or "nothing",
             expected=f"coordinates in {' x '.join(map(str, shape)) or 'a scalar'}",
         )

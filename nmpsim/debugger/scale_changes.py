@@ -72,7 +72,7 @@ def recompile_bundle(bundle: Bundle, module: Module) -> CompiledProgram:
     raise fail(
         "DEBUG002",
         "the bundle differs from what this compiler generates from its LIR",
-        hint="`change LAYER scale S alone` changes only the layer; or compile the LIR again",
+        hint="Use `change LAYER scale S alone`, or compile the LIR again.",
     )
 
 
@@ -88,12 +88,12 @@ def change_scale(original: CompiledProgram, layer: Layer, scale: float) -> Scale
     _, operations = resolve_operands(original.module)
     buffers = _same_scale(operations, layer)
     if not buffers <= {view.buffer.name for op in operations for view in op.list_outputs()}:
-        raise _cannot_change(layer, "it is that of an input of the program")
+        raise _cannot_change(layer, "the tensor is an input of the program")
     producers, readers, host_readers = _find_affected_layers(original.bundle, operations, buffers)
     module = _rescale_buffers(original.module, buffers, scale)
     made = _compile(original.bundle, module, *original.options)
     if not _has_layout(made, original.bundle):
-        raise _cannot_change(layer, "with that scale the program would have another layout")
+        raise _cannot_change(layer, "the program would have another layout")
     pieces = tuple(_find_differences(original.bundle, made))
     scales = dict.fromkeys(sorted(buffers), scale)
     program = CompiledProgram(module, original.options, made)
@@ -163,7 +163,7 @@ def _find_affected_layers(
         is_written = any(view.buffer.name in buffers for view in op.list_outputs())
         is_read = any(view.buffer.name in buffers for view in op.operands) and not is_written
         if layer.placement == "host" and is_written:
-            raise _cannot_change(layer, f"{layer.display_name} on the host makes it")
+            raise _cannot_change(layer, f"{layer.display_name} computes the tensor on the host")
         if is_written:
             producers[layer.name] = None
         elif is_read:
@@ -253,5 +253,5 @@ def _cannot_change(layer: Layer, why: str) -> UserError:
         "DEBUG002",
         f"the scale of {layer.display_name} cannot be changed in the program's memory",
         found=why,
-        hint="change it in the LIR and compile that",
+        hint="Change the scale in the LIR and compile it again.",
     )

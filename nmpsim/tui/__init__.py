@@ -36,7 +36,7 @@ def check_screen(terminal: str) -> None:
             "ARG001",
             "the debugger's screen requires a terminal",
             found="a plain terminal (TERM=dumb)" if is_terminal else "a pipe or a file",
-            hint="use --command or --script, or --plain for a prompt",
+            hint="Use --command or --script, or --plain for a prompt.",
         )
     with require_extra("tui", "the debugger's screen needs Textual", instead="use --plain"):
         import textual  # noqa: F401 - whether it is there

@@ -294,7 +294,7 @@ class DebugApp(App[None]):
     def action_zoom(self) -> None:
         """Switch between one pane alone and all panes of the layout."""
         if len(self._layout.visible_panes) == 1:
-            self.notify("one pane is shown: a larger screen has room for more, B makes room here")
+            self.notify("only one pane is shown: enlarge the screen, or press B to split it")
             return
         self._is_zoomed = not self._is_zoomed
         self._arrange()
@@ -324,7 +324,9 @@ class DebugApp(App[None]):
     def action_keep_layout(self) -> None:
         """Save all layouts that differ from the standard ones."""
         if self._layout_file is None:
-            self.notify("there is no folder for settings: layouts are not kept", severity="warning")
+            self.notify(
+                "the layouts cannot be saved: there is no folder for settings", severity="warning"
+            )
             return
         changed = {name: one for name, one in self._layouts.items() if one != STANDARD[name][2]}
         try:
@@ -354,7 +356,7 @@ class DebugApp(App[None]):
         if self.is_busy:
             self._jobs.interrupt()
         else:
-            self.notify("nothing runs; q quits")
+            self.notify("no command is running; press q to quit")
 
     def action_core(self, step: int) -> None:
         """Select the next or previous core."""
@@ -391,7 +393,7 @@ class DebugApp(App[None]):
             return
         condition = self.active_pane.get_breakpoint(self.active_pane.cursor)
         if condition is None:
-            self.notify("breakpoints are set in Layers, Source and Code", severity="warning")
+            self.notify("breakpoints can be set in Layers, Source and Code", severity="warning")
         else:
             self.execute(format_breakpoint_command(self.view, condition))
 
@@ -490,7 +492,7 @@ class DebugApp(App[None]):
             if event.pane.make_why_command():
                 self.execute(event.pane.make_why_command())
             else:
-                self.notify("`why` is asked about an element of a layer's output that is done")
+                self.notify("select an element of the output of a layer that has run")
         elif changes := event.pane.get_target(event.index):
             self.select(**changes)
             if "element" in changes:

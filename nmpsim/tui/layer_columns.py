@@ -99,7 +99,7 @@ def _comparison(name: str, comparator: str, wanted: str) -> Callable[[LayerRow],
         if comparator in ("=", "==", "!="):
             return lambda row: _fits(measure.cell(row).text, wanted) == (comparator != "!=")
         raise fail(
-            "DEBUG001", f"a filter compares {fitting[0]} with what is not a number",
+            "DEBUG001", f"the filter compares {fitting[0]}, which is a number, with a text",
             found=wanted or "nothing", expected="a number",
         ) from None  # fmt: skip
 

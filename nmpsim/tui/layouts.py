@@ -272,5 +272,5 @@ def _checked(path: Path, name: str, entry: Any) -> PaneLayout:
 def _unusable(path: Path, found: str, expected: str | None = None) -> UserError:
     return fail(
         "FILE001", "the layout file is invalid", place=Place(str(path)), found=found,
-        expected=expected, hint="delete it; press L to save a new one",
+        expected=expected, hint="Delete the file, or press L to save the layouts again.",
     )  # fmt: skip

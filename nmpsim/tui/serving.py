@@ -70,7 +70,7 @@ class DebugServer(Server):
             found.set_cookie(self._cookie, self.token, httponly=True, samesite="Strict")
             raise found
         if not self._is_token(request.cookies.get(self._cookie, "")):
-            raise web.HTTPForbidden(text="open the address that `nmpsim debug --serve` printed")
+            raise web.HTTPForbidden(text="Open the address that `nmpsim debug --serve` printed.")
         return await handler(request)
 
     def _is_token(self, given: str) -> bool:
@@ -84,7 +84,7 @@ class DebugServer(Server):
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
         """Start a session if the request comes from a page of this server."""
         if request.headers.get("Origin") != f"{request.scheme}://{request.host}":
-            raise web.HTTPForbidden(text="this page comes from elsewhere")
+            raise web.HTTPForbidden(text="The request comes from a page of another server.")
         session = asyncio.current_task()
         if session is not None:
             self._sessions.add(session)
@@ -141,5 +141,5 @@ def _check_free(host: str, port: int) -> None:
         raise fail(
             "ARG001",
             f"cannot serve on {host}:{port}: {error.strerror or error}",
-            hint="use --serve with another port, or --host with an address of this machine",
+            hint="Use another port with --serve, or an address of this machine with --host.",
         ) from error

@@ -107,7 +107,7 @@ def test_alone_changes_only_the_rescale_of_the_layer(shell: Shell) -> None:
 def test_layers_with_the_old_scale_are_listed(shell: Shell) -> None:
     told = shell.execute("change fc scale 0.24").text
     assert "fc__1_dequantize on the host still takes it to be 0.118808" in told
-    with pytest.raises(UserError, match=r"conv1__6_quantize on the host makes it"):
+    with pytest.raises(UserError, match=r"conv1__6_quantize computes the tensor on the host"):
         shell.execute("change conv1__6_quantize scale 0.1")
 
 

@@ -147,7 +147,7 @@ def test_breakpoints_and_watchpoints_take_a_condition(shell: Shell) -> None:
 def test_a_stall_and_a_saturation_stop_exactly_there(shell: Shell) -> None:
     shell.execute("break stall on core 3 > 300")
     text = shell.execute("continue").data["hits"][0]["text"]
-    assert text.startswith("core 3 stood ")
+    assert text.startswith("core 3 waited ")
     assert int(text.split()[3]) > 300
     shell.execute("delete")
     assert shell.execute("continue").data["reason"] == "end"

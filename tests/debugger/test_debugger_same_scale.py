@@ -36,4 +36,4 @@ def test_a_scale_shared_by_a_host_operation_is_refused() -> None:
     with pytest.raises(UserError) as caught:
         change_scale(recompile_bundle(bundle, module), bundle.metadata.layers[0], 0.25)
     (problem,) = caught.value.diagnostics
-    assert (problem.code, problem.found) == ("DEBUG002", "turned on the host makes it")
+    assert (problem.code, problem.found) == ("DEBUG002", "turned computes the tensor on the host")

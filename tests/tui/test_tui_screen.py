@@ -345,7 +345,7 @@ def test_commands_are_typed_and_answered(start: Start) -> None:
         assert user.app.active_pane.title == "Log"
         assert "> cores" in text
         assert "layer 2 pool1__2" in await user.enter("until layer conv1__2")
-        assert "there is no command 'flyy'" in await user.enter("flyy")
+        assert "the command 'flyy' is unknown" in await user.enter("flyy")
         assert "2/8 done" in user.text()
         await user.enter("break layer conv2__2")
         assert "breakpoint 1: conv2__2 begins" in await user.enter(":continue")

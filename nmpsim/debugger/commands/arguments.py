@@ -19,7 +19,9 @@ def split_line(line: str) -> list[str]:
     try:
         return shlex.split(line, comments=True)
     except ValueError as error:
-        raise fail("DEBUG001", f"the line ends too early: {error}", found=line.strip()) from None
+        raise fail(
+            "DEBUG001", f"the command line is incomplete: {error}", found=line.strip()
+        ) from None
 
 
 class Arguments:
@@ -69,7 +71,7 @@ class Arguments:
             return None
         index = self._words.index(name)
         if index + 1 >= len(self._words):
-            raise self.make_error(f"there is nothing after {name!r}")
+            raise self.make_error(f"the argument after {name!r} is missing")
         value = self._words.pop(index + 1)
         self._words.pop(index)
         return value
@@ -81,7 +83,7 @@ class Arguments:
         index = self._words.index(name)
         text = " ".join(self._words[index + 1 :])
         if not text:
-            raise self.make_error(f"there is nothing after {name!r}")
+            raise self.make_error(f"the argument after {name!r} is missing")
         self._words = self._words[:index]
         return text
 
@@ -124,7 +126,7 @@ class Arguments:
     def expect_end(self) -> None:
         """Raise UserError (DEBUG001) if words remain."""
         if self._words:
-            raise self.make_error("there are too many words", " ".join(self._words))
+            raise self.make_error("the command has too many arguments", " ".join(self._words))
 
     def make_error(self, message: str, found: str | None = None) -> UserError:
         """Return a UserError (DEBUG001) that also shows the usage of the command."""

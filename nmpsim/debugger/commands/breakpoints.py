@@ -53,7 +53,7 @@ def add_watchpoint(context: Context, arguments: Arguments) -> CommandResult:
     if what[:1].isdigit():
         start, nbytes = (
             arguments.parse_integer(what, "an address"),
-            arguments.take_integer("bytes", 1),
+            arguments.take_integer("the number of bytes", 1),
         )
         text = f"{access} of {nbytes} bytes at {start:#x}"
     else:
@@ -68,7 +68,7 @@ def add_watchpoint(context: Context, arguments: Arguments) -> CommandResult:
             text += f" {list(at)}"
     arguments.expect_end()
     if nbytes < 1:
-        raise arguments.make_error("there must be at least one byte", str(nbytes))
+        raise arguments.make_error("the number of bytes must be at least 1", str(nbytes))
     return _add(context, AccessCondition(start, start + nbytes, access, core), text, predicate)
 
 

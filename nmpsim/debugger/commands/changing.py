@@ -25,7 +25,7 @@ from nmpsim.diagnostics import fail
 def change_layer(context: Context, arguments: Arguments) -> CommandResult:
     """Change a descriptor word, a bias or the output scale of a layer."""
     layer = context.take_layer(arguments)
-    word = arguments.take_word("what to change")
+    word = arguments.take_word("the word to change")
     channel = arguments.take_integer_option("channel")
     if word == "scale":
         return _change_scale(context, layer, arguments)
@@ -84,7 +84,7 @@ def set_element(context: Context, arguments: Arguments) -> CommandResult:
     if not context.debugger.bundle.rw_base <= tensor.address:
         raise fail(
             "DEBUG002",
-            f"{tensor.name} lies in the program's own memory",
+            f"{tensor.name} is a constant in the memory of the program",
             hint=f"Change its bytes with `set {tensor.address:#x} VALUE`.",
         )
     context.changes.change_element(tensor, where, value)
@@ -96,10 +96,13 @@ def _set_bytes(context: Context, arguments: Arguments, what: str) -> CommandResu
     name, _, offset = what.partition("+")
     address = find_address(context.debugger, name)
     address += arguments.parse_integer(offset, "an offset") if offset else 0
-    value, size = arguments.take_integer("a value"), arguments.take_integer("bytes", 1)
+    value, size = (
+        arguments.take_integer("a value"),
+        arguments.take_integer("the number of bytes", 1),
+    )
     arguments.expect_end()
     if size not in (1, 2, 4, 8):
-        raise arguments.make_error("1, 2, 4 or 8 bytes can be set at once", str(size))
+        raise arguments.make_error("the number of bytes must be 1, 2, 4 or 8", str(size))
     context.changes.change_program([(address, pack_integer(value, size))], f"{what} = {value}")
     return _make_change_result(context, f"{what} ({address:#x}) = {value}", 1)
 

@@ -132,7 +132,7 @@ def find_divergence(context: Context, arguments: Arguments) -> CommandResult:
     With a float reference, go to the layer where the error jumps.
     """
     reference, debugger = context.get_reference(), context.debugger
-    limit = arguments.take_integer("units of the last place", 0)
+    limit = arguments.take_integer("the limit", 0)
     arguments.expect_end()
     if not limit and reference.is_float():
         return _find_jump(context, reference)

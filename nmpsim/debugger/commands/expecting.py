@@ -45,7 +45,7 @@ def _register(context: Context, words: Sequence[str]) -> Number:
     core, name = _at_least(words, 2, "register(CORE, NAME)")[:2]
     found = read_registers(context.debugger, _integer(core))
     if name not in found:
-        raise fail("DEBUG002", "unknown register", found=name, expected="pc, a0, ...")
+        raise fail("DEBUG002", "the core has no such register", found=name, expected="pc, a0, ...")
     return found[name]
 
 
@@ -64,7 +64,12 @@ def _differences(context: Context, words: Sequence[str]) -> list[Difference]:
 
 def _at_least(words: Sequence[str], count: int, usage: str) -> Sequence[str]:
     if len(words) < count:
-        raise fail("DEBUG001", "too few arguments", found=", ".join(words), expected=usage)
+        raise fail(
+            "DEBUG001",
+            "a function in the expression has too few arguments",
+            found=", ".join(words),
+            expected=usage,
+        )
     return words
 
 
@@ -72,7 +77,9 @@ def _integer(word: str) -> int:
     try:
         return int(word, 0)
     except ValueError:
-        raise fail("DEBUG001", "a whole number is expected", found=word) from None
+        raise fail(
+            "DEBUG001", "an argument of a function must be a whole number", found=word
+        ) from None
 
 
 FUNCTIONS: Mapping[str, Callable[[Context, Sequence[str]], Number]] = {

@@ -50,7 +50,9 @@ def _take_element(context: Context, arguments: Arguments) -> tuple[Layer, tuple[
     """Consume a layer and the coordinates of an element of its output."""
     layer, at = context.take_layer(arguments), arguments.take_coordinates()
     if not at:
-        raise arguments.make_error(f"coordinates in {list(layer.output.shape)} are missing")
+        raise arguments.make_error(
+            f"the coordinates of an element are missing; the shape is {list(layer.output.shape)}"
+        )
     return layer, at
 
 

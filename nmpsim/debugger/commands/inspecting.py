@@ -220,7 +220,7 @@ def show_memory(context: Context, arguments: Arguments) -> CommandResult:
     """Show bytes of memory as a core sees them."""
     core = _take_core(context, arguments)
     address = find_address(context.debugger, arguments.take_word("an address"))
-    number = arguments.take_integer("bytes", 64)
+    number = arguments.take_integer("the number of bytes", 64)
     arguments.expect_end()
     data = read_memory(context.debugger, address, number, core)
     lines = [f"{address + i:#010x}  {data[i : i + 16].hex(' ')}" for i in range(0, len(data), 16)]

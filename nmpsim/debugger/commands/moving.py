@@ -74,7 +74,10 @@ def step_back(context: Context, arguments: Arguments) -> CommandResult:
 def _take_steps(arguments: Arguments) -> tuple[StepUnit, int, int | None]:
     """Consume all words: the unit of steps, their number, and a core."""
     core = arguments.take_integer_option("core")
-    unit, count = arguments.take_choice(STEP_UNITS, "layer"), arguments.take_integer("how many", 1)
+    unit, count = (
+        arguments.take_choice(STEP_UNITS, "layer"),
+        arguments.take_integer("the number of steps", 1),
+    )
     arguments.expect_end()
     if count < 1:
         raise arguments.make_error("the number of steps must be positive", str(count))

@@ -146,7 +146,7 @@ def find_command(word: str) -> Command:
         return begun[0]
     raise fail(
         "DEBUG001",
-        f"there is no command {word!r}",
-        expected=", ".join(c.name for c in begun) if begun else "one of `help`",
+        f"the command {word!r} is {'ambiguous' if begun else 'unknown'}",
+        expected=", ".join(c.name for c in begun) or "a command that `help` lists",
         hint=did_you_mean(word, _BY_NAME),
     )
