@@ -195,12 +195,12 @@ class Debugger(RunPosition):
             return self._step_back(UNITS[unit], cores, count)
         return self._forward(after=UNITS[unit], cores=cores, steps=count)
 
-    def step_over(self, core: int | None = None, *, back: bool = False) -> StopResult:
+    def step_over(self, core: int | None = None) -> StopResult:
         """Step by one instruction; a call is executed until it returns."""
         chosen = self.find_next_core() if core is None else core
-        target = None if chosen is None or back else self._return_address(chosen)
+        target = None if chosen is None else self._return_address(chosen)
         if chosen is None or target is None:
-            return self.step("instruction", core=core, back=back)
+            return self.step("instruction", core=core)
         return self._forward(address=AddressCondition(target, chosen))
 
     def run(self, *, back: bool = False) -> StopResult:

@@ -4,33 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Annotated, Any, Final, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import attrs
 
 from nmpsim.debugger.commands.command import CommandResult
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.diagnostics import Diagnostic, Place, UserError
-
-SCHEMA: Final = "nmpsim-debug-1"
-"""Version of the JSON document of a script."""
+from nmpsim.report.fields import From
+from nmpsim.report.json import to_json
 
 
 class AnswerDocument(TypedDict):
     """Result of a debugger command, as text and as JSON data."""
 
-    command: str
-    line: Annotated[int, "of the script"]
-    text: list[str]
-    data: Annotated[dict[str, Any], "the same facts; each command has its own"]
+    command: Annotated[str, From(lambda answer: answer.line.text.strip())]
+    line: Annotated[int, "of the script", From("line.number")]
+    text: Annotated[list[str], From("result.lines")]
+    data: Annotated[dict[str, Any], "the same facts; each command has its own", From("result.data")]
 
 
 class DebugDocument(TypedDict):
     """JSON document that `nmpsim debug --format json` writes."""
 
     schema: Literal["nmpsim-debug-1"]
-    worse: Annotated[bool, "whether a run trapped, or did not fulfil what was expected"]
-    commands: list[AnswerDocument]
+    worse: Annotated[
+        bool, "whether a run trapped, or did not fulfil what was expected", From("is_worse")
+    ]
+    commands: Annotated[list[AnswerDocument], From("answers")]
     never_hit: Annotated[list[str], "breakpoints and watchpoints that were never met"]
 
 
@@ -121,17 +122,4 @@ def _placed(diagnostic: Diagnostic, line: ScriptLine) -> Diagnostic:
 
 def build_document(outcome: ScriptOutcome) -> DebugDocument:
     """Return the results of a script as a JSON document."""
-    return {
-        "schema": SCHEMA,
-        "worse": outcome.is_worse,
-        "commands": [
-            {
-                "command": answer.line.text.strip(),
-                "line": answer.line.number,
-                "text": list(answer.result.lines),
-                "data": dict(answer.result.data),
-            }
-            for answer in outcome.answers
-        ],
-        "never_hit": list(outcome.never_hit),
-    }
+    return to_json(outcome, DebugDocument)

@@ -34,11 +34,11 @@ def trace_layer(debugger: Debugger, index: int) -> list[ExecutedInstruction]:
 
 
 def find_last_writer(
-    trace: Sequence[ExecutedInstruction], space: Space, address: int, core: int | None = None
+    trace: Sequence[ExecutedInstruction], space: Space, address: int
 ) -> ExecutedInstruction | None:
     """Return the last instruction that wrote a byte, or None."""
     for one in reversed(trace):
-        if core in (None, one.core) and find_access(one, "write", space, address):
+        if find_access(one, "write", space, address):
             return one
     return None
 

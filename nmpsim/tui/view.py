@@ -17,11 +17,10 @@ from nmpsim.debugger import CoreState, Debugger, LayerState, Location
 from nmpsim.debugger.breakpoints import AddressCondition, LayerCondition
 from nmpsim.debugger.commands.command import CommandResult, make_result
 from nmpsim.debugger.commands.shell import Shell
-from nmpsim.debugger.edits import Edit, list_scale_changes
+from nmpsim.debugger.edits import Edit
 from nmpsim.debugger.inspect import list_core_states, list_layer_states
 from nmpsim.debugger.operands import LirOperands, find_lir_operands
 from nmpsim.debugger.reference import LayerComparison
-from nmpsim.debugger.scale_changes import rescale_module
 from nmpsim.debugger.work_log import WorkLog
 from nmpsim.diagnostics import UserError
 from nmpsim.escape import escape_line
@@ -53,11 +52,11 @@ class ProgramFacts:
     """The LIR with its constants; None if the bundle carries none."""
 
 
-def read_facts(bundle: Bundle, edits: tuple[Edit, ...]) -> ProgramFacts:
+def read_facts(shell: Shell) -> ProgramFacts:
     """Read the facts about a program from its bundle."""
-    module, operands = None, LirOperands({}, {})
+    bundle, module, operands = shell.debugger.bundle, None, LirOperands({}, {})
     try:
-        module = rescale_module(bundle.module(), list_scale_changes(edits))
+        module = shell.get_module()
         text = print_module(module)
         operands = find_lir_operands(module, bundle.metadata.layers)
     except UserError as error:
@@ -66,7 +65,7 @@ def read_facts(bundle: Bundle, edits: tuple[Edit, ...]) -> ProgramFacts:
     lines = _layer_lines(bundle, source)
     edges = layer_edges(bundle)
     return ProgramFacts(
-        edits,
+        shell.debugger.edits,
         source,
         lines,
         _by_first((reader, source) for source, reader in edges),
@@ -153,8 +152,7 @@ def make_first_view(shell: Shell) -> View:
     """Start recording the work of the units, and return the initial view."""
     shell.debugger.record_work()
     answer = make_result("c runs it to the end, n a layer; ? lists all keys")
-    facts = read_facts(shell.debugger.bundle, shell.debugger.edits)
-    view = View(shell=shell, facts=facts, answer=answer, **_read_state(shell))
+    view = View(shell=shell, facts=read_facts(shell), answer=answer, **_read_state(shell))
     return attrs.evolve(view, at=view.location.layer, layer=view.location.layer or 0)
 
 
@@ -186,7 +184,7 @@ def make_next_view(before: View, answer: CommandResult) -> View:
     """Return the view after a command; the selection changes if the run has moved."""
     edits, facts = before.debugger.edits, before.facts
     if facts.edits is not edits:
-        facts = read_facts(before.debugger.bundle, edits)
+        facts = read_facts(before.shell)
     view = attrs.evolve(before, facts=facts, answer=answer, **_read_state(before.shell))
     has_moved = view.location.position != before.location.position
     view = attrs.evolve(view, at=_stands_at(view) if has_moved else before.at)

@@ -158,10 +158,9 @@ COMMANDS = (
         "integers [LAYER] [all]",
         "compare rescale integers with those that the LIR's scales require",
         show_integers,
-        (),
-        (),
-        "In the form of each layer's arithmetic: shifts and a factor, a fraction of 2^31, a"
-        " float32. Where each channel has its own, wrong channels are listed; all lists every one.",
+        details="In the form of each layer's arithmetic: shifts and a factor, a fraction of"
+        " 2^31, a float32. Where each channel has its own, wrong channels are listed;"
+        " all lists every one.",
     ),
     Command(
         "constants FILE.npz",

@@ -187,10 +187,8 @@ COMMANDS = (
         "set TENSOR I J ... VALUE | ADDRESS VALUE [BYTES]",
         "change an element of a tensor here and now, or bytes of the program",
         set_element,
-        (),
-        (),
-        "An element is set again whenever the run comes by this position. An address may be NAME+N"
-        " as `why` names weights; the run then goes back to the start.",
+        details="An element is set again whenever the run comes by this position. An address"
+        " may be NAME+N as `why` names weights; the run then goes back to the start.",
     ),
     Command("effect", "run to the end and show the effect of the changes", show_effects),
     Command("export FILE", "write the changes as a patch", export_patch),

@@ -230,27 +230,24 @@ COMMANDS = (
         "load expected outputs of layers",
         load_reference,
         ("ref",),
-        (),
-        "A saved run (run --save-layers), a recorded run of Glow, or float outputs under the"
-        " names of layers.",
+        details="A saved run (run --save-layers), a recorded run of Glow, or float outputs"
+        " under the names of layers.",
     ),
     Command(
         "compare [LAYER] [isolated]",
         "compare layers with the reference, in the network and in isolation",
         compare_layers,
         ("cmp",),
-        (),
-        "A layer that is wrong in isolation, with the reference's inputs, breaks; one that is"
-        " right in isolation only inherits an error.",
+        details="A layer that is wrong in isolation, with the reference's inputs, breaks; one"
+        " that is right in isolation only inherits an error.",
     ),
     Command(
         "diverge [N]",
         "go to the first layer that differs from the reference",
         find_divergence,
         ("first-difference",),
-        (),
-        "With N to the first that in isolation differs by more than N units of the last place:"
-        " for a reference of another arithmetic. Without N, and with the values of a float"
-        " network, to the layer with the largest isolated error.",
+        details="With N to the first that in isolation differs by more than N units of the last"
+        " place: for a reference of another arithmetic. Without N, and with the values"
+        " of a float network, to the layer with the largest isolated error.",
     ),
 )

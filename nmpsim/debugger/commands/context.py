@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-import attrs
 import numpy.typing as npt
 
 from nmpsim.analysis.explain import LayerFacts
@@ -24,7 +23,7 @@ from nmpsim.debugger.audit import (
 from nmpsim.debugger.changes import ProgramChanges
 from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.edits import Edit, list_scale_changes
+from nmpsim.debugger.edits import ScaleChanges, list_scale_changes
 from nmpsim.debugger.reference import ArrayOpener, LayerComparison, Reference, compare_layer
 from nmpsim.debugger.scale_changes import rescale_module
 from nmpsim.diagnostics import fail, locate_errors
@@ -32,19 +31,6 @@ from nmpsim.lir.layers import find_layer
 from nmpsim.lir.names import make_display_names
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.printer import format_instruction
-
-
-@attrs.frozen(eq=False)
-class Lir:
-    """LIR module with the scales that a list of edits gives."""
-
-    edits: tuple[Edit, ...]
-    module: Module
-
-    @cached_property
-    def facts(self) -> FactsByName:
-        """Facts about each instruction, keyed by instruction name."""
-        return explain_instructions(self.module)
 
 
 class Context:
@@ -57,7 +43,8 @@ class Context:
         self.open_arrays = open_arrays
         self._comparisons: dict[int, tuple[npt.NDArray[Any] | None, LayerComparison]] = {}
         """Layer -> its output and the comparison of it with the reference."""
-        self._lir: Lir | None = None
+        self._read_lir = lru_cache(maxsize=1)(self._rescale_lir)
+        self._read_facts = lru_cache(maxsize=1)(self._explain_lir)
 
     def get_display_name(self, name: str) -> str:
         """Return the display name of a layer, tensor or constant.
@@ -142,14 +129,13 @@ class Context:
 
         Raises UserError BUN005 if the bundle carries none.
         """
-        return self._get_lir().module
+        return self._read_lir(list_scale_changes(self.debugger.edits))
 
-    def _get_lir(self) -> Lir:
-        edits = self.debugger.edits
-        if self._lir is None or self._lir.edits is not edits:
-            module = rescale_module(self.debugger.bundle.module(), list_scale_changes(edits))
-            self._lir = Lir(edits, module)
-        return self._lir
+    def _rescale_lir(self, changes: ScaleChanges) -> Module:
+        return rescale_module(self.debugger.bundle.module(), changes)
+
+    def _explain_lir(self, changes: ScaleChanges) -> FactsByName:
+        return explain_instructions(self._read_lir(changes))
 
     def find_constant(self, name: str) -> tuple[Tensor, npt.NDArray[Any]] | None:
         """Return a constant of the LIR as a tensor with address 0 and its values, or None."""
@@ -172,7 +158,7 @@ class Context:
 
     def explain_layer(self, layer: Layer) -> LayerFacts | None:
         """Return the facts about a layer in the LIR; raise BUN005 if there is no LIR."""
-        return find_facts(self._get_lir().facts, layer)
+        return find_facts(self._read_facts(list_scale_changes(self.debugger.edits)), layer)
 
     def find_instruction_numbers(self, layer: Layer) -> set[int]:
         """Return the numbers of the LIR instructions that were fused into a layer."""

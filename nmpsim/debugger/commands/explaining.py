@@ -124,9 +124,8 @@ COMMANDS = (
         "why LAYER I J ... [all]",
         "how an element was computed: window, weights, sum, rescale, clip, transfers",
         explain_value,
-        (),
-        (),
-        "Values are read back from the scratchpad as it stood when the instruction was issued.",
+        details="Values are read back from the scratchpad as it stood when the instruction was"
+        " issued.",
     ),
     Command(
         "readers LAYER I J ...",
@@ -138,8 +137,6 @@ COMMANDS = (
         "hazards",
         "accesses whose result depends on when a transfer lands",
         show_hazards,
-        (),
-        (),
-        "Checks the run up to here; `break hazard` stops at the first one.",
+        details="Checks the run up to here; `break hazard` stops at the first one.",
     ),
 )

@@ -273,9 +273,8 @@ COMMANDS = (
         "values of a tensor, or one element",
         show_tensor,
         ("t", "print", "p"),
-        (),
-        "Layers may share memory: an output is shown as its layer left it, with memory as the"
-        " bytes are now. Weights and biases are shown as the LIR has them.",
+        details="Layers may share memory: an output is shown as its layer left it, with memory"
+        " as the bytes are now. Weights and biases are shown as the LIR has them.",
     ),
     Command(
         "saturation [LAYER]",

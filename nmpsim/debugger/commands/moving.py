@@ -156,9 +156,8 @@ COMMANDS = (
         "run forwards or backwards to a cycle, the end of a layer, a position, the end",
         run_until,
         ("u", "goto"),
-        (),
-        "Breakpoints stop it on the way to a cycle or layer that was not reached before; not on"
-        " the way to a position or to the end.",
+        details="Breakpoints stop it on the way to a cycle or layer that was not reached"
+        " before; not on the way to a position or to the end.",
     ),
     Command("restart", "back to the start; breakpoints and changes stay", restart_run),
 )
