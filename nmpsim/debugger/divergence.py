@@ -76,7 +76,7 @@ def isolate_layers(debugger: Debugger, reference: Reference) -> IsolatedErrors |
     """
     found = []
     for index in debugger.get_layer_order():
-        if index not in reference.layers or debugger.layers[index].output.scale is None:
+        if index not in reference.layer_indices or debugger.layers[index].output.scale is None:
             continue
         one = isolate_layer(debugger, reference, index)
         if one.isolated is not None:

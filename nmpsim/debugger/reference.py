@@ -105,7 +105,7 @@ class Reference:
             )
 
     @property
-    def layers(self) -> frozenset[int]:
+    def layer_indices(self) -> frozenset[int]:
         """Indices of the layers in the reference."""
         return frozenset(self._loads)
 

@@ -22,7 +22,7 @@ from nmpsim.atomic import write_file
 from nmpsim.debugger.commands.command import make_result
 from nmpsim.diagnostics import fail
 from nmpsim.escape import escape_line
-from nmpsim.tui.key_bindings import bind
+from nmpsim.tui.key_bindings import make_hidden_binding
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.view import View
 
@@ -74,10 +74,10 @@ class CommandPrompt(Input):
     """Input widget for command lines, with history and completion."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        bind("up", "recall(-1)", "Earlier command"),
-        bind("down", "recall(1)", "Later command"),
-        bind("tab", "complete", "Complete"),
-        bind("escape", "leave", "Back to the pane"),
+        make_hidden_binding("up", "recall(-1)", "Earlier command"),
+        make_hidden_binding("down", "recall(1)", "Later command"),
+        make_hidden_binding("tab", "complete", "Complete"),
+        make_hidden_binding("escape", "leave", "Back to the pane"),
     ]
 
     class Closed(Message):

@@ -63,7 +63,7 @@ def format_breakpoint_command(view: View, condition: AddressCondition | LayerCon
     return f"break address {condition.address:#x}"
 
 
-def bind(keys: str, action: str, description: str) -> Binding:
+def make_hidden_binding(keys: str, action: str, description: str) -> Binding:
     """Return a key binding that is not shown in the footer."""
     return Binding(keys, action, description, show=False)
 
@@ -81,7 +81,7 @@ def make_bindings(panes: Sequence[str]) -> list[BindingType]:
         for one in KEY_COMMANDS
     ]
     numbers = [
-        bind(str(number), f"pane({number - 1})", f"Pane {name}")
+        make_hidden_binding(str(number), f"pane({number - 1})", f"Pane {name}")
         for number, name in enumerate(panes, 1)
     ]
     return [*moves, *_OTHERS, *numbers]
@@ -89,29 +89,29 @@ def make_bindings(panes: Sequence[str]) -> list[BindingType]:
 
 _OTHERS = (
     Binding("b", "breakpoint", "Break", tooltip="Breakpoint at the line, or none again"),
-    bind("escape,ctrl+c", "interrupt", "Stop what runs"),
-    bind("colon", "prompt('')", "Command line"),
-    bind("slash", "prompt('/')", "Search in the pane"),
-    bind("full_stop,f3", "search_again(1)", "Next match"),
-    bind("comma,shift+f3", "search_again(-1)", "Match before"),
-    bind("w", "copy", "Copy the pane's text to a file"),
-    bind("less_than_sign", "core(-1)", "Look at the core before"),
-    bind("greater_than_sign", "core(1)", "Look at the next core"),
-    bind("K", "neighbour('sources')", "To a layer that the selected one reads"),
-    bind("J", "neighbour('readers')", "To a layer that reads the selected one"),
-    bind("z", "zoom", "One pane, or all"),
-    bind("right_curly_bracket,ctrl+right", "resize(4, 0)", "Wider pane"),
-    bind("left_curly_bracket,ctrl+left", "resize(-4, 0)", "Narrower pane"),
-    bind("right_parenthesis,ctrl+down", "resize(0, 2)", "Higher pane"),
-    bind("left_parenthesis,ctrl+up", "resize(0, -2)", "Lower pane"),
-    bind("H", "hide_pane", "Hide the pane; its number shows it"),
-    bind("B", "split_pane", "A place of its own for the pane, beside the others"),
-    bind("L", "keep_layout", "Keep these layouts in a file"),
-    bind("0", "standard_layout", "The layout as it was made"),
+    make_hidden_binding("escape,ctrl+c", "interrupt", "Stop what runs"),
+    make_hidden_binding("colon", "prompt('')", "Command line"),
+    make_hidden_binding("slash", "prompt('/')", "Search in the pane"),
+    make_hidden_binding("full_stop,f3", "search_again(1)", "Next match"),
+    make_hidden_binding("comma,shift+f3", "search_again(-1)", "Match before"),
+    make_hidden_binding("w", "copy", "Copy the pane's text to a file"),
+    make_hidden_binding("less_than_sign", "core(-1)", "Look at the core before"),
+    make_hidden_binding("greater_than_sign", "core(1)", "Look at the next core"),
+    make_hidden_binding("K", "neighbour('sources')", "To a layer that the selected one reads"),
+    make_hidden_binding("J", "neighbour('readers')", "To a layer that reads the selected one"),
+    make_hidden_binding("z", "zoom", "One pane, or all"),
+    make_hidden_binding("right_curly_bracket,ctrl+right", "resize(4, 0)", "Wider pane"),
+    make_hidden_binding("left_curly_bracket,ctrl+left", "resize(-4, 0)", "Narrower pane"),
+    make_hidden_binding("right_parenthesis,ctrl+down", "resize(0, 2)", "Higher pane"),
+    make_hidden_binding("left_parenthesis,ctrl+up", "resize(0, -2)", "Lower pane"),
+    make_hidden_binding("H", "hide_pane", "Hide the pane; its number shows it"),
+    make_hidden_binding("B", "split_pane", "A place of its own for the pane, beside the others"),
+    make_hidden_binding("L", "keep_layout", "Keep these layouts in a file"),
+    make_hidden_binding("0", "standard_layout", "The layout as it was made"),
     Binding("question_mark,f1", "help", "Help"),
-    bind("h", "keys_panel", "Keys of the pane, beside it"),
-    bind("ctrl+p", "command_palette", "Command palette: everything by its name"),
-    bind("ctrl+l", "repaint", "Repaint the screen"),
+    make_hidden_binding("h", "keys_panel", "Keys of the pane, beside it"),
+    make_hidden_binding("ctrl+p", "command_palette", "Command palette: everything by its name"),
+    make_hidden_binding("ctrl+l", "repaint", "Repaint the screen"),
     Binding("q", "quit", "Quit"),
 )
 

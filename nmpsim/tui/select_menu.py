@@ -12,16 +12,16 @@ from textual.binding import BindingType
 from textual.screen import ModalScreen
 from textual.widgets import OptionList
 
-from nmpsim.tui.key_bindings import bind
+from nmpsim.tui.key_bindings import make_hidden_binding
 
 
 class SelectMenu(ModalScreen[int | None]):
     """Modal menu; its result is the index of the selected option, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        bind("escape,q", "dismiss(None)", "Close"),
-        bind("j", "app.simulate_key('down')", "Next"),
-        bind("k", "app.simulate_key('up')", "Before"),
+        make_hidden_binding("escape,q", "dismiss(None)", "Close"),
+        make_hidden_binding("j", "app.simulate_key('down')", "Next"),
+        make_hidden_binding("k", "app.simulate_key('up')", "Before"),
     ]
 
     def __init__(self, title: str, options: Sequence[str]) -> None:

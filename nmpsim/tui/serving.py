@@ -113,7 +113,7 @@ def is_loopback(host: str) -> bool:
     return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
-def serve(
+def serve_screen(
     command: Sequence[str], host: str, port: int, title: str, report: Callable[[str], None]
 ) -> None:
     """Serve a command that shows a screen to browsers, until the user ends the server.

@@ -128,11 +128,11 @@ def test_only_the_local_host_can_connect_by_default(monkeypatch: pytest.MonkeyPa
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(UserError, match=f"cannot serve on 127.0.0.1:{port}") as error:
-            serving.serve(["x"], "127.0.0.1", port, "x", told.append)
+            serving.serve_screen(["x"], "127.0.0.1", port, "x", told.append)
         assert error.value.diagnostics[0].code == "ARG001"
-    serving.serve(["x"], "localhost", port, "x", told.append)
+    serving.serve_screen(["x"], "localhost", port, "x", told.append)
     assert told == []
-    serving.serve(["x"], "0.0.0.0", port, "x", told.append)
+    serving.serve_screen(["x"], "0.0.0.0", port, "x", told.append)
     (warning,) = told
     assert warning.startswith(f"warning: 0.0.0.0:{port} can be reached from other machines")
     assert served == [f"http://localhost:{port}", f"http://0.0.0.0:{port}"]

@@ -155,11 +155,11 @@ def _serve(request: Request) -> int:
         )  # fmt: skip
     check_serving()
     _make_shell(request)  # errors are reported here, not in a browser
-    from nmpsim.tui.serving import LOOPBACK, serve
+    from nmpsim.tui.serving import LOOPBACK, serve_screen
 
     words = [sys.executable, "-m", "nmpsim", "debug", *get_given_arguments(ctx)]
     with interactive_session():
-        serve(
+        serve_screen(
             words,
             request.host or LOOPBACK,
             request.serve,

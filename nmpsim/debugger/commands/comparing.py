@@ -34,7 +34,7 @@ def load_reference(context: Context, arguments: Arguments) -> CommandResult:
     """Load expected layer outputs from a file as the reference."""
     path = Path(arguments.take_word("a file"))
     arguments.expect_end()
-    known, total = len(context.load_reference(path).layers), len(context.debugger.layers)
+    known, total = len(context.load_reference(path).layer_indices), len(context.debugger.layers)
     text = f"reference {path}: {known} of {format_count(total, 'layer')}"
     return make_result(text, layers=known, of=total)
 

@@ -41,8 +41,10 @@ class Context:
         self.changes = ProgramChanges(debugger)
         self.reference: Reference | None = None
         self.open_arrays = open_arrays
-        self._comparisons: dict[int, tuple[npt.NDArray[Any] | None, LayerComparison]] = {}
-        """Layer -> its output and the comparison of it with the reference."""
+        self._comparisons: dict[
+            int, tuple[npt.NDArray[Any] | None, Reference, LayerComparison]
+        ] = {}
+        """Layer -> its output, the reference, and the comparison of both."""
         self._read_lir = lru_cache(maxsize=1)(self._rescale_lir)
         self._read_facts = lru_cache(maxsize=1)(self._explain_lir)
 
@@ -75,7 +77,6 @@ class Context:
         with locate_errors(path):
             layers = self.debugger.bundle.metadata.layers
             self.reference = Reference(layers, arrays.keys, arrays.read)
-        self._comparisons = {}
         self.debugger.events.measure_difference = self._measure_difference
         return self.reference
 
@@ -86,10 +87,10 @@ class Context:
         """
         reference, output = self.get_reference(), self.debugger.layer_outputs.get(index)
         known = self._comparisons.get(index)
-        if known is None or known[0] is not output:
-            known = output, compare_layer(self.debugger, reference, index)
+        if known is None or known[0] is not output or known[1] is not reference:
+            known = output, reference, compare_layer(self.debugger, reference, index)
             self._comparisons[index] = known
-        return known[1]
+        return known[2]
 
     def _measure_difference(self, index: int) -> tuple[int, str] | None:
         found = self.compare_layer(index).accumulated

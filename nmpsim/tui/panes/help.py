@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from textual.message import Message
 
 from nmpsim.tui.command_prompt import CommandPrompt
-from nmpsim.tui.key_bindings import bind, list_keys
+from nmpsim.tui.key_bindings import list_keys, make_hidden_binding
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.panes import PANES
 from nmpsim.tui.wrapped_pane import WrappedPane
@@ -25,7 +25,7 @@ class HelpPane(WrappedPane):
 
     title = "Help"
     BINDINGS: ClassVar[list[BindingType]] = [
-        bind("q,escape,question_mark,f1", "close", "Close the help")
+        make_hidden_binding("q,escape,question_mark,f1", "close", "Close the help")
     ]
 
     class Closed(Message):

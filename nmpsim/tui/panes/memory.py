@@ -18,7 +18,7 @@ from nmpsim.debugger.operands import (
 from nmpsim.escape import escape_line
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.report.analyses import MemoryBlock
-from nmpsim.tui.key_bindings import bind
+from nmpsim.tui.key_bindings import make_hidden_binding
 from nmpsim.tui.line_pane import LinePane, shorten_names
 from nmpsim.tui.theme import GREEN, GREY, ORANGE, SKY
 from nmpsim.tui.view import View
@@ -33,7 +33,7 @@ class MemoryPane(LinePane):
 
     title = "Memory"
     BINDINGS: ClassVar[list[BindingType]] = [
-        bind("m", "other", "To the scratchpad, or to the DRAM")
+        make_hidden_binding("m", "other", "To the scratchpad, or to the DRAM")
     ]
     _shares: np.ndarray[tuple[int, int], np.dtype[np.float64]] = np.zeros((0, ROW_CELLS))
     """[rows, cells] share of the scratchpad's bytes that are not zero."""
