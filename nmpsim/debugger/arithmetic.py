@@ -240,7 +240,8 @@ def _trace_sum(
     steps: list[ArithmeticStep] = []
     if name == "gemm":
         row, columns, out = at.y, d["columns"], get_scale(d, "out")
-        q, factors = make_requantizer(d, np.zeros(1, np.int64), out, out), "(l - O_l) * (r - O_r)"
+        q = make_requantizer(d, np.zeros(1, np.int64), Scale(0, 0, 0), out)
+        factors = "(l - O_l) * (r - O_r)"
     else:
         row, columns, factors = at.y * d["out_w"] + at.x, _channel_count(d), "x * (w - O_w)"
         bias, zero = (table[c : c + 1] for table in read_channel_tables(spm, d, columns))
