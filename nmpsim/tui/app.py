@@ -334,7 +334,7 @@ class DebugApp(App[None]):
         except UserError as error:
             self.report_error("keep layout", error)
         else:
-            self.notify(f"kept in {escape_line(str(self._layout_file))}", markup=False)
+            self.notify(f"saved in {escape_line(str(self._layout_file))}", markup=False)
 
     def _read_layouts(self) -> None:
         if self._layout_file is not None:
