@@ -152,7 +152,7 @@ def invoke(*arguments: object, stdin: str | None = None) -> Result:
 
 def test_the_command_serves_a_screen(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(serving, "serve", lambda *given: asked.append(given))
+    monkeypatch.setattr(serving, "serve_screen", lambda *given: asked.append(given))
     words = [str(file), "--input", str(SEVEN), "--serve", "8000"]
     assert invoke(*words).exit_code == 0
     command, host, port, title, _ = asked[0]
@@ -192,7 +192,7 @@ def test_a_browser_session_shows_the_screen(file: Path, monkeypatch: pytest.Monk
 def test_an_impossible_server_is_an_error(
     options: list[str], words: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "serve", lambda *_: pytest.fail("it is served"))
+    monkeypatch.setattr(serving, "serve_screen", lambda *_: pytest.fail("it is served"))
     given = [] if "--input" in options else ["--input", str(SEVEN)]
     result = invoke(file, *options, *given, stdin="x")
     assert result.exit_code == 2 and words in result.stderr
