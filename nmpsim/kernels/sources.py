@@ -19,6 +19,7 @@ COMPILED_SOURCES = (
     "core/contract_events.py",
     "core/state.py",
     "core/stop_conditions.py",
+    "core/watch.py",
     "isa/*.py",
     "isa/formulas.toml",
     "kernels/*.py",

@@ -2,10 +2,9 @@
 
 Recordings of programs that do not depend on data, and traces of those that do, are checked by the
 same functions, as plain Python or compiled (``contract_entry.py``).
-:mod:`nmpsim.memory.footprint` defines what an instruction accesses,
-:mod:`~nmpsim.core.compiled.contract_order` what it is ordered after,
-:mod:`~nmpsim.core.compiled.contract_access` compares unordered accesses, and
-:mod:`~nmpsim.core.compiled.contract_memory` tracks what is written.
+:mod:`nmpsim.memory.footprint` defines the accesses of an instruction,
+:mod:`~nmpsim.core.compiled.contract_order` orders and compares them, and
+:mod:`~nmpsim.core.compiled.contract_state` tracks written bytes.
 """
 
 from __future__ import annotations
@@ -14,29 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.contract_access import (
-    check_dram_accesses,
-    check_unit,
-    check_units,
-    drop_ordered,
-    record_origin,
-)
-from nmpsim.core.compiled.contract_memory import (
-    check_read,
-    is_ram,
-    is_scratchpad,
-    is_writable,
-    visit_access,
-)
 from nmpsim.core.compiled.contract_order import (
     HALTED,
     RUNNING,
     arrive,
+    check_dram_accesses,
+    check_unit,
+    check_units,
     complete_jobs,
     count_scalar_access,
+    drop_ordered,
     merge_clock,
     pend,
     post,
+    record_origin,
 )
 from nmpsim.core.compiled.contract_state import (
     COMPARISONS,
@@ -52,8 +42,13 @@ from nmpsim.core.compiled.contract_state import (
     SCALAR,
     UNITS,
     ContractState,
+    check_read,
     has_violation,
+    is_ram,
+    is_scratchpad,
+    is_writable,
     report_violation,
+    visit_access,
 )
 from nmpsim.core.contract_events import (
     EVENT_CORE,

@@ -1,7 +1,4 @@
-"""The compiled check of the contract.
-
-Its functions are plain Python, so that the reference engine needs no compiler for them.
-"""
+"""Plain Python functions that compiled code calls, and the compiled check of the contract."""
 
 from __future__ import annotations
 
@@ -9,11 +6,9 @@ import functools
 import inspect
 from typing import Any
 
-from nmpsim.core import access_cache
+from nmpsim.core import access_cache, watch
 from nmpsim.core.compiled import (
     contract,
-    contract_access,
-    contract_memory,
     contract_order,
     contract_state,
     dram_conflicts,
@@ -26,12 +21,11 @@ from nmpsim.memory.pure import register_pure_functions
 
 PLAIN_MODULES = (
     contract,
-    contract_access,
-    contract_memory,
     contract_order,
     contract_state,
     dram_conflicts,
     access_cache,
+    watch,
 )
 """Modules whose functions compiled code may call."""
 

@@ -40,13 +40,9 @@ from nmpsim.core.compiled.traps import (
 from nmpsim.core.compiled.units import choose_grant, count_loggable_steps, serve
 from nmpsim.core.compiled.watch import (
     access_address,
-    count_turns,
     is_in_image,
-    is_stop_address,
     read_source,
     record_instruction,
-    should_stop_after,
-    trace_is_full,
 )
 from nmpsim.core.instruction_tables import (
     ILLEGAL,
@@ -57,6 +53,7 @@ from nmpsim.core.instruction_tables import (
 )
 from nmpsim.core.state import NEVER, CoreStatus, Machine, Outcome
 from nmpsim.core.stop_conditions import MAX_STEPS, TENSOR_STEPS, StopConditions
+from nmpsim.core.watch import count_turns, is_stop_address, should_stop_after, trace_is_full
 from nmpsim.isa.words import MAX_WORDS
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit, jit_allocating
@@ -155,7 +152,9 @@ def run_events(
             m.shared[0].trap[3] = m.cores[core].pc
             m.shared[0].trap[4] = m.cores[core].clock
             return CYCLE_LIMIT
-        if m.cores[core].clock >= stops.until_cycle or is_stop_address(m, stops, core):
+        if m.cores[core].clock >= stops.until_cycle or is_stop_address(
+            stops, core, m.cores[core].pc, m.cores[core].retired
+        ):
             return STOPPED_OUTCOME
         m.shared[0].last_barrier = -1
         steps, all_steps = ZERO, ZERO

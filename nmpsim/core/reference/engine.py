@@ -38,6 +38,7 @@ from nmpsim.core.state import (
     as_plain_arrays,
 )
 from nmpsim.core.stop_conditions import StopConditions, default_stop_conditions
+from nmpsim.core.watch import count_turns, is_stop_address, trace_is_full
 from nmpsim.core.work import count_loggable_steps
 from nmpsim.isa.codec import decode
 from nmpsim.isa.exhaustive import exhaustive_table
@@ -102,7 +103,7 @@ def take_turn(
         return Outcome.PAUSED
     core = find_first_running(machine)
     queue, cycle = find_next_grant(machine, costs)
-    if (core is not None or queue is not None) and watch.trace_is_full():
+    if (core is not None or queue is not None) and trace_is_full(watch.stops):
         return Outcome.STOPPED
     if queue is not None and (core is None or cycle < core.clock):
         return serve_request(machine, queue, cycle, watch)
@@ -112,7 +113,9 @@ def take_turn(
     if core.clock > costs.limits_cycles:
         record_cycle_limit(core)
         return Outcome.CYCLE_LIMIT
-    if core.clock >= watch.stops.until_cycle or watch.is_stop_address(core):
+    if core.clock >= watch.stops.until_cycle or is_stop_address(
+        watch.stops, core.number, core.pc, core.retired
+    ):
         return Outcome.STOPPED
     return take_core_turn(core, costs, stop_at_layers, watch, most_steps)
 
@@ -124,7 +127,7 @@ def serve_request(
     if cycle >= watch.stops.until_cycle:
         return Outcome.STOPPED
     serve(machine, queue)
-    watch.count_turn()
+    count_turns(watch.stops, 1)
     return None
 
 
@@ -143,7 +146,7 @@ def take_core_turn(
     except ViolationError:
         return Outcome.VIOLATION
     has_retired = core.retired > retired
-    watch.count_turn()
+    count_turns(watch.stops, 1)
     is_known = 0 <= int(machine.shared[0]["last_barrier"]) < machine.barriers.size
     if stop_at_layers and is_known:
         return Outcome.LAYER_END
@@ -184,7 +187,9 @@ def record_cycle_limit(core: Core) -> None:
 def run_core(core: Core, costs: Costs, watch: ExecutionMonitor, most_steps: int) -> None:
     """Run a core in its turn; only its first instruction may be observable by other cores."""
     steps = 0
-    while steps < most_steps and core.clock <= costs.limits_cycles and not watch.trace_is_full():
+    while (
+        steps < most_steps and core.clock <= costs.limits_cycles and not trace_is_full(watch.stops)
+    ):
         steps += execute_step(core, costs, watch, has_turn=steps == 0)
 
 
