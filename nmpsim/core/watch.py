@@ -6,12 +6,14 @@ compiled code calls them, too.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nmpsim.core.access_cache import add_access, invalidate, is_cached
 from nmpsim.core.instruction_tables import INSTRUCTION_UNIT, IS_ACCESS, IS_TRACED, WORD_COUNT
 from nmpsim.core.stop_conditions import ANY_INSTRUCTION, StopConditions, StopState, TraceColumn
-from nmpsim.kernels.array_types import Int
+
+if TYPE_CHECKING:
+    from nmpsim.kernels.array_types import Int
 
 TURNS, ROWS, STOPPED_CORE, FETCHED_AT = map(int, StopState)
 NUMBER, TURN, CORE, PC, WORD_COLUMN, RS1, RS2, BEGIN, END, JOB, FINISHED = map(int, TraceColumn)
