@@ -113,7 +113,7 @@ def _checked(work: CaseWork, progress: ProgressCallback | None, last: ProgramCac
         result, hazards = judge_run(case, run, work.expected, before), []
         trap = run.report.trap
         took_too_long = trap is not None and trap.kind == "timeout"
-        config = case.limits.of_device(device.config)
+        config = case.limits.apply_to_device(device.config)
         budget = TimeBudget(case.limits, run.report.host_seconds)
         if case.budget.hazards is not None and (trap is None or trap.kind == "contract"):
             try:

@@ -15,7 +15,7 @@ from nmpsim.checking.rescale import UsedDescriptors, digest_rescale_values
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
 from nmpsim.core.limits import NO_LIMITS, Limits
-from nmpsim.core.run import ProgressCallback, layer_key
+from nmpsim.core.run import ProgressCallback, make_layer_key
 from nmpsim.experiments.identity import compute_array_digest
 from nmpsim.interpreter.memory import locate_tensors, read_constant
 from nmpsim.report.data import LayerReport, RunReport
@@ -112,7 +112,7 @@ def run_bundle(
         compute_array_digest(inputs),
         bundle.metadata.source,
         int(bundle.image.size) + bundle.rw_bytes,
-        tuple(saved.get(layer_key(layer)) for layer in bundle.metadata.layers),
+        tuple(saved.get(make_layer_key(layer)) for layer in bundle.metadata.layers),
         digest_constants(bundle) if constants is None else constants(),
         digest_rescale_values(bundle, used.rows()),
         {layer.operand: layer.index for layer in bundle.metadata.layers},

@@ -36,7 +36,7 @@ FIRST_BIT = np.array(
 
 
 def entry_index(word: Any) -> Any:
-    """Return the entry of a word; the bases of scratchpads and DRAM are far apart."""
+    """Return the index of a word's entry in the table."""
     return (word ^ word >> 15) & (ENTRIES - 1)
 
 
@@ -49,7 +49,7 @@ def is_cached(seen: Int64s, number: Any, address: Any) -> Any:
 
 
 def add_access(seen: Int64s, number: Any, address: Any) -> None:
-    """Add an access that the check is going to see."""
+    """Add an aligned access to the cache."""
     if CONTROL_BASE <= address < CONTROL_BASE + CONTROL_BYTES:
         if IS_WRITE[number]:
             invalidate(seen)
@@ -64,7 +64,7 @@ def add_access(seen: Int64s, number: Any, address: Any) -> None:
 
 
 def invalidate(seen: Int64s) -> None:
-    """Empty the cache by beginning a new generation."""
+    """Remove all entries from the cache."""
     if seen[IS_USED] == 0:
         return  # an unwritten table takes no host memory
     seen[IS_USED] = 0

@@ -28,7 +28,7 @@ RETRY_SECONDS = 900
 
 @frozen
 class KernelCacheStatus:
-    """Whether the kernel cache is complete for the current sources, and who is completing it."""
+    """Status of the kernel cache: complete, in progress or incomplete."""
 
     folder: CacheFolder
     """Parent of the kernel cache folders."""
@@ -41,7 +41,7 @@ class KernelCacheStatus:
         return self.folder.path / "compiling.lock"
 
     def is_complete(self) -> bool:
-        """Return whether all kernels were compiled and their folder still exists."""
+        """Return whether the cache contains all kernels."""
         recorded = self.folder.read(self.note)
         return recorded is not None and (self.folder.path / recorded.decode()).is_dir()
 
@@ -59,7 +59,7 @@ class KernelCacheStatus:
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[bool]:
-        """Hold the lock; yield whether this process got it."""
+        """Acquire the lock file without waiting; yield whether it was acquired."""
         self.folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self.lock.open("ab") as file:
             is_locked = lock(file.fileno())
@@ -121,7 +121,7 @@ def start_background_compile(parent: str, host: str) -> bool:
 
 
 def compile_all_kernels(parent: str, host: str) -> None:
-    """Compile the missing kernels, the event loop last, so that caching it implies a full cache."""
+    """Compile all kernels that are missing in the cache."""
     status = kernel_cache_status(parent, host)
     if status is None or status.is_complete():
         return

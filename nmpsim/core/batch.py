@@ -22,7 +22,7 @@ class SampleResult:
 
 @frozen
 class BatchResult:
-    """Results of runs one after the other."""
+    """Results of several runs of a bundle, with their combined counters."""
 
     runs: Sequence[SampleResult] = ()
     layers: Sequence[tuple[int, int]] = ()
@@ -31,12 +31,12 @@ class BatchResult:
 
     @classmethod
     def of(cls, report: RunReport) -> BatchResult:
-        """Return the result of a single run."""
+        """Make the batch result of a single run from its report."""
         run = SampleResult(report.output_reports, report.cycles, report.trap)
         return cls((run,), () if report.trap else saturation_totals(report.layers))
 
     def plus(self, more: BatchResult) -> BatchResult:
-        """Return the results of both batches."""
+        """Return a batch with the runs of another batch appended and its counters added."""
         if not self.layers or not more.layers:
             return BatchResult((*self.runs, *more.runs), self.layers or more.layers)
         layers = [

@@ -39,7 +39,7 @@ result once, as IEEE 754 requires."""
 
 
 def find_quantized_from_float(metadata: Metadata) -> tuple[Layer, ...]:
-    """Return the layers that quantize float32 results of the host.
+    """Return the layers that quantize float32 values computed by the host.
 
     A reference that adds in another order, or approximates a function otherwise, may differ there
     by one step.
@@ -113,7 +113,7 @@ class CycleAccount:
 
     @classmethod
     def of(cls, layers: Sequence[Layer]) -> CycleAccount:
-        """Make the account of a run that has not begun."""
+        """Make an account with 0 cycles for each layer."""
         return cls(dict.fromkeys(range(len(layers)), 0), {}, {})
 
     def copy(self) -> CycleAccount:
@@ -129,7 +129,7 @@ def record_segment(
     whole: bool,
     path: CriticalPath | None = None,
 ) -> None:
-    """Attribute the cycles of a device segment, ``whole`` or as far as it came.
+    """Add the cycles of a device step to the account of each of its layers.
 
     A layer lasts from the end of the one before to its barrier. Cycles after the last passed
     barrier belong to the next layer, or to the last one.
@@ -154,7 +154,7 @@ def record_segment(
 def record_host_step(
     account: CycleAccount, step: ProgramStep, clip: HostClipping | None, config: DeviceConfig
 ) -> None:
-    """Attribute the cycles of a host step, during which the cores' clock stands still."""
+    """Add the cycles of a host step to the account of its layers."""
     for index in step.layers:
         account.cycles[index] = host_cycles(step, config)
         if clip is not None:
@@ -170,7 +170,7 @@ def _give_unnamed_cycles(machine: Machine, layer: int) -> None:
 
 
 def build_output_report(stored: npt.NDArray[Any], tensor: Tensor, outside: Tensor) -> OutputReport:
-    """Return an output in the user's element type, from the values stored in DRAM."""
+    """Return the report of an output, with its values in the user's element type."""
     values = stored.copy()
     if outside.elem != tensor.elem:
         values = (values.astype(np.int32) + UNSIGNED_ELEMS[tensor.elem][1]).astype(
@@ -191,7 +191,7 @@ def build_run_report(
     contract: ContractReport,
     layer_outputs: Mapping[str, npt.NDArray[Any]],
 ) -> RunReport:
-    """Build the report of a run as far as it has come."""
+    """Build the report of a run from the machine and the account of cycles."""
     metadata, config = bundle.metadata, counted.config
     on_host = (layer.index for layer in metadata.layers if layer.placement == "host")
     cycles = int(machine.cores.clock.max()) + sum(account.cycles[index] for index in on_host)

@@ -26,7 +26,7 @@ from nmpsim.core.instruction_tables import (
     IS_WRITE,
     OP,
 )
-from nmpsim.core.memory_demand import tensor_bytes
+from nmpsim.core.memory_demand import count_tensor_bytes
 from nmpsim.core.state import Int64s, Machine
 from nmpsim.core.stop_conditions import StopConditions, StopState, TraceColumn
 from nmpsim.timing import Costs
@@ -100,7 +100,7 @@ class _EventLog:
 
 
 class ContractCheck:
-    """Checks one run; each method returns whether the contract holds so far."""
+    """Check of one run against the contract; methods return False after a violation."""
 
     def __init__(self, machine: Machine, costs: Costs, check: EventCheck) -> None:
         shared = machine.shared[0]
@@ -139,11 +139,11 @@ class ContractCheck:
 
     def host_writes(self, tensor: Tensor) -> bool:
         """Check that the host may write a tensor in DRAM."""
-        return self._check_host(HostEvent.WRITES, tensor.address, tensor_bytes(tensor))
+        return self._check_host(HostEvent.WRITES, tensor.address, count_tensor_bytes(tensor))
 
     def host_reads(self, tensor: Tensor) -> bool:
         """Check that the host may read a tensor in DRAM."""
-        return self._check_host(HostEvent.READS, tensor.address, tensor_bytes(tensor))
+        return self._check_host(HostEvent.READS, tensor.address, count_tensor_bytes(tensor))
 
     def host_step(self, step: ProgramStep) -> bool:
         """Check the accesses of a host operation."""
@@ -152,11 +152,11 @@ class ContractCheck:
         return all(map(self.host_reads, reads)) and all(map(self.host_writes, writes))
 
     def begin_segment(self) -> None:
-        """Record that the host starts the cores."""
+        """Record that the host starts all cores."""
         self._check_host(HostEvent.STARTS)
 
     def consume(self, events: Int64s, words: Int64s, first_word: int) -> bool:
-        """Check instructions; see :data:`~nmpsim.core.engine.EventConsumer`."""
+        """Check executed instructions; see :data:`~nmpsim.core.engine.EventConsumer`."""
         if self._has_given_up:
             return True
         if self._before is None and np.isin(events[:, ContractEvent.NUMBER], SEMAPHORES).any():
@@ -181,7 +181,7 @@ class ContractCheck:
         return all(self._check(self._state, *batch.arguments()) for batch in self._log.batches)
 
     def take_trace(self, stops: StopConditions) -> bool:
-        """Check the instructions that an engine has traced, and clear the trace."""
+        """Check the instructions in an engine's trace, then clear the trace."""
         trace = stops.trace[: int(stops.noted[StopState.ROWS])]
         stops.noted[StopState.ROWS] = 0
         begin, end = self._image

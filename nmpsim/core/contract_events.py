@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ContractEvent(IntEnum):
-    """Columns of an event: an executed instruction, or a host action, in the order of effects."""
+    """Columns of an event: an executed instruction or an action of the host."""
 
     NUMBER = 0
     """Row of the instruction table, or a :class:`HostEvent`."""
@@ -38,7 +38,7 @@ EVENT_WORDS = len(ContractEvent)
 
 
 class HostEvent(IntEnum):
-    """Actions of the host, in place of an instruction number."""
+    """Numbers of host actions, which take the place of an instruction number."""
 
     STARTS = -1
     """The host starts all cores."""

@@ -44,13 +44,13 @@ _LAYER_FIELDS = (
 
 
 def count_channels(layer: Layer) -> int:
-    """Return the channels of a layer's output, its last dimension."""
+    """Return the number of channels of a layer's output, the size of its last dimension."""
     return max(layer.output.shape[-1], 1) if layer.output.shape else 1
 
 
 @frozen(eq=False)
 class ValueCounters:
-    """Counters of values at one time, which are evaluated when they are read."""
+    """Copy of the machine's counters of elements and saturated values, by layer."""
 
     _layers: Mapping[str, npt.NDArray[np.int64]]
     """Copies of the fields of LAYER that later runs may change."""
@@ -62,7 +62,7 @@ class ValueCounters:
 
     @classmethod
     def of(cls, machine: Machine) -> ValueCounters:
-        """Copy the counters of a machine."""
+        """Copy the counters of elements and saturated values from a machine."""
         layers = machine.layers.view(np.ndarray)
         fields = {name: layers[name].copy() for name in _VALUE_FIELDS}
         begins = layers["channel_base"]
@@ -74,13 +74,13 @@ class ValueCounters:
 
     @cached_property
     def elements(self) -> Sequence[int]:
-        """[layers] written results."""
+        """Number of elements that each layer has written."""
         elements: list[int] = self._layers["elements"].tolist()
         return elements
 
     @cached_property
     def unwanted(self) -> Sequence[int]:
-        """[layers] saturated values that the network does not ask for."""
+        """Number of saturated values of each layer, without those that the network clips."""
         wanted = self._layers["saturated"][:, ACTIVATION]
         counts: list[int] = (self._layers["saturated"].sum(axis=1) - wanted).sum(axis=1).tolist()
         return counts
@@ -97,7 +97,7 @@ class ValueCounters:
         return found
 
     def saturation(self, layer: Layer) -> tuple[Saturation, ...]:
-        """Return what the device saturated or clipped in a layer."""
+        """Return the saturated and clipped values of a layer, by stage and side."""
         index = layer.index
         begin, end = self._begins[index], self._ends[index]
         return tuple(
@@ -130,14 +130,14 @@ class Counters:
 
 
 def read_counters(machine: Machine, config: DeviceConfig) -> Counters:
-    """Read all counters of a machine at once, because its records are slow to read one by one."""
+    """Read all counters of a machine into plain numbers."""
     layers = machine.layers.view(np.ndarray)
     lists = {name: layers[name].tolist() for name in ("counts", "spent", "worked")}
     return Counters(config, get_costs(config), **lists, values=ValueCounters.of(machine))
 
 
 def compute_layer_bound(layer: Layer, of: Counters) -> Bound:
-    """Return the lower bounds of a layer's cycles, with the formula of the largest one."""
+    """Compute lower bounds of a layer's cycles by MAC array, vector unit and memory."""
     counts, config, wide = of.counts[layer.index], of.config, is_wide(layer)
     macs, busy, bursts = (counts[i] for i in (Count.MACS, Count.BUSY_VECTOR, Count.BURSTS))
     mac, vector = mac_bound(macs, wide, config), vector_bound(busy, config)
@@ -157,35 +157,35 @@ def compute_layer_bound(layer: Layer, of: Counters) -> Bound:
 
 
 def is_wide(layer: Layer) -> int:
-    """Return 1 for an Int16 layer, which takes the MAC array twice as long; else 0."""
+    """Return 1 if a layer computes on Int16 values, else 0."""
     return 1 if layer.output.elem == "i16" else 0
 
 
 @frozen
 class HostCounts:
-    """Counters of a host operation that clips."""
+    """Counters of a host operation: elements and saturated values."""
 
     elements: int
     saturation: tuple[Saturation, ...]
 
     @property
     def unwanted(self) -> int:
-        """Saturated values that the network does not ask for."""
+        """Number of saturated values, without those that the network clips."""
         return sum(one.count for one in self.saturation if not one.wanted)
 
     def plus(self, more: HostCounts) -> HostCounts:
-        """Return the counters of both runs."""
+        """Return the sum of these counters and those of another run."""
         return HostCounts(self.elements + more.elements, self.saturation + more.saturation)
 
 
 def count_host_clipping(clip: HostClipping) -> HostCounts:
-    """Count the values of a host operation, and those that it clipped."""
-    return HostCounts(clip.elements, host_saturation(clip))
+    """Count the elements and the clipped values of a host operation."""
+    return HostCounts(clip.elements, list_host_saturation(clip))
 
 
 @frozen(eq=False, repr=False)
 class LayerReports(Sequence[LayerReport]):
-    """Reports of a run's layers, which are made when the first one is read."""
+    """Sequence of a run's layer reports, built when the first one is read."""
 
     _layers: Sequence[Layer]
     _counted: Counters
@@ -197,7 +197,7 @@ class LayerReports(Sequence[LayerReport]):
     """Reports of a run that differs in values alone."""
 
     def with_values(self, values: ValueCounters, host: Mapping[int, HostCounts]) -> LayerReports:
-        """Return the reports of a run that has computed other values in the same time."""
+        """Return the reports of a run with the same cycles and other counters of values."""
         like = self._like or self
         return LayerReports(
             self._layers, self._counted, self._cycles, self._paths, values, host, like
@@ -232,7 +232,7 @@ class LayerReports(Sequence[LayerReport]):
         }
 
     def saturation_totals(self) -> list[tuple[int, int]]:
-        """Return elements and saturated values of each layer, without making its report."""
+        """Return the number of elements and of saturated values of each layer."""
         values = self._values
         found = list(zip(values.elements, values.unwanted, strict=True))[: len(self._layers)]
         for index, host in self._host.items():
@@ -260,7 +260,7 @@ class LayerReports(Sequence[LayerReport]):
 
 
 def saturation_totals(layers: Sequence[LayerReport]) -> list[tuple[int, int]]:
-    """Return elements and saturated values of each layer of a run."""
+    """Return the number of elements and of saturated values of each layer of a run."""
     if isinstance(layers, LayerReports):
         return layers.saturation_totals()
     return [(one.elements, one.saturated) for one in layers]
@@ -269,7 +269,7 @@ def saturation_totals(layers: Sequence[LayerReport]) -> list[tuple[int, int]]:
 def make_layer_fields(
     layer: Layer, of: Counters, cycles: int, path: PathPart | None
 ) -> dict[str, Any]:
-    """Return the fields of a layer's report; those that depend on values are empty."""
+    """Return the fields of a layer's report that do not depend on values."""
     counts, output = of.counts[layer.index], layer.output
     waited_for = path.cycles() if path is not None else [0] * len(PathCause)
     macs, bursts = counts[Count.MACS], counts[Count.BURSTS]
@@ -289,7 +289,7 @@ def make_layer_fields(
         bytes=moved,
         bursts=bursts,
         row_misses=counts[Count.ROW_MISSES],
-        stalls=activity_cycles(counts),
+        stalls=list_activity_cycles(counts),
         busy={u: counts[Count.BUSY_LOAD + i] for i, u in enumerate(UNITS)},
         elements=0,
         saturation=(),
@@ -303,13 +303,13 @@ def make_layer_fields(
     return attrs.asdict(report, recurse=False) | {"use": use}
 
 
-def activity_cycles(counts: Sequence[int]) -> Mapping[str, int]:
-    """Return core cycles by activity."""
+def list_activity_cycles(counts: Sequence[int]) -> Mapping[str, int]:
+    """Return a layer's core cycles by activity."""
     return dict(zip(ACTIVITIES, counts, strict=False))
 
 
-def host_saturation(clip: HostClipping) -> tuple[Saturation, ...]:
-    """Return what a host operation clipped or saturated, in the device's order of stages."""
+def list_host_saturation(clip: HostClipping) -> tuple[Saturation, ...]:
+    """Return the saturated and clipped values of a host operation, by stage and side."""
     parts: dict[tuple[str, int], list[tuple[Array, Array]]] = {}
 
     def add(stage: str, side: int, places: Array, overshoot: Array) -> None:

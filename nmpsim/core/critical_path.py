@@ -37,7 +37,7 @@ ENOUGH = 1 << 16
 
 @frozen(eq=False)
 class CriticalPath:
-    """Cycles of a part of a run by their cause on the critical path."""
+    """Critical path of a part of a run: cycles by cause."""
 
     until: Int64s
     """[n] ascending: cycles at which barriers released cores, and the end."""
@@ -53,21 +53,21 @@ def join_paths(paths: Sequence[CriticalPath]) -> CriticalPath:
 
 
 class PathPart(NamedTuple):
-    """A critical path between two cycles that divide it."""
+    """Section of a critical path between two cycles."""
 
     path: CriticalPath
     begin: int
     end: int
 
     def cycles(self) -> list[int]:
-        """Return the cycles by PathCause."""
+        """Return the cycles of the section for each PathCause."""
         first, last = np.searchsorted(self.path.until, (self.begin, self.end), "right")
         cycles: list[int] = self.path.cycles[first:last].sum(axis=0).tolist()
         return cycles
 
 
 class PathRecorder:
-    """Follows the critical path from one start of all cores."""
+    """Recorder that computes the critical path of a device step from its logs."""
 
     def __init__(self, machine: Machine, costs: Costs) -> None:
         """Begin when the cores have started and nothing has been logged since."""
@@ -80,7 +80,7 @@ class PathRecorder:
         self._known: list[CriticalPath] = []
 
     def add(self, machine: Machine, work: Any, waits: Any) -> None:
-        """Add the work and the waits that were logged since the last call."""
+        """Add entries of the work log and the wait log."""
         is_grant = work.is_grant != 0
         unit = work.core * UNITS + work.unit
         # A grant that reads a descriptor is no transfer's.
@@ -103,7 +103,7 @@ class PathRecorder:
             self.follow_to_barrier(machine)
 
     def finish(self, machine: Machine, core: int | None = None) -> CriticalPath:
-        """Return the path to ``core``, or to the core with the highest clock if None."""
+        """Return the critical path to the end of ``core``, by default the core that ends last."""
         clocks = machine.cores.clock
         last = int(clocks.argmax()) if core is None else core
         self._follow(*self._notes(), last, int(clocks[last]))
@@ -111,7 +111,7 @@ class PathRecorder:
 
     @property
     def certain(self) -> CriticalPath:
-        """The part of the path that later events cannot change."""
+        """Part of the critical path that later events cannot change."""
         return join_paths(self._known)
 
     def _channels(self, work: Any) -> Int64s:
@@ -127,7 +127,7 @@ class PathRecorder:
         return np.concatenate(self._work), np.concatenate(self._waits)
 
     def follow_to_barrier(self, machine: Machine) -> None:
-        """Follow the path to the last barrier where all cores met and no unit had work left."""
+        """Extend the path to the last barrier of all cores at which all units were idle."""
         work, waits = self._notes()
         self._work, self._waits = [work], [waits]
         asleep = waits[waits[:, 1] == WaitTarget.BARRIER]

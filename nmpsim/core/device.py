@@ -35,7 +35,7 @@ RUNS_BEFORE_PROOF = 4
 
 
 class Device:
-    """A simulated device, which runs any bundle that was compiled for its settings.
+    """Simulated device that runs the bundles compiled for its settings.
 
     Runs that several Python threads request at the same time are done one after the other.
 
@@ -165,7 +165,7 @@ class Device:
         *,
         limits: Limits = NO_LIMITS,
     ) -> BatchResult:
-        """Run a bundle on the inputs of each sample, as :meth:`run` does but without reports.
+        """Run a bundle on the inputs of each sample, without a report of each run.
 
         Parameters
         ----------
@@ -339,7 +339,7 @@ class Device:
         return Device, (self.config, *self._arguments)
 
     def machine_after(self, bundle: Bundle) -> Machine:
-        """Return the machine as the last run of a bundle left it, at rest if there was none.
+        """Return the machine in its state after the last run of a bundle.
 
         A run with layer kernels is repeated tile by tile, because it left out the scratchpads.
         """

@@ -27,7 +27,7 @@ EventCheck = Callable[["ContractState", Int64s, Int64s, int], bool]
 
 
 class Compilation:
-    """Seconds that kernels take to compile, and who is notified before they are compiled."""
+    """Compile time of kernels, and the function that is called before they are compiled."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -37,7 +37,7 @@ class Compilation:
 
 
 class Recorded(Protocol):
-    """A recorded device step: its timing, and what computes its values for any input."""
+    """Recorded device step, which an engine can replay for any input."""
 
     @property
     def path(self) -> CriticalPath:
@@ -45,7 +45,7 @@ class Recorded(Protocol):
         ...
 
     def plan_layer_kernels(self, machine: Machine) -> tuple[bool, bool]:
-        """Prove once which layers can be single kernel calls.
+        """Find the layers that single kernel calls can compute; repeated calls reuse the result.
 
         Returns
         -------
@@ -57,12 +57,12 @@ class Recorded(Protocol):
         ...
 
     def set_timing(self, machine: Machine) -> None:
-        """Set the machine's cycles and counters of timing to those at the end of the step."""
+        """Set the machine's cycles and timing counters to their state after the step."""
         ...
 
 
 class Engine(ABC):
-    """Executes instructions of a machine; all state is in the machine."""
+    """Base class of engines, which execute the instructions of a machine."""
 
     def __init__(self, compilation: Compilation | None = None) -> None:
         self.compilation = compilation or Compilation()
@@ -74,7 +74,7 @@ class Engine(ABC):
 
     @property
     def can_record(self) -> bool:
-        """False if :meth:`record` returns None for every program."""
+        """Whether the engine can record programs."""
         return False
 
     @abstractmethod
@@ -86,7 +86,7 @@ class Engine(ABC):
         stop_at_layers: bool,
         stops: StopConditions | None = None,
     ) -> Outcome:
-        """Run until all cores have halted, a trap, a deadlock or the cycle limit.
+        """Run until all cores have halted, or up to a trap, a deadlock or the cycle limit.
 
         Returns PAUSED after ``turns`` turns of cores and DRAM, or earlier if they take about a
         tenth of a second; LAYER_END at a barrier that the bundle knows if ``stop_at_layers`` is
@@ -98,7 +98,7 @@ class Engine(ABC):
     def check_events(
         self, state: ContractState, events: Int64s, words: Int64s, first_word: int
     ) -> bool:
-        """Check events against the contract; see :func:`nmpsim.core.compiled.contract.check`."""
+        """Check events against the contract; return False after a violation."""
 
     def record(
         self, machine: Machine, costs: Costs, consume: EventConsumer | None = None

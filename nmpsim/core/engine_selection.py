@@ -41,7 +41,7 @@ INSTRUCTION_SECONDS, MAC_SECONDS, ELEMENT_SECONDS = 2e-4, 2e-8, 3.2e-6
 
 
 def make_engine(name: str, threads: int = 1) -> Engine:
-    """Make the engine with this name; raise UserError (ARG001) if there is none.
+    """Make an engine by name.
 
     ``threads`` of the host share the work of the compiled engine; no result depends on it.
     """
@@ -58,7 +58,7 @@ def make_engine(name: str, threads: int = 1) -> Engine:
 def make_compiled_engine(
     threads: int = 1, compilation: Compilation | None = None
 ) -> CompiledEngine:
-    """Make a compiled engine, and mark the kernel cache as used."""
+    """Make a compiled engine and mark its kernel cache as used."""
     from nmpsim.core.compiled.engine import CompiledEngine
 
     mark_kernel_cache_used()
@@ -66,7 +66,7 @@ def make_compiled_engine(
 
 
 def estimate_reference_seconds(bundle: Bundle) -> float:
-    """Estimate how long the reference engine takes for a program without long loops."""
+    """Estimate the seconds that the reference engine takes for a program without loops."""
     instructions = sum(end - start for start, end in bundle.text) / 4
     layers = [one for one in bundle.metadata.layers if one.placement == "device"]
     elements = sum(math.prod(one.output.shape) for one in layers)
@@ -75,7 +75,7 @@ def estimate_reference_seconds(bundle: Bundle) -> float:
 
 
 class AutoEngine(Engine):
-    """The reference engine for short work, the compiled engine for long work."""
+    """Engine that begins as the reference engine and continues as the compiled one."""
 
     def __init__(self, threads: int = 1) -> None:
         super().__init__()
@@ -97,21 +97,21 @@ class AutoEngine(Engine):
 
     @property
     def current(self) -> Engine:
-        """The engine that executes now."""
+        """The engine in use."""
         return self._get_compiled() if self._is_compiled else self._reference
 
     @property
     def name(self) -> str:
-        """Name of the current engine."""
+        """Name of the engine in use."""
         return self.current.name
 
     @property
     def can_record(self) -> bool:
-        """Whether the current engine can record programs."""
+        """Whether the engine in use can record programs."""
         return self.current.can_record
 
     def choose(self, bundle: Bundle, limits: Limits) -> None:
-        """Choose the engine with which a run of a bundle begins."""
+        """Choose the engine for the start of a run of a bundle."""
         if self._is_compiled:
             return
         timeout = math.inf if limits.timeout is None else limits.timeout
@@ -148,7 +148,7 @@ class AutoEngine(Engine):
     def record(
         self, machine: Machine, costs: Costs, consume: EventConsumer | None = None
     ) -> Recorded | None:
-        """Record a program on the current engine; see :class:`~nmpsim.core.engine.Engine`."""
+        """Record a program on the engine in use; see :class:`~nmpsim.core.engine.Engine`."""
         return self.current.record(machine, costs, consume)
 
     def replay(
@@ -159,7 +159,7 @@ class AutoEngine(Engine):
         strict: bool = False,
         layer_kernels: bool = False,
     ) -> bool:
-        """Compute values on the current engine; see :class:`~nmpsim.core.engine.Engine`."""
+        """Replay a program on the engine in use; see :class:`~nmpsim.core.engine.Engine`."""
         return self.current.replay(machine, recorded, on_layer, strict, layer_kernels)
 
     def _should_compile(self, more: float) -> bool:

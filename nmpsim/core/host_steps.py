@@ -37,7 +37,7 @@ _WHENCE = "the value is one of an input, or made by an operation before this one
 
 @frozen(eq=False)
 class HostClipping:
-    """Values that a host operation clipped, and the range."""
+    """Values that a host operation clipped, with the limits of its result."""
 
     shape: tuple[int, ...]
     """Shape of the result."""
@@ -56,7 +56,7 @@ class HostClipping:
         return math.prod(self.shape)
 
     def exact(self, index: int, stored: int) -> int:
-        """Return the unclipped value at a row-major index whose result is ``stored``."""
+        """Return the value at a row-major index before clipping; ``stored`` is the result."""
         found = np.flatnonzero(self.changed.indices == index)
         return int(self.changed.exact[found[0]]) if found.size else stored
 
@@ -74,17 +74,17 @@ def read_tensor(machine: Machine, tensor: Tensor) -> npt.NDArray[Any]:
 
 
 def write_tensor(machine: Machine, tensor: Tensor, values: npt.NDArray[Any]) -> None:
-    """Write values to a tensor in DRAM; the shape must be the tensor's."""
+    """Write values of the tensor's shape to a tensor in DRAM."""
     read_tensor(machine, tensor)[...] = values
 
 
 def run_host_step(machine: Machine, step: ProgramStep) -> HostClipping | None:
-    """Execute a host operation in DRAM; return what it clipped, if it quantizes."""
+    """Execute a host operation on DRAM; return its clipped values, or None."""
     return prepare_host_step(machine, step)()
 
 
 def prepare_host_step(machine: Machine, step: ProgramStep) -> Callable[[], HostClipping | None]:
-    """Return a function that executes a host operation in DRAM any number of times."""
+    """Return a function that executes a host operation on DRAM."""
     try:
         operands = [_operand(machine, operand) for operand in step.operands]
         execute = prepare_operation(step.opcode or "", operands, step.attributes, step.numerics)

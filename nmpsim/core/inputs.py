@@ -22,7 +22,7 @@ Inputs = Arrays | Sequence[npt.NDArray[Any]] | npt.NDArray[Any]
 
 
 def prepare_inputs(metadata: Metadata, given: Inputs) -> dict[str, npt.NDArray[Any]]:
-    """Return the values of every input as the program stores them.
+    """Check the user's inputs and convert them to the element types of the program.
 
     Real values for a quantized input are quantized as the program's profile does it.
 
@@ -100,7 +100,7 @@ def _shape(shape: tuple[int, ...]) -> str:
 
 
 def find_mismatch(tensor: Tensor, values: npt.NDArray[Any]) -> Diagnostic | None:
-    """Return why values cannot be those of an input (INPUT002), or None if they can."""
+    """Return the error (INPUT002) if an array does not fit an input, else None."""
     if values.shape != tensor.shape:
         hint = None
         if values.size == np.prod(tensor.shape, dtype=np.int64):

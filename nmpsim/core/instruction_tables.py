@@ -36,12 +36,12 @@ UNIT = _constants("UnitNumbers", {unit.name: int(unit) for unit in Unit})
 
 
 def decides_kinds(*kinds: Kind) -> Callable[[_Function], _Function]:
-    """Declare that a function distinguishes these kinds of instructions."""
+    """Declare that the decorated function handles these kinds of instructions."""
     return dispatches_on(KIND._fields, [kind.name for kind in kinds])
 
 
 def decides_instructions(*kinds: Kind) -> Callable[[_Function], _Function]:
-    """Declare that a function distinguishes all instructions of these kinds."""
+    """Declare that the decorated function handles every instruction of these kinds."""
     return dispatches_on(OP._fields, map(_identifier, list_mnemonics(*kinds)))
 
 

@@ -18,7 +18,7 @@ MAX_CYCLES = 1 << 62
 
 @frozen
 class Limits:
-    """Limits of a run; raises UserError (ARG001) for an invalid value."""
+    """Limits of a run in cycles and seconds."""
 
     max_cycles: int | None = attrs.field(default=None)
     """Cycles of the device; the limit of the device's settings if None."""
@@ -36,8 +36,8 @@ class Limits:
         if value is not None and (type(value) not in (int, float) or not 0 < value < math.inf):
             raise fail("ARG001", "the time limit is invalid", found=value, expected="seconds")
 
-    def of_device(self, config: DeviceConfig) -> DeviceConfig:
-        """Return a device with this limit of cycles."""
+    def apply_to_device(self, config: DeviceConfig) -> DeviceConfig:
+        """Return the settings of a device with the cycle limit replaced."""
         if self.max_cycles is None:
             return config
         return attrs.evolve(config, limits_cycles=self.max_cycles)
@@ -47,11 +47,11 @@ NO_LIMITS = Limits()
 
 
 class TimeLimitError(UserError):
-    """LIMIT002: the time limit of a command is exceeded."""
+    """Error LIMIT002: a command has exceeded its time limit."""
 
 
 class TimeBudget:
-    """The simulation time that all runs of a command share."""
+    """Budget of simulation time that all runs of a command share."""
 
     def __init__(
         self, limits: Limits, spent: float = 0.0, subject: str = "the run and what was asked of it"
@@ -68,11 +68,11 @@ class TimeBudget:
             raise self._late(timeout)
 
     def spend(self, seconds: float) -> None:
-        """Add to the seconds used."""
+        """Add seconds to the time used."""
         self._spent += seconds
 
     def left(self) -> Limits:
-        """Return the limits of one more run; raise TimeLimitError if no time is left."""
+        """Return the limits for the next run; raise TimeLimitError if no time is left."""
         timeout = self._limits.timeout
         if timeout is None:
             return self._limits
@@ -86,7 +86,7 @@ class TimeBudget:
         return TimeLimitError([Diagnostic("LIMIT002", message, hint=hint)])
 
 
-def available_processors() -> int:
+def count_available_processors() -> int:
     """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
@@ -94,9 +94,9 @@ def available_processors() -> int:
 
 
 def check_threads(threads: int | None) -> int:
-    """Return ``threads``, by default one a processor; raise UserError (ARG001) below 1."""
+    """Return a valid number of threads, by default one for each processor."""
     if threads is None:
-        return available_processors()
+        return count_available_processors()
     if threads < 1:
         raise fail(
             "ARG001", "threads must be at least 1", found=threads, expected="1 or more threads"

@@ -22,7 +22,7 @@ def load_machine(
     threads: int = 1,
     save_layers: bool = False,
 ) -> Machine:
-    """Return a machine at rest whose memory holds a bundle.
+    """Make a machine for a bundle, in its initial state.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def load_machine(
 
 
 def make_empty_machine() -> Machine:
-    """Make the smallest possible machine, without a program."""
+    """Make a machine with one core and no program."""
     config = attrs.evolve(default_device(), cores_count=1)
     image = np.zeros(64, np.uint8)
     return make_machine(config, image, DRAM_BASE, DRAM_BASE + image.size, 64, [], [])

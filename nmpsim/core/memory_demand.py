@@ -50,7 +50,7 @@ def check_run_memory(
     save_layers: bool = False,
     whole_layers: bool = False,
 ) -> None:
-    """Refuse a run that would allocate too much memory, before it allocates any.
+    """Raise UserError (MEM001) if a run would allocate too much memory.
 
     Parameters
     ----------
@@ -100,13 +100,13 @@ def check_saved_memory(bundle: Bundle, max_memory: int | None) -> None:
 
 def _saved_parts(bundle: Bundle) -> list[Part]:
     return [
-        Part(f"layers[{n}].output", tensor_bytes(layer.output))
+        Part(f"layers[{n}].output", count_tensor_bytes(layer.output))
         for n, layer in enumerate(bundle.metadata.layers)
     ]
 
 
-def tensor_bytes(tensor: Tensor) -> int:
-    """Return the bytes of a tensor's values."""
+def count_tensor_bytes(tensor: Tensor) -> int:
+    """Return the number of bytes of a tensor."""
     return math.prod(tensor.shape) * ELEM_DTYPES[tensor.elem].itemsize
 
 
@@ -136,7 +136,7 @@ def _bundle_parts(bundle: Bundle, threads: int) -> Iterator[Part]:
 def has_memory_for_layer_kernels(
     bundle: Bundle, config: DeviceConfig, max_memory: int | None, threads: int
 ) -> bool:
-    """Return whether a run also has memory for layer kernels: their proof and weights.
+    """Return whether the memory suffices for a run with layer kernels.
 
     A proof that needs more than :data:`MAX_PROOF_BYTES` is never made.
     """
@@ -160,11 +160,11 @@ def _whole_parts(bundle: Bundle, config: DeviceConfig) -> Iterator[Part]:
     """Return the memory of layer kernels: the proof, and a copy of the weights."""
     yield from _proof_parts(bundle, config)
     blocks = sum(-(-count_channels(layer) // LANES) for layer in bundle.metadata.layers)
-    yield Part("the weights of whole layers", packed_weights_bytes(bundle.image.size, blocks))
+    yield Part("the weights of whole layers", bound_packed_weights_bytes(bundle.image.size, blocks))
 
 
-def packed_weights_bytes(nbytes: int, blocks: int) -> int:
-    """Return the maximum bytes of weights that layer kernels keep, in blocks of LANES channels.
+def bound_packed_weights_bytes(nbytes: int, blocks: int) -> int:
+    """Return the maximum number of bytes that layer kernels use for weights.
 
     They are a copy, and what kernels make of it, at most with AVX2
     (:mod:`nmpsim.kernels.packed_weights`).

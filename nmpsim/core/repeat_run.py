@@ -36,7 +36,7 @@ _Step = Callable[[bool, LayerCallback], HostClipping | bool | None]
 
 
 class RepeatedRun:
-    """Repeats the last run of a bundle on its machine with other values."""
+    """Executor of further runs of a recorded bundle, which computes only values."""
 
     def __init__(
         self,
@@ -69,16 +69,16 @@ class RepeatedRun:
             self._fields["contract"] = ContractReport("proved")
 
     def matches(self, options: RunOptions) -> bool:
-        """Return whether a run with these options can be a repetition."""
+        """Return whether a run with these options can be repeated."""
         is_plain = options.work is None and not options.save_layers and options.violation is None
         return is_plain and options.strict == self._strict and options.limits == self._limits
 
     def leaves_scratchpads(self, options: RunOptions) -> bool:
-        """Return whether runs leave scratchpad bytes unwritten, because of layer kernels."""
+        """Return whether a run omits writes to scratchpads because it uses layer kernels."""
         return options.whole_layers and any(self._layer_kernels)
 
     def run(self, values: Values, options: RunOptions, clock: Clock) -> RunReport | Restart:
-        """Run on other values; if it must begin again, memory is undefined."""
+        """Run the bundle on new inputs; after a Restart the memory is undefined."""
         clear_value_counters(self._machine)
         try:
             computed = self._compute(values, options, clock)
@@ -99,7 +99,7 @@ class RepeatedRun:
     def run_batch(
         self, samples: Sequence[Values], options: RunOptions, clock: Callable[[], Clock]
     ) -> BatchResult | Restart:
-        """Run on each sample's values; if one must begin again, memory is undefined."""
+        """Run the bundle on each sample; after a Restart the memory is undefined."""
         clear_value_counters(self._machine)
         found, host = [], dict[int, HostCounts]()
         for values in samples:

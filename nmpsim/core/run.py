@@ -35,7 +35,7 @@ from nmpsim.core.stop_conditions import (
     default_stop_conditions,
     make_stop_conditions,
 )
-from nmpsim.core.work import WorkListener, drain_wait_log, drain_work_log, with_wait_log
+from nmpsim.core.work import WorkListener, add_wait_log, drain_wait_log, drain_work_log
 from nmpsim.isa.table import Csr
 from nmpsim.records import frozen
 from nmpsim.report.data import RunReport
@@ -53,7 +53,7 @@ TURNS = 100_000
 
 @frozen
 class Progress:
-    """Progress of a run: ``compiling`` kernels for the first time, or a completed ``layer``."""
+    """Progress event of a run: kernels are being compiled, or a layer is complete."""
 
     kind: str
     done: int = 0
@@ -88,7 +88,7 @@ class RunOptions:
     """Known violation at which the run must end."""
 
     def after(self, restart: Restart) -> RunOptions:
-        """Return the options of a run that begins again; callbacks are not called twice."""
+        """Return the options for a run after a restart."""
         if restart.event is Event.VIOLATED:
             return attrs.evolve(self, violation=restart.violation, work=None, progress=None)
         if restart.event is Event.ORDER_DEPENDENT:
@@ -97,11 +97,11 @@ class RunOptions:
 
 
 class RunTimeoutError(Exception):
-    """The run exceeds its time limit."""
+    """Exception for a run that exceeds its time limit."""
 
 
 class Clock:
-    """Simulation time in seconds, including restarts, excluding the compilation of kernels."""
+    """Clock of a run in seconds, which excludes the compilation of kernels."""
 
     def __init__(self, engine: Engine, limits: Limits) -> None:
         self._compilation = engine.compilation
@@ -114,7 +114,7 @@ class Clock:
             self._begin = self._now()
 
     def seconds(self) -> float:
-        """Return the seconds since the start."""
+        """Return the seconds since the start, 0 before it."""
         return 0.0 if self._begin is None else self._now() - self._begin
 
     def check(self) -> None:
@@ -127,21 +127,21 @@ class Clock:
 
 
 class LayerProgress:
-    """Counts completed layers and reports them to a progress callback."""
+    """Counter of completed layers, which calls a progress callback."""
 
     def __init__(self, layers: Sequence[Layer], progress: ProgressCallback | None) -> None:
         self._layers, self._progress = layers, progress
         self.count = 0
 
     def add(self, index: int) -> None:
-        """Count a layer as complete."""
+        """Count a layer as complete and call the progress callback."""
         self.count += 1
         if self._progress:
             name = self._layers[index].display_name
             self._progress(Progress("layer", self.count, len(self._layers), name))
 
     def make_callback(self, step: ProgramStep, clock: Clock) -> LayerCallback:
-        """Return a callback for the layers of a step, which also checks the time limit."""
+        """Return a callback that counts the layers of a step and checks the time limit."""
         left = list(step.layers)
 
         def on_layer(layer: int) -> None:
@@ -154,7 +154,7 @@ class LayerProgress:
 
 
 class Run:
-    """One run of a bundle on a machine that holds its inputs."""
+    """Run of a bundle on a machine whose memory contains the inputs."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class Run:
         self._machine = machine
         self._config = config
         self._engine = engine
-        self._limited = options.limits.of_device(config)
+        self._limited = options.limits.apply_to_device(config)
         self._costs = get_costs(self._limited)
         self._mode = mode
         self._options = options
@@ -188,7 +188,7 @@ class Run:
         self._path: PathRecorder | None = None
 
     def report(self) -> RunReport | Restart:
-        """Run every step; return the report up to the end or to a trap."""
+        """Execute all steps and return the report, or the reason for a restart."""
         if self._mode in (Mode.PROVE, Mode.CHECK) and self._options.strict:
             from nmpsim.core.contract_check import ContractCheck  # not needed if proved
 
@@ -213,14 +213,14 @@ class Run:
 
     @property
     def can_be_repeated(self) -> bool:
-        """Whether next runs differ from this one in values alone."""
+        """Whether further runs can repeat this one with other values."""
         on_device = sum(step.kind == "device" for step in self._bundle.metadata.steps)
         is_replayed = self._has_ended and len(self.recorded) == on_device
         return is_replayed and (self._mode is Mode.REPLAY or self.is_proof)
 
     @property
     def is_proof(self) -> bool:
-        """Whether the run proved that every run keeps to the contract."""
+        """Whether this run proves that every run keeps to the contract."""
         is_done = self._violation is None and self._has_ended
         return self._holds_for_all and is_done and not self._contract_message()
 
@@ -296,7 +296,7 @@ class Run:
     ) -> TrapReport | Restart | None:
         """Run a step on the engine to its end, or to a violation that is ``known``."""
         if self._machine.waits.size == 0:
-            self._machine = with_wait_log(self._machine)
+            self._machine = add_wait_log(self._machine)
         self._path = PathRecorder(self._machine, self._costs)
         stop = self._options.save_layers or (known is None and self._options.progress is not None)
         while True:
@@ -318,9 +318,9 @@ class Run:
             ):
                 return Restart(Event.ORDER_DEPENDENT)
             elif outcome == Outcome.VIOLATION:
-                from nmpsim.core.termination import weight_tail_violation  # few runs end so
+                from nmpsim.core.termination import make_weight_tail_violation  # few runs end so
 
-                return self._end_at_violation(step, weight_tail_violation(self._machine))
+                return self._end_at_violation(step, make_weight_tail_violation(self._machine))
             elif known is not None and outcome != Outcome.PAUSED:
                 return self._end_at_violation(step, known)
             elif outcome not in (Outcome.PAUSED, Outcome.STOPPED):
@@ -381,7 +381,7 @@ class Run:
             return
         if self._options.save_layers:
             layer = self._layers[index]
-            self._saved[layer_key(layer)] = read_tensor(self._machine, layer.output).copy()
+            self._saved[make_layer_key(layer)] = read_tensor(self._machine, layer.output).copy()
         self._done.add(index)
 
     # --- how it ended ----------------------------------------------------------------------------
@@ -420,11 +420,11 @@ class Run:
     def _report_violation(self, found: Int64s) -> TrapReport:
         from nmpsim.core.termination import (  # few runs end so
             build_violation_report,
-            violation_trap,
+            make_violation_trap,
         )
 
         self._violation = build_violation_report(self._bundle, self._machine, found)
-        return violation_trap(self._violation)
+        return make_violation_trap(self._violation)
 
     def _contract_message(self) -> str:
         if self._options.violation is not None:
@@ -443,6 +443,6 @@ class Run:
         return ContractReport("proved" if is_proved else "checked")
 
 
-def layer_key(layer: Layer) -> str:
+def make_layer_key(layer: Layer) -> str:
     """Return the key of a layer's output in ``--save-layers``."""
     return f"{layer.number:04d}:{layer.name}"

@@ -14,7 +14,7 @@ from nmpsim.records import frozen
 
 
 class Mode(Enum):
-    """How a run executes its device steps, and what it knows of the contract."""
+    """Mode of a run: how it executes device steps and checks the contract."""
 
     REPEAT = auto()
     """Compute the values of recorded steps, on what the last run has left, with layer kernels."""
@@ -29,7 +29,7 @@ class Mode(Enum):
 
 
 class Event(Enum):
-    """Result of a run that changes the mode; all except PROVED mean that the run begins again."""
+    """Event that changes the mode of a run; after all events but PROVED it begins again."""
 
     PROVED = auto()
     """The run has shown that every run keeps to the contract."""

@@ -80,7 +80,7 @@ class Count(IntEnum):
 
 
 class CycleCause(IntEnum):
-    """Columns of ``spent``: the cause of each cycle of a core.
+    """Causes of a core's cycles, the columns of ``spent``.
 
     The MAC array or the vector unit if it worked; else UNUSED if the layer gave work to other cores
     only; else the activity of the control core.
@@ -100,7 +100,7 @@ class CycleCause(IntEnum):
 
 
 class PathCause(IntEnum):
-    """Cause of a cycle on the critical path; QUEUEING is a part of the two DRAM causes."""
+    """Causes of cycles on the critical path; QUEUEING is a part of both DRAM causes."""
 
     MAC = 0
     VECTOR = 1
@@ -115,7 +115,7 @@ class PathCause(IntEnum):
 
 
 class WaitTarget(IntEnum):
-    """Target of a core's wait: an instruction of one of its units, or other cores."""
+    """Units and synchronizations that a core can wait for."""
 
     LOAD = 0
     STORE = 1
@@ -256,7 +256,7 @@ WAIT = np.dtype(
 
 
 class Machine(NamedTuple):
-    """State of a machine in flat arrays; the record types are above.
+    """State of a machine in flat arrays.
 
     The last layer's record is for work that names no layer of the bundle.
     """
@@ -297,7 +297,7 @@ def _records(count: int, dtype: Any) -> Any:
 
 
 def as_plain_arrays(machine: Machine) -> Machine:
-    """Return the same memory as plain arrays, because field access of record arrays is slow."""
+    """Return a machine that shares the memory, with plain arrays in place of record arrays."""
     plain = {
         name: getattr(machine, name).view(dtype, np.ndarray)
         for name, dtype in (
@@ -321,7 +321,7 @@ def make_machine(
     layer_channels: Sequence[int],
     barrier_layers: Sequence[int],
 ) -> Machine:
-    """Make a machine at rest with a bundle's memory.
+    """Make a machine with the memory of a bundle, in its initial state.
 
     ``layer_channels`` has the channels of each layer, ``barrier_layers`` the layer that each
     barrier ends (or the number of layers, for none).
@@ -359,7 +359,7 @@ def make_machine(
 
 
 def reset(machine: Machine) -> None:
-    """Reset to cycle 0: memory cleared, no DRAM row open, queues empty, counters zero."""
+    """Reset a machine to its initial state, and clear its memory."""
     for memory in (machine.ram, machine.scratchpad):
         memory[...] = 0
     _reset_rest(machine)
@@ -371,7 +371,7 @@ def _reset_rest(machine: Machine) -> None:
 
 
 def restart(machine: Machine, costs: Any) -> None:
-    """Reset to cycle 0 for another run that keeps memory and the DRAM's state."""
+    """Reset a machine to cycle 0, but keep its memory and the open DRAM rows."""
     restart_dram(machine.shared.dram[0], int(machine.cores.clock.max()), costs)
     _reset_cores(machine)
 
@@ -399,7 +399,7 @@ def _reset_cores(machine: Machine) -> None:
 
 
 def clear_value_counters(machine: Machine) -> None:
-    """Reset the counters of values."""
+    """Reset the counters of elements and saturated values."""
     layers = machine.layers.view(np.ndarray)  # record fields are slow to access
     saturated = layers["saturated"]
     machine.channel_saturated[saturated.any(axis=0)] = 0  # saturation is counted in both
@@ -410,7 +410,7 @@ def clear_value_counters(machine: Machine) -> None:
 
 
 def start_cores(machine: Machine, entry: int) -> None:
-    """Start every core at ``entry``, at the cycle of the latest core."""
+    """Start all cores at the address ``entry``, in the cycle of the latest core."""
     cores = machine.cores
     cores.clock[:] = cores.clock.max()
     cores.booked[:] = cores.clock
@@ -420,7 +420,7 @@ def start_cores(machine: Machine, entry: int) -> None:
 
 
 def end_segment(machine: Machine) -> None:
-    """Attribute the idle cycles of cores that halted before the last one."""
+    """Count idle cycles of all cores up to the end of the last one."""
     cores = machine.cores
     end = cores.clock.max()
     np.add.at(machine.layers.counts, (cores.previous_layer, int(Count.IDLE)), end - cores.clock)

@@ -71,7 +71,7 @@ class StopState(IntEnum):
 
 
 class StopConditions(NamedTuple):
-    """When an engine returns STOPPED, and what it records."""
+    """Conditions under which an engine returns STOPPED, and its trace."""
 
     steps_per_turn: int
     until_cycle: int
@@ -118,7 +118,7 @@ def make_stop_conditions(
     cache_words: int = 0,
     parallel: bool = False,
 ) -> StopConditions:
-    """Make stop conditions for some cores; ``of_cores`` restricts ``after`` to part of them."""
+    """Make stop conditions for a machine with ``cores`` cores."""
     chosen = np.ones(cores, np.bool_)
     if of_cores is not None:
         chosen[:] = False
@@ -143,7 +143,7 @@ def make_stop_conditions(
 def default_stop_conditions(
     cores: int, *, strict: bool = False, parallel: bool = False
 ) -> StopConditions:
-    """Make the conditions of a plain run: cores run ahead while unobserved, nothing is traced."""
+    """Make stop conditions for a run without stops and without a trace."""
     return make_stop_conditions(
         cores, steps_per_turn=STEPS_PER_TURN, strict=strict, parallel=parallel
     )

@@ -12,7 +12,7 @@ from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.core.contract_events import ViolationField
 from nmpsim.core.instruction_tables import OP
-from nmpsim.core.memory_demand import tensor_bytes
+from nmpsim.core.memory_demand import count_tensor_bytes
 from nmpsim.core.state import CoreStatus, Int64s, Machine, Outcome, TrapField
 from nmpsim.isa.codec import decode
 from nmpsim.isa.contract import CASES, NUMBER_OF_CASE
@@ -45,7 +45,7 @@ def _disassemble(machine: Machine, core: int, pc: int) -> str | None:
 def build_trap_report(
     machine: Machine, outcome: Outcome, config: DeviceConfig, layers: Sequence[Layer]
 ) -> TrapReport:
-    """Build the report of a run that ended with ``outcome``."""
+    """Build the report of a trap, a deadlock or an exceeded limit."""
     trap = [int(v) for v in machine.shared[0].trap]
     core, pc = trap[TrapField.CORE], trap[TrapField.PC]
     cause = value = None
@@ -132,7 +132,7 @@ def _describe_wait(machine: Machine, core: int) -> str:
 
 
 def build_violation_report(bundle: Bundle, machine: Machine, violation: Int64s) -> ViolationReport:
-    """Build the report of a violation, int64 [ViolationField]."""
+    """Build the report of a contract violation from its fields, int64 [ViolationField]."""
     found = {field: int(violation[field]) for field in ViolationField}
     case, layers = CASES[found[ViolationField.CASE]], bundle.metadata.layers
     layer = _layer_at(layers, found[ViolationField.LAYER])
@@ -140,7 +140,7 @@ def build_violation_report(bundle: Bundle, machine: Machine, violation: Int64s) 
     core, pc = found[ViolationField.CORE], found[ViolationField.PC]
     other_core, other_pc = found[ViolationField.OTHER_CORE], found[ViolationField.OTHER_PC]
     has_other = found[ViolationField.OTHER_NUMBER] >= 0
-    tensor = tensor_at(bundle, found[ViolationField.START], layer or other)
+    tensor = find_tensor_name(bundle, found[ViolationField.START], layer or other)
     place = layer or other
     hint = case.hint
     unit = INSTRUCTIONS[found[ViolationField.OTHER_NUMBER]].unit if has_other else None
@@ -168,8 +168,8 @@ def build_violation_report(bundle: Bundle, machine: Machine, violation: Int64s) 
     )
 
 
-def weight_tail_violation(machine: Machine) -> Int64s:
-    """Return the ``weight_tail`` violation that ended the run, int64 [ViolationField]."""
+def make_weight_tail_violation(machine: Machine) -> Int64s:
+    """Make the violation for nonzero weights beyond a tensor, int64 [ViolationField]."""
     trap = machine.shared[0].trap
     core, address = int(trap[TrapField.CORE]), int(trap[TrapField.VALUE])
     fields = {
@@ -187,8 +187,8 @@ def weight_tail_violation(machine: Machine) -> Int64s:
     return np.array([fields.get(field, -1) for field in ViolationField], np.int64)
 
 
-def violation_trap(violation: ViolationReport) -> TrapReport:
-    """Return a violation as the reason why a run did not reach its end."""
+def make_violation_trap(violation: ViolationReport) -> TrapReport:
+    """Make the trap report of a run that a contract violation ended."""
     return TrapReport(
         kind="contract",
         message=f"{violation.category}: {violation.message}",
@@ -202,15 +202,15 @@ def violation_trap(violation: ViolationReport) -> TrapReport:
     )
 
 
-def tensor_at(bundle: Bundle, address: int, layer: Layer | None) -> str | None:
-    """Return the name of the tensor at a DRAM address, preferring the output of ``layer``."""
+def find_tensor_name(bundle: Bundle, address: int, layer: Layer | None) -> str | None:
+    """Return the name of the tensor at a DRAM address, or None; prefer a layer's output."""
     if address < DRAM_BASE:
         return None
     metadata = bundle.metadata
     outputs = [one.output for one in metadata.layers]
     first = [] if layer is None else [layer.output]
     for tensor in (*first, *metadata.inputs, *metadata.outputs, *outputs):
-        if tensor.address <= address < tensor.address + tensor_bytes(tensor):
+        if tensor.address <= address < tensor.address + count_tensor_bytes(tensor):
             return tensor.name
     for name, start in bundle.symbols.items():
         if start <= address < start + bundle.symbol_sizes.get(name, 0):

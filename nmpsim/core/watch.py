@@ -20,12 +20,12 @@ NUMBER, TURN, CORE, PC, WORD_COLUMN, RS1, RS2, BEGIN, END, JOB, FINISHED = map(i
 
 
 def count_turns(stops: StopConditions, turns: Int) -> None:
-    """Count turns."""
+    """Add a number of turns to the count of turns."""
     stops.noted[TURNS] += turns
 
 
 def trace_is_full(stops: StopConditions) -> Any:
-    """Return whether the trace may not hold another turn."""
+    """Return whether the trace has no row left for another turn."""
     capacity = stops.trace.shape[0]
     return 0 < capacity <= stops.noted[ROWS]
 

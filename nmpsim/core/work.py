@@ -25,14 +25,14 @@ a transfer always comes before work that waited for it.
 """
 
 
-def with_work_log(machine: Machine, room: int = ROOM) -> Machine:
-    """Return the machine with a work log of at least MAX_NOTES entries; memory is shared."""
+def add_work_log(machine: Machine, room: int = ROOM) -> Machine:
+    """Return a machine that shares the memory and has a work log."""
     return machine._replace(work=np.zeros(max(room, MAX_NOTES), WORK).view(np.recarray))
 
 
-def with_wait_log(machine: Machine, room: int = ROOM) -> Machine:
-    """Return the machine with a work log and a wait log."""
-    return with_work_log(machine, room)._replace(waits=np.zeros(room, WAIT).view(np.recarray))
+def add_wait_log(machine: Machine, room: int = ROOM) -> Machine:
+    """Return a machine that shares the memory and has a work log and a wait log."""
+    return add_work_log(machine, room)._replace(waits=np.zeros(room, WAIT).view(np.recarray))
 
 
 def drain_wait_log(machine: Machine) -> Any:
@@ -50,7 +50,7 @@ def drain_work_log(machine: Machine) -> Any:
 
 
 def count_loggable_steps(machine: Machine) -> int:
-    """Return the number of steps whose log entries certainly fit; MAX_STEPS without a log."""
+    """Return the number of steps for which the logs have room; MAX_STEPS without logs."""
     if machine.work.size == 0:
         return MAX_STEPS
     steps = int((machine.work.size - machine.shared[0]["noted"]) // MAX_NOTES)

@@ -36,7 +36,7 @@ from nmpsim.core.load import load_machine
 from nmpsim.core.state import NEVER, Machine, Outcome, end_segment, reset, start_cores
 from nmpsim.core.stop_conditions import StopConditions, StopState, make_stop_conditions
 from nmpsim.core.termination import build_trap_report
-from nmpsim.core.work import drain_wait_log, drain_work_log, with_wait_log
+from nmpsim.core.work import add_wait_log, drain_wait_log, drain_work_log
 from nmpsim.debugger.edits import Edit, apply_scale, check_edit, find_ram_slice, list_program_pieces
 from nmpsim.debugger.snapshots import (
     DEFAULT_BUDGET_MIB,
@@ -118,7 +118,7 @@ class Execution:
         """
         limit = validate_memory_limit(max_memory)
         self.bundle, self.config = bundle, config
-        self.machine: Machine = with_wait_log(load_machine(bundle, config, limit, save_layers=True))
+        self.machine: Machine = add_wait_log(load_machine(bundle, config, limit, save_layers=True))
         self.engine, self.costs = make_engine(engine), get_costs(config)
         if isinstance(self.engine, AutoEngine):
             self.engine.choose(bundle, NO_LIMITS)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.explain.layers import OperandFacts
 from nmpsim.bundle.metadata import Layer, Tensor
-from nmpsim.core.counters import ValueCounters, host_saturation
+from nmpsim.core.counters import ValueCounters, list_host_saturation
 from nmpsim.core.host_steps import read_tensor
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.system import read_csr
@@ -119,7 +119,7 @@ def count_saturation(debugger: Debugger, layer: Layer) -> tuple[Saturation, ...]
     """Return the counts of saturated and clipped values of a layer so far, by stage and side."""
     clip = debugger.execution.account.clips.get(layer.index)
     if clip is not None:
-        return host_saturation(clip)
+        return list_host_saturation(clip)
     return ValueCounters.of(debugger.machine).saturation(layer)
 
 

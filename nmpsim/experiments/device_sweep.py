@@ -106,7 +106,7 @@ def sweep(
     if not isinstance(program, SweepProgram):
         program = load_sweep_program(program, weights, tensors, numerics)
     arrays = {name: np.asarray(value) for name, value in inputs.items()}
-    points = list_grid_points(grid, limits.of_device(device or program.base))
+    points = list_grid_points(grid, limits.apply_to_device(device or program.base))
     same = {
         "nmpsim": get_code_version(),
         "program": program.name,

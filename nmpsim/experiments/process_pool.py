@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 
-from nmpsim.core.limits import available_processors
+from nmpsim.core.limits import count_available_processors
 from nmpsim.diagnostics import fail
 from nmpsim.experiments.pool import Item, Job, Pool, Result
 from nmpsim.host_memory import divide_memory_limit, validate_memory_limit
@@ -32,7 +32,7 @@ _set_up_error: RuntimeError | None = None
 def choose_jobs(jobs: int | None, items: int) -> int:
     """Return the number of processes for a number of items, by default one per processor."""
     limit = MAX_WINDOWS_PROCESSES if sys.platform == "win32" else items
-    return max(1, min(jobs or available_processors(), items, limit))
+    return max(1, min(jobs or count_available_processors(), items, limit))
 
 
 def share_resources(

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from nmpsim import atomic, host_memory
-from nmpsim.core.limits import available_processors
+from nmpsim.core.limits import count_available_processors
 from nmpsim.experiments import process_pool
 from nmpsim.kernels import cache_folder
 
@@ -57,9 +57,9 @@ def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_processors_are_counted_without_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
-    assert available_processors() == 6
+    assert count_available_processors() == 6
     monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert available_processors() == 1
+    assert count_available_processors() == 1
 
 
 def test_memory_without_proc_comes_from_psutil(

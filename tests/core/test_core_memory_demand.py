@@ -131,7 +131,7 @@ def test_the_debugger_checks_memory(digits: Bundle) -> None:
 def test_saved_layers_are_counted(digits: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     device, inputs = nmpsim.Device(max_memory=LIMIT), {"data": np.load(IMAGE)}
     device.run(digits, inputs, save_layers=True)
-    monkeypatch.setattr(memory_demand, "tensor_bytes", lambda tensor: LIMIT // 2)
+    monkeypatch.setattr(memory_demand, "count_tensor_bytes", lambda tensor: LIMIT // 2)
     with pytest.raises(UserError, match=r"keeping the layers' outputs .*"):
         device.run(digits, inputs, save_layers=True)
     device.run(digits, inputs)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from tiers import examples
 
 from nmpsim.core.state import Count, Machine, Outcome
-from nmpsim.core.work import drain_work_log, with_work_log
+from nmpsim.core.work import add_work_log, drain_work_log
 from nmpsim.isa.table import Unit
 from nmpsim.timing import get_costs
 
@@ -175,7 +175,7 @@ def test_pausing_changes_nothing(program: Program, turns: int, stop_at_layers: b
 
 def run_noting(name: str, program: Program, room: int) -> tuple[Machine, NDArray[np.void]]:
     """The machine at the end, without its notes, and what was noted on the way."""
-    m, notes, outcome = with_work_log(program.machine(), room), [], Outcome.PAUSED
+    m, notes, outcome = add_work_log(program.machine(), room), [], Outcome.PAUSED
     while outcome == Outcome.PAUSED:
         outcome = engine(name).run(m, get_costs(program.config), 1 << 30, False)
         notes.append(drain_work_log(m))

@@ -15,7 +15,7 @@ from nmpsim.analysis.difference import dequantize_values
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.metadata import Layer
 from nmpsim.compiler.driver import compile_module
-from nmpsim.core.run import layer_key
+from nmpsim.core.run import make_layer_key
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.changes import find_word_addresses, find_word_index
 from nmpsim.debugger.commands.shell import Shell
@@ -59,7 +59,7 @@ class Planted:
         self.debugger.run_to_end()
         layers = self.debugger.layers
         self.right = {
-            layer_key(one): self.debugger.layer_outputs[one.index].copy() for one in layers
+            make_layer_key(one): self.debugger.layer_outputs[one.index].copy() for one in layers
         }
         self.traces = {
             layer.index: trace_layer(self.debugger, layer.index)
@@ -219,7 +219,7 @@ def test_diverge_finds_the_cause_of_a_planted_fault(name: str, planted: Planted)
 def test_a_few_wrong_elements_have_no_cause(count: int, planted: Planted) -> None:
     rng = np.random.default_rng(count)
     for name in ("conv1", "pool1", "conv2", "pool2"):
-        key = layer_key(planted.layer(name))
+        key = make_layer_key(planted.layer(name))
         wrong = planted.right[key].copy()
         places = rng.choice(wrong.size, count, replace=False)
         wrong.reshape(-1)[places] ^= rng.integers(1, 100, count).astype(np.int8)
@@ -265,14 +265,14 @@ def real_reference(planted: Planted) -> dict[str, Any]:
     rng = np.random.default_rng(4)
     known = {}
     for layer in planted.debugger.bundle.metadata.layers:
-        stored = planted.right[layer_key(layer)]
+        stored = planted.right[make_layer_key(layer)]
         if layer.output.scale is None:
-            known[layer_key(layer)] = stored
+            known[make_layer_key(layer)] = stored
         else:
             exact = dequantize_values(
                 stored, layer.output.elem, layer.output.scale, layer.output.offset
             ) + layer.output.scale * rng.uniform(-0.4, 0.4, stored.shape)
-            known[layer_key(layer)] = exact.astype(np.float32)
+            known[make_layer_key(layer)] = exact.astype(np.float32)
     return known
 
 
@@ -293,7 +293,7 @@ def test_a_float_reference_finds_the_layer_with_the_largest_error(planted: Plant
 def test_diverge_reports_an_unsuitable_range(planted: Planted) -> None:
     known = real_reference(planted)
     layer = planted.layer("fc")
-    key = layer_key(layer)
+    key = make_layer_key(layer)
     told = planted.found([], {**known, key: 3 * known[key]})
     assert told["jump"] == layer.name
     assert "values lie beyond its range" in told["causes"][0]

@@ -51,7 +51,7 @@ def test_little_work_starts_no_processes(monkeypatch, digits, digits_bin, jobs, 
         raise ProcessesError
 
     monkeypatch.setattr(process_pool, "open_process_pool", start_processes)
-    monkeypatch.setattr(process_pool, "available_processors", lambda: 2)
+    monkeypatch.setattr(process_pool, "count_available_processors", lambda: 2)
     monkeypatch.setattr(accuracy, "START_SECONDS", seconds)
     with np.load(digits / "testset.npz") as data:
         given = {"data": data["x"][:40]}, data["labels"][:40]

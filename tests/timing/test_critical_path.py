@@ -20,7 +20,7 @@ from nmpsim.config import DeviceConfig
 from nmpsim.core import critical_path
 from nmpsim.core.critical_path import CriticalPath, PathRecorder
 from nmpsim.core.state import Machine, Outcome, PathCause, WaitTarget
-from nmpsim.core.work import drain_wait_log, drain_work_log, with_wait_log
+from nmpsim.core.work import add_wait_log, drain_wait_log, drain_work_log
 from nmpsim.report.device_use import PATH_CAUSES
 from nmpsim.timing import get_costs
 
@@ -43,7 +43,7 @@ def recorded(
     name: str, program: Program, room: int = 1 << 12
 ) -> tuple[Machine, CriticalPath, tuple[list[Any], list[Any]]]:
     """The machine at the end, its path, the order in which the DRAM served and semaphores woke."""
-    m, costs = with_wait_log(program.machine(), room), get_costs(program.config)
+    m, costs = add_wait_log(program.machine(), room), get_costs(program.config)
     recorder, order, outcome = PathRecorder(m, costs), ([], []), Outcome.PAUSED
     while outcome == Outcome.PAUSED:
         outcome = engine(name).run(m, costs, 1 << 30, False)

@@ -9,7 +9,7 @@ import attrs
 import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer
-from nmpsim.core.run import layer_key
+from nmpsim.core.run import make_layer_key
 from nmpsim.interpreter.memory import TensorMemory, locate_tensors
 from nmpsim.lir.nodes import Instruction, Module, Operand, Span, TensorType, WeightVar
 from nmpsim.lir.opcodes import IN, OUT
@@ -127,7 +127,7 @@ def _contents(
     for name, values in given.items():
         memory.write(name, values)
     for layer in before:
-        memory.write(layer.operand, outputs[layer_key(layer)].reshape(layer.output.shape))
+        memory.write(layer.operand, outputs[make_layer_key(layer)].reshape(layer.output.shape))
     return memory
 
 

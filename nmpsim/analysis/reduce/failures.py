@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer
-from nmpsim.core.run import layer_key
+from nmpsim.core.run import make_layer_key
 from nmpsim.diagnostics import fail
 from nmpsim.report.data import RunReport
 from nmpsim.report.termination import TrapReport, ViolationReport
@@ -165,9 +165,9 @@ def add_program_outputs(report: RunReport, layers: Sequence[Layer]) -> RunReport
     if report.trap is not None:
         return report
     last = {
-        layer_key(layer): report.outputs[layer.output.name]
+        make_layer_key(layer): report.outputs[layer.output.name]
         for layer in layers
-        if layer_key(layer) not in report.layer_outputs and layer.output.name in report.outputs
+        if make_layer_key(layer) not in report.layer_outputs and layer.output.name in report.outputs
     }
     return attrs.evolve(report, layer_outputs={**report.layer_outputs, **last})
 
@@ -196,9 +196,9 @@ def find_first_difference(
     UserError
         DIFF001 if the reference has no result to compare with.
     """
-    done = [layer for layer in layers if layer_key(layer) in report.layer_outputs]
+    done = [layer for layer in layers if make_layer_key(layer) in report.layer_outputs]
     pairs = [
-        (layer.name, report.layer_outputs[layer_key(layer)], reference[layer.name])
+        (layer.name, report.layer_outputs[make_layer_key(layer)], reference[layer.name])
         for layer in done
         if layer.name in reference
     ]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nmpsim.analysis.reduce.failures import DifferenceFailure, SaturationFailure
 from nmpsim.analysis.reduce.search import Reduction
 from nmpsim.atomic import cannot_write, write_file, write_npz
-from nmpsim.core.run import layer_key
+from nmpsim.core.run import make_layer_key
 from nmpsim.diagnostics import fail
 from nmpsim.frontends.model_origin import import_lir
 from nmpsim.quantization.files import write_program
@@ -93,7 +93,7 @@ def _expected(found: Reduction) -> Mapping[str, npt.NDArray[Any]]:
     if not isinstance(failure, DifferenceFailure):
         return {}
     return {
-        layer_key(layer): failure.expected.reshape(layer.output.shape)
+        make_layer_key(layer): failure.expected.reshape(layer.output.shape)
         for layer in found.bundle.metadata.layers
         if layer.name == failure.layer
     }

@@ -30,7 +30,7 @@ from nmpsim.compiler.tiling.search import DEFAULT_TILING, TILINGS
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
 from nmpsim.core.inputs import prepare_inputs
-from nmpsim.core.run import layer_key
+from nmpsim.core.run import make_layer_key
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.lir.nodes import Module
 from nmpsim.report.data import RunReport
@@ -292,5 +292,5 @@ def _failing_layer(whole: _FailedRun) -> int:
     if isinstance(failure, DifferenceFailure | SaturationFailure):
         return next(layer.index for layer in layers if layer.name == failure.layer)
     outputs = whole.report.layer_outputs
-    missing = (layer.index for layer in layers if layer_key(layer) not in outputs)
+    missing = (layer.index for layer in layers if make_layer_key(layer) not in outputs)
     return next(missing, len(layers) - 1)

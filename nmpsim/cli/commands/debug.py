@@ -258,7 +258,7 @@ def _make_debugger(request: Request, core: CoreDump | None) -> Debugger:
     return Debugger(
         bundle,
         arrays,
-        config=request.limits.make_limits().of_device(config),
+        config=request.limits.make_limits().apply_to_device(config),
         engine=engine,
         budget_mib=request.budget,
         max_memory=request.max_memory,

@@ -198,7 +198,7 @@ def _run(request: Request, bundle: Bundle, device: Device, arrays: Arrays) -> in
     if timeout is not None:
         print_message(str(attrs.evolve(timeout, place=place)))
     if trap is not None and request.core_on_trap is not None:
-        config = limits.of_device(device.config)
+        config = limits.apply_to_device(device.config)
         save_core_file(request.core_on_trap, bundle, arrays, report, config, request.max_memory)
     if recorder is not None:
         report = recorder.add_to(report)

@@ -116,7 +116,7 @@ def check_tensor(c: ContractState, core: Int, number: Int, d: Int64s) -> None:
 def check_own_access(
     c: ContractState, core: Int, what: int, start: int, nbytes: int, writes: bool
 ) -> None:
-    """Check an access of the core itself: a scalar access or a fetch."""
+    """Check an access by the control core: a scalar load or store, or a fetch."""
     if not is_writable(c, start):
         return
     touches = c.row
@@ -150,7 +150,7 @@ def check_scalar_access(c: ContractState, core: Int, number: Int, address: int) 
 def check_synchronization(
     c: ContractState, core: Int, number: Int, first: int, second: Int
 ) -> None:
-    """Check an instruction that synchronizes."""
+    """Check a wait, barrier, post, pend or halt."""
     if number == OP.nmp_wait:
         if first < UNITS:
             complete_jobs(c, core, core, first, c.issued[core, first] - second)
@@ -171,7 +171,7 @@ def check_synchronization(
 
 
 def begin_segment(c: ContractState) -> None:
-    """Start all cores: each of them knows what any core knew at its end."""
+    """Start all cores after a host action, with the merged clocks of all cores."""
     for core in range(1, c.waits.shape[0]):
         merge_clock(c.clocks[0], c.clocks[core])
     for core in range(c.waits.shape[0]):
@@ -182,7 +182,7 @@ def begin_segment(c: ContractState) -> None:
 
 
 def check_host_access(c: ContractState, start: int, nbytes: int, writes: bool) -> None:
-    """Check a tensor that the host reads or writes while all cores have halted."""
+    """Check an access by the host to a tensor, while all cores have halted."""
     touches = c.row
     begin_touches(touches)
     touch(touches, writes, TENSOR, start, nbytes)

@@ -75,14 +75,14 @@ SERVED_CORE, SERVED_JOB, SERVED_TAKEN = map(int, ServedPend)
 
 
 def merge_clock(clocks: Int64s, other: Int64s) -> None:
-    """Merge another clock into a clock, both int64 [cores, AGENTS]."""
+    """Set a clock to the maximum of itself and another clock, int64 [cores, AGENTS]."""
     np.fmax(
         clocks, other, clocks
     )  # np.maximum must be told `out` by name, which Numba does not know
 
 
 def complete_jobs(c: ContractState, core: Int, other: Int, agent: Int, done: Int) -> None:
-    """Record that a core knows ``done`` jobs of a unit to be done."""
+    """Record that a core knows that the first ``done`` jobs of a unit are done."""
     c.clocks[core, other, agent] = max(c.clocks[core, other, agent], done)
 
 
@@ -110,7 +110,7 @@ def arrive(c: ContractState, core: Int, number: Int, count: Int) -> Any:
 
 
 def post(c: ContractState, core: Int, semaphore: Int, count: Int) -> None:
-    """Post to a semaphore and serve waiting cores, lower numbers first."""
+    """Add to a semaphore and release waiting cores, lower core numbers first."""
     find_rivals(c, core, semaphore, count)
     slot = c.post_count[semaphore] % MAX_POSTS
     c.post_count[semaphore] += 1
@@ -128,7 +128,7 @@ def post(c: ContractState, core: Int, semaphore: Int, count: Int) -> None:
 
 
 def pend(c: ContractState, core: Int, semaphore: Int, count: Int) -> None:
-    """Take from a semaphore, or wait."""
+    """Take from a semaphore, or let the core wait."""
     if c.semaphores[semaphore] >= count:
         take_semaphore(c, core, semaphore, count)
     else:
@@ -136,7 +136,7 @@ def pend(c: ContractState, core: Int, semaphore: Int, count: Int) -> None:
 
 
 def take_semaphore(c: ContractState, core: Int, semaphore: Int, count: Int) -> None:
-    """Merge the clocks of the posts without which the pend could not have been served.
+    """Merge the clocks of all posts that a pend needs into the clock of its core.
 
     Of a core the earliest posts count; needed is what all other cores together cannot have posted.
     """
@@ -167,7 +167,7 @@ def take_semaphore(c: ContractState, core: Int, semaphore: Int, count: Int) -> N
 
 
 def count_needed_posts(c: Any, semaphore: Any, number: Any, other: Any, rivals: Any) -> Any:
-    """Return how much a core must have posted for a pend to be served."""
+    """Return the amount that a core must have posted before a pend can be served."""
     needed = c.served[semaphore, number, SERVED_TAKEN]
     for one in range(c.waits.shape[0]):
         if one != other:
@@ -176,7 +176,7 @@ def count_needed_posts(c: Any, semaphore: Any, number: Any, other: Any, rivals: 
 
 
 def find_rivals(c: Any, core: Any, semaphore: Any, count: Any) -> None:
-    """Find earlier pends that a post could have served, and request a new check for them."""
+    """Record a post as a rival of earlier pends, and request a new check if it is unknown."""
     for number in range(c.served_count[semaphore]):
         served, rivals = c.served[semaphore, number], c.rivals[semaphore, number]
         taker = served[SERVED_CORE]
@@ -197,7 +197,7 @@ def is_ordered(c: ContractState, core: Int, other: Int, agent: Int, job: Int) ->
 
 
 def count_scalar_access(c: ContractState, core: Int) -> Any:
-    """Return the job number of a core's own access, which is done at once."""
+    """Count a scalar access as a completed job of its core and return the job number."""
     job = c.issued[core, SCALAR]
     c.issued[core, SCALAR] = job + 1
     complete_jobs(c, core, core, SCALAR, job + 1)
@@ -212,14 +212,14 @@ FAR = np.int64(1) << np.int64(62)
 
 
 def record_origin(c: ContractState, touches: Int64s, unit: Int, job: Int) -> None:
-    """Record which instruction has made these accesses."""
+    """Store the current instruction as the origin of a footprint."""
     touches[0, BY_NUMBER], touches[0, BY_CORE] = c.found[NUMBER], c.found[CORE]
     touches[0, BY_PC], touches[0, BY_LAYER] = c.found[PC], c.found[LAYER]
     touches[0, BY_UNIT], touches[0, BY_JOB] = unit, job
 
 
 def accesses_overlap(c: ContractState, a: Int64s, row: int, b: Int64s, other: int) -> Any:
-    """Return whether two accesses overlap; gives up beyond MAX_COMPARISONS."""
+    """Return whether two accesses overlap; beyond MAX_COMPARISONS return False."""
     if a[row, START] >= b[other, END] or b[other, START] >= a[row, END]:
         return False
     if c.numbers[COMPARISONS] > MAX_COMPARISONS:
@@ -230,7 +230,7 @@ def accesses_overlap(c: ContractState, a: Int64s, row: int, b: Int64s, other: in
 
 
 def check_pair(c: ContractState, case: Int, touches: Int64s, others: Int64s) -> None:
-    """Compare the accesses of two instructions of which one writes."""
+    """Report a conflict if accesses of two instructions overlap and one of them writes."""
     for row in range(1, touches[0, COUNT] + 1):
         writes = row <= touches[0, WRITE_COUNT]
         last = others[0, COUNT] if writes else others[0, WRITE_COUNT]
@@ -243,13 +243,13 @@ def check_pair(c: ContractState, case: Int, touches: Int64s, others: Int64s) -> 
 
 
 def check_unit(c: ContractState, case: Int, core: Int, unit: Int, touches: Int64s) -> None:
-    """Compare with the jobs of a unit that its core does not know to be done."""
+    """Compare accesses with those of a unit's jobs that may not be done."""
     for job in range(c.clocks[core, core, unit], c.issued[core, unit]):
         check_pair(c, case, touches, c.touches[core, unit, job % c.numbers[DEPTH]])
 
 
 def check_units(c: ContractState, core: Int, unit: Int, touches: Int64s) -> None:
-    """Compare with unfinished jobs of the core's other units; ``unit`` -1 is the core itself."""
+    """Compare accesses with those of the core's other units; ``unit`` -1 is the control core."""
     for other in range(UNITS):
         if other != unit:
             check_unit(c, UNIT_ORDER, core, other, touches)
@@ -259,7 +259,7 @@ def check_units(c: ContractState, core: Int, unit: Int, touches: Int64s) -> None
 
 
 def compute_range(c: ContractState, touches: Int64s, row: Int) -> None:
-    """Compute the DRAM range of an access; see :mod:`~nmpsim.core.compiled.dram_conflicts`."""
+    """Compute the DRAM range of an access into ``ContractState.accessed``."""
     start, run, accessed = touches[row, START], touches[row, RUN], c.accessed
     accessed[RANGE_BEGIN], accessed[RANGE_END] = start, touches[row, END]
     accessed[STRIDE], accessed[FROM], accessed[TO] = 0, 0, 0
@@ -277,7 +277,7 @@ def compute_range(c: ContractState, touches: Int64s, row: Int) -> None:
 
 
 def check_dram_accesses(c: ContractState, core: Int, touches: Int64s) -> None:
-    """Compare DRAM accesses with those of other cores, and keep them for later ones."""
+    """Compare DRAM accesses with earlier ones of other cores, then keep them."""
     for row in range(1, touches[0, COUNT] + 1):
         if is_ram(c, touches, row):
             check_other_cores(c, core, touches, row)
@@ -285,7 +285,7 @@ def check_dram_accesses(c: ContractState, core: Int, touches: Int64s) -> None:
 
 
 def check_other_cores(c: ContractState, core: Int, touches: Int64s, row: Int) -> None:
-    """Compare a DRAM access with those of other cores that it is not ordered after."""
+    """Compare a DRAM access with unordered accesses of other cores."""
     start, end = touches[row, START], touches[row, END]
     writes = row <= touches[0, WRITE_COUNT]
     near = start < c.hull[WRITES, 1] and c.hull[WRITES, 0] < end
@@ -311,7 +311,7 @@ def check_other_cores(c: ContractState, core: Int, touches: Int64s, row: Int) ->
 
 
 def extend_ranges(c: ContractState, core: Int, kind: Int, touches: Int64s, row: Int) -> None:
-    """Extend the DRAM ranges of a core by an access."""
+    """Add an access to the DRAM ranges of a core."""
     compute_range(c, touches, row)
     keep_range(c.ranges[core, kind], c.accessed)
     c.hull[kind, 0] = min(c.hull[kind, 0], touches[row, START])
@@ -319,7 +319,7 @@ def extend_ranges(c: ContractState, core: Int, kind: Int, touches: Int64s, row: 
 
 
 def keep_access(c: ContractState, core: Int, touches: Int64s, row: Int) -> None:
-    """Keep a DRAM access for comparison with later ones."""
+    """Store a DRAM access for comparison with later accesses."""
     writes = 1 if row <= touches[0, WRITE_COUNT] else 0
     if touches[0, BY_UNIT] == SCALAR and is_repeated(c, core, touches, row, writes):
         return
@@ -340,7 +340,7 @@ def keep_access(c: ContractState, core: Int, touches: Int64s, row: Int) -> None:
 
 
 def is_repeated(c: ContractState, core: Int, touches: Int64s, row: Int, writes: Int) -> Any:
-    """Return whether a scalar access repeats a kept one, whose job number is then updated."""
+    """Return whether a scalar access repeats a stored one, and update its job number."""
     found = c.access_index[find_index_slot(core, touches[row, START], writes)] - 1
     while found >= 0 and not is_same_access(c.open_accesses[found], core, touches, row, writes):
         found = c.open_accesses[found, 0, BEFORE] - 1
@@ -356,7 +356,7 @@ def find_index_slot(core: Int, start: Int, writes: Int) -> Any:
 
 
 def index_access(c: ContractState, row: Int) -> None:
-    """Add a kept scalar access to the index."""
+    """Add a stored scalar access to the index."""
     one = c.open_accesses[row]
     if one[0, BY_UNIT] == SCALAR:
         place = find_index_slot(one[0, BY_CORE], one[1, START], one[0, WRITE_COUNT])
@@ -365,7 +365,7 @@ def index_access(c: ContractState, row: Int) -> None:
 
 
 def clear_index(c: ContractState) -> None:
-    """Remove all kept accesses from the index."""
+    """Remove all accesses from the index."""
     for row in range(c.numbers[OPEN]):
         one = c.open_accesses[row]
         if one[0, BY_UNIT] == SCALAR:
@@ -373,7 +373,7 @@ def clear_index(c: ContractState) -> None:
 
 
 def is_same_access(one: Int64s, core: Int, touches: Int64s, row: Int, writes: Int) -> Any:
-    """Return whether a kept scalar access is to the same bytes, of the same kind and core."""
+    """Return whether a stored scalar access has the same core, kind and bytes as another."""
     return (
         one[0, BY_CORE] == core
         and one[0, BY_UNIT] == SCALAR
@@ -384,7 +384,7 @@ def is_same_access(one: Int64s, core: Int, touches: Int64s, row: Int, writes: In
 
 
 def compute_common_clock(c: ContractState) -> None:
-    """Compute into ``common_clock`` the jobs that every running core knows to be done."""
+    """Set ``common_clock`` to the minimum of the clocks of all running cores."""
     c.common_clock[:, :] = FAR
     for core in range(c.waits.shape[0]):
         if c.waits[core, 0] != HALTED:
@@ -392,7 +392,7 @@ def compute_common_clock(c: ContractState) -> None:
 
 
 def drop_ordered(c: ContractState) -> None:
-    """Drop accesses that every running core is ordered after."""
+    """Remove stored accesses that are ordered before all later ones."""
     compute_common_clock(c)
     clear_index(c)
     c.ranges[:, :, :, :] = 0

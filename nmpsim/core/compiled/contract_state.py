@@ -89,7 +89,7 @@ class ServedPend(IntEnum):
 
 
 class AccessOrigin(IntEnum):
-    """Entries of row 0 of a footprint after those of ``footprint``: the origin of the accesses."""
+    """Additional entries of row 0 of a footprint: the origin of the accesses."""
 
     NUMBER = 3
     CORE = 4
@@ -166,7 +166,7 @@ class ContractState(NamedTuple):
 
 
 def copy_state(contract: ContractState) -> ContractState:
-    """Return a copy of the state."""
+    """Return a copy of a contract state."""
     open_accesses, used = (
         np.zeros_like(contract.open_accesses),
         int(contract.numbers[StateWord.OPEN]),
@@ -177,7 +177,7 @@ def copy_state(contract: ContractState) -> ContractState:
 
 
 def restore_state(contract: ContractState, saved: ContractState) -> None:
-    """Copy the values of ``saved`` into ``contract`` without allocating arrays."""
+    """Set a contract state to a copy, without allocating arrays."""
     used = int(saved.numbers[StateWord.OPEN])
     contract.open_accesses[:used] = saved.open_accesses[:used]
     for name in ContractState._fields:
@@ -188,7 +188,7 @@ def restore_state(contract: ContractState, saved: ContractState) -> None:
 def make_contract_state(
     cores: int, scratchpad_bytes: int, ram_base: int, ram_bytes: int, depth: int
 ) -> ContractState:
-    """Make the initial state: nothing has run or been written; ``depth`` is that of the queues."""
+    """Make the state before a run; ``depth`` is the queue depth of the units."""
     numbers = np.zeros(len(StateWord), np.int64)
     numbers[StateWord.SCRATCHPAD_BYTES] = scratchpad_bytes
     numbers[StateWord.RAM_BASE] = ram_base
@@ -259,7 +259,7 @@ def has_violation(c: ContractState) -> Any:
 
 
 def report_violation(c: ContractState, case: Int, touches: Int64s, row: Int) -> None:
-    """Record a violation by the checked instruction, unless there is one already."""
+    """Record a violation by the current instruction, if it is the first one."""
     if has_violation(c):
         return
     c.found[CASE] = case
@@ -272,7 +272,7 @@ def report_violation(c: ContractState, case: Int, touches: Int64s, row: Int) -> 
 def report_conflict(
     c: ContractState, case: Int, touches: Int64s, row: Int, others: Int64s, other: Int
 ) -> None:
-    """Record a violation with the access of the earlier instruction."""
+    """Record a conflict of the current instruction with an earlier one."""
     if has_violation(c):
         return
     what = touches[row, WHAT]
@@ -296,7 +296,7 @@ NOTHING = np.int64(-1)
 
 
 def is_range_written(written_ranges: Int64s, start: Int, end: Int) -> Any:
-    """Return whether a range of offsets is in the list; frequent ranges move to the front."""
+    """Return whether the list of written ranges contains a range of offsets."""
     for i in range(MAX_RANGES):
         begin, after = written_ranges[i, 0], written_ranges[i, 1]
         if begin <= start and end <= after:
@@ -311,7 +311,7 @@ def is_range_written(written_ranges: Int64s, start: Int, end: Int) -> Any:
 
 
 def add_written_range(written_ranges: Int64s, start: Int, end: Int) -> None:
-    """Add a range to the list; it merges with an adjoining one or replaces the shortest."""
+    """Add a range of offsets to the list of written ranges."""
     shortest = 0
     for i in range(MAX_RANGES):
         if (
@@ -347,7 +347,7 @@ def mark_written(written: Bytes, start: Int, end: Int) -> None:
 def visit_bytes(
     written: Bytes, written_ranges: Int64s, touches: Int64s, row: Int, base: Int, writes: bool
 ) -> Any:
-    """Mark the bytes of an access, or return the address of the first unwritten one; else -1."""
+    """Mark the bytes of a write, or return the first unwritten address of a read, else -1."""
     start, end = touches[row, START] - base, touches[row, END] - base
     if is_range_written(written_ranges, start, end):
         return NOTHING
@@ -390,7 +390,7 @@ def is_writable(c: ContractState, address: Int) -> Any:
 
 
 def visit_access(c: ContractState, core: Int, touches: Int64s, row: Int, writes: bool) -> Any:
-    """Mark a write; for a read, return the address of the first unwritten byte; else -1."""
+    """Mark the bytes of a write, or return the first unwritten address of a read, else -1."""
     if is_scratchpad(c, touches, row):
         return visit_bytes(
             c.scratchpad[core], c.written_ranges[core], touches, row, SCRATCHPAD_BASE, writes
@@ -414,7 +414,7 @@ def check_read(c: ContractState, core: Int, touches: Int64s, row: Int) -> None:
 
 
 def has_written_byte(c: ContractState, core: Int, touches: Int64s, row: Int) -> Any:
-    """Return whether any byte is written: programs copy records with gaps by words."""
+    """Return whether any byte of an access is written."""
     in_ram = is_ram(c, touches, row)
     written = c.ram if in_ram else c.scratchpad[core]
     base = c.numbers[RAM_BASE] if in_ram else np.int64(SCRATCHPAD_BASE)

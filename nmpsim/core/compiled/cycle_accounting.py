@@ -61,7 +61,7 @@ def attribute_cycles(m: Machine, core: Int, cause: Int) -> Any:
 
 @jit
 def wait_cycles(m: Machine, core: Int, activity: Int, cause: Int, cycles: Int) -> Any:
-    """Let a core wait; return the cycles in which no unit worked."""
+    """Advance a core's clock by a wait; return the cycles in which no unit worked."""
     attribute_cycles(m, core, ON_CONTROL)
     spend_cycles(m, core, activity, cycles)
     return attribute_cycles(m, core, cause)
@@ -69,7 +69,7 @@ def wait_cycles(m: Machine, core: Int, activity: Int, cause: Int, cycles: Int) -
 
 @jit
 def wait_for_transfer(m: Machine, core: Int, unit: Int, slot: Int, cycles: Int) -> None:
-    """Let a core wait for a transfer; queueing delay counts as contention."""
+    """Advance a core's clock by a wait for a transfer, and count its queueing delay."""
     idle = wait_cycles(m, core, WAIT_LOAD + unit, ON_LOAD + unit, cycles)
     queueing = m.cores[core].queueing_at[unit, slot] - m.cores[core].queueing_charged[unit]
     contention = min(idle, max(queueing, 0))
@@ -80,7 +80,7 @@ def wait_for_transfer(m: Machine, core: Int, unit: Int, slot: Int, cycles: Int) 
 
 @jit
 def assign_to_layer(m: Machine, core: Int, layer: Int) -> None:
-    """Attribute what a core has spent since the last time to a layer."""
+    """Add a core's pending cycles to a layer."""
     for activity in range(ACTIVITIES):
         m.layers[layer].counts[activity] += m.cores[core].pending[activity]
         m.cores[core].pending[activity] = 0
@@ -92,7 +92,7 @@ def assign_to_layer(m: Machine, core: Int, layer: Int) -> None:
 
 @jit
 def begin_layer(m: Machine, core: Int, layer: Int) -> None:
-    """Attribute the following work to ``layer``, including that since the last barrier."""
+    """Attribute a core's work since the last barrier, and further work, to ``layer``."""
     if m.cores[core].layer >= 0 and m.cores[core].layer != layer:
         assign_to_layer(m, core, m.cores[core].layer)
     m.cores[core].layer = layer
@@ -101,7 +101,7 @@ def begin_layer(m: Machine, core: Int, layer: Int) -> None:
 
 @jit
 def mark_unused(m: Machine, core: Int) -> None:
-    """Attribute the cycles since the last barrier to UNUSED: the layer had no work for the core."""
+    """Attribute a core's cycles since the last barrier to UNUSED."""
     attribute_cycles(m, core, ON_CONTROL)
     for cause in range(ON_VECTOR + 1, CAUSES):
         cycles = m.cores[core].spent[cause]
@@ -111,7 +111,7 @@ def mark_unused(m: Machine, core: Int) -> None:
 
 @jit
 def leave_layer(m: Machine, core: Int, ended: Int) -> None:
-    """Close the core's layer at a barrier or halt; use ``ended`` if the core named no layer."""
+    """End a core's layer at a barrier or halt; ``ended`` is the layer if the core has none."""
     layer = m.cores[core].layer if m.cores[core].layer >= 0 else ended
     assign_to_layer(m, core, layer)
     m.cores[core].layer = -1

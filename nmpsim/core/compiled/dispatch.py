@@ -25,7 +25,7 @@ def _no_wait() -> None:
 
 
 class KernelTable:
-    """Addresses of the kernels that were needed so far."""
+    """Table of kernel addresses, which compiles kernels when they are first needed."""
 
     def __init__(self, compilation: Compilation | None = None) -> None:
         self.compilation = compilation or Compilation()
@@ -51,7 +51,7 @@ class KernelTable:
         self.compilation.seconds += time.perf_counter() - begin
 
     def announce(self, function: Entry | Kernel) -> None:
-        """Report that a function is compiled unless cached; raise MEM002 if memory is short."""
+        """Call the listener if a function must be compiled; raise MEM002 if memory is short."""
         if function.is_cached():
             return
         check_compiling()

@@ -23,7 +23,7 @@ RANGE_WORDS = 5
 
 
 def may_overlap(a: Int64s, b: Int64s) -> Any:
-    """Return False if two ranges certainly have no byte in common."""
+    """Return whether two ranges may have a byte in common."""
     if a[RANGE_BEGIN] >= b[RANGE_END] or b[RANGE_BEGIN] >= a[RANGE_END]:
         return False
     disjoint = a[TO] <= b[FROM] or b[TO] <= a[FROM]
@@ -31,7 +31,7 @@ def may_overlap(a: Int64s, b: Int64s) -> Any:
 
 
 def any_may_overlap(kept: Int64s, accessed: Int64s) -> Any:
-    """Return whether one of a core's ranges of a kind may share a byte with another range."""
+    """Return whether any of the ranges in ``kept`` may share a byte with another range."""
     for i in range(RANGES):
         if kept[i, RANGE_END] == 0:
             return False  # the first unused one
@@ -41,7 +41,7 @@ def any_may_overlap(kept: Int64s, accessed: Int64s) -> Any:
 
 
 def conflicts_with_others(ranges: Int64s, core: Int, accessed: Int64s, kind: Int) -> Any:
-    """Return whether another core may access the same bytes, and one of the two writes."""
+    """Return whether an access may conflict with one of another core."""
     for other in range(ranges.shape[0]):
         if other == core:
             continue
@@ -53,12 +53,12 @@ def conflicts_with_others(ranges: Int64s, core: Int, accessed: Int64s, kind: Int
 
 
 def has_same_stride(a: Int64s, b: Int64s) -> Any:
-    """Return whether two ranges have equal strides and cover the same part of each stride."""
+    """Return whether two ranges have the same stride and the same part of it."""
     return a[STRIDE] == b[STRIDE] and a[FROM] == b[FROM] and a[TO] == b[TO]
 
 
 def keep_range(kept: Int64s, accessed: Int64s) -> None:
-    """Add a range to those of a core and kind."""
+    """Add a range to the ranges in ``kept``."""
     for i in range(RANGES):
         touches = (
             kept[i, RANGE_BEGIN] <= accessed[RANGE_END]

@@ -29,7 +29,7 @@ from nmpsim.timing import Costs
 
 
 class CompiledEngine(Engine):
-    """Runs the compiled event loop, or replays recordings of it on several threads."""
+    """Compiled engine, which runs the event loop or replays recordings on several threads."""
 
     name = "compiled"
     can_record = not IS_JIT_DISABLED
@@ -43,11 +43,11 @@ class CompiledEngine(Engine):
         self._is_compiled = IS_JIT_DISABLED
 
     def is_ready(self) -> bool:
-        """Return False if the first run must compile the event loop."""
+        """Return whether the event loop is in the kernel cache."""
         return run.is_cached()
 
     def is_complete(self) -> bool:
-        """Return whether the kernels of all programs are in the cache."""
+        """Return whether all kernels are in the kernel cache."""
         return all(one.is_cached() for one in (run, *PARTS, *KERNELS.values()))
 
     def compile_all(self) -> None:
@@ -122,7 +122,7 @@ class CompiledEngine(Engine):
         strict: bool = False,
         layer_kernels: bool = False,
     ) -> bool:
-        """Compute the values of a recorded program; see :class:`~nmpsim.core.engine.Engine`."""
+        """Replay a recorded program; see :class:`~nmpsim.core.engine.Engine`."""
         assert isinstance(recorded, Recording)
         epochs = recorded.whole if layer_kernels else None
         is_valid = self._workers.replay(machine, epochs or recorded.epochs, on_layer, strict)
@@ -149,7 +149,7 @@ class CompiledEngine(Engine):
         return None
 
     def _make_context(self, machine: Machine, recorder: Recorder) -> LoopContext:
-        workspace = self._workers.workspace_for(machine)
+        workspace = self._workers.get_workspace(machine)
         row = make_context_row(machine, machine.layers, machine.channel_saturated, workspace)
         return LoopContext(self._kernels.addresses, self._kernels.prepare, row, *recorder)
 

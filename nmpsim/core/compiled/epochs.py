@@ -42,12 +42,12 @@ class Epochs:
 
     @property
     def arrays(self) -> tuple[Int64s, Int64s, Int64s]:
-        """Arrays that compiled code needs."""
+        """Items, parts and first parts, the arguments of compiled code."""
         return self.items, self.parts, self.firsts
 
     @cached_property
     def runs(self) -> tuple[tuple[int, int, bool], ...]:
-        """Ranges of epochs of one kind that one call replays: begin, end, ``is_whole``."""
+        """Ranges of epochs for one call each: begin, end, and ``is_whole`` of all its epochs."""
         return tuple(_runs_of(self.is_whole))
 
 
@@ -59,6 +59,6 @@ def _runs_of(is_whole: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int, bool]]
 
 
 def find_reached(lowest: Int64s, machine: Machine) -> Int64s:
-    """Return the lowest layer after each epoch [epochs]; ``lowest`` has the lowest of each."""
+    """Compute the lowest layer after each epoch [epochs] from the lowest one of each epoch."""
     later = np.append(lowest, machine.layers.size)
     return np.minimum.accumulate(later[::-1])[::-1][1:]

@@ -39,7 +39,7 @@ from nmpsim.core.compiled.traps import (
 )
 from nmpsim.core.compiled.units import choose_grant, count_loggable_steps, serve
 from nmpsim.core.compiled.watch import (
-    access_address,
+    compute_access_address,
     is_in_image,
     read_source,
     record_instruction,
@@ -90,7 +90,7 @@ def all_halted(m: Machine) -> Any:
 
 @jit
 def record_violation(m: Machine, core: Int, address: Int) -> None:
-    """Record where a core's last instruction has violated the contract."""
+    """Record a core's last instruction as a contract violation."""
     m.shared[0].trap[0] = core
     m.shared[0].trap[2] = address
     m.shared[0].trap[3] = m.cores[core].pc - 4
@@ -106,7 +106,7 @@ def run_events(
     stop_at_layers: bool,
     stops: StopConditions,
 ) -> Any:
-    """Execute at most ``turns`` turns and MAX_STEPS instructions; return the outcome.
+    """Execute events for at most ``turns`` turns and return the outcome.
 
     Where a core that runs ahead stops changes no result, because no other core can observe it.
     """
@@ -244,7 +244,7 @@ def must_be_checked(m: Machine, stops: StopConditions, core: Int, number: Int, w
         return False
     if not is_in_image(m, m.cores[core].pc):
         return True
-    address = access_address(number, word, m.cores[core].registers[decode_rs1(word)])
+    address = compute_access_address(number, word, m.cores[core].registers[decode_rs1(word)])
     return IS_ACCESS[number] and not is_cached(stops.access_cache[core], number, address)
 
 

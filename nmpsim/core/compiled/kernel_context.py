@@ -42,7 +42,7 @@ from nmpsim.kernels.saturate import SaturationCounters
 
 @jit
 def get_scratchpad(m: Machine, core: Int) -> Any:
-    """Return a core's scratchpad as integers of each size."""
+    """Return views of a core's scratchpad as integers of each size."""
     return Scratchpad(
         m.scratchpad_i8[core],
         m.scratchpad_i16[core],
@@ -53,13 +53,13 @@ def get_scratchpad(m: Machine, core: Int) -> Any:
 
 @jit
 def read_scale(d: Int64s, i: Int) -> Any:
-    """Return the integer scale whose ``pre`` is word ``i``."""
+    """Read an integer scale from a descriptor, from word ``i`` on."""
     return IntegerScale(d[i], d[i + 1], d[i + 2])
 
 
 @jit
 def read_clip(d: Int64s, i: Int) -> Any:
-    """Return the clip whose ``clip_low`` is word ``i``."""
+    """Read a clip range from a descriptor, from word ``i`` on."""
     return Clip(d[i], d[i + 1], d[i + 2])
 
 
@@ -73,7 +73,7 @@ carray = numba.carray
 
 
 class KernelContext(NamedTuple):
-    """Memory and counters that the kernels of one core work on."""
+    """Memory and counters for the kernels of one core."""
 
     scratchpad: Bytes
     spm: Scratchpad
@@ -87,7 +87,7 @@ class KernelContext(NamedTuple):
 
 
 @jit_allocating
-def context_at(row: Int, core: Int) -> Any:
+def get_kernel_context(row: Int, core: Int) -> Any:
     """Make the context of a core from the address of a context row."""
     p = carray(pointer(row), CONTEXT_WORDS, np.int64)
     size = p[SCRATCHPAD_BYTES]
@@ -120,7 +120,7 @@ def get_layer_counters(w: KernelContext, layer: Int) -> Any:
 
 
 @jit_allocating
-def descriptor_words_at(words: Int) -> Any:
+def get_descriptor_words(words: Int) -> Any:
     """Return the words of a descriptor at an address."""
     return carray(pointer(words), MAX_WORDS, np.int64)
 

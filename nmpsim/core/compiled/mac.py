@@ -39,7 +39,7 @@ NONE: Any = np.int64(-1)
 
 @jit
 def read_quantizer(d: Int64s, weight_offset: Int, i: Int) -> Any:
-    """Return the requantization parameters; ``bias_pre`` is word ``i``."""
+    """Read requantization parameters from a descriptor, from word ``i`` on."""
     return Quantizer(
         d[CONV.element],
         d[CONV.profile],
@@ -55,19 +55,19 @@ def read_quantizer(d: Int64s, weight_offset: Int, i: Int) -> Any:
 
 
 @jit
-def scales_offset(address: Int) -> Any:
+def get_scales_offset(address: Int) -> Any:
     """Return the scratchpad offset of a table of scales, negative if there is none."""
     return NONE if address == 0 else address - SCRATCHPAD_BASE
 
 
 @jit
-def position_at(d: Int64s, i: Int) -> Any:
-    """Return the position of a tile in its layer's output; ``event_origin`` is word ``i``."""
+def read_position(d: Int64s, i: Int) -> Any:
+    """Read a tile's position in its layer's output from a descriptor, from word ``i`` on."""
     return OutputPosition(d[i], d[i + 1], d[i + 2])
 
 
 def make_shape_reader(w: Any) -> Any:
-    """Compile a function that reads the geometry of a convolution; ``w`` are its word indices."""
+    """Make a compiled function that reads a convolution's geometry; ``w`` has word indices."""
 
     def read_shape(d: Int64s, groups: Int, in_channels: Int, out_channels: Int) -> Any:
         return ConvShape(
@@ -96,12 +96,12 @@ read_conv_shape, read_dwconv_shape = make_shape_reader(CONV), make_shape_reader(
 
 @jit
 def read_operands(d: Int64s, partial: Int) -> Any:
-    """Return the operands of a convolution; both convolutions have the same first words."""
+    """Read the operand addresses of a convolution from its descriptor."""
     return OperandOffsets(
         scratchpad_offset(d[CONV.input]),
         scratchpad_offset(d[CONV.weights]),
         scratchpad_offset(d[CONV.channels]),
-        scales_offset(d[CONV.scales]),
+        get_scales_offset(d[CONV.scales]),
         scratchpad_offset(d[CONV.output]),
         partial,
     )
@@ -120,7 +120,7 @@ def do_conv(w: KernelContext, d: Int64s, layer: Int) -> None:
         struct_pointer(at),
         SumParts(is_all or part == PART_FIRST, is_all or part == PART_LAST),
         struct_pointer(read_quantizer(d, d[CONV.weight_offset], CONV.bias_pre)),
-        struct_pointer(position_at(d, CONV.event_origin)),
+        struct_pointer(read_position(d, CONV.event_origin)),
         struct_pointer(get_layer_counters(w, layer)),
     )
     conv(struct_pointer(tile), w.workspace)
@@ -138,7 +138,7 @@ def do_dwconv(w: KernelContext, d: Int64s, layer: Int) -> None:
         struct_pointer(at),
         SumParts(True, True),
         struct_pointer(read_quantizer(d, d[DWCONV.weight_offset], DWCONV.bias_pre)),
-        struct_pointer(position_at(d, DWCONV.event_origin)),
+        struct_pointer(read_position(d, DWCONV.event_origin)),
         struct_pointer(get_layer_counters(w, layer)),
     )
     depthwise(struct_pointer(tile))

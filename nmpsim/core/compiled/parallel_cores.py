@@ -35,14 +35,14 @@ Loop = Callable[[int, StopConditions], Outcome]
 
 
 class ParallelCores:
-    """Decides when cores can run in parallel, and runs them."""
+    """Scheduler that runs cores in parallel where their order cannot matter."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
         self._should_start = False
 
     def begin_run(self) -> None:
-        """Reset for a new run."""
+        """Forget the observations of the last run."""
         self._should_start = False
 
     def run(
@@ -52,7 +52,7 @@ class ParallelCores:
         turns: int,
         loop: Loop,
     ) -> Outcome:
-        """Run ``loop``, with parallel phases where they are possible."""
+        """Run an engine's loop, with parallel phases where possible, and return its outcome."""
         is_checked = stops.access_cache.shape[1] > 0
         if stops.parallel.size == 0 or (self._threads == 1 and not is_checked):
             return loop(turns, stops)

@@ -36,7 +36,7 @@ from nmpsim.core.compiled.kernel_arguments import (
     LoopContext,
 )
 from nmpsim.core.compiled.memory import IMAGE, RAM, locate
-from nmpsim.core.compiled.transfers import dram_extent
+from nmpsim.core.compiled.transfers import compute_dram_extent
 from nmpsim.core.contract_events import (
     EVENT_CORE,
     EVENT_CYCLE,
@@ -63,7 +63,7 @@ def is_recording(context: LoopContext) -> Any:
 
 @jit
 def count_free_steps(context: LoopContext) -> Any:
-    """Return how many instructions certainly fit into the recorder; MAX_STEPS if it is off."""
+    """Return the number of instructions for which the recorder has room."""
     if not is_recording(context):
         return MAX_STEPS
     return min(
@@ -74,17 +74,17 @@ def count_free_steps(context: LoopContext) -> Any:
 
 @jit
 def depends_on_data(m: Machine, core: Int, number: Int) -> Any:
-    """Return whether a scalar instruction may read what the run has written, or may write."""
+    """Return whether a scalar instruction accesses memory or is in writable memory."""
     region, _ = locate(m, m.cores[core].pc, np.int64(1))
     return region != IMAGE or IS_ACCESS[number]
 
 
 @jit
 def compute_range(d: Int64s, accessed: Int64s) -> None:
-    """Compute the DRAM range of a load or store; their first words are the same."""
+    """Compute the DRAM range of a load or store into ``accessed``."""
     start, run = d[LOAD.dram], d[LOAD.run_bytes]
     step_x, step_y = d[LOAD.dram_stride_x], d[LOAD.dram_stride_y]
-    accessed[RANGE_BEGIN], accessed[RANGE_END] = start, start + dram_extent(d)
+    accessed[RANGE_BEGIN], accessed[RANGE_END] = start, start + compute_dram_extent(d)
     stride = step_y if d[LOAD.count_x] == 1 else step_x
     regular = d[LOAD.count_x] == 1 or d[LOAD.count_y] == 1 or (step_x > 0 and step_y % step_x == 0)
     accessed[STRIDE], accessed[FROM], accessed[TO] = 0, 0, 0
@@ -125,7 +125,7 @@ def append_event(m: Machine, context: LoopContext, core: Int, number: Int) -> An
 
 @jit
 def record_sync(m: Machine, context: LoopContext, core: Int, number: Int, word: Int) -> None:
-    """Record an instruction that has synchronized."""
+    """Record a wait, barrier, post, pend or halt."""
     event = append_event(m, context, core, number)
     event[EVENT_PC] -= 4
     a, b = decode_unit(word), decode_outstanding(word)

@@ -30,7 +30,7 @@ from nmpsim.core.critical_path import CriticalPath, PathRecorder
 from nmpsim.core.engine import EventConsumer
 from nmpsim.core.instruction_tables import WORD_COUNT
 from nmpsim.core.state import Int64s, Machine, Outcome
-from nmpsim.core.work import drain_wait_log, drain_work_log, with_wait_log
+from nmpsim.core.work import add_wait_log, drain_wait_log, drain_work_log
 from nmpsim.kernels.array_types import Records
 from nmpsim.timing import Costs
 
@@ -55,7 +55,7 @@ RecordTurns = Callable[[Machine, Recorder, int], Outcome | None]
 
 
 class Timing(NamedTuple):
-    """The part of a machine's state that does not depend on data."""
+    """Part of a machine's state that does not depend on data."""
 
     cores: Records
     shared: Records
@@ -67,7 +67,7 @@ class Timing(NamedTuple):
 
 @attrs.define(eq=False)
 class Recording:
-    """Instructions of a run, and the timing that it ends with."""
+    """Recording of a device step: its instructions, and its timing at begin and end."""
 
     epochs: Epochs
     before: Timing
@@ -88,7 +88,7 @@ class Recording:
         return self.whole is not None, self._reads_scratchpads
 
     def set_timing(self, machine: Machine) -> None:
-        """Set a machine's timing to that at the end of the recording."""
+        """Set a machine's timing to its state at the end of the recording."""
         timing = self.after
         machine.cores[:] = timing.cores
         machine.shared[:] = timing.shared
@@ -107,7 +107,7 @@ def copy_timing(machine: Machine) -> Timing:
 
 
 def has_timing(machine: Machine, timing: Timing) -> bool:
-    """Return whether a machine has exactly this timing."""
+    """Return whether a machine's timing equals another one."""
     pairs = zip(copy_timing(machine), timing, strict=True)
     return all(mine.tobytes() == known.tobytes() for mine, known in pairs)
 
@@ -115,12 +115,12 @@ def has_timing(machine: Machine, timing: Timing) -> bool:
 def record(
     machine: Machine, costs: Costs, loop: RecordTurns, consume: EventConsumer
 ) -> Recording | None:
-    """Record from a machine's state to the end, without changing the machine.
+    """Record a program from a machine's state to its end, without changing the machine.
 
     Returns None if data decide what happens, if the run is too long or ``consume`` returned False.
     """
     parts = {name: getattr(machine, name).copy() for name in ("cores", "layers", "barriers")}
-    ahead = with_wait_log(machine._replace(**parts, shared=machine.shared.copy()), LOG_ENTRIES)
+    ahead = add_wait_log(machine._replace(**parts, shared=machine.shared.copy()), LOG_ENTRIES)
     path = PathRecorder(ahead, costs)
     recorder = make_recorder(machine.cores.size, ROWS)
     pieces: list[Int64s] = []
@@ -167,7 +167,7 @@ def _recording(
 
 
 class Recordings:
-    """Recordings of the parts of one machine's program, each from another state."""
+    """Recordings of the steps of one machine's program, each from its own initial state."""
 
     def __init__(self) -> None:
         self._memory: Any = None
@@ -183,7 +183,7 @@ class Recordings:
         return self._can_record
 
     def find(self, machine: Machine) -> Recording | None:
-        """Return the recording that begins in the machine's timing state, or None."""
+        """Return the recording that begins with the machine's timing, or None."""
         return next((r for r in self._known if has_timing(machine, r.before)), None)
 
     def keep(self, recording: Recording | None) -> None:

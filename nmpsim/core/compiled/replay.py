@@ -72,7 +72,7 @@ class Workers:
     def replay(
         self, machine: Machine, epochs: Epochs, reached: LayerCallback, strict: bool
     ) -> bool:
-        """Compute all values of a recording; return False if data decide what happens."""
+        """Compute all values of a recording; return False if the data invalidate it."""
         with self._at_work(machine, strict) as context:
             for first, end, is_whole in epochs.runs:
                 if is_whole:
@@ -84,7 +84,7 @@ class Workers:
                 reached(int(epochs.reached[end - 1]))
         return True
 
-    def workspace_for(self, machine: Machine) -> Int64s:
+    def get_workspace(self, machine: Machine) -> Int64s:
         """Return the main thread's workspace for convolutions."""
         size = machine.scratchpad.shape[1]
         if self._workspace is None or self._workspace[0] != size:
@@ -116,7 +116,7 @@ class Workers:
 
     def _rows_for(self, machine: Machine) -> Int64s:
         """Make the context row of each thread before a replay."""
-        workspace = self.workspace_for(machine)
+        workspace = self.get_workspace(machine)
         rows = [make_context_row(machine, machine.layers, machine.channel_saturated, workspace)]
         for own in self._counters:
             rows.append(make_context_row(machine, own.layers, own.channel_saturated, own.workspace))

@@ -18,7 +18,7 @@ from nmpsim.core.compiled.kernel_arguments import (
     ReplayContext,
     SharedWord,
 )
-from nmpsim.core.compiled.kernel_context import context_at, descriptor_words_at
+from nmpsim.core.compiled.kernel_context import get_descriptor_words, get_kernel_context
 from nmpsim.core.compiled.tensor import validate_tables
 from nmpsim.core.instruction_tables import OP, SCALES_WORD, WORD_COUNT
 from nmpsim.core.state import NEVER, STAGES, Int64s
@@ -54,19 +54,19 @@ IS_ACTIVE, EPOCH, PARTS, ITEMS, HAS_DIVERGED, IS_STRICT = (
 
 
 @jit
-def shared_address(context: ReplayContext, which: Int) -> Any:
+def get_shared_address(context: ReplayContext, which: Int) -> Any:
     """Return the address of an entry of the shared state."""
     return np.int64(context.shared.ctypes.data) + which * BYTES
 
 
 @jit
-def share_address(context: ReplayContext, thread: Int) -> Any:
+def get_share_address(context: ReplayContext, thread: Int) -> Any:
     """Return the address of a thread's share."""
     return np.int64(context.shares.ctypes.data) + thread * LINE * BYTES
 
 
 @jit
-def done_address(context: ReplayContext, thread: Int) -> Any:
+def get_done_address(context: ReplayContext, thread: Int) -> Any:
     """Return the address of the number of parts that a thread has completed."""
     return np.int64(context.done.ctypes.data) + thread * LINE * BYTES
 
@@ -76,7 +76,7 @@ def is_valid(kernel_context: Int, core: Int, number: Int, words: Int, strict: bo
     """Return False if a table of scales is invalid, or weights violate the contract."""
     if SCALES_WORD[number] < 0:
         return True
-    d, context = descriptor_words_at(words), context_at(kernel_context, core)
+    d, context = get_descriptor_words(words), get_kernel_context(kernel_context, core)
     if strict and number == OP.nmp_conv and weight_tail(d, context.scratchpad) >= 0:
         return False
     return validate_tables(number, d, context.spm.i32) < 0
@@ -85,9 +85,9 @@ def is_valid(kernel_context: Int, core: Int, number: Int, words: Int, strict: bo
 @jit
 def execute_part(context: ReplayContext, thread: Int, which: Int) -> None:
     """Compute the values of a part of the epoch."""
-    part = atomic_load(shared_address(context, PARTS)) + which * PART_WORDS * BYTES
-    items = atomic_load(shared_address(context, ITEMS))
-    strict = atomic_load(shared_address(context, IS_STRICT)) != 0
+    part = atomic_load(get_shared_address(context, PARTS)) + which * PART_WORDS * BYTES
+    items = atomic_load(get_shared_address(context, ITEMS))
+    strict = atomic_load(get_shared_address(context, IS_STRICT)) != 0
     at, end = atomic_load(part + BEGIN * BYTES), atomic_load(part + END * BYTES)
     core = atomic_load(part + PART_CORE * BYTES)
     row = context.kernel_contexts[thread]
@@ -97,7 +97,7 @@ def execute_part(context: ReplayContext, thread: Int, which: Int) -> None:
         number, layer = atomic_load(item + NUMBER * BYTES), atomic_load(item + LAYER * BYTES)
         words = item + WORDS * BYTES
         if not is_valid(kernel_context, core, number, words, strict):
-            atomic_store(shared_address(context, HAS_DIVERGED), np.int64(1))
+            atomic_store(get_shared_address(context, HAS_DIVERGED), np.int64(1))
             return
         row[LOW_LAYER] = min(row[LOW_LAYER], layer)
         row[HIGH_LAYER] = max(row[HIGH_LAYER], layer)
@@ -112,7 +112,8 @@ def assign_shares(context: ReplayContext, epoch: Int, parts: Int) -> None:
     for thread in range(threads):
         first, last = parts * thread // threads, parts * (thread + 1) // threads
         atomic_store(
-            share_address(context, thread), (epoch << EPOCH_SHIFT) | (first << FIRST_SHIFT) | last
+            get_share_address(context, thread),
+            (epoch << EPOCH_SHIFT) | (first << FIRST_SHIFT) | last,
         )
 
 
@@ -120,14 +121,14 @@ def assign_shares(context: ReplayContext, epoch: Int, parts: Int) -> None:
 def claim_part(context: ReplayContext, thread: Int, owner: Int, epoch: Int) -> Any:
     """Claim a part of some thread's share; return its number, or -1 if there is none."""
     while True:
-        share = atomic_load(share_address(context, owner))
+        share = atomic_load(get_share_address(context, owner))
         first, last = (share >> FIRST_SHIFT) & MAX_PARTS, share & MAX_PARTS
         if share >> EPOCH_SHIFT != epoch or first == last:
             return np.int64(-1)
         number, rest = first, share + (ONE << FIRST_SHIFT)
         if owner != thread:
             number, rest = last - ONE, share - ONE
-        if compare_exchange(share_address(context, owner), share, rest):
+        if compare_exchange(get_share_address(context, owner), share, rest):
             return number
 
 
@@ -144,7 +145,8 @@ def execute_parts(context: ReplayContext, thread: Int, epoch: Int) -> None:
         while number >= 0:
             execute_part(context, thread, number)
             atomic_store(
-                done_address(context, thread), atomic_load(done_address(context, thread)) + 1
+                get_done_address(context, thread),
+                atomic_load(get_done_address(context, thread)) + 1,
             )
             number = claim_part(context, thread, owner, epoch)
 
@@ -154,7 +156,7 @@ def count_completed_parts(context: ReplayContext) -> Any:
     """Return the number of parts completed so far."""
     total = np.int64(0)
     for thread in range(context.kernel_contexts.shape[0]):
-        total += atomic_load(done_address(context, np.int64(thread)))
+        total += atomic_load(get_done_address(context, np.int64(thread)))
     return total
 
 
@@ -164,10 +166,12 @@ def add_counters(context: ReplayContext) -> None:
 
     Sums, maxima and minima depend neither on the order nor on the thread that counted.
     """
-    mine = context_at(np.int64(context.kernel_contexts[MAIN_THREAD].ctypes.data), ZERO).counters
+    mine = get_kernel_context(
+        np.int64(context.kernel_contexts[MAIN_THREAD].ctypes.data), ZERO
+    ).counters
     for thread in range(1, context.kernel_contexts.shape[0]):
         row = context.kernel_contexts[thread]
-        theirs = context_at(np.int64(row.ctypes.data), ZERO).counters
+        theirs = get_kernel_context(np.int64(row.ctypes.data), ZERO).counters
         for layer in range(row[LOW_LAYER], row[HIGH_LAYER] + 1):
             add_layer_counters(mine, theirs, layer)
         row[LOW_LAYER], row[HIGH_LAYER] = mine.layers.size, -1
@@ -199,19 +203,19 @@ def add_layer_counters(mine: SaturationCounters, theirs: SaturationCounters, lay
 def replay_epochs(
     given: ReplayContext, items: Int64s, parts: Int64s, firsts: Int64s, begin: int, end: int
 ) -> Any:
-    """Replay some epochs of a recording; return False if the run has diverged.
+    """Replay a range of epochs of a recording; return False if the data invalidate it.
 
     See :class:`~nmpsim.core.compiled.epochs.Epochs` for the arrays.
     """
     context = struct_pointer(given)
-    atomic_store(shared_address(context, ITEMS), np.int64(items.ctypes.data))
+    atomic_store(get_shared_address(context, ITEMS), np.int64(items.ctypes.data))
     expected, is_good = count_completed_parts(context), True
     for i in range(begin, end):
         count = firsts[i + 1] - firsts[i]
-        atomic_store(shared_address(context, PARTS), np.int64(parts[firsts[i] :].ctypes.data))
-        epoch = atomic_load(shared_address(context, EPOCH)) + 1
+        atomic_store(get_shared_address(context, PARTS), np.int64(parts[firsts[i] :].ctypes.data))
+        epoch = atomic_load(get_shared_address(context, EPOCH)) + 1
         assign_shares(context, epoch, count)
-        atomic_store(shared_address(context, EPOCH), epoch)
+        atomic_store(get_shared_address(context, EPOCH), epoch)
         execute_parts(context, MAIN_THREAD, epoch)
         expected += count
         rounds = 0
@@ -219,7 +223,7 @@ def replay_epochs(
             rounds += 1
             if rounds > YIELD_ROUNDS:
                 yield_processor()
-        if atomic_load(shared_address(context, HAS_DIVERGED)) != 0:
+        if atomic_load(get_shared_address(context, HAS_DIVERGED)) != 0:
             is_good = False
             break
     add_counters(context)
@@ -231,9 +235,9 @@ def work_loop(given: ReplayContext, thread: Int) -> Any:
     context = struct_pointer(given)
     seen, rounds = np.int64(0), 0
     while rounds < SLEEP_ROUNDS:
-        if atomic_load(shared_address(context, IS_ACTIVE)) == 0:
+        if atomic_load(get_shared_address(context, IS_ACTIVE)) == 0:
             return False
-        epoch = atomic_load(shared_address(context, EPOCH))
+        epoch = atomic_load(get_shared_address(context, EPOCH))
         if epoch == seen:
             rounds += 1
             if rounds > YIELD_ROUNDS:

@@ -85,7 +85,7 @@ UNKNOWN: Any = np.int64(-(1 << 63))
 
 @jit
 def divide(a: Int, b: Int, rest: bool) -> Any:
-    """Divide rounding towards zero, or return the remainder, as RISC-V defines them."""
+    """Return the quotient or, with ``rest``, the remainder of a RISC-V division."""
     if b == 0:
         return a if rest else np.int64(-1)
     quotient = np.abs(a) // np.abs(b)
@@ -229,7 +229,7 @@ def decode_at(m: Machine, costs: Costs, decoded: Int64s, at: Int, pc: Int, acces
 
 
 @jit
-def extra_access_cycles(costs: Costs, region: Int) -> Any:
+def get_extra_access_cycles(costs: Costs, region: Int) -> Any:
     """Return the extra cycles of a scalar access."""
     if region in (IMAGE, RAM):
         return costs.control_dram_access_cycles
@@ -248,7 +248,7 @@ def find_access_fault(region: Int, address: Int, nbytes: Int, writes: bool) -> A
 
 @jit
 def write_back(m: Machine, core: Int, pc: Int, clock: Int, steps: Int) -> None:
-    """Write a core's pc, clock and number of instructions back to the machine."""
+    """Store a core's pc, clock and instruction count in the machine."""
     m.cores[core].pc = pc
     m.cores[core].retired += steps
     spend_cycles(m, core, CONTROL, clock - m.cores[core].clock)
@@ -271,7 +271,7 @@ def run_rv32im(
     is_watched: bool,
     stops: StopConditions,
 ) -> Any:
-    """Execute a fetched RV32IM instruction, and those after it.
+    """Execute a fetched RV32IM instruction and the RV32IM instructions after it.
 
     At the cycle ``turn`` the core has its turn, with ``steps_left`` steps left, and may access
     shared memory. Up to the cycle ``until`` at most ``most_turns`` further turns follow, of cores
@@ -334,7 +334,7 @@ def run_rv32im(
                     registers[rd] = np.int32(to_signed(result, bits))
                     registers[0] = 0
                 pc += 4
-                clock += 1 + extra_access_cycles(costs, region)
+                clock += 1 + get_extra_access_cycles(costs, region)
             else:
                 taken = is_branch_taken(number, a, b)
                 target = decoded[at + np.uintp(OFFSET)]

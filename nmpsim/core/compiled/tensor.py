@@ -51,7 +51,7 @@ def validate_tables(number: Int, d: Int64s, spm32: Int32s) -> Any:
 
 @jit
 def find_weight_tail(m: Machine, core: Int, number: Int, d: Int64s) -> Any:
-    """Return the address of a weight beyond the tensor that is not zero, or -1."""
+    """Return the address of a nonzero weight beyond the tensor, or -1."""
     if number != OP.nmp_conv:
         return np.int64(-1)
     return weight_tail(d, m.scratchpad[core])
@@ -59,7 +59,7 @@ def find_weight_tail(m: Machine, core: Int, number: Int, d: Int64s) -> Any:
 
 @jit
 def start_unit(m: Machine, costs: Costs, core: Int, number: Int, d: Int64s, layer: Int) -> None:
-    """Give a tensor instruction's work to its unit."""
+    """Start the work of a tensor instruction on its unit."""
     unit = INSTRUCTION_UNIT[number]
     if unit == UNIT.LOAD:
         load(m, costs, core, d, layer)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nmpsim.core.compiled import mac, transfers, vector
-from nmpsim.core.compiled.kernel_context import context_at, descriptor_words_at
+from nmpsim.core.compiled.kernel_context import get_descriptor_words, get_kernel_context
 from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import INSTRUCTIONS, Kind, list_mnemonics
 from nmpsim.kernels.array_types import Int
@@ -27,7 +27,7 @@ def make_addressed_kernel(number: int) -> Callable[..., Any]:
     kernel = PYTHON_KERNELS[number]
 
     def on_addresses(context: Int, core: Int, layer: Int, words: Int) -> Any:
-        kernel(context_at(context, core), descriptor_words_at(words), layer)
+        kernel(get_kernel_context(context, core), get_descriptor_words(words), layer)
         return 0
 
     # Profilers show this name.

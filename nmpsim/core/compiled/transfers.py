@@ -22,7 +22,7 @@ from nmpsim.timing import Costs
 
 
 @jit
-def padding_bytes(d: Int64s) -> Any:
+def count_padding_bytes(d: Int64s) -> Any:
     """Return the number of padding bytes of a load."""
     wide = d[LOAD.pad_x_before] + d[LOAD.count_x] + d[LOAD.pad_x_after]
     high = d[LOAD.pad_y_before] + d[LOAD.count_y] + d[LOAD.pad_y_after]
@@ -30,8 +30,8 @@ def padding_bytes(d: Int64s) -> Any:
 
 
 @jit
-def dram_extent(d: Int64s) -> Any:
-    """Return the DRAM bytes from the first to the last one of a transfer."""
+def compute_dram_extent(d: Int64s) -> Any:
+    """Return the number of DRAM bytes between the first and the last byte of a transfer."""
     rows, runs, run = d[LOAD.count_y], d[LOAD.count_x], d[LOAD.run_bytes]
     return count_spanned_bytes(rows, d[LOAD.dram_stride_y], runs, d[LOAD.dram_stride_x], run)
 
@@ -53,9 +53,9 @@ def fill_padding(w: KernelContext, d: Int64s) -> None:
 @jit
 def do_load(w: KernelContext, d: Int64s, layer: Int) -> None:
     """Execute the copy of ``nmp.load``."""
-    if padding_bytes(d) > 0:
+    if count_padding_bytes(d) > 0:
         fill_padding(w, d)
-    if dram_extent(d) == 0:
+    if compute_dram_extent(d) == 0:
         return
     step_x, step_y = d[LOAD.spm_stride_x], d[LOAD.spm_stride_y]
     to = (
@@ -82,7 +82,7 @@ def do_load(w: KernelContext, d: Int64s, layer: Int) -> None:
 @jit
 def do_store(w: KernelContext, d: Int64s, layer: Int) -> None:
     """Execute the copy of ``nmp.store``."""
-    if dram_extent(d) == 0:
+    if compute_dram_extent(d) == 0:
         return
     box = CopyShape(
         d[STORE.run_bytes],
@@ -112,7 +112,7 @@ def check_dram_range(m: Machine, d: Int64s, is_load: bool) -> Any:
 
     The first words of a load and a store are the same; a store must not access the image.
     """
-    nbytes = dram_extent(d)
+    nbytes = compute_dram_extent(d)
     region, _ = locate(m, d[LOAD.dram], nbytes)
     if nbytes == 0 or region == RAM or (is_load and region == IMAGE):
         return -1
@@ -124,7 +124,7 @@ def load(m: Machine, costs: Costs, core: Int, d: Int64s, layer: Int) -> None:
     """Enqueue the transfer of a load."""
     rows, runs, run = d[LOAD.count_y], d[LOAD.count_x], d[LOAD.run_bytes]
     m.layers[layer].counts[BYTES_READ] += rows * runs * run
-    filled = padding_bytes(d)
+    filled = count_padding_bytes(d)
     filling = (filled + costs.dma_fill_bytes_per_cycle - 1) // costs.dma_fill_bytes_per_cycle
     transfer(m, costs, core, LOAD_UNIT, d, layer, costs.dma_startup_cycles + filling)
 
@@ -142,7 +142,7 @@ def store(m: Machine, costs: Costs, core: Int, d: Int64s, layer: Int) -> None:
 def transfer(
     m: Machine, costs: Costs, core: Int, unit: Int, d: Int64s, layer: Int, setup: Int
 ) -> None:
-    """Append a transfer to its queue; the first words of a load and a store are the same."""
+    """Append the transfer of a load or store to its queue."""
     job = m.cores[core].jobs[unit, m.cores[core].issued[unit] % costs.queues_depth]
     start_transfer(
         job,

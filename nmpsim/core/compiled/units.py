@@ -149,7 +149,7 @@ def record_fetch(
 
 @jit
 def await_job(m: Machine, costs: Costs, core: Int, unit: Int, job: Int) -> Any:
-    """Wait for ``job`` of a unit; return the cycles waited, or -1 if its end is not known yet."""
+    """Wait for a job of a unit; return the cycles waited, or -1 if its end is unknown."""
     if job < 0 or job < m.cores[core].issued[unit] - costs.queues_depth:
         return 0
     slot = job % costs.queues_depth
@@ -212,7 +212,7 @@ def begin_transfer(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
 
 @jit
 def finish_transfer(m: Machine, core: Int, unit: Int, slot: Int, free: Int, finished: Int) -> None:
-    """Complete a transfer: the queue is free at ``free``, its data arrive at ``finished``."""
+    """Complete a transfer: set when its queue is free and its data have arrived."""
     job = m.cores[core].served[unit]
     transfer = m.cores[core].jobs[unit, slot]
     nbytes = transfer[RUN] * transfer[COUNT_X] * transfer[COUNT_Y]
@@ -235,7 +235,7 @@ def finish_transfer(m: Machine, core: Int, unit: Int, slot: Int, free: Int, fini
 
 @jit
 def get_next_request(m: Machine, costs: Costs, queue: Int) -> Any:
-    """Return the DRAM row that a queue needs next, and since when the DRAM knows of it."""
+    """Return the DRAM row of a queue's next request and the tick at which it became known."""
     core, unit = queue >> 1, queue & 1
     job = m.cores[core].jobs[unit, m.cores[core].served[unit] % costs.queues_depth]
     return next_address(job) // costs.dram_row_bytes, job[KNOWN]
@@ -243,7 +243,7 @@ def get_next_request(m: Machine, costs: Costs, queue: Int) -> Any:
 
 @jit
 def choose_grant(m: Machine, costs: Costs, requests: Int64s, earliest_one: Int) -> Any:
-    """Return the queue that the DRAM serves next and the cycle of that decision.
+    """Return the queue that the DRAM serves next, and the cycle of the decision.
 
     With look-ahead, a channel decides when it is free: of the requests within the look-ahead after
     its oldest one it serves the one whose first burst is earliest.

@@ -13,7 +13,7 @@ from nmpsim.core.compiled.kernel_context import (
     read_scale,
     scratchpad_offset,
 )
-from nmpsim.core.compiled.mac import position_at
+from nmpsim.core.compiled.mac import read_position
 from nmpsim.isa.words import (
     AVGPOOL,
     ELTWISE,
@@ -68,7 +68,7 @@ def do_avgpool(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[AVGPOOL.out_offset],
         read_clip(d, AVGPOOL.clip_low),
     )
-    place = position_at(d, AVGPOOL.event_origin)
+    place = read_position(d, AVGPOOL.event_origin)
     avgpool(w.spm, read_pool_shape(d, element), average, place, get_layer_counters(w, layer))
 
 

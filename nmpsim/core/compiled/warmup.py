@@ -12,13 +12,13 @@ from nmpsim.subprocesses import register_child
 
 
 class Warmup:
-    """The second process, if there is one."""
+    """Process that compiles common kernels in parallel with the first run."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the process; if that fails, this process compiles everything."""
+        """Start the process, if the system allows it."""
         if self._process is not None:
             return
         command = [sys.executable, "-P", "-m", "nmpsim.core.compiled.warmup"]
@@ -33,7 +33,7 @@ class Warmup:
         atexit.register(self._process.kill)
 
     def wait(self) -> None:
-        """Wait until the process has ended, whether it succeeded or not."""
+        """Wait until the process has ended."""
         if self._process is not None:
             self._process.wait()
             assert self._process.stdin is not None

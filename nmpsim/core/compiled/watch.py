@@ -29,7 +29,7 @@ def is_in_image(m: Machine, address: Int) -> Any:
 
 
 @jit
-def access_address(number: Int, word: Int, source: Int) -> Any:
+def compute_access_address(number: Int, word: Int, source: Int) -> Any:
     """Return the address of a load or store; ``source`` is the value of rs1."""
     offset = decode_s_immediate(word) if IS_WRITE[number] else decode_i_immediate(word)
     return (np.int64(source) + offset) & WORD
@@ -37,7 +37,7 @@ def access_address(number: Int, word: Int, source: Int) -> Any:
 
 @jit
 def read_source(m: Machine, stops: StopConditions, core: Int, word: Int) -> Any:
-    """Return the value of rs1 before a load may overwrite it; 0 if nothing is traced."""
+    """Return the value of rs1 before the instruction; 0 if nothing is traced."""
     if stops.trace.shape[0] == 0:
         return np.int64(0)
     stops.noted[FETCHED_AT] = m.cores[core].pc
@@ -63,7 +63,7 @@ def record_instruction(
     stops.clocks[core] = end
     if stops.trace.shape[0] == 0:
         return
-    address = access_address(number, word, source)
+    address = compute_access_address(number, word, source)
     if not should_trace(stops, core, number, address, is_in_image(m, stops.noted[FETCHED_AT])):
         return
     job, finished = np.int64(-1), end

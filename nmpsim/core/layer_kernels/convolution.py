@@ -129,7 +129,7 @@ class Convolution(WindowedProduct):
         Raises UnprovedError if bytes beyond the edges of tiles are not 0.
         """
         channels, high, element = self._grid.shape[2], self._d[CONV.kernel_h], self._element
-        tiles = list(self._weights.items(image))
+        tiles = list(self._weights.list_uses(image))
         for (_, count, _, depth), known in tiles:
             row = (self._d[CONV.kernel_w] * depth) << element
             values = known.reshape(-(-count // LANES), high, -1, LANES, SIDE)
@@ -217,7 +217,7 @@ def pack_weights(weights: npt.NDArray[np.uint8]) -> Bytes:
 
 
 def may_have_groups(tiles: Mapping[int, Sequence[Words]]) -> bool:
-    """Return whether tiles that claim one group may be one of several; ``tiles`` by number."""
+    """Return whether tiles with one group each may be groups of one convolution."""
     w, found = CONV, tiles.get(OP.nmp_conv, ())
     counts = {(d[w.out_channels], d[w.groups]) for d in found}
     return len(counts) == 1 and all(

@@ -161,6 +161,6 @@ class TableLookup(UnaryElementwise):
     def _make_tasks(
         self, sources: Mapping[str, TensorView], target: TensorView, host: HostMemory
     ) -> list[Task]:
-        table = host.store_constant(self._table.table(host.image, TABLE_BYTES, 1))
+        table = host.store_constant(self._table.build_table(host.image, TABLE_BYTES, 1))
         self._d = replace_words(self._d, LUT, {"table": table})
         return super()._make_tasks(sources, target, host)

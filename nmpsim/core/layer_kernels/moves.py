@@ -22,9 +22,9 @@ from nmpsim.core.layer_kernels.value_numbers import (
     ValueMemory,
     ValueNumbers,
     Words,
-    load_region,
+    get_load_region,
+    get_store_region,
     require,
-    store_region,
     view_region,
 )
 from nmpsim.core.state import Int64s
@@ -40,12 +40,12 @@ Axis = tuple[int, int, int]
 
 
 def only_moves_values(tiles: Mapping[int, Sequence[Words]], stores: int) -> bool:
-    """Return whether a layer with these instructions only moves values."""
+    """Return whether the instructions of a layer only move or fill values."""
     return stores > 0 and tiles.keys() <= NUMBERS
 
 
 class MovedValues:
-    """Values of other layers that a layer has stored."""
+    """Values computed by other layers that a layer stores."""
 
     bytes = range(0)
 
@@ -63,14 +63,14 @@ class MovedValues:
         view_region(self.numbers, start, numbers.shape, (*steps, 1))[...] = numbers
 
     def publish(self, _: ValueLocations) -> None:
-        """Record that the plan has the values in DRAM."""
+        """Record that the plan has stored the values in DRAM."""
         m, there = self._memories, self.numbers != UNSET
         start = self.area.start - m.ram_base
         m.planned[start : start + len(self.area)][there] = self.numbers[there]
 
 
 class DataMovement:
-    """A layer of copies: as value numbers follow them, their origin describes the layer."""
+    """Pattern of a layer that copies values or fills memory."""
 
     def __init__(self, memories: ValueMemory, layer: int, known: Set[int]) -> None:
         """Prepare the pattern; the recording has kernels for the ``known`` instructions."""
@@ -82,12 +82,12 @@ class DataMovement:
         self.results = MovedValues(memories, layer)
 
     def transfer(self, core: int, number: int, d: Words) -> None:
-        """Add a load or store; raise UnprovedError if it stores what the layer has not written."""
+        """Add a load or store; raise UnprovedError if a store reads bytes of other layers."""
         if number == OP.nmp_load:
-            self._written(core, load_region(d))
+            self._written(core, get_load_region(d))
         elif number == OP.nmp_store:
             own = self._own.get(core)
-            require(own is not None and view_region(own, *store_region(d)).all())
+            require(own is not None and view_region(own, *get_store_region(d)).all())
 
     def _written(self, core: int, region: Region) -> None:
         """Mark a region of a scratchpad as written by the layer."""
@@ -133,7 +133,7 @@ class DataMovement:
         self, numbers: ValueNumbers, target: Int64s, places: ValueLocations, host: HostMemory
     ) -> list[Task]:
         """Make the tasks of a layer that moves values from elsewhere in DRAM."""
-        source = places.addresses(numbers)
+        source = places.find_addresses(numbers)
         to = self.results.area.start
         # No byte is written before it is read.
         require(source.min() > to + int(target[-1]) or source.max() < to + int(target[0]))
@@ -218,7 +218,7 @@ def _load(to: int, run: int, counts: tuple[int, int], steps: tuple[int, int]) ->
 
 
 def find_axes(source: Int64s, target: Int64s) -> list[Axis]:
-    """Return nested loops that visit ``source`` and ``target`` [places], the innermost one last.
+    """Return the nested loops that visit two arrays of offsets [places], the innermost one last.
 
     Raises UnprovedError if there are none with positive steps, the only ones that a footprint has.
     """

@@ -54,12 +54,12 @@ class StoredValues(Protocol):
         ...
 
     def publish(self, locations: ValueLocations) -> None:
-        """Record that the plan has the values where they were stored."""
+        """Record that the plan has stored the values in DRAM."""
         ...
 
 
 class Pattern(Protocol):
-    """A layer that is assembled from its tiles."""
+    """Pattern of a layer, which combines the layer's tiles."""
 
     @property
     def results(self) -> StoredValues:
@@ -76,7 +76,7 @@ class Pattern(Protocol):
 
 
 class TileGrid:
-    """Positions of tiles in a layer's results, which they fill."""
+    """Positions of a layer's tiles in its results."""
 
     def __init__(
         self, origin: Int64s, row: int, pixel: int, sizes: Int64s, ends: Any = slice(None)
@@ -121,14 +121,14 @@ class _Sum:
 
 
 class PartialSums:
-    """Partial sums of a layer; each is taken once, by the next part of the same tile."""
+    """Partial sums of a layer's tiles, each used once by the next part of the tile."""
 
     def __init__(self, memories: ValueMemory, element: int) -> None:
         self._memories, self._bytes = memories, SUM_BYTES << element
         self._known: dict[int, _Sum] = {}
 
     def add(self, core: int, address: int, origin: int, shape: Shape, done: int) -> None:
-        """Record that a part of a tile leaves its sums, of ``done`` inputs each, at an address."""
+        """Record the sums of ``done`` inputs that a part of a tile stores at an address."""
         numbers = self._at(core, address, shape)
         first = self._memories.allocate(numbers.size)
         self._known[first] = _Sum(origin, shape, done)
@@ -136,7 +136,7 @@ class PartialSums:
         write_numbers(self._memories, core, address, (0, 0), new)
 
     def take(self, core: int, address: int, origin: int, shape: Shape) -> int:
-        """Return the number of inputs in the sums that a part continues.
+        """Remove the sums that a part continues, and return their number of inputs.
 
         Raises UnprovedError if the sums are not those of its tile.
         """
@@ -156,7 +156,7 @@ class PartialSums:
 
 
 def count_sum_inputs(parts: Int64s, inputs: Int64s) -> int:
-    """Return the inputs of each sum; raise UnprovedError if sums cannot have equally many."""
+    """Return the number of inputs of each sum, which must be the same for all sums."""
     begins, ends = np.isin(parts, BEGIN).sum(), np.isin(parts, END).sum()
     depth, rest = divmod(int(inputs.sum()), max(int(begins), 1))
     require(not rest and depth and begins == ends)
@@ -164,7 +164,7 @@ def count_sum_inputs(parts: Int64s, inputs: Int64s) -> int:
 
 
 class LayerPattern(ABC):
-    """A layer of one instruction, assembled from its tiles."""
+    """Base class of patterns whose tiles are one tensor instruction each."""
 
     number: ClassVar[int]
     """Row of the instruction table."""
@@ -194,7 +194,7 @@ class LayerPattern(ABC):
         if hasattr(w, "event_origin"):
             origins = tiles[:, w.event_origin]
         else:  # the stores tell which results a tile computes
-            origins = memories.stores[layer].origins() >> self._element
+            origins = memories.stores[layer].compute_origins() >> self._element
         self._origins = iter(origins.tolist())
         sizes = np.ones((len(tiles), 3), np.int64)
         for axis, name in enumerate(self.size):
@@ -254,8 +254,8 @@ class LayerPattern(ABC):
 
     def make_tasks(self, locations: ValueLocations, host: HostMemory) -> Sequence[Task]:
         """Return the tasks that compute the whole layer and leave its results in DRAM."""
-        target = self.results.tensor()
-        sources = {name: one.tensor(locations) for name, one in self._operands.items()}
+        target = self.results.find_tensor()
+        sources = {name: one.find_tensor(locations) for name, one in self._operands.items()}
         for name, source in sources.items():
             size = source.rows, source.columns
             is_padded = self.can_pad and source.fill is not None

@@ -39,7 +39,7 @@ Spans = list[tuple[int, int]]
 
 @attrs.frozen(eq=False)
 class Part:
-    """Instructions that one thread executes, and the memory that they read and write."""
+    """Instructions for one thread, with the memory ranges that they read and write."""
 
     instructions: list[RecordedInstruction]
     reads: Spans
@@ -50,7 +50,7 @@ class Part:
     """Whether it has a load, which reads at a device address."""
 
     def overlaps(self, other: Part) -> bool:
-        """Return whether one part writes what the other one reads or writes."""
+        """Return whether two parts conflict: one writes memory that the other one accesses."""
         pairs = (
             (self.writes, other.writes),
             (self.writes, other.reads),
@@ -73,7 +73,7 @@ def _have_overlap(one: Spans, two: Spans) -> bool:
 
 
 def make_part(instructions: Sequence[RecordedInstruction]) -> Part:
-    """Make a part of some instructions."""
+    """Make a part from instructions and their footprints."""
     reads: Spans = []
     writes: Spans = []
     first_write, touches = 0, np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
@@ -110,7 +110,7 @@ def _join_parts(parts: Iterable[Part]) -> Part:
 
 
 def make_passes(layers: Iterable[Sequence[Part]]) -> Iterator[list[Part]]:
-    """Group the parts of consecutive layers into passes that need no synchronization inside."""
+    """Group the parts of consecutive layers into passes without inner synchronization."""
     before: list[Part] = []
     for layer in layers:
         join_paths = _join_passes(before, layer) if before else None
@@ -137,7 +137,7 @@ def _join_passes(before: Sequence[Part], after: Sequence[Part]) -> list[Part] | 
 
 
 def plan_layer_kernels(machine: Machine, epochs: Epochs) -> tuple[Epochs | None, bool]:
-    """Return the epochs of a recording with layer kernels, and whether it reads scratchpads.
+    """Plan layer kernels for a recording; return its epochs and whether it reads scratchpads.
 
     The epochs are None if no layer is proved; scratchpad bytes that the recording has written
     itself do not count as read.
@@ -150,7 +150,7 @@ def plan_layer_kernels(machine: Machine, epochs: Epochs) -> tuple[Epochs | None,
 
 
 def unpack_epochs(epochs: Epochs) -> list[Epoch]:
-    """Return each epoch's instructions by core."""
+    """Return the instructions of each epoch, by core."""
     items, counts = epochs.items.tolist(), WORD_COUNT.tolist()
 
     def part(at: int, end: int) -> Iterable[RecordedInstruction]:
@@ -168,7 +168,7 @@ def unpack_epochs(epochs: Epochs) -> list[Epoch]:
 
 
 def pack_plan(machine: Machine, plan: ReplayPlan) -> Epochs:
-    """Pack a plan: each step, or pass over several layers, is an epoch."""
+    """Convert a plan to epochs, one for each step or pass over several layers."""
     items: list[int] = []
     parts: list[tuple[int, int, int]] = []
     firsts, lowest, is_whole = [0], [], []

@@ -39,9 +39,9 @@ from nmpsim.core.layer_kernels.value_numbers import (
     ValueMemory,
     ValueNumbers,
     Words,
-    load_region,
+    get_load_region,
+    get_store_region,
     require,
-    store_region,
     view_region,
 )
 from nmpsim.core.layer_kernels.windows import DepthwiseConvolution
@@ -101,7 +101,7 @@ class ReplayPlan:
 
 
 def prove_layers(machine: Machine, epochs: Sequence[Epoch]) -> ReplayPlan | None:
-    """Return a plan of a recording, or None if it would take too long.
+    """Find the layers of a recording that are single operations, and return a plan with them.
 
     Parameters
     ----------
@@ -356,13 +356,13 @@ class _Proof:
         m = self._memories
         if one.number == OP.nmp_load:
             numbers = m.load(core, one.words).copy()
-            if 0 not in load_region(one.words)[1]:
-                m.copy_to_plan(core, load_region(one.words))
+            if 0 not in get_load_region(one.words)[1]:
+                m.copy_to_plan(core, get_load_region(one.words))
             return _ReplayedInstruction(one, numbers, True)
         if one.number == OP.nmp_store:
             numbers = m.store(core, one.words)
             if numbers.size:
-                self._compare_read(core, store_region(one.words))
+                self._compare_read(core, get_store_region(one.words))
             return _ReplayedInstruction(one, numbers.copy(), False)
         self._compute(core, one, is_cached=True)
         return _ReplayedInstruction(one, NOTHING, False)

@@ -41,54 +41,54 @@ class HostMemory:
         self.max_channels = machine.scratchpad.shape[1] // 16
 
     def encode_address(self, address: int) -> int:
-        """Return the word for an address in DRAM."""
+        """Return the descriptor word for an address in DRAM."""
         start = address - self._image_base
         if 0 <= start < self.image.size:
-            return host_word(self.image, start)
-        return host_word(self._ram, address - self._ram_base)
+            return encode_host_address(self.image, start)
+        return encode_host_address(self._ram, address - self._ram_base)
 
     def has_bytes_after(self, end: int, nbytes: int) -> bool:
-        """Return whether ``nbytes`` bytes follow an address in the same memory."""
+        """Return whether a memory has ``nbytes`` more bytes after an address."""
         start = end - self._image_base
         if 0 < start <= self.image.size:
             return start + nbytes <= self.image.size
         return end - self._ram_base + nbytes <= self._ram.size
 
     def store_constant(self, values: npt.NDArray[Any]) -> int:
-        """Store a copy of some bytes; return the word for its address."""
+        """Store a copy of an array; return the descriptor word for its address."""
         values = values.reshape(-1).view(np.uint8)
         room = np.zeros(values.size + SLACK + _ALIGNMENT, np.uint8)
         start = -room.ctypes.data % _ALIGNMENT
         room[start : start + values.size] = values
         self.kept.append(room)
-        return host_word(room, start)
+        return encode_host_address(room, start)
 
     def reserve_zeros(self, words: int) -> int:
-        """Reserve 64-bit zeros that take memory only when written; return the word for them.
+        """Reserve an array of 64-bit zeros; return the descriptor word for its address.
 
         A forked process has its own.
         """
         room = np.frombuffer(mmap.mmap(-1, 8 * words, access=mmap.ACCESS_COPY), np.uint8)
         self.kept.append(room)
-        return host_word(room, 0)
+        return encode_host_address(room, 0)
 
     def get_buffer(self, slot: int, nbytes: int) -> int:
-        """Return the word for a slot's buffer, which its tasks use one after the other."""
+        """Return the descriptor word for the buffer that the tasks of a slot share."""
         room = self._rooms.get(slot)
         if room is None or room.size < nbytes + SLACK + _ALIGNMENT:
             room = np.zeros(nbytes + SLACK + _ALIGNMENT, np.uint8)
             self._rooms[slot] = room
             self.kept.append(room)
-        return host_word(room, -room.ctypes.data % _ALIGNMENT)
+        return encode_host_address(room, -room.ctypes.data % _ALIGNMENT)
 
 
-def host_word(memory: Bytes, start: int) -> int:
-    """Return the word for a byte of an array."""
+def encode_host_address(memory: Bytes, start: int) -> int:
+    """Return the descriptor word for the address of a byte of an array."""
     return int(memory.ctypes.data) + start - ORIGIN + SCRATCHPAD_BASE
 
 
 def replace_words(d: Words, indices: Any, changes: Mapping[str, int]) -> list[int]:
-    """Return a descriptor with changed words; ``indices`` is the table of its words."""
+    """Return a copy of a descriptor with the words in ``changes`` replaced."""
     changed = list(d)
     for name, value in changes.items():
         changed[getattr(indices, name)] = value
@@ -107,7 +107,7 @@ def split_evenly(count: int, parts: int, multiple: int = 1) -> Iterator[tuple[in
 def make_padded_load(
     tensor: TensorView, first: int, rows: int, columns: int, to: int, element: int
 ) -> Words:
-    """Return a load of some rows of an operand with its padding, ``columns`` wide."""
+    """Return a load descriptor for some rows of a padded operand, ``columns`` wide."""
     top, bottom = max(first, tensor.above), min(first + rows, tensor.above + tensor.rows)
     count = max(bottom - top, 0)
     row = columns * tensor.nbytes

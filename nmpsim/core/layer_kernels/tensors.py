@@ -17,7 +17,7 @@ from nmpsim.core.layer_kernels.value_numbers import (
     UnprovedError,
     ValueMemory,
     ValueNumbers,
-    constant_numbers,
+    make_constant_numbers,
     may_overlap,
     require,
     view_region,
@@ -37,7 +37,9 @@ Address = Callable[[int], int]
 
 @attrs.frozen
 class TensorView:
-    """A strided view of DRAM: byte b of pixel (y, x) is at address + y*steps[0] + x*steps[1] + b.
+    """Strided view of a tensor in DRAM, with padding around it.
+
+    Byte b of pixel (y, x) is at address + y*steps[0] + x*steps[1] + b.
 
     ``above`` and ``left`` are rows and columns of padding around it; it has ``rows`` of ``columns``
     pixels of ``nbytes`` bytes.
@@ -73,7 +75,7 @@ class TensorView:
 
 
 class Operand:
-    """Value numbers that the tiles of a layer have read of an operand.
+    """Value numbers of an operand, collected from the reads of a layer's tiles.
 
     ``read`` is the number of bytes that the tiles read; raises UnprovedError if the gaps between
     them are too large.
@@ -85,7 +87,7 @@ class Operand:
         self._element = element
 
     def add(self, found: ValueNumbers, row: int, column: int, byte: int) -> None:
-        """Add the numbers [rows, columns, bytes] that a tile reads.
+        """Add the value numbers [rows, columns, bytes] of one tile's read.
 
         Raises UnprovedError if another tile has read others.
         """
@@ -98,12 +100,12 @@ class Operand:
         np.copyto(known, found, where=known == UNSET)
         require((known == found).all())
 
-    def tensor(self, places: ValueLocations) -> TensorView:
-        """Return the tensor in the plan's DRAM that was read, with constant padding around it."""
+    def find_tensor(self, places: ValueLocations) -> TensorView:
+        """Find the tensor in DRAM that has the operand's value numbers."""
         there = self.numbers[:, :, 0] >= 0
         rows, columns = np.flatnonzero(there.any(axis=1)), np.flatnonzero(there.any(axis=0))
         require(rows.size)
-        for address in places.address_functions(int(self.numbers[rows[0], columns[0], 0])):
+        for address in places.list_address_functions(int(self.numbers[rows[0], columns[0], 0])):
             try:
                 return self._tensor_at(there, rows, columns, address, places)
             except UnprovedError:
@@ -119,7 +121,7 @@ class Operand:
         inner = numbers[above : rows[-1] + 1, left : columns[-1] + 1]
         steps = self._steps(there, rows, columns, address)
         start = address(int(numbers[above, left, 0]))
-        known = places.numbers(start, inner.shape, steps)
+        known = places.view_numbers(start, inner.shape, steps)
         require((inner == known).all() or (inner[inner != known] == UNSET).all())
         fill = self._fill(above, left, inner.shape)
         return TensorView(
@@ -148,7 +150,7 @@ class Operand:
             pattern = CONSTANT - strip[read][0, :size]
             require(((pattern >= 0) & (pattern <= 255)).all())
             value = int.from_bytes(pattern.astype(np.uint8).tobytes(), "little", signed=True)
-            expected = np.tile(constant_numbers(value, self._element), strip.shape[2] // size)
+            expected = np.tile(make_constant_numbers(value, self._element), strip.shape[2] // size)
             require(fill in (None, value))
             require(((strip == expected) | (strip == UNSET)).all())
             fill = value
@@ -156,14 +158,14 @@ class Operand:
 
 
 class ImageConstants:
-    """Constants of the image that tiles read, by their use."""
+    """Constants that tiles read from the image, by their use."""
 
     def __init__(self, memories: ValueMemory) -> None:
         self._memories = memories
         self._known: dict[tuple[int, ...], tuple[int | ValueNumbers, int]] = {}
 
     def read(self, core: int, address: int, nbytes: int, use: tuple[int, ...]) -> None:
-        """Add what a tile reads.
+        """Add the constants that a tile reads for a use.
 
         Raises UnprovedError if another tile has read other bytes for this use.
         """
@@ -174,7 +176,7 @@ class ImageConstants:
         else:
             require(np.array_equal(known, found))
 
-    def items(self, image: Bytes) -> Iterator[tuple[tuple[int, ...], Bytes]]:
+    def list_uses(self, image: Bytes) -> Iterator[tuple[tuple[int, ...], Bytes]]:
         """Return the bytes of each use; raise UnprovedError if the image does not hold them."""
         for use, (known, nbytes) in self._known.items():
             if isinstance(known, int):
@@ -183,13 +185,13 @@ class ImageConstants:
             require(known.min() >= 0 and known.max() < image.size)
             yield use, image[known]
 
-    def table(self, image: Bytes, count: int, each: int, rows: int = 1) -> Bytes:
-        """Return a table of rows with ``count`` records of ``each`` bytes.
+    def build_table(self, image: Bytes, count: int, each: int, rows: int = 1) -> Bytes:
+        """Combine the parts of a table of rows with ``count`` records of ``each`` bytes.
 
         Its parts are used by their first record and their number of records.
         """
         table, is_known = np.zeros((rows, count, each), np.uint8), np.zeros(count, np.bool_)
-        for (first, some), values in self.items(image):
+        for (first, some), values in self.list_uses(image):
             part, records = slice(first, first + some), values.reshape(rows, some, each)
             require((table[:, part] == records)[:, is_known[part]].all())
             table[:, part], is_known[part] = records, True
@@ -209,22 +211,22 @@ def _step(numbers: ValueNumbers, there: Any, address: Address) -> int | None:
 
 
 class ValueLocations:
-    """Locations in the plan's DRAM of the values computed so far."""
+    """Locations of computed values in the DRAM of the plan."""
 
     def __init__(self, memories: ValueMemory) -> None:
         self._memories = memories
         self._results: list[tuple[int, int, TensorView]] = []
 
     def add(self, first: int, tensor: TensorView) -> None:
-        """Record that a tensor's bytes, numbered from ``first`` on, are in DRAM now."""
+        """Add a tensor in DRAM, whose bytes have the value numbers from ``first`` on."""
         total = tensor.rows * tensor.columns * tensor.nbytes
         self._results.append((first, first + total, tensor))
         shape = (tensor.rows, tensor.columns, tensor.nbytes)
         numbers = np.arange(first, first + total, dtype=np.int32).reshape(shape)
-        self.numbers(tensor.address, shape, tensor.steps)[...] = numbers
+        self.view_numbers(tensor.address, shape, tensor.steps)[...] = numbers
 
-    def address(self, number: int) -> int:
-        """Return the plan's address of a value; raise UnprovedError if there is none."""
+    def find_address(self, number: int) -> int:
+        """Find the DRAM address of a value; raise UnprovedError if there is none."""
         m = self._memories
         if 0 <= number < m.image_bytes:
             return m.image_base + number
@@ -237,8 +239,8 @@ class ValueLocations:
         require(found.size)
         return m.ram_base + int(found[0])
 
-    def addresses(self, numbers: ValueNumbers) -> Int64s:
-        """Return the plan's address of each value.
+    def find_addresses(self, numbers: ValueNumbers) -> Int64s:
+        """Find the DRAM address of each value.
 
         Raises UnprovedError if there is none, or if some are in the image and others in RAM: an
         instruction that copies them accesses only one of both.
@@ -259,9 +261,9 @@ class ValueLocations:
         require((m.planned[at] == numbers[in_ram]).all())
         return found
 
-    def address_functions(self, number: int) -> Iterator[Address]:
-        """Yield address functions to try: for computed values, then for copies of ``number``."""
-        yield self.address
+    def list_address_functions(self, number: int) -> Iterator[Address]:
+        """Yield functions that map value numbers to addresses, for each copy of ``number``."""
+        yield self.find_address
         count = np.count_nonzero(self._memories.planned == number)
         yield from (
             functools.partial(self._copy, which) for which in range(min(int(count), MAX_COPIES))
@@ -273,19 +275,19 @@ class ValueLocations:
         require(which < found.size)
         return self._memories.ram_base + int(found[which])
 
-    def numbers(self, address: int, shape: Shape, steps: tuple[int, int]) -> Any:
-        """Return the plan's value numbers at an address [rows, columns, bytes]."""
+    def view_numbers(self, address: int, shape: Shape, steps: tuple[int, int]) -> Any:
+        """Return a view of the plan's value numbers at an address [rows, columns, bytes]."""
         m = self._memories
         start = address - m.image_base
         if not 0 <= start < m.image_bytes:
             return view_region(m.planned, address - m.ram_base, shape, (*steps, 1))
-        at = start + region_offsets(shape, steps)
+        at = start + compute_region_offsets(shape, steps)
         require(at[-1, -1, -1] < m.image_bytes)
         return at
 
 
 class LayerResults:
-    """Results of a layer: each has a number, and one tile that computes it.
+    """Results of a layer, each with a value number.
 
     Numbers follow the order of the results, so their locations in DRAM describe the layout.
     """
@@ -305,7 +307,7 @@ class LayerResults:
     def add(
         self, core: int, address: int, steps: tuple[int, int], tile: Shape, origin: int
     ) -> None:
-        """Add the results of a tile [rows, columns, channels] from the index ``origin`` on."""
+        """Add a tile's results [rows, columns, channels], whose first one has index ``origin``."""
         _, columns, channels = self.shape
         strides = columns * channels, channels
         made = view_region(self._made, origin, tile, (*strides, 1))
@@ -329,8 +331,8 @@ class LayerResults:
             self._area = np.full(len(area), UNSET, np.int32)
         view_region(self._area, address - area.start, numbers.shape, (*steps, 1))[...] = numbers
 
-    def tensor(self) -> TensorView:
-        """Return where the layer's stores have put all results, each in a place of its own."""
+    def find_tensor(self) -> TensorView:
+        """Find the tensor in DRAM that the layer's stores have written."""
         rows, columns, channels = self.shape
         nbytes = channels << self.element
         start = self._find(0, 0)
@@ -345,8 +347,8 @@ class LayerResults:
         return TensorView(address, (row, pixel), 0, 0, rows, columns, nbytes, None)
 
     def publish(self, places: ValueLocations) -> None:
-        """Record that the plan has the stored results."""
-        places.add(self.first, self.tensor())
+        """Record that the plan has stored the results in DRAM."""
+        places.add(self.first, self.find_tensor())
 
     def _find(self, index: int, expected: int) -> int:
         """Return where the byte of a result was stored, trying the expected place first."""
@@ -358,7 +360,7 @@ class LayerResults:
         return int(found[0])
 
 
-def region_offsets(shape: Shape, steps: tuple[int, int]) -> Any:
+def compute_region_offsets(shape: Shape, steps: tuple[int, int]) -> Any:
     """Return the offsets of a region [rows, columns, bytes]."""
     row, column, byte = (np.arange(count, dtype=np.int64) for count in shape)
     return row[:, None, None] * steps[0] + column[:, None] * steps[1] + byte
@@ -367,7 +369,7 @@ def region_offsets(shape: Shape, steps: tuple[int, int]) -> Any:
 def read_numbers(
     memories: ValueMemory, core: int, address: int, shape: Shape, steps: tuple[int, int]
 ) -> ValueNumbers:
-    """Return the value numbers that a tile reads from its scratchpad."""
+    """Return a view of the value numbers in a region of a scratchpad."""
     start = address - SCRATCHPAD_BASE
     numbers: ValueNumbers = view_region(memories.scratchpads[core], start, shape, (*steps, 1))
     return numbers
@@ -380,6 +382,6 @@ def write_numbers(
     steps: tuple[int, int],
     numbers: ValueNumbers,
 ) -> None:
-    """Write value numbers of a tile into its scratchpad."""
+    """Write value numbers to a region of a scratchpad."""
     start, shape = address - SCRATCHPAD_BASE, numbers.shape
     memories.begin_write(core, start, shape, (*steps, 1))[...] = numbers

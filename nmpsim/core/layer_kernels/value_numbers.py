@@ -31,7 +31,7 @@ NOTHING = np.zeros(0, np.int32)
 
 
 class UnprovedError(Exception):
-    """Layers cannot be proved to be single operations: they are replayed as recorded."""
+    """Exception for layers that cannot be proved to be single operations."""
 
     def __init__(self, *layers: int) -> None:
         super().__init__(*layers)
@@ -47,7 +47,7 @@ def require(condition: Any) -> None:
 def view_region(
     memory: npt.NDArray[Any], start: int, shape: Sequence[int], steps: Sequence[int]
 ) -> Any:
-    """Return a view of ``memory`` [n] with some shape and steps, from ``start`` on."""
+    """Return a strided view of a one-dimensional array from ``start`` on."""
     size = memory.itemsize
     try:
         if len(steps) == 3:  # a fast path for nearly all regions
@@ -64,13 +64,13 @@ def view_region(
 
 
 def may_overlap(shape: Sequence[int], steps: Sequence[int]) -> bool:
-    """Return whether runs of a region [rows, columns, bytes] may overlap; ``steps`` are strides."""
+    """Return whether runs of bytes of a strided region [rows, columns, bytes] may overlap."""
     (rows, columns, run), (row, column) = shape, steps
     return (columns > 1 and column < run) or (rows > 1 and row < (columns - 1) * column + run)
 
 
-def constant_numbers(value: int, element: int) -> ValueNumbers:
-    """Return the numbers of the bytes of a constant element."""
+def make_constant_numbers(value: int, element: int) -> ValueNumbers:
+    """Return the value numbers for the bytes of a constant element."""
     size = 2 if element == INT16 else 1
     pattern = (value & (1 << 8 * size) - 1).to_bytes(size, "little")
     return (CONSTANT - np.frombuffer(pattern, np.uint8).astype(np.int32)).astype(np.int32)
@@ -80,15 +80,15 @@ Region = tuple[int, Sequence[int], Sequence[int]]
 """Start, shape and strides of some bytes of a scratchpad."""
 
 
-def store_region(d: Words) -> Region:
-    """Return the region that a store reads."""
+def get_store_region(d: Words) -> Region:
+    """Return the scratchpad region that a store reads."""
     shape = d[STORE.count_y], d[STORE.count_x], d[STORE.run_bytes]
     steps = d[STORE.spm_stride_y], d[STORE.spm_stride_x], 1
     return d[STORE.spm] - SCRATCHPAD_BASE, shape, steps
 
 
-def load_region(d: Words) -> Region:
-    """Return the region that a load writes, including padding."""
+def get_load_region(d: Words) -> Region:
+    """Return the scratchpad region that a load writes, including padding."""
     rows = d[LOAD.pad_y_before] + d[LOAD.count_y] + d[LOAD.pad_y_after]
     columns = d[LOAD.pad_x_before] + d[LOAD.count_x] + d[LOAD.pad_x_after]
     steps = d[LOAD.spm_stride_y], d[LOAD.spm_stride_x], 1
@@ -107,12 +107,12 @@ class LayerStores:
     _open: dict[tuple[int, int], int] = attrs.field(factory=dict)
 
     def expect(self, core: int, output: int) -> None:
-        """Expect a store of the results that a tile writes to its scratchpad."""
+        """Record that a store of a tile's results must follow."""
         self._open[core, output] = len(self.targets)
         self.targets.append(None)
 
-    def origins(self) -> Int64s:
-        """Return the bytes from the layer's first result in DRAM to each tile's first one.
+    def compute_origins(self) -> Int64s:
+        """Return the DRAM offset of each tile's results from the layer's first result, in bytes.
 
         Raises UnprovedError if some tile's results are not stored from the first one on.
         """
@@ -122,7 +122,7 @@ class LayerStores:
     def add(self, core: int, d: Words) -> None:
         """Add a store."""
         self.words.append(d)
-        start, (rows, columns, run) = d[STORE.dram], store_region(d)[1]
+        start, (rows, columns, run) = d[STORE.dram], get_store_region(d)[1]
         end = start + run
         end += (rows - 1) * d[STORE.dram_stride_y] + (columns - 1) * d[STORE.dram_stride_x]
         self.area = range(min(self.area.start, start), max(self.area.stop, end))
@@ -155,14 +155,14 @@ class ValueMemory:
         self._runs: list[list[tuple[int, int, int]]] = [[] for _ in range(shape[0])]
 
     def allocate(self, count: int) -> int:
-        """Return the first of ``count`` new numbers."""
+        """Reserve ``count`` new value numbers and return the first one."""
         first = self.used
         self.used += count
         require(self.used <= MAX_NUMBERS)
         return first
 
     def view_dram(self, memory: ValueNumbers, d: Words) -> Any:
-        """Return the value numbers of a transfer's DRAM side, shape (rows, runs, bytes).
+        """Return the value numbers of a transfer in DRAM, shape (rows, runs, bytes).
 
         The image never changes.
         """
@@ -180,7 +180,7 @@ class ValueMemory:
         return np.broadcast_to(numbers, shape)
 
     def begin_write(self, core: int, start: int, shape: Sequence[int], steps: Sequence[int]) -> Any:
-        """Return a region of a scratchpad that the recording is about to write."""
+        """Return a view of a scratchpad region for writing."""
         target = view_region(self.scratchpads[core], start, shape, steps)
         runs = self._runs[core]
         if runs:
@@ -191,13 +191,13 @@ class ValueMemory:
         return target
 
     def copy_to_plan(self, core: int, written: Region) -> None:
-        """Copy to the plan what the recording has just written."""
+        """Copy a scratchpad region from the recording to the plan."""
         view_region(self.planned_scratchpads[core], *written)[...] = view_region(
             self.scratchpads[core], *written
         )
 
     def find_image_run(self, core: int, start: int, nbytes: int) -> int | ValueNumbers:
-        """Return the first number of an intact copy of the image, else all numbers of the bytes."""
+        """Return the first value number if the bytes are a copy of the image, else all numbers."""
         for first, end, number in self._runs[core]:
             if first <= start and start + nbytes <= end:
                 return number + start - first
@@ -207,8 +207,8 @@ class ValueMemory:
         return numbers.reshape(-1)
 
     def load(self, core: int, d: Words) -> ValueNumbers:
-        """Execute a load; return the recorded numbers of its DRAM side."""
-        start, shape, steps = load_region(d)
+        """Execute a load on value numbers; return the numbers that it reads from DRAM."""
+        start, shape, steps = get_load_region(d)
         if 0 in shape:
             return NOTHING
         require(not may_overlap(shape, steps[:2]))
@@ -216,7 +216,7 @@ class ValueMemory:
         left, above = d[LOAD.pad_x_before], d[LOAD.pad_y_before]
         target = self.begin_write(core, start, shape, steps)
         if shape[:2] != (rows, runs):
-            pattern = constant_numbers(d[LOAD.fill], d[LOAD.element])
+            pattern = make_constant_numbers(d[LOAD.fill], d[LOAD.element])
             for byte, number in enumerate(pattern):
                 target[..., byte :: pattern.size] = number
         if runs * rows == 0:
@@ -231,12 +231,12 @@ class ValueMemory:
         return numbers
 
     def store(self, core: int, d: Words) -> ValueNumbers:
-        """Execute a store; return what it writes. Raise UnprovedError for the image."""
+        """Execute a store on value numbers; return the numbers that it writes to DRAM."""
         shape = d[STORE.count_y], d[STORE.count_x], d[STORE.run_bytes]
         if 0 in shape:
             return NOTHING
         require(not 0 <= d[STORE.dram] - self.image_base < self.image_bytes)
         require(not may_overlap(shape, (d[STORE.dram_stride_y], d[STORE.dram_stride_x])))
-        numbers: ValueNumbers = view_region(self.scratchpads[core], *store_region(d))
+        numbers: ValueNumbers = view_region(self.scratchpads[core], *get_store_region(d))
         self.view_dram(self.recorded, d)[...] = numbers
         return numbers

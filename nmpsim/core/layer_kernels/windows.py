@@ -36,7 +36,7 @@ WINDOW_WORDS = (
 
 
 class WindowedProduct(LayerPattern):
-    """A layer of windows, each multiplied with weights."""
+    """Base class of patterns that multiply windows of the input with weights."""
 
     out_steps = ("out_row_stride", "out_pixel_stride")
     can_pad = True
@@ -97,10 +97,10 @@ class WindowedProduct(LayerPattern):
     def _tables(self, image: Bytes) -> tuple[Bytes, Bytes | None]:
         """Return the records and scales of all channels."""
         channels = self._grid.shape[2]
-        records = self._records.table(image, channels, CHANNEL_BYTES)
+        records = self._records.build_table(image, channels, CHANNEL_BYTES)
         if not self._has_scales:
             return records, None
-        return records, self._scales.table(image, channels, SCALE_BYTES)
+        return records, self._scales.build_table(image, channels, SCALE_BYTES)
 
     def _split_rows(self, groups: int) -> Iterator[tuple[int, int]]:
         """Return the rows of the tasks of each group of channels."""
@@ -183,7 +183,7 @@ class DepthwiseConvolution(WindowedProduct):
     ) -> list[Task]:
         source, channels, size = sources["input"], self._grid.shape[2], 1 << self._element
         records, scales = self._tables(host.image)
-        weights = self._weights.table(host.image, channels, size, self._taps)
+        weights = self._weights.build_table(host.image, channels, size, self._taps)
         own = {
             "weights": host.store_constant(weights),
             "channels": host.store_constant(records),

@@ -36,7 +36,7 @@ def locate(core: Core, address: int, nbytes: int) -> MemoryLocation | None:
 
 
 def spend_access_cycles(s: InstructionContext, region: Region) -> None:
-    """Charge a scalar access to a region."""
+    """Advance the core's clock by the cycles of a scalar access."""
     if region in (Region.IMAGE, Region.RAM):
         s.spend_cycles(s.costs.control_dram_access_cycles)
     else:

@@ -13,7 +13,7 @@ from nmpsim.timing import Costs
 
 
 class TrapError(Exception):
-    """A trap: the instruction has no effect and the core continues at its trap handler."""
+    """Exception for a trap: the core continues at its trap handler."""
 
     def __init__(self, cause: Cause, value: int) -> None:
         super().__init__(f"{cause.name} {value:#x}")
@@ -22,20 +22,20 @@ class TrapError(Exception):
 
 
 class EndOfTurnError(Exception):
-    """The end of a core's turn: another core is next, or this one waits."""
+    """Exception that ends a core's turn before an instruction is complete."""
 
 
 class EndOfRunError(Exception):
-    """A trap without a handler, which ends the run."""
+    """Exception for a trap without a handler, which ends the run."""
 
 
 class ViolationError(Exception):
-    """A violation of the contract by an instruction that has executed."""
+    """Exception for an executed instruction that violates the contract."""
 
 
 @frozen
 class InstructionContext:
-    """One instruction of a core, with its operands and costs.
+    """Context of an instruction: its core, operands and costs.
 
     Every instruction is a function of a context that works in this order: operands, effect, cost,
     pc.
@@ -86,7 +86,7 @@ class InstructionContext:
         self.core.set_register(self.operands["rd"], value)
 
     def require_turn(self) -> None:
-        """End the turn unless it is the core's: other cores can observe the instruction."""
+        """Raise EndOfTurnError unless it is the core's turn."""
         if not self.has_turn:
             raise EndOfTurnError
 

@@ -58,7 +58,7 @@ class Core:
         self.record["csr"][CSR_COLUMN[csr]] = value
 
     def wait_for(self, status: CoreStatus, what: int, count: int) -> None:
-        """Stop the core until an event, described by ``status``, ``what`` and ``count``."""
+        """Let the core wait for an event, given by a status, a number and a count."""
         self.status = status
         self.record["wait"] = (what, count)
 
@@ -68,11 +68,11 @@ class Core:
 
     @property
     def wait_count(self) -> int:
-        """Count that the core waits for, the second number of its wait condition."""
+        """Count of the event that the core waits for."""
         return int(self.record["wait"][1])
 
     def spend(self, activity: Count, cause: CycleCause, cycles: int) -> int:
-        """Advance the clock and charge idle cycles to ``cause``; return the idle cycles."""
+        """Advance the clock, and attribute and return the cycles in which no unit worked."""
         idle, end, spent = cycles, self.clock + cycles, self.record["spent"]
         for unit, worked in ((Unit.MAC, CycleCause.MAC), (Unit.VECTOR, CycleCause.VECTOR)):
             # A unit's work has no gap from now on: it was all given before.
@@ -87,21 +87,21 @@ class Core:
         return idle
 
     def begin_layer(self, layer: int) -> None:
-        """Attribute the following work to ``layer``, including that since the last barrier."""
+        """Attribute the work since the last barrier, and further work, to ``layer``."""
         if self.layer >= 0 and self.layer != layer:
             self._assign_to_layer(self.layer)
         self.layer = layer
         self.machine.layers[layer]["worked"] |= np.int64(1) << self.number
 
     def mark_unused(self) -> None:
-        """Attribute the cycles since the last barrier to UNUSED: the layer had no work for it."""
+        """Attribute the cycles since the last barrier to UNUSED."""
         spent = self.record["spent"]
         for cause in set(CycleCause) - {CycleCause.MAC, CycleCause.VECTOR, CycleCause.UNUSED}:
             spent[CycleCause.UNUSED] += spent[cause]
             spent[cause] = 0
 
     def leave_layer(self, ended: int) -> None:
-        """Close the core's layer at a barrier or halt; use ``ended`` if the core named no layer."""
+        """End the layer at a barrier or halt; ``ended`` is the layer if the core has none."""
         layer = self.layer if self.layer >= 0 else ended
         self._assign_to_layer(layer)
         self.layer = -1

@@ -59,7 +59,7 @@ MAX_STEPS = 1 << 11
 
 
 class ReferenceEngine(Engine):
-    """The reference engine: plain Python, slow and obvious."""
+    """Reference engine in plain Python, one small function for each instruction."""
 
     name = "reference"
 
@@ -97,7 +97,7 @@ class ReferenceEngine(Engine):
 def take_turn(
     machine: Machine, costs: Costs, stop_at_layers: bool, watch: ExecutionMonitor
 ) -> Outcome | None:
-    """Give the earlier one of core and DRAM its turn; return an outcome if the engine must stop."""
+    """Execute the next event of a core or the DRAM; return an outcome if the engine must stop."""
     most_steps = min(count_loggable_steps(machine), watch.stops.steps_per_turn)
     if most_steps <= 0:
         return Outcome.PAUSED
@@ -177,7 +177,7 @@ def find_next_grant(machine: Machine, costs: Costs) -> tuple[UnitQueue | None, i
 
 
 def record_cycle_limit(core: Core) -> None:
-    """Record where the earliest core was when it exceeded the cycle limit."""
+    """Record the position of a core that exceeds the cycle limit."""
     record = core.machine.shared[0]["trap"]
     record[TrapField.CORE] = core.number
     record[TrapField.PC] = core.pc

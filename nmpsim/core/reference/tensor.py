@@ -87,7 +87,7 @@ def fetch_descriptor(s: InstructionContext) -> Descriptor:
 
 
 def is_descriptor_fetched(s: InstructionContext) -> bool:
-    """Return whether the core reads the descriptor from DRAM, which takes time."""
+    """Return whether the core reads the descriptor from DRAM."""
     found = locate(s.core, s.unsigned_rs1, 4)
     assert found is not None
     return bool(s.costs.control_descriptor_fetch) and found.region in (Region.IMAGE, Region.RAM)
@@ -121,7 +121,7 @@ def get_queue(s: InstructionContext) -> UnitQueue:
 
 
 def begin_tensor_instruction(s: InstructionContext, d: Descriptor) -> int:
-    """Charge the descriptor fetch and return the index of the layer that the work is for."""
+    """Add the cycles of the descriptor fetch, and return the index of the layer."""
     layer = min(d["layer"], int(s.machine.layers.size) - 1)
     s.core.begin_layer(layer)
     s.core.descriptor = s.unsigned_rs1

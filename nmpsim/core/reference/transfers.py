@@ -22,7 +22,7 @@ from nmpsim.timing.compute import ceil_div
 
 
 class OperandError(Exception):
-    """An invalid descriptor word, by name, that only the engine can detect."""
+    """Exception for an invalid descriptor word, given by name."""
 
     def __init__(self, word: str) -> None:
         super().__init__(word)

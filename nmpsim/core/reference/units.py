@@ -72,7 +72,7 @@ class _QueueField:
 
 
 class UnitQueue:
-    """The queue of a core's unit: issued and finished jobs. Job numbers never repeat."""
+    """Queue of a core's unit, with its issued and finished jobs."""
 
     issued = _QueueField("issued")
     """Number of jobs issued so far, which is the number of the next job."""
@@ -104,16 +104,16 @@ class UnitQueue:
         return next_address(self.transfer(self.served)) // self.costs.dram_row_bytes
 
     def channel(self, machine: Machine) -> Any:
-        """Return the DRAM channel of that row; see :mod:`nmpsim.timing.dram`."""
+        """Return the DRAM channel of the row that the current transfer needs next."""
         return machine.shared["dram"][0, find_channel(self.next_row(), self.costs)]
 
-    def decision_cycle(self, machine: Machine) -> int:
-        """Return the first cycle in which the channel is free and the request has arrived."""
+    def compute_decision_cycle(self, machine: Machine) -> int:
+        """Return the first cycle at which the channel can serve the queue's request."""
         free = int(self.channel(machine)[FREE]) // self.costs.dram_bytes_per_cycle
         return max(self.request, free)
 
     def first_burst(self, machine: Machine) -> int:
-        """Return the tick of the first burst if the DRAM served the request next."""
+        """Return the tick of the first burst if the DRAM serves this queue next."""
         known = int(self.transfer(self.served)[Job.KNOWN])
         request = convert_to_ticks(self.request, self.costs)
         channel, row = self.channel(machine), self.next_row()
@@ -126,16 +126,16 @@ class UnitQueue:
         return int(self.core.record["finished"][self._slot(job)])
 
     def finish(self, job: int, free: int, finished: int) -> None:
-        """Set when the unit is free again and when the job's result is available."""
+        """Set the cycles at which the unit is free and the job's result is available."""
         self.free = free
         self.core.record["finished"][self._slot(job)] = finished
 
     def record_queueing(self, job: int) -> None:
-        """Record the queueing delay so far at the completion of a transfer."""
+        """Store the queueing delay up to the completion of a transfer."""
         self.core.record["queueing_at"][self._slot(job)] = self.queueing
 
     def take_queueing(self, job: int, most: int) -> int:
-        """Consume and return the queueing delay in at most ``most`` cycles of waiting for a job."""
+        """Attribute and return the queueing delay within ``most`` cycles of waiting for a job."""
         delay = int(self.core.record["queueing_at"][self._slot(job)]) - self.charged_queueing
         cycles = min(max(delay, 0), most)
         self.charged_queueing += cycles
@@ -228,8 +228,8 @@ def choose_with_lookahead(
     A channel decides when it is free: of the requests within the look-ahead after its oldest one,
     it serves the one whose first burst is earliest; ties by age, then by core number.
     """
-    first = min(asking, key=lambda queue: queue.decision_cycle(machine))
-    now, number = first.decision_cycle(machine), find_channel(first.next_row(), costs)
+    first = min(asking, key=lambda queue: queue.compute_decision_cycle(machine))
+    now, number = first.compute_decision_cycle(machine), find_channel(first.next_row(), costs)
     here = [queue for queue in asking if find_channel(queue.next_row(), costs) == number]
     too_late = min(queue.request for queue in here) + costs.dram_lookahead_cycles
     known = [queue for queue in here if queue.request <= now and queue.request < too_late]
@@ -263,7 +263,7 @@ def fetch(core: Core, costs: Costs, layer: int, address: int, nbytes: int) -> in
 
 
 def serve(machine: Machine, queue: UnitQueue) -> None:
-    """Serve one DRAM grant of a queue: all that its transfer needs next from one row."""
+    """Serve one DRAM grant of a queue, the bursts of its transfer in one row."""
     costs, transfer = queue.costs, queue.transfer(queue.served)
     row = queue.next_row()
     channel = queue.channel(machine)

@@ -28,7 +28,7 @@ class ExecutionMonitor:
         self._costs = costs
 
     def begin_instruction(self, core: Core, decoded: Decoded, word: int) -> None:
-        """Note the instruction that a core begins."""
+        """Store the instruction that a core begins to execute."""
         self._decoded, self._word = decoded, word
         has_words, is_traced = decoded.instruction.descriptor is not None, len(self.stops.trace) > 0
         if is_traced:
@@ -36,7 +36,7 @@ class ExecutionMonitor:
         if has_words or is_traced:
             self._source = to_unsigned(core.register(RS1.decode(word)))  # a load may overwrite it
         wants_words = has_words and (self.stops.strict or len(self.stops.words))
-        self._words = descriptor_words(core, decoded, self._source) if wants_words else []
+        self._words = read_descriptor_words(core, decoded, self._source) if wants_words else []
 
     def weight_tail(self, core: Core) -> int:
         """Return the address of a nonzero weight beyond the tensor after a convolution, or -1."""
@@ -82,7 +82,7 @@ class ExecutionMonitor:
         )  # fmt: skip
 
 
-def descriptor_words(core: Core, decoded: Decoded, address: int) -> list[int]:
+def read_descriptor_words(core: Core, decoded: Decoded, address: int) -> list[int]:
     """Return the current words of an instruction's descriptor; empty if it has none."""
     name = decoded.instruction.descriptor
     found = None if name is None else locate(core, address, DESCRIPTORS[name].nbytes)

@@ -9,7 +9,7 @@ import pytest
 import nmpsim
 from nmpsim.analysis.reduce import DifferenceFailure, reduce_program
 from nmpsim.bundle import bundle_from_bytes
-from nmpsim.core.run import layer_key
+from nmpsim.core.run import make_layer_key
 
 DIGITS = Path(__file__).parents[3] / "programs" / "digits"
 RNG = np.random.default_rng(1)
@@ -44,7 +44,7 @@ def test_every_layer_is_reproduced(shared, network, flavour):
         inputs = {k.removeprefix("input/"): v for k, v in stored.items() if k.startswith("input/")}
     report = device.run(bundle, inputs, save_layers=True)
     for layer in bundle.metadata.layers:
-        values = report.layer_outputs[layer_key(layer)]
+        values = report.layer_outputs[make_layer_key(layer)]
         at = some_element(bundle, layer)
         wrong = values.copy()
         wrong.reshape(-1)[at] += 1
@@ -88,7 +88,7 @@ def test_the_tiling_mode_is_kept():
         for mine, other in zip(runs["simple"].layers, runs["burst"].layers, strict=True)
         if mine.bursts != other.bursts
     )
-    values = runs["simple"].layer_outputs[layer_key(bundle.metadata.layers[layer.index])]
+    values = runs["simple"].layer_outputs[make_layer_key(bundle.metadata.layers[layer.index])]
     failure = DiffersIfSo(layer.name, values, layer.bursts)
     found = reduce_program(bundle, inputs, nmpsim.Device(one_core), runs["simple"], failure)
     assert (found.what, found.slicing) == (

@@ -8,7 +8,7 @@ from corpus import compiled, inputs_of
 import nmpsim
 from nmpsim.analysis.reduce.instruction import find_computing_instruction
 from nmpsim.bundle import bundle_from_bytes
-from nmpsim.core.run import layer_key
+from nmpsim.core.run import make_layer_key
 
 RNG = np.random.default_rng(2)
 SILENT = ("maxpool", "transpose", "inserttensor")
@@ -31,7 +31,7 @@ def test_one_instruction_reproduces_its_element(shared, network, flavour):
     for layer in bundle.metadata.layers:
         if layer.placement == "host":
             continue
-        values = report.layer_outputs[layer_key(layer)]
+        values = report.layer_outputs[make_layer_key(layer)]
         at = tuple(int(RNG.integers(size)) for size in values.shape)
         part = find_computing_instruction(bundle, inputs, device.config, "compiled", layer, at)
         assert (part is None) == (layer.op in SILENT), layer.op
