@@ -32,7 +32,7 @@ IMPOSSIBLE = (ValueError, LookupError, TypeError, ArithmeticError)
 Operands and attributes come from the bundle's metadata, which anyone may have written.
 """
 
-_WHENCE = "the value is one of an input, or made by an operation before this one"
+_WHENCE = "Check the inputs and the results of earlier operations for invalid values."
 
 
 @frozen(eq=False)
@@ -114,7 +114,7 @@ def _explained(step: ProgramStep, error: Exception) -> UserError:
         "BUN001",
         f"the bundle requires an unsupported host operation: {step.opcode}",
         found=error,
-        hint="compile the program again",
+        hint="Compile the program again.",
     )
 
 

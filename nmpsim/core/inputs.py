@@ -53,7 +53,7 @@ def prepare_inputs(metadata: Metadata, given: Inputs) -> dict[str, npt.NDArray[A
                     "INPUT001",
                     f"input {tensor.name!r} is missing",
                     expected=f"{metadata.user_tensor(tensor).elem} of shape {_shape(tensor.shape)}",
-                    hint=f"--input {tensor.name}=FILE.npy",
+                    hint=f"Pass --input {tensor.name}=FILE.npy.",
                 )
             )
             continue
@@ -76,7 +76,7 @@ def _by_name(given: Inputs, names: list[str]) -> Arrays:
     if not isinstance(given, (list, tuple)):
         raise fail(
             "INPUT001",
-            "inputs are given by name, or in the program's order",
+            "the inputs are neither a mapping nor a sequence",
             found=type(given).__name__,
             expected=f"a mapping such as {{{names[0] if names else 'name'!r}: array}}, or a list",
         )
@@ -104,7 +104,7 @@ def find_mismatch(tensor: Tensor, values: npt.NDArray[Any]) -> Diagnostic | None
     if values.shape != tensor.shape:
         hint = None
         if values.size == np.prod(tensor.shape, dtype=np.int64):
-            hint = "the number of elements is right: reshape the array"
+            hint = "Reshape the array: it has the right number of elements."
         return Diagnostic(
             "INPUT002",
             f"input {tensor.name!r} has the wrong shape",
@@ -118,7 +118,7 @@ def find_mismatch(tensor: Tensor, values: npt.NDArray[Any]) -> Diagnostic | None
         first = tuple(int(i) for i in np.argwhere(np.isnan(values))[0])
         return Diagnostic(
             "INPUT002",
-            f"input {tensor.name!r} contains values that are not numeric",
+            f"input {tensor.name!r} contains NaN",
             found=f"{int(np.isnan(values).sum())} NaN, the first at {first}",
             expected="numbers; infinities are saturated to the range",
         )

@@ -34,7 +34,9 @@ class Limits:
     @timeout.validator
     def _check_timeout(self, _: object, value: Any) -> None:
         if value is not None and (type(value) not in (int, float) or not 0 < value < math.inf):
-            raise fail("ARG001", "the time limit is invalid", found=value, expected="seconds")
+            raise fail(
+                "ARG001", "the time limit is invalid", found=value, expected="seconds above 0"
+            )
 
     def apply_to_device(self, config: DeviceConfig) -> DeviceConfig:
         """Return the settings of a device with the cycle limit replaced."""
@@ -82,7 +84,7 @@ class TimeBudget:
 
     def _late(self, timeout: float) -> TimeLimitError:
         message = f"{self._subject} took longer than {timeout:g} s"
-        hint = "give it a longer --timeout"
+        hint = "Pass a longer --timeout."
         return TimeLimitError([Diagnostic("LIMIT002", message, hint=hint)])
 
 

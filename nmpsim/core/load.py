@@ -59,7 +59,7 @@ def make_empty_machine() -> Machine:
 def _check_fits(bundle: Bundle, config: DeviceConfig) -> None:
     made_for = bundle.require_device()
     place = Place(str(bundle.path))
-    hint = "compile it for this device (nmpsim compile --device), or run it on its own"
+    hint = "Compile the program for this device with `nmpsim compile --device FILE`."
     if made_for.get("cores_count") != config.cores_count:
         raise fail(
             "BUN004",
@@ -87,5 +87,5 @@ def _check_fits(bundle: Bundle, config: DeviceConfig) -> None:
             place=place,
             found=f"{end} bytes",
             expected=f"at most {config.dram_bytes} bytes",
-            hint="increase bytes in [dram] of the device file",
+            hint="Increase bytes in [dram] of the device file.",
         )

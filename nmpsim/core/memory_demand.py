@@ -185,7 +185,7 @@ def _step_parts(bundle: Bundle, place: Place) -> Iterator[Part]:
                 f"the bundle requires an unsupported host operation: {step.opcode}"[:200],
                 place=place,
                 found=problem,
-                hint="compile the program again",
+                hint="Compile the program again.",
             )
         padded = _padded_elements(step)
         elements = sum(math.prod(one.tensor.shape) for one in step.operands)

@@ -55,7 +55,7 @@ def test_an_input_of_another_shape_is_an_error(bundle: Bundle) -> None:
     (found,) = refused(bundle, {"data": image()[0]})
     assert found.code == "INPUT002"
     assert (found.found, found.expected) == ("1 x 28 x 28", "1 x 1 x 28 x 28")
-    assert found.hint == "the number of elements is right: reshape the array"
+    assert found.hint == "Reshape the array: it has the right number of elements."
     (found,) = refused(bundle, {"data": np.zeros((1, 1, 28, 27), np.float32)})
     assert found.hint is None
 
