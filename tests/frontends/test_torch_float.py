@@ -123,6 +123,7 @@ CASES: dict[str, tuple[str, dict[str, Any], Any]] = {
         lambda x: x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
     ),
     "number": ("aten.add", {"other": 3, "alpha": 2}, lambda x: x + 6),
+    "number times zero": ("aten.add", {"other": 3, "alpha": 0}, lambda x: x),
     "from a number": ("aten.rsub", {"other": 3, "alpha": 2}, lambda x: 3 - 2 * x),
     "limit": ("aten.clamp", {"min": None, "max": 0.25}, lambda x: np.minimum(x, 0.25)),
     "pad": ("aten.constant_pad_nd", {"pad": (1, 2, 0, 1), "value": 0.5},

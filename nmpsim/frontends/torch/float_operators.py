@@ -136,9 +136,11 @@ def _binary(op: str, is_reversed: bool = False) -> Translation:
     def translate(builder: TorchGraphBuilder) -> None:
         given = builder.arguments
         _check(given.get("rounding_mode") is None)
+        factor = given.get("alpha")
+        factor = 1.0 if factor is None else float(factor)
         names = []
         for is_second, side in enumerate((given["self"], given["other"])):
-            alpha = float(given.get("alpha") or 1) if is_second != is_reversed else 1.0
+            alpha = factor if is_second != is_reversed else 1.0
             if not isinstance(side, RecordedTensor):
                 name = _local_name(builder, "number")
                 names.append(_number(builder, name, float(side) * alpha))
@@ -146,9 +148,9 @@ def _binary(op: str, is_reversed: bool = False) -> Translation:
             _check(side.dtype == "float32")
             names.append(builder.get_name(side))
             if alpha != 1:
-                factor = _number(builder, _local_name(builder, "alpha"), alpha)
+                multiplier = _number(builder, _local_name(builder, "alpha"), alpha)
                 scaled = _temporary(builder, "scaled")
-                names[-1] = builder.add_node("Mul", [names[-1], factor], scaled)
+                names[-1] = builder.add_node("Mul", [names[-1], multiplier], scaled)
         builder.add_node(op, names[::-1] if is_reversed else names)
 
     return translate
