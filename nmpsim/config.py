@@ -198,7 +198,7 @@ def _preset_entries(
     if name not in names:
         near = [known for known in names if known.startswith(str(name))]
         near = near or difflib.get_close_matches(str(name), names, 1)
-        hint = f"did you mean {near[0]}?" if near else None
+        hint = f"Did you mean {near[0]}?" if near else None
         message = "unknown [dram] preset"
         found = repr(name)[:80]
         return {}, [Diagnostic("DEV002", message, place, found, ", ".join(names), hint)]
@@ -277,7 +277,7 @@ def _entry(
                     f"{name} has no {word!r}",
                     place,
                     expected=", ".join(_ENTRY_KEYS),
-                    hint=f"did you mean {near[0]}?" if near else None,
+                    hint=f"Did you mean {near[0]}?" if near else None,
                 )
             )
     if "value" not in given:
@@ -300,7 +300,7 @@ def _stray(word: str, content: object, place: Place | None) -> Diagnostic:
         meant = [_toml_name(key) for key in difflib.get_close_matches(word, names, 1)]
         if difflib.get_close_matches(word, ["name", *names], 1) == ["name"]:
             meant = ["name"]
-    hint = f"did you mean {meant[0]}?" if meant else "List all settings with `nmpsim device`."
+    hint = f"Did you mean {meant[0]}?" if meant else "List all settings with `nmpsim device`."
     return Diagnostic("DEV002", f"unknown {what}", place, hint=hint)
 
 
@@ -372,7 +372,7 @@ def _toml_name(key: str) -> str:
 def _unknown(key: str, place: Place | None, known: list[str]) -> Diagnostic:
     near = difflib.get_close_matches(key, known, 1)
     hint = (
-        f"did you mean {_toml_name(near[0])}?"
+        f"Did you mean {_toml_name(near[0])}?"
         if near
         else "List all settings with `nmpsim device`."
     )

@@ -35,7 +35,7 @@ def _inconsistent(message: str, place: Place) -> UserError:
         "BUN002",
         f"the metadata of the bundle is inconsistent: {message}",
         place=place,
-        hint="compile the network again",
+        hint="Compile the network again.",
     )
 
 

@@ -150,10 +150,10 @@ def read_module(
     if missing:
         raise fail(
             "BUN005",
-            "the bundle carries no LIR module",
+            "the bundle contains no LIR module",
             place=place,
             found=f"no section {', '.join(missing)}",
-            hint="compile the network with `nmpsim compile`, which adds the module",
+            hint="Compile the network with `nmpsim compile`, which adds the module.",
         )
     index = record_from_json(bytes(sections[LIR_INDEX]), ModuleIndex, SCHEMA, place, "LIR index")
     module = _parsed(sections[LIR_TEXT], index, place)
@@ -284,5 +284,5 @@ def _unusable(place: Place, why: str) -> UserError:
         "BUN002",
         f"the bundle's LIR module cannot be used: {why}",
         place=place,
-        hint="compile the network again",
+        hint="Compile the network again.",
     )

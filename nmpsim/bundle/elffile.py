@@ -166,7 +166,7 @@ class ElfFile:
             place=Place(self.path, offset=0),
             found=found or "an empty file",
             expected="an ELF32 little-endian RISC-V executable",
-            hint="use a file written by `nmpsim compile` or `nmpsim asm`, or a TFLite model",
+            hint="Use a file written by `nmpsim compile` or `nmpsim asm`, or a TFLite model.",
         )
 
     def _damaged(self, why: str, offset: int) -> UserError:
@@ -174,5 +174,5 @@ class ElfFile:
             "BUN002",
             f"the bundle is damaged: {why}",
             place=Place(self.path, offset=offset),
-            hint="copy or compile it again",
+            hint="Copy or compile it again.",
         )

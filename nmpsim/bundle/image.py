@@ -66,7 +66,7 @@ def _unusable(file: ElfFile, why: str) -> UserError:
         "BUN002",
         f"the bundle cannot be loaded: {why}",
         place=Place(file.path),
-        hint="see docs/bundle.md for the segments of a bundle",
+        hint="See docs/bundle.md for the segments of a bundle.",
     )
 
 

@@ -147,5 +147,5 @@ def _other_bundle(path: str, change: Change, found: str) -> UserError:
         place=Place(path),
         found=f"{found} at {change.address:#x}",
         expected=change.was.hex(),
-        hint="compile with the same network, options and version as when it was made",
+        hint="Compile with the same network, options and version as when it was made.",
     )

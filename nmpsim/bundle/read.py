@@ -92,7 +92,7 @@ class Bundle:
                 place=Place(self.path),
                 found="no device" if not settings else f"a device without {' and '.join(missing)}",
                 expected="the settings of a device, cores_count and scratchpad_bytes among them",
-                hint="compile the network again",
+                hint="Compile the network again.",
             )
         return settings
 
@@ -133,7 +133,7 @@ def get_bundle(program: Bundle | BundleHolder) -> Bundle:
             "this is not a program for the device",
             found=f"{type(program).__name__} {program!r}"[:80],
             expected="a result of nmpsim.load or nmpsim.compile",
-            hint="use nmpsim.load(PATH) to read a bundle",
+            hint="Use nmpsim.load(PATH) to read a bundle.",
         )
     return bundle
 
@@ -234,7 +234,7 @@ def _required_section(file: ElfFile, name: str) -> ElfSection:
             "BUN001",
             f"this is a RISC-V executable without the section {name}",
             place=Place(file.path),
-            hint="use a file written by `nmpsim compile` or `nmpsim asm`; see docs/bundle.md",
+            hint="Use a file written by `nmpsim compile` or `nmpsim asm`; see docs/bundle.md.",
         )
     return section
 
@@ -259,6 +259,6 @@ def _checked_digest(file: ElfFile) -> bytes:
             place=place,
             found=actual.hex(),
             expected=stored.hex(),
-            hint="copy or compile it again",
+            hint="Copy or compile it again.",
         )
     return stored

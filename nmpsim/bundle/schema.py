@@ -67,7 +67,7 @@ def record_from_json(
             place=place,
             found=_shorten(repr(found)),
             expected=repr(schema),
-            hint="compile the network again with this version",
+            hint="Compile the network again with this version.",
         )
     return _structure(document, kind, schema, place, what)
 
@@ -106,7 +106,7 @@ def _unusable(place: Place, what: str, found: str, expected: str) -> UserError:
         place=place,
         found=found,
         expected=expected,
-        hint="compile the network again",
+        hint="Compile the network again.",
     )
 
 

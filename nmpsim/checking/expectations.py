@@ -290,7 +290,7 @@ def reject_unknown_names(given: Iterable[str], known: Iterable[str], what: str) 
                 "INPUT001",
                 f"the program has no {what} {name!r}",
                 expected=", ".join(names[:8]),
-                hint=f"did you mean {near[0]!r}?" if near else None,
+                hint=f"Did you mean {near[0]!r}?" if near else None,
             )
     if not list(given):
         raise fail("SUITE002", "the file of expected values contains no array")

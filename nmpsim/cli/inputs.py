@@ -224,7 +224,7 @@ def split_argument(argument: str, names: Sequence[str]) -> tuple[str | None, Pat
         "INPUT001",
         f"the program has no input {head!r}",
         expected=format_names(names) or "no input",
-        hint=f"did you mean {near[0]!r}?" if near else "List the inputs with `nmpsim inspect`.",
+        hint=f"Did you mean {near[0]!r}?" if near else "List the inputs with `nmpsim inspect`.",
     )
 
 

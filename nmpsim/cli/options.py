@@ -73,7 +73,7 @@ class _NumberListType(click.ParamType):  # type: ignore[type-arg] # as above
         except ValueError:
             numbers = (math.nan,)
         if not all(map(math.isfinite, numbers)):
-            self.fail(f"{value!r} is not a list of numbers with commas between them.", param, ctx)
+            self.fail(f"{value!r} is not a comma-separated list of finite numbers.", param, ctx)
         return numbers
 
 

@@ -43,7 +43,7 @@ class RecordedRun:
 
 
 def open_recorded_run(path: Path) -> RecordedRun:
-    """Return the recorded run in a file or folder, with its kind by its contents.
+    """Return the recorded run at a path; the contents of the file or folder determine its kind.
 
     Raises
     ------

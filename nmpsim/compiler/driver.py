@@ -298,7 +298,7 @@ class _Compilation:
                 f"neither the device nor the host supports {opcode}",
                 place=self._place(op),
                 found=reason,
-                hint=f"change the operation or its types; on the device: {op.host_reason}",
+                hint=f"Change the operation or its types; on the device: {op.host_reason}.",
             )
         if op.kind is Kind.AVERAGE_POOL and op.output.is_narrow:
             pool = AveragePool.from_operation(op, self._place(op))

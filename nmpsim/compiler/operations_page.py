@@ -22,10 +22,11 @@ there.
 
 ## Executed
 
-*On* says where: an operation that a unit of the device does runs on the host all the same where
-types or shapes do not allow it; the report gives the reason. *Kinds* are those of what the host
-reads first. Quantized kinds are `int8` and `int16`, for which profiles may differ
-([numerics.md](numerics.md)); `int32` and `int64` are index integers, but for a bias or a slice.
+*On* names the unit of the device that executes the operation, or the host. If a unit does not
+support the types or shapes of a layer, the layer runs on the host, and the report gives the reason.
+*Kinds* are the element types of the first operand that the host reads. Quantized kinds are
+`int8` and `int16`, for which profiles may differ
+([numerics.md](numerics.md)); `int32` and `int64` are index integers, except in a bias or a slice.
 """
 
 _NOTES = """\

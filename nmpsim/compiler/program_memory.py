@@ -51,7 +51,7 @@ class ProgramMemory:
                 "the program and its activations do not fit the device's DRAM",
                 found=f"{end} bytes",
                 expected=f"at most {config.dram_bytes} bytes",
-                hint="increase bytes in [dram] of the device file",
+                hint="Increase bytes in [dram] of the device file.",
             )
 
     def get_address(self, view: View) -> int:

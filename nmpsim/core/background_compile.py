@@ -28,7 +28,7 @@ RETRY_SECONDS = 900
 
 @frozen
 class KernelCacheStatus:
-    """Status of the kernel cache: complete, in progress or incomplete."""
+    """Kernel cache on disk: whether it is complete or being compiled, and its lock file."""
 
     folder: CacheFolder
     """Parent of the kernel cache folders."""

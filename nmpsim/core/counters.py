@@ -269,7 +269,7 @@ def saturation_totals(layers: Sequence[LayerReport]) -> list[tuple[int, int]]:
 def make_layer_fields(
     layer: Layer, of: Counters, cycles: int, path: PathPart | None
 ) -> dict[str, Any]:
-    """Return the fields of a layer's report that do not depend on values."""
+    """Return the fields of a layer's report, except those computed from tensor values."""
     counts, output = of.counts[layer.index], layer.output
     waited_for = path.cycles() if path is not None else [0] * len(PathCause)
     macs, bursts = counts[Count.MACS], counts[Count.BURSTS]

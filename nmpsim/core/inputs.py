@@ -92,7 +92,7 @@ def _by_name(given: Inputs, names: list[str]) -> Arrays:
 
 def _near(name: str, names: list[str]) -> str | None:
     near = difflib.get_close_matches(name, names, 1)
-    return f"did you mean {near[0]!r}?" if near else None
+    return f"Did you mean {near[0]!r}?" if near else None
 
 
 def _shape(shape: tuple[int, ...]) -> str:

@@ -208,7 +208,7 @@ class Debugger(RunPosition):
         return self._run_back() if back else self._forward()
 
     def run_until_cycle(self, cycle: int) -> StopResult:
-        """Run until everything before a cycle has begun, going back if the cycle has passed."""
+        """Run, from the beginning if needed, until everything before a cycle has begun."""
         if cycle <= self.execution.cycle:
             self.go_to(0)
         return self._forward(cycle=cycle) if cycle > 0 else self.make_stop("begin")

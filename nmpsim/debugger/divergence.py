@@ -64,7 +64,7 @@ class IsolatedErrors:
 
 
 def get_isolated_sqnr(comparison: LayerComparison) -> float:
-    """Return the SQNR of a layer in isolation, in dB; NaN counts as minus infinity."""
+    """Return a layer's isolated SQNR in dB: infinity if there is none, minus infinity for NaN."""
     sqnr = math.inf if comparison.isolated is None else comparison.isolated.sqnr_db
     return -math.inf if math.isnan(sqnr) else sqnr
 

@@ -72,7 +72,7 @@ def _inside(start: int, count: int, size: int) -> slice | None:
 
 
 def list_program_pieces(bundle: Bundle, edits: Sequence[Edit]) -> list[tuple[slice, bytes, str]]:
-    """Return slice, new bytes and description of each change of the program's image, in order."""
+    """Return the slice, new bytes and description of each change to the program's image."""
     pieces = [(address, now, edit.what) for edit in edits for address, now in edit.pieces]
     found = [(find_image_slice(bundle, at, len(now)), now, what) for at, now, what in pieces]
     return [(where, now, what) for where, now, what in found if where is not None]

@@ -45,7 +45,7 @@ class SweepProgram:
         return compute_digest([arithmetic.encode(), *parts])
 
     def inputs(self) -> tuple[Tensor, ...]:
-        """Return the input tensors in the user's types; their addresses are 0.
+        """Return the input tensors, with the element types of the user and the address 0.
 
         Inputs are mutable weights that are read before they are written.
         """

@@ -33,7 +33,7 @@ _device: tuple[str, Bundle, Device] | None = None
 
 
 def are_kernels_ready(_: object, __: object) -> bool:
-    """Return whether all kernels are compiled on this machine; a job of a pool."""
+    """Return whether all kernels are compiled on this machine; run as a job of a pool."""
     return make_compiled_engine().is_complete()
 
 

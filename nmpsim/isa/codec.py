@@ -151,7 +151,7 @@ def unknown_name(what: str, name: str, known: Iterable[str], code: str = "ISA001
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Return a hint with the most similar known name, or None."""
     near = difflib.get_close_matches(name, list(known), n=1)
-    return f"did you mean {near[0]!r}?" if near else None
+    return f"Did you mean {near[0]!r}?" if near else None
 
 
 def _record(name: str) -> Descriptor:

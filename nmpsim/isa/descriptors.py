@@ -225,7 +225,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 *_POOL,
                 element_value("empty_value", "result of a window that lies in the padding alone"),
             ),
-            "Padding takes no part.",
+            "The maximum ignores padding.",
             Work(Throughput.LANES, rows=(*PIXELS, *TAPS), columns=("channels",)),
         ),
         Descriptor(

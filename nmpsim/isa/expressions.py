@@ -226,8 +226,8 @@ def _number(token: Token) -> int:
     except ValueError as error:
         raise SourceError(
             "ASM001",
-            "not a number",
+            "invalid number",
             token.column,
             found=repr(token.text),
-            expected="decimal, 0x hexadecimal or 0b binary digits",
+            expected="a decimal, hexadecimal (0x...) or binary (0b...) number",
         ) from error

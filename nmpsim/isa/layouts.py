@@ -46,7 +46,7 @@ def pack(weights: Weights) -> Weights:
 
 
 def unpack(packed: npt.NDArray[np.uint8], weights: Weights) -> None:
-    """Undo :func:`pack`.
+    """Write the weights of a packed array to ``weights``; the inverse of :func:`pack`.
 
     Parameters
     ----------

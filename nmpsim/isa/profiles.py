@@ -345,7 +345,7 @@ def list_profiles_with_form(*forms: ScaleForm) -> tuple[int, ...]:
 
 
 def profile_mask(descriptor: str) -> int:
-    """Return a bit mask of the profiles that an instruction supports."""
+    """Return a bit mask of the profiles that a descriptor supports."""
     return sum(1 << PROFILES.index(name) for name in PROFILES_OF[descriptor])
 
 

@@ -107,7 +107,7 @@ class Cause(IntEnum):
 
 
 class Format(Enum):
-    """Bit fields of an instruction's operands, in assembly order."""
+    """Format of an instruction: the bit fields of its operands, in assembly order."""
 
     R = (RD, RS1, RS2)
     I = (RD, RS1, IMM_I)  # noqa: E741 - the RISC-V manual's name

@@ -36,7 +36,7 @@ def may_overflow(largest_start: Int, terms: Int, element: Int) -> Any:
 
 @jit
 def find_max_magnitude(values: Int32s | Int64s) -> Any:
-    """Return the largest magnitude of some integers, at most 2^62."""
+    """Return the largest magnitude of the values, clamped to 2^62."""
     most = np.int64(0)
     for i in range(values.size):
         most = max(most, abs(hold(np.int64(values[i]), MAX_MAGNITUDE)))

@@ -95,7 +95,7 @@ def emit_block(
     out_stride: Value,
     next_out: Value,
 ) -> None:
-    """Compute the sums of ``across`` tiles of pixels and ``blocks`` blocks of channels.
+    """Emit code that computes the sums of ``across`` tiles of pixels and ``blocks`` channel blocks.
 
     ``chunks`` are of 64 inputs; a last, shorter chunk has its weights at ``tails``. ``next_inputs``
     and ``next_out`` are bytes from one tile of pixels to the next.

@@ -253,7 +253,7 @@ _MAX_SIDE = 1 << 13
 
 @jit
 def encode_scale(scale: IntegerScale, offset: Int, numbers: Int16s, first: Int) -> Any:
-    """Write the four numbers of a scale; return False if 16 bits may not hold all results."""
+    """Encode a scale as four int16 numbers; return False if a result could exceed 16 bits."""
     doublings = DOUBLINGS - scale.post
     if np.abs(offset) > _MAX_OFFSET or scale.pre > DOUBLINGS or doublings < 0:
         return False

@@ -61,7 +61,7 @@ def _config() -> Any:
             "Numba cannot read its settings",
             place=Place(file=_FILE),
             found=" ".join(str(error).split()),
-            hint="correct this file, remove it, or start nmpsim in another folder",
+            hint="Correct this file, remove it, or start nmpsim in another folder.",
         ) from error
     return config
 

@@ -37,7 +37,7 @@ class IntegerScale:
 
 
 def integer_scale(scale: float) -> IntegerScale:
-    """Return the integer scale of a positive factor, taken as float32.
+    """Return the integer scale of a positive factor after rounding the factor to float32.
 
     A power of two becomes a shift, or a multiplication if it is above one; a multiplier beyond
     int32 is clamped, because any input but zero saturates anyway. Any other factor is doubled

@@ -36,7 +36,7 @@ def choose_target(setting: str | None, features: frozenset[str]) -> str:
         else f"{SETTING} is set to an unknown kind of kernels",
         found=repr(setting),
         expected=" or ".join(possible),
-        hint="unset it to use the best kernels for this host",
+        hint="Unset it to use the best kernels for this host.",
     )
 
 

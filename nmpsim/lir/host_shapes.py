@@ -160,7 +160,7 @@ def check_suppression_shapes(
     is_tf_version4: int,
     max_output_boxes_per_class: int,
 ) -> Checks:
-    """Check the shapes Boxes [N, B, 4], Scores [N, C, B] and Indices [M, 3]."""
+    """Check the operand shapes of NonMaxSuppression, in the ONNX form or the TensorFlow V4 form."""
     if len(boxes) != (2 if is_tf_version4 else 3) or boxes[-1] != 4:
         expected = "<boxes x 4>" if is_tf_version4 else "<batches x boxes x 4>"
         yield wrong_shape("Boxes", boxes, expected)
@@ -266,4 +266,5 @@ def check_transposed_shape(
         message, found = "the pads are larger than the result", f"Pads {list(pads)}"
         yield wrong_attribute("Pads", message, found, "pads smaller than the windows")
     elif dest[0] != src[0] or dest[1] < least[0] or dest[2] < least[1]:
-        yield wrong_shape("Dest", dest, f"{src[0]} images of at least {least[0]} x {least[1]}")
+        sizes = f"H >= {least[0]} and W >= {least[1]}"
+        yield wrong_shape("Dest", dest, f"<{src[0]} x H x W x channels> with {sizes}")

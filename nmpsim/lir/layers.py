@@ -165,7 +165,7 @@ def _ambiguous(word: str, found: Sequence[NamedLayer], code: str) -> UserError:
         f"{quote(word)!r} may be one of {len(found)} layers",
         found=_listed(found),
         expected="one layer",
-        hint=f"use its full name, or number:{found[0].number}",
+        hint=f"Use its full name, or number:{found[0].number}.",
     )
 
 

@@ -43,7 +43,7 @@ class Liveness:
         self._values[name] = LiveTensor(name, type, name, None)
 
     def add_view(self, name: str, type: TensorType, source: LiveTensor | None) -> None:
-        """Add a view of ``source``, or a written buffer if the source is unknown."""
+        """Add a view of ``source``; without a known source, add a buffer that counts as written."""
         if source is None:
             self.add_buffer(name, type)
             self._written.add(name)

@@ -24,4 +24,4 @@ def did_you_mean(
     if len(word) > _LONGEST_WORD:  # comparing is quadratic in the length
         return None
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=nearness)
-    return f"did you mean {prefix}{near[0]}?" if near else None
+    return f"Did you mean {prefix}{near[0]}?" if near else None

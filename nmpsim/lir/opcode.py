@@ -152,7 +152,7 @@ class Signature:
 
 
 def dtypes(*operands: DtypeNames, mixed: bool = False) -> tuple[Signature]:
-    """Return a signature with the possible dtypes of each operand, or of all operands."""
+    """Return a tuple of one signature, given the dtypes of each operand or of all operands."""
     return (Signature(operands, mixed),)
 
 

@@ -92,9 +92,9 @@ class _Parser:
             place=place,
             found="an empty text" if is_empty else "end of text",
             expected=expected,
-            hint="use a file with a program"
+            hint="Use a file with a program."
             if is_empty
-            else "write the file again: it may be truncated",
+            else "Write the file again: it may be truncated.",
         )
         self._report(error)
 

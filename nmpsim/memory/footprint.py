@@ -187,7 +187,7 @@ def repeat_window(
 
 
 def get_run_bytes(kind: int, words: Any, layout: Any) -> int:
-    """Return the bytes of a run of an operand."""
+    """Return the length in bytes of one contiguous run of an operand."""
     size = get_item_bytes(kind, words, layout[OF_SIZE])
     if layout[IS_BLOCKED]:
         channels, rows, columns, inputs = (
@@ -264,7 +264,7 @@ def is_written(direction: int, part: int, whole: int) -> bool:
 
 
 def is_read(direction: int, part: int, whole: int) -> bool:
-    """Return whether an instruction with a part of a sum reads an operand."""
+    """Return whether an instruction reads an operand, given its part of a sum."""
     if direction == SUMS:
         return bool(not whole and part in (PART_MIDDLE, PART_LAST))
     return bool(direction == READS)

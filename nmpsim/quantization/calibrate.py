@@ -240,7 +240,8 @@ def _check(array: npt.NDArray[Any], instruction: Instruction, module: Module) ->
         f"%{instruction.name} of the float program has values that are not finite",
         place=instruction.span.place(module.file),
         found=f"{int(np.size(array) - np.isfinite(array).sum())} of {array.size} values",
-        hint="Check the weights for infinite and missing values.",
+        expected="finite values",
+        hint="Check the weights for infinities and NaNs.",
     )
 
 

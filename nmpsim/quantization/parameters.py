@@ -144,7 +144,7 @@ def choose_bias_and_weights(
     elem: str,
     is_zero: npt.ArrayLike,
 ) -> tuple[Parameters, Parameters]:
-    """Compute the parameters of bias and weights for each output channel.
+    """Compute parameters of bias and weights for each channel so that no Int32 bias saturates.
 
     This is Glow's ``specializeBiasWeightsQuantizationParams``: where an Int32 bias would saturate
     on the scale of the sums, the scale of the weights is increased until it does not.

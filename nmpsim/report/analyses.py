@@ -72,8 +72,8 @@ class ShadowLayer:
         return self.accumulated or self.rounding_alone
 
     @property
-    def own_error(self) -> ErrorSize | None:
-        """The isolated error: that of the layer with exact inputs."""
+    def isolated_error(self) -> ErrorSize | None:
+        """Error of the layer in isolation, on its actual inputs; if unknown, the rounding error."""
         return self.layer_alone or self.rounding_alone
 
 

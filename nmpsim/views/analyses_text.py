@@ -115,7 +115,7 @@ def _print_layers(
 
 def _weakest(layers: Sequence[ShadowLayer]) -> dict[int, str]:
     """Return the mark of each layer with the largest error of its own, by index."""
-    own = [(layer.index, layer.own_error) for layer in layers]
+    own = [(layer.index, layer.isolated_error) for layer in layers]
     lossy = [(one.sqnr_db, index) for index, one in own if one and one.sqnr_db < math.inf]
     return {
         index: "weakest" if rank == 0 else "weak"

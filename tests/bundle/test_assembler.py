@@ -143,16 +143,16 @@ foo: .descriptor conv, out_heigt=3, \\
         ("ASM003", 5, 16),
         ("ASM002", 6, 15),
     ]
-    assert "did you mean 'out_h'" in found[1][3]
-    assert "did you mean 'foo'" in found[4][3]
+    assert "Did you mean 'out_h'" in found[1][3]
+    assert "Did you mean 'foo'" in found[4][3]
 
 
 @pytest.mark.parametrize(
     ("line", "code", "column", "text"),
     [
-        ("nmp.wait laod, 0", "ASM002", 10, "did you mean 'load'"),
+        ("nmp.wait laod, 0", "ASM002", 10, "Did you mean 'load'"),
         ("nmp.wait 32, 0", "ASM003", 10, "0 to 31"),
-        ("csrr a0, mhartd", "ASM002", 10, "did you mean 'mhartid'"),
+        ("csrr a0, mhartd", "ASM002", 10, "Did you mean 'mhartid'"),
         ("lw a0, 4(a1", "ASM001", 12, "expected: ')'"),
         ("lw a0, 4[a1]", "ASM001", 9, "found: '['"),
         ("addi a0, a1", "ASM001", 12, "expected: ','"),
@@ -164,14 +164,14 @@ foo: .descriptor conv, out_heigt=3, \\
         ("lui a0, 0x100000", "ASM003", 9, "0xfffff"),
         ("lui a0, %mid(4)", "ASM002", 9, "expected: %hi, %lo"),
         ("beq a0, a1, _start + 5000", "ASM003", 13, "-4096 to 4094"),
-        ("addi a0, a1, 12ab", "ASM001", 14, "not a number"),
+        ("addi a0, a1, 12ab", "ASM001", 14, "invalid number"),
         ("?", "ASM001", 1, "unexpected character"),
         ("3", "ASM001", 1, "starts with a name"),
         ("3: nop", "ASM001", 1, "a label is a name"),
         ('.ascii "open', "ASM001", 8, "unexpected character"),
         ('.ascii "\\q"', "ASM001", 8, "malformed"),
         (".ascii word", "ASM001", 8, "needs quotes"),
-        (".wrod 4", "ASM002", 1, "did you mean '.word'"),
+        (".wrod 4", "ASM002", 1, "Did you mean '.word'"),
         (".byte 256", "ASM003", 7, "-128 to 255"),
         (".balign 3", "ASM003", 9, "power of two"),
         (".align 7", "ASM003", 8, "0 to 6"),
@@ -186,10 +186,10 @@ foo: .descriptor conv, out_heigt=3, \\
         (".set a, b + 1", "ASM002", 9, "unknown symbol 'b'"),
         (".size a, 1", "ASM002", 7, "unknown symbol 'a'"),
         (".metadata {", "ASM001", 1, "metadata cannot be used"),
-        (".descriptor fil", "ASM002", 13, "did you mean 'fill'"),
+        (".descriptor fil", "ASM002", 13, "Did you mean 'fill'"),
         (".descriptor fill, count=1, count=2", "ASM002", 28, "given twice"),
         (".descriptor fill, count=-1", "ASM003", 25, "0 to 4294967295"),
-        (".descriptor conv, part=frist", "ASM002", 24, "did you mean 'first'"),
+        (".descriptor conv, part=frist", "ASM002", 24, "Did you mean 'first'"),
         (".descriptor conv, part=4", "ASM003", 24, "0 to 3"),
         ('"\\u0000": nop', "ASM002", 1, "is empty or holds a NUL"),
     ],

@@ -94,7 +94,7 @@ def test_all_number_types_are_read(bundle, data, tmp_path, dtype, order):
 def test_unknown_missing_and_double_inputs_are_refused(bundle, data, tmp_path):
     text = error(bundle, f"dta={data}")
     assert "error[INPUT001]: the program has no input 'dta'" in text
-    assert "hint: did you mean 'data'?" in text
+    assert "hint: Did you mean 'data'?" in text
     text = error(bundle, f"data={data}")
     assert "no value for input 'mask'" in text
     assert "hint: Pass --input mask=FILE.npy" in text

@@ -110,7 +110,7 @@ def test_too_many_activations_are_an_error() -> None:
     found = finding(draft, attrs.evolve(SMALL, dram_bytes=2 << 20))
     assert found.code == "COMP002"
     assert found.expected == f"at most {2 << 20} bytes"
-    assert found.hint == "increase bytes in [dram] of the device file"
+    assert found.hint == "Increase bytes in [dram] of the device file."
 
 
 def scaled(first: float, second: float) -> Draft:

@@ -48,7 +48,7 @@ def test_a_missing_input_is_an_error(bundle: Bundle) -> None:
 def test_an_input_of_another_name_is_an_error(bundle: Bundle) -> None:
     unknown, missing = refused(bundle, {"dat": image()})
     assert unknown.code == missing.code == "INPUT001"
-    assert unknown.hint == "did you mean 'data'?"
+    assert unknown.hint == "Did you mean 'data'?"
 
 
 def test_an_input_of_another_shape_is_an_error(bundle: Bundle) -> None:

@@ -160,7 +160,7 @@ MISTAKES = [
         "Omit --image-layout.",
     ),
     ("two means", "run u8.bin --input photo.png --image-mean 1,2", "ARG001", "or one for all"),
-    ("no number", "run u8.bin --input photo.png --image-mean x", "ARG001", "numbers with commas"),
+    ("no number", "run u8.bin --input photo.png --image-mean x", "ARG001", "comma-separated list"),
     ("NCHW", "run u8.bin --input nchw.npy", "INPUT002", "from NCHW with x.transpose(0, 2, 3, 1)"),
     ("wrong dtype", "run u8.bin --input int64.npy", "INPUT002", "x.astype('uint8')"),
     (

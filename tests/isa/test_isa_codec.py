@@ -92,7 +92,7 @@ def test_assembling_undoes_disassembling(one, pc):
 def test_an_unknown_mnemonic_suggests_the_nearest():
     with pytest.raises(UserError) as raised:
         encode("nmp.cnv", {})
-    assert "did you mean 'nmp.conv'" in _error(raised)
+    assert "Did you mean 'nmp.conv'" in _error(raised)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_an_unknown_mnemonic_suggests_the_nearest():
         ("addi", {"rd": 1, "rs1": 2, "imm": 2048}, "-2048 to 2047"),
         ("addi", {"rd": 32, "rs1": 2, "imm": 0}, "0 to 31"),
         ("addi", {"rd": 1, "rs1": 2}, "expected: imm"),
-        ("addi", {"rd": 1, "rs1": 2, "im": 0}, "did you mean 'imm'"),
+        ("addi", {"rd": 1, "rs1": 2, "im": 0}, "Did you mean 'imm'"),
         ("beq", {"rs1": 1, "rs2": 2, "offset": 3}, "a multiple of 2"),
         ("jal", {"rd": 1, "offset": 1 << 20}, "-1048576 to 1048574"),
         ("lui", {"rd": 1, "imm": 1}, "a multiple of 4096"),
@@ -150,11 +150,11 @@ def test_a_choice_may_be_given_by_name():
     ("change", "text"),
     [
         ({"operation": "multiply"}, "unknown value of eltwise.operation 'multiply'"),
-        ({"operation": "ad"}, "did you mean 'add'"),
+        ({"operation": "ad"}, "Did you mean 'add'"),
         ({"operation": 5}, "0 to 4"),
         ({"rows": -1}, "0 to 4294967295"),
         ({"lhs_offset": 1 << 31}, "-2147483648 to 2147483647"),
-        ({"row": 1}, "did you mean 'rows'"),
+        ({"row": 1}, "Did you mean 'rows'"),
     ],
 )
 def test_impossible_words_are_refused(change, text):
@@ -170,7 +170,7 @@ def test_a_missing_word_and_an_unknown_descriptor_are_refused():
     assert "expected: output" in _error(raised)
     with pytest.raises(UserError) as raised:
         encode_descriptor("con", {})
-    assert "did you mean 'conv'" in _error(raised)
+    assert "Did you mean 'conv'" in _error(raised)
     with pytest.raises(UserError) as raised:
         decode_descriptor("fill", bytes(19))
     assert "20 bytes" in _error(raised)

@@ -123,14 +123,14 @@ def test_missing_values_are_reported():
         ("CONST002", Place("f.lir.txt", 4, 3)),
     ]
     assert problems[0].message == "there are no values for %w"
-    assert problems[0].hint == "did you mean ww?"
+    assert problems[0].hint == "Did you mean ww?"
 
 
 def test_a_missing_file_of_values_is_one_finding():
     (problem,) = refused(program(), [])
     assert (problem.code, problem.place) == ("CONST002", Place("f.lir.txt"))
     assert problem.message == "there are no values for the program's 2 constants"
-    assert problem.hint == "give --weights W.npz"
+    assert problem.hint == "Give --weights W.npz."
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def read_folder_tensors(folder: Path, module: Module | None = None) -> list[Tens
     """
     path = find_info_file(folder)
     if path is not None:
-        format, files = read_info(path)
+        format, files = read_dump_list(path)
         return [_tensor(folder / entry.file, format, entry) for entry in files]
     first = next((folder / f"data0000.{e}" for e in _ENDINGS if _is_there(folder, e)), None)
     if module is not None and first is not None:
@@ -114,8 +114,8 @@ def _format_of(path: Path, entry: DumpFile) -> str:
     return "rawbin" if path.stat().st_size == entry.type.nbytes else "bin"
 
 
-def read_info(path: Path) -> tuple[str, list[DumpFile]]:
-    """Read the list of a folder's dumps.
+def read_dump_list(path: Path) -> tuple[str, list[DumpFile]]:
+    """Return the format of a folder's dumps and the list of the dump files.
 
     Parameters
     ----------

@@ -157,7 +157,8 @@ def _descriptor_word(kind: Descriptor, cursor: Cursor, values: dict[str, Express
             "ASM002",
             f"descriptor {kind.name} has no word {token.text!r}",
             token.column,
-            hint=did_you_mean(token.text, [w.name for w in kind]),
+            hint=did_you_mean(token.text, [w.name for w in kind])
+            or "See docs/isa.md for the words of this descriptor.",
         )
     if word.name in values:
         raise SourceError("ASM002", f"{word.name} is given twice", token.column)

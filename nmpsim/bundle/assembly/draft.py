@@ -40,7 +40,7 @@ class SectionItem:
 
 @attrs.define
 class Section:
-    """Section of a program that is being assembled."""
+    """Section of an assembly program: its items and their size in bytes."""
 
     items: list[SectionItem] = attrs.field(factory=list)
     nbytes: int = 0
@@ -160,7 +160,7 @@ class Draft:
             "ASM002",
             f"{name.text!r} is not a number known at this point",
             name.column,
-            hint="use `la` for an address, and `.set` before the use for a number",
+            hint="Use `la` for an address, and `.set` before the use for a number.",
         )
 
     def compute_section_addresses(self) -> dict[str, int]:

@@ -122,5 +122,5 @@ def command(request: Request) -> int:
 def _parse_top(text: str) -> tuple[int, ...]:
     words = [word.strip() for word in text.split(",")]
     if not all(word.isascii() and word.isdigit() and int(word) > 0 for word in words):
-        raise click.UsageError(f"--top takes positive numbers with commas between them, not {text}")
+        raise click.UsageError(f"--top takes comma-separated positive numbers, not {text}")
     return tuple(dict.fromkeys(int(word) for word in words))

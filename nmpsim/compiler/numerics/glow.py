@@ -118,7 +118,7 @@ class Nmp(GlowInt):
                 place=layer.place,
                 found=f"scale {float(layer.bias.scales[0])!r}",
                 expected=f"scale {layer.target.scale!r}, that of %{layer.target.name}",
-                hint="use --rescale-bias to requantize the bias",
+                hint="Use --rescale-bias to requantize the bias.",
             )
         out = convert_factors(_form_for(layer.target), layer.ratios, layer.place)
         return Requantization(NMP, bias, (ZERO_SCALE,) * layer.channels, out, bias_in_sum=False)

@@ -109,7 +109,7 @@ class WeightedScales:
                 f"numerics {profile.name} needs an integer bias",
                 place=self.place,
                 found="a float bias",
-                hint="quantize it, or use --numerics float",
+                hint="Quantize it, or use --numerics float.",
             )
         return self.bias.integers
 
@@ -272,5 +272,5 @@ class Profile(ABC):
             "COMP001",
             f"numerics {self.name} has no {what}",
             place=place,
-            hint="select another profile for the layer: --numerics LAYER=PROFILE",
+            hint="Select another profile for the layer: --numerics LAYER=PROFILE.",
         )

@@ -162,5 +162,5 @@ def _check_bias(layer: WeightedScales) -> None:
             place=layer.place,
             found=f"scale {float(bias.scales[channel])!r} in channel {channel}",
             expected=f"scale {float(expected[channel])!r}, that of input times weights",
-            hint="quantize the bias with that scale, as TFLite's converter does",
+            hint="Quantize the bias with that scale, as TFLite's converter does.",
         )

@@ -59,7 +59,7 @@ class Torch(Float):
                 place=pair.place,
                 found="PyTorch sums it in float32, in an order that no formula tells",
                 expected="another profile for this layer",
-                hint="use --numerics LAYER=float, which multiplies integers as ONNX Runtime does",
+                hint="Use --numerics LAYER=float, which multiplies integers as ONNX Runtime does.",
             )
         return super().get_matmul_words(pair)
 

@@ -51,7 +51,7 @@ class Context:
             place=self.place,
             found=f"{needs} bytes",
             expected=f"at most {self.config.scratchpad_bytes} bytes",
-            hint="increase bytes in [scratchpad] of the device file",
+            hint="Increase bytes in [scratchpad] of the device file.",
         )
 
 

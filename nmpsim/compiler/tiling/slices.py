@@ -65,7 +65,7 @@ def takes_whole_groups(layer: WeightedLayer) -> bool:
 
 @attrs.frozen(eq=False)
 class ChannelSlices:
-    """Slices of output channels, grouped by ranges."""
+    """Slices of output channels that the ranges of a layer's channels are divided into."""
 
     channels: Ranges
     groups: Integers

@@ -175,7 +175,7 @@ def _bias(op: Operation, context: Context, tables: list[Array], channels: int) -
             place=context.place,
             found="0.0",
             expected="a positive scale",
-            hint="give the exact scales with --tensors",
+            hint="Give the exact scales with --tensors.",
         )
     if view.scale == 0:  # of rows of weights that have a scale each: that of each sum
         scales = np.float32(op.operands[1].scale) * tables[0].astype(np.float32)
@@ -201,7 +201,7 @@ def _largest_start(
             place=context.place,
             found=f"{parts.min()} to {parts.max()}",
             expected=f"{-limit} to {limit - 1}",
-            hint="use a smaller bias, fewer inputs per result, or a zero point of 0",
+            hint="Use a smaller bias, fewer inputs per result, or a zero point of 0.",
         )
     return int(np.abs(parts).reshape(-1, terms.size).sum(axis=0).max(initial=0))
 

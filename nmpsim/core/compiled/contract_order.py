@@ -176,7 +176,7 @@ def count_needed_posts(c: Any, semaphore: Any, number: Any, other: Any, rivals: 
 
 
 def find_rivals(c: Any, core: Any, semaphore: Any, count: Any) -> None:
-    """Record a post as a rival of earlier pends, and request a new check if it is unknown."""
+    """Record a post that could have served an earlier pend; request a new check if it is new."""
     for number in range(c.served_count[semaphore]):
         served, rivals = c.served[semaphore, number], c.rivals[semaphore, number]
         taker = served[SERVED_CORE]

@@ -296,7 +296,7 @@ def execute_csr(m: Machine, core: Int, number: Int, word: Int) -> Any:
 def execute_scalar(
     m: Machine, costs: Costs, core: Int, number: Int, word: Int, has_turn: bool
 ) -> Any:
-    """Execute an instruction that is neither RV32IM nor a tensor instruction."""
+    """Execute a synchronization, CSR, fence or system instruction, or trap; return its status."""
     kind = KIND_OF[number]
     if kind == KIND.SYNC:
         return synchronize(m, costs, core, number, word, has_turn)

@@ -58,7 +58,7 @@ class MovedValues:
         self.numbers: ValueNumbers = np.full(len(self.area), UNSET, np.int32)
 
     def record_store(self, numbers: ValueNumbers, address: int, steps: tuple[int, int]) -> None:
-        """Record a store of values to an address."""
+        """Record the value numbers that a store writes from ``address`` on."""
         start = address - self.area.start
         view_region(self.numbers, start, numbers.shape, (*steps, 1))[...] = numbers
 

@@ -59,7 +59,7 @@ class StoredValues(Protocol):
 
 
 class Pattern(Protocol):
-    """Pattern of a layer, which combines the layer's tiles."""
+    """Interface that computes a layer's results from the tiles of its instructions."""
 
     @property
     def results(self) -> StoredValues:

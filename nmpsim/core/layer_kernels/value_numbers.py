@@ -120,7 +120,7 @@ class LayerStores:
         return np.array(self.targets, np.int64) - self.area.start
 
     def add(self, core: int, d: Words) -> None:
-        """Add a store."""
+        """Add a store, and record the address of the tile whose results it stores."""
         self.words.append(d)
         start, (rows, columns, run) = d[STORE.dram], get_store_region(d)[1]
         end = start + run

@@ -229,7 +229,9 @@ class Lowering:
         shape = move_channels_second(value.shape) if layout == CHANNELS_LAST else value.shape
         declared = self.graph.declarations.get(name)
         if is_own and declared is not None and declared.shape != shape:
-            raise UnsupportedError(f"a result {list(shape)}, declared as {list(declared.shape)}")
+            raise UnsupportedError(
+                f"a result of shape {list(shape)}, declared with shape {list(declared.shape)}"
+            )
         if name in self.output_names and layout == PLAIN:
             output = self.builder.add_output(self.output_names[name], value.type)
             if is_own:

@@ -63,7 +63,7 @@ class QuantizedTensor:
 
     @property
     def zero_point(self) -> int:
-        """Zero point of a tensor with a single scale; UnsupportedError for several scales."""
+        """Zero point of a tensor with one scale; raise UnsupportedError if there are several."""
         self._require_one_scale()
         return int(self.zero_points[0])
 

@@ -258,7 +258,7 @@ def _rescaled(
     if _has_equal_scale(part, builder.result) and is_same:
         return name
     if table is None:
-        raise UnsupportedError("inputs of different scales or zero points")
+        raise UnsupportedError(f"input {name} of a concatenation with another scale or zero point")
     kind = builder.get_quantization(builder.get_first_output())
     scaled = builder.add_temporary("scaled", kind, _with_size(part, axis, count))
     return builder.add_table(name, table.astype(np.int16) - UNSIGNED, scaled)

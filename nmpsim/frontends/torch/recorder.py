@@ -63,7 +63,7 @@ def record_model(model: Any, example: Any, engine: str | None) -> ModelRecording
     if not isinstance(model, torch.nn.Module):
         raise _unsupported(model, type(model).__name__, "a torch.nn.Module")
     if model.training and not isinstance(model, torch.fx.GraphModule):  # PT2E's has no modes
-        raise _unsupported(model, "training mode", "evaluation mode", "Call model.eval() before.")
+        raise _unsupported(model, "training mode", "evaluation mode", "Call model.eval() first.")
     examples = (example,) if isinstance(example, torch.Tensor) else tuple(example)
     if not all(isinstance(one, torch.Tensor) for one in examples):
         raise _unsupported(model, "an example that is not a tensor", "one tensor for each input")

@@ -54,7 +54,7 @@ class SaturationPane(LinePane):
         return CHANNEL_COLUMNS if is_channel else None
 
     def get_target(self, index: int) -> Mapping[str, Any]:
-        """Return the first saturated element, or the channel's first element."""
+        """Return the element to select: the first saturated one, or the first of the channel."""
         return {"element": self._elements[index]} if self._elements[index] else {}
 
     def _stages(self, found: tuple[Saturation, ...], state: str) -> list[Text]:

@@ -75,7 +75,7 @@ class TimelinePane(LinePane):
         return 1 + len(self.view.cores) * len(UNITS) if self.view else 0
 
     def compute_width(self) -> int:
-        """Return the columns of the whole run."""
+        """Return the number of columns that the timeline of the whole run takes."""
         return LABEL_COLUMNS + -(-self._end() // self._scale) + 1
 
     def get_label_width(self, index: int, width: int) -> int:

@@ -192,7 +192,7 @@ def _remaining(report: RunReport, notable: Sequence[LayerReport]) -> str:
 def _inexact(report: RunReport) -> Iterator[tuple[int, str]]:
     """Yield the layers with the largest error of their own, and a remark."""
     layers = report.shadow.layers if report.shadow is not None else ()
-    lossy = [(size.sqnr_db, one) for one in layers if (size := one.own_error) is not None]
+    lossy = [(size.sqnr_db, one) for one in layers if (size := one.isolated_error) is not None]
     for sqnr_db, one in sorted(lossy, key=lambda item: item[0])[:MAX_LAYERS]:
         if sqnr_db < math.inf:
             yield one.index, f"{format_decibels(sqnr_db, ' dB')}{_main_part(one)}"

@@ -75,7 +75,7 @@ class LayerGraph:
 
 
 def make_layer_graph(report: RunReport) -> LayerGraph | None:
-    """Return the graph of a run's layers; None without layers or above 1000."""
+    """Return the graph of a run's layers, or None if there are no layers or it is too large."""
     span = sum(reader - maker for maker, reader in report.edges)
     if not 0 < len(report.layers) <= MAX_LAYERS or span > MAX_SPAN:
         return None

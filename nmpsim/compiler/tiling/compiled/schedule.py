@@ -39,7 +39,7 @@ def _add_rows(items: Any, count: int, kind: int, ends: Any, step: int) -> int:
 
 
 def schedule(cores: Any, loads: Any, computes: Any, stores: Any, items: Any, begins: Any) -> Any:
-    """Write the items of all cores to ``items``, int64 [n, 2]; return their number.
+    """Order the loads, computations, stores and waits of all cores; return the number of items.
 
     ``begins`` [cores + 1] receives the offset of each core's first item. ``cores`` and the ends of
     the three tables are those of ``LayerPlan``.
