@@ -89,7 +89,7 @@ class DeviceConfig:
 
     @property
     def macs_per_cycle(self) -> int:
-        """Int8 multiplications of all MAC arrays in a cycle."""
+        """Number of Int8 multiply-accumulate operations of all MAC arrays in one cycle."""
         return self.cores_count * self.mac_out_lanes * self.mac_in_lanes
 
     def settings(self) -> dict[str, int | str]:
@@ -99,12 +99,12 @@ class DeviceConfig:
 
 @functools.cache
 def setting_names() -> tuple[str, ...]:
-    """Return the names of the numeric settings, in the order of the class."""
+    """Return the names of the numeric settings in order of declaration."""
     return tuple(a.name for a in attrs.fields(DeviceConfig) if "limits" in a.metadata)
 
 
 def format_setting_name(name: str) -> str:
-    """Return ``cores.count`` for ``cores_count``."""
+    """Return the TOML key of a setting, such as ``cores.count`` for ``cores_count``."""
     return name.replace("_", ".", 1)
 
 

@@ -82,7 +82,7 @@ def check_memory(
 
 
 def divide_memory_limit(max_memory: int | None, processes: int) -> int:
-    """Return the memory limit of each of several processes that share a limit, in bytes."""
+    """Return the memory limit in bytes of each of ``processes`` processes that share a limit."""
     return (default_limit() if max_memory is None else max_memory) // processes
 
 

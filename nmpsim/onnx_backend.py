@@ -272,7 +272,7 @@ class NmpBackend(Backend):
         outputs_info: Any = None,
         **kwargs: Any,
     ) -> tuple[Array, ...]:
-        """Run one operator.
+        """Run one ONNX operator on the simulated device and return its outputs.
 
         Parameters
         ----------

@@ -504,14 +504,14 @@ def is_model(path: Path) -> bool:
 
 
 def apply_patch_file(image: bytes, patch: Path | str, path: str = "<bytes>") -> bytes:
-    """Apply a patch file to the bytes of a bundle; raise UserError (PATCH001, PATCH002)."""
+    """Return a bundle's bytes with a patch file applied. Raises UserError (PATCH001, PATCH002)."""
     from nmpsim.bundle.patch import apply_patch, load_patch
 
     return apply_patch(image, load_patch(Path(patch)), path)
 
 
 class Shadow:
-    """Evaluation in real arithmetic of any number of runs of a program."""
+    """Evaluator that compares runs of a program with real arithmetic."""
 
     def __init__(self, bundle: Bundle, float_weights: Path | str | None = None) -> None:
         """Load the float values of a program's constants.

@@ -16,7 +16,7 @@ from nmpsim.lir.opcodes import NO_WORK
 
 @attrs.frozen
 class DataFlow:
-    """Data-flow graph of instructions or of layers, by name."""
+    """Data-flow graph whose nodes are instruction names or layer names."""
 
     sources: Mapping[str, tuple[str, ...]]
     """Node -> names of the nodes and program inputs whose values it reads."""
@@ -25,7 +25,7 @@ class DataFlow:
 
 
 def build_data_flow(module: Module) -> DataFlow:
-    """Build the data-flow graph of a module's computing instructions.
+    """Build the data-flow graph of a module's instructions, without views and allocations.
 
     Constants are left out. A buffer that is written in parts (``inserttensor``, a view) depends on
     all its writers.

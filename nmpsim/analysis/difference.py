@@ -33,7 +33,7 @@ _BFLOAT16 = "bfloat16"
 
 @attrs.frozen
 class Tolerance:
-    """Differences up to which two elements count as equal; one limit suffices."""
+    """Tolerance of a comparison; two elements count as equal if one of the limits is satisfied."""
 
     ulp: int = 0
     """Allowed difference in units of the last place; not used for floats."""

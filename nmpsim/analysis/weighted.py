@@ -46,7 +46,7 @@ def read_constant(module: Module, view: View) -> Array | None:
 
 
 def read_layer_scales(module: Module, op: Operation) -> LayerScales | None:
-    """Return the scales and zero points of a quantized layer with weights.
+    """Return the scales and zero points of a layer with weights, or None if unknown.
 
     None if the layer is not quantized, or its scales are constants with unknown values.
     """

@@ -97,7 +97,7 @@ class ModuleIndex:
 def make_debug_sections(
     module: Module, held: Mapping[str, int], packed: Mapping[str, PackedConstant] | None = None
 ) -> dict[str, list[Buffer]]:
-    """Return the contents of the debug sections for a module and its constants.
+    """Return the contents of a bundle's debug sections for a module, by section name.
 
     ``held`` has the addresses of constants in the image, ``packed`` the packed constants.
     """

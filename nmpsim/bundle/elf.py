@@ -149,7 +149,7 @@ def count_header_bytes(segments: int) -> int:
 
 
 def materialize(piece: Buffer | LazyBytes) -> Buffer:
-    """Return bytes, computed first if they are lazy."""
+    """Return the bytes of a buffer; compute them first if it is a ``LazyBytes``."""
     return piece.make() if isinstance(piece, LazyBytes) else piece
 
 

@@ -24,7 +24,7 @@ UNSIGNED_ELEMS = {"i8": ("ui8", UNSIGNED), "i16": ("ui16", 32768)}
 
 
 def is_same_shape(shape: Sequence[int], other: Sequence[int]) -> bool:
-    """Return whether two shapes are equal without their dimensions of 1."""
+    """Return whether two shapes are equal if dimensions of size 1 are ignored."""
     return [dim for dim in shape if dim != 1] == [dim for dim in other if dim != 1]
 
 
@@ -42,12 +42,12 @@ class Tensor:
     offset: ZeroPoint | None = None
 
     def accepts_shape(self, shape: Sequence[int]) -> bool:
-        """Return whether a shape equals the tensor's without dimensions of 1."""
+        """Return whether a shape equals the tensor's if dimensions of size 1 are ignored."""
         return is_same_shape(shape, self.shape)
 
 
 def to_unsigned(tensor: Tensor) -> Tensor:
-    """Return a tensor with the unsigned element type and offset that its values stand for."""
+    """Return a signed tensor with the unsigned element type of its width and the shifted offset."""
     elem, more = UNSIGNED_ELEMS[tensor.elem]
     return attrs.evolve(tensor, elem=elem, offset=(tensor.offset or 0) + more)
 
@@ -200,7 +200,7 @@ class Metadata:
 
     @property
     def display_names(self) -> Mapping[str, str]:
-        """Display names of layers by LIR instruction, if different from the name."""
+        """Display name of each LIR instruction whose name differs from it."""
         return {
             name: layer.display_name
             for layer in self.layers
@@ -210,5 +210,5 @@ class Metadata:
 
     @property
     def origins(self) -> Mapping[str, str]:
-        """Operation of the imported model by LIR instruction."""
+        """Operation of the imported model for each LIR instruction, by instruction name."""
         return {name: fate.node for fate in self.fates for name in fate.layers}

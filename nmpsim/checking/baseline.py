@@ -96,7 +96,7 @@ class BaselineOutput:
         return self.digest == digest_output(values)
 
     def has_wrong_digest(self, values: npt.NDArray[Any]) -> bool:
-        """Return whether the stored values are these values but the digest differs."""
+        """Return whether ``values`` equal the stored values although the stored digest differs."""
         kept = self.array()
         if kept is None or kept.tobytes() != values.tobytes():
             return False
@@ -156,7 +156,7 @@ def make_baseline(run: Run) -> Baseline:
 
 
 def count_saturated(layer: LayerReport) -> dict[str, int]:
-    """Count the unwanted saturated values of a layer, by stage and side."""
+    """Count the saturated values of a layer, without clipped ones, by stage and side."""
     found: dict[str, int] = {}
     for one in layer.saturation:
         if not one.wanted:

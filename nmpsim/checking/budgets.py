@@ -35,7 +35,7 @@ def check_cycles(run: Run, budget: Budget, baseline: Baseline | None) -> Check:
 def find_device_mismatch(
     run: Run, budget: Budget, baseline: Baseline, place: Place
 ) -> tuple[Diagnostic, ...]:
-    """Return an error (BASE002) if the baseline's cycles are of another device, else nothing."""
+    """Return an error (BASE002) if the baseline's cycles are of another device, else ``()``."""
     if _compared(budget, baseline) is None:
         return ()
     changes = list_changed_settings(baseline.device, run.report.device)
@@ -71,7 +71,7 @@ def _over(cycles: int, budget: Budget, baseline: Baseline | None) -> list[str]:
 
 
 def check_saturation(run: Run, limit: SaturationLimit, baseline: Baseline | None) -> Check:
-    """Check the number of unwanted saturated values against a limit or the baseline."""
+    """Check the number of saturated values against a limit or the baseline."""
     total = sum(layer.saturated for layer in run.report.layers)
     allowed = [0] * len(run.report.layers)
     if limit.at_most is None and baseline is not None:

@@ -121,7 +121,7 @@ def compare_arrays(
     ulp: int,
     sqnr_db: float | None,
 ) -> str:
-    """Compare outputs and layers of a run with arrays; return the differences as text.
+    """Compare a run's outputs and layers with arrays; return failures as text, empty if none.
 
     Raises INPUT001 or INPUT002 for arrays that no output can be compared with.
     """
@@ -139,7 +139,7 @@ def compare_arrays(
 def compare_snapshot(
     run: Run, path: Path, cycles_percent: float, ulp: int, sqnr_db: float | None
 ) -> str:
-    """Compare a run with a snapshot; return what got worse as text."""
+    """Compare a run with a snapshot; return what became worse as text, empty if nothing did."""
     case = Case(
         bundle=Path(),
         baseline=path,

@@ -63,7 +63,7 @@ class StoredArray:
     """Whether more data follow in the file."""
 
     def take_rows(self, rows: int | None) -> StoredArray:
-        """Return the header of the first ``rows`` rows, or of all if None or in Fortran order."""
+        """Return the array's first ``rows`` rows; the whole array for None or Fortran order."""
         if rows is None or self.fortran_order or not self.shape or rows >= self.shape[0]:
             return self
         shape = (rows, *self.shape[1:])

@@ -72,7 +72,7 @@ def describe_partial_results(results: Path | None) -> str | None:
 
 @contextmanager
 def show_progress() -> Iterator[RunProgress]:
-    """Return a context manager whose callback shows progress events on stderr."""
+    """Show progress events on stderr within a context; yield the callback for the events."""
     from nmpsim.views.progress import RunProgress, make_stderr_console
 
     with RunProgress(make_stderr_console()) as progress:
@@ -116,7 +116,7 @@ def write_json(data: Mapping[str, Any], output: Path | None = None) -> None:
 
 @contextmanager
 def open_text_output(output: Path | None) -> Iterator[Console]:
-    """Return a context manager of a console whose text is written when the context ends."""
+    """Yield a console whose text is written to a file or stdout when the context ends."""
     from nmpsim.views.console import get_printed_text, make_text_console
 
     terminal = output is None and sys.stdout is not None and sys.stdout.isatty()

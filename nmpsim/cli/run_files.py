@@ -113,7 +113,7 @@ class RunTraces:
 
 @contextmanager
 def open_traces(options: TraceOptions, bundle: Bundle, config: DeviceConfig) -> Iterator[RunTraces]:
-    """Return a context manager of the requested traces, which closes their files."""
+    """Open the requested traces in a context manager that closes their files."""
     if not any(options.outputs):
         yield RunTraces(None, None, None)
         return

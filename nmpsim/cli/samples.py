@@ -59,7 +59,7 @@ class ProgramInputs:
         return attrs.evolve(tensor, shape=shape)
 
     def match_value_count(self, name: str, size: int) -> tuple[Tensor, int]:
-        """Return the tensor, input or batch item, with ``size`` values, and the files per run."""
+        """Return the tensor with ``size`` values, input or batch item, and the files per run."""
         item, whole = self.get_item_tensor(name), self.tensors[name]
         is_item = size == math.prod(item.shape) != math.prod(whole.shape)
         return (item, self.batch_size(name)) if is_item else (whole, 1)

@@ -115,7 +115,7 @@ class LayerEffect:
 
     @property
     def problem(self) -> str:
-        """Why there is no difference; empty if there is one."""
+        """Reason why the difference is unknown; empty if it is known."""
         return "has not run" if self.difference is None else ""
 
 

@@ -85,7 +85,7 @@ def isolate_layers(debugger: Debugger, reference: Reference) -> IsolatedErrors |
 
 
 def find_range_faults(debugger: Debugger, reference: Reference, index: int) -> Iterator[str]:
-    """Yield descriptions of expected values beyond a layer's range, and of a range too wide."""
+    """Yield a description if a layer's range is too narrow or too wide for the expected values."""
     layer = debugger.layers[index]
     expected, output = reference.get_output(layer), layer.output
     if expected is None or output.scale is None or not expected.size:

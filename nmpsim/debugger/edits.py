@@ -99,6 +99,6 @@ def list_scale_changes(edits: Sequence[Edit]) -> ScaleChanges:
 
 
 def apply_scale(tensor: Tensor, edits: Sequence[Edit]) -> Tensor:
-    """Return a tensor with the scale that the last edit of its scale gives."""
+    """Return a tensor with the scale set by the last edit, or unchanged if no edit sets it."""
     scale = next((e.scales[tensor.name] for e in reversed(edits) if tensor.name in e.scales), None)
     return tensor if scale is None else attrs.evolve(tensor, scale=scale)

@@ -101,7 +101,7 @@ class Pause:
 
 
 class Execution:
-    """Execution of a bundle as a sequence of moves, with snapshots for going back."""
+    """Execution of a bundle step by step, with snapshots for going back."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class Execution:
 
     @property
     def cycle(self) -> int:
-        """Cycle of the next move, or the last cycle of a core if all have stopped."""
+        """Cycle of the next simulation step, or the last cycle of any core if all have stopped."""
         running = self.machine.cores.clock[self.machine.cores.status == 0]
         requests = self.machine.cores.request
         waiting = requests[requests < NEVER]
@@ -220,7 +220,7 @@ class Execution:
 
     @contextmanager
     def limit_time(self, budget: TimeBudget) -> Iterator[None]:
-        """Charge the time of moves to a budget; raise ``TimeLimitError`` when it is used up."""
+        """Charge simulation time to a budget; raise ``TimeLimitError`` when it is used up."""
 
         def now() -> float:
             return time.perf_counter() - self.engine.compilation.seconds

@@ -169,7 +169,7 @@ def _space_of(address: int) -> Space:
 
 
 def read_descriptor(machine: Machine, core: int, name: str, address: int) -> dict[str, int]:
-    """Read a descriptor as a mapping of word names to values; all are 0 outside of memory."""
+    """Return a descriptor's words by name; all values are 0 if it lies outside of memory."""
     record = DESCRIPTORS[name]
     data = bytes_at(machine, core, address, record.nbytes) or bytes(record.nbytes)
     values = struct.unpack(f"<{len(record.words)}i", data)

@@ -195,7 +195,7 @@ def _dtype(access: MemoryAccess, words: Mapping[str, int]) -> np.dtype[Any]:
 
 
 def read_operand(debugger: Debugger, core: int, location: OperandLocation) -> Operand:
-    """Read the current values of an operand; return none if it is not in one memory."""
+    """Read the current values of an operand; the values are empty if it is not in one memory."""
     region, dtype = location.access.region, location.dtype
     elem = next(e for e, one in ELEM_DTYPES.items() if one == dtype)
     name = f"{location.holds} at {region.start:#010x}"

@@ -84,7 +84,7 @@ class HappensBefore:
 
     @property
     def rivals(self) -> RivalPosts:
-        """All rivals found so far or known from the start."""
+        """Posts to semaphores that came after a pend but could have come before it."""
         found = {key: dict(counts) for key, counts in self._known.items()}
         for key, counts in self._seen.items():
             known = found.setdefault(key, {})

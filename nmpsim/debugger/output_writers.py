@@ -90,7 +90,7 @@ def _written(done: ExecutedInstruction) -> Iterator[ByteRuns]:
 def find_misplaced_writes(
     layer: Layer, trace: Sequence[ExecutedInstruction], writers: OutputWriters, wrong: Mask
 ) -> Iterator[ErrorPattern]:
-    """Yield patterns of wrong elements that no store or several stores wrote."""
+    """Yield error patterns for wrong elements that no store, or more than one store, wrote."""
     missing = wrong & (writers.last < 0)
     if missing.any():
         yield _describe_missing(layer, trace, writers, missing)

@@ -61,7 +61,7 @@ class StopResult:
 
 @attrs.define(eq=False)
 class RunCache:
-    """Results of a run that are cached as long as its list of edits is the same."""
+    """Cache of the results of a run, valid until the list of edits changes."""
 
     edits: tuple[Edit, ...]
     paths: CriticalPathLog

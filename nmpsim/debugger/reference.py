@@ -55,12 +55,12 @@ class LayerComparison:
 
     @property
     def is_faulty(self) -> bool:
-        """Return whether the layer is wrong even with right inputs."""
+        """Return whether the layer's output differs even with correct inputs; False if unknown."""
         return self.isolated is not None and not self.isolated.equal
 
     @property
     def inherits_error(self) -> bool:
-        """Return whether the layer is wrong only because its inputs are."""
+        """Return whether the output differs only because the inputs do; False if unknown."""
         is_wrong = self.accumulated is not None and not self.accumulated.equal
         return is_wrong and self.isolated is not None and self.isolated.equal
 
@@ -135,7 +135,7 @@ class Reference:
 
 
 def measure_difference(layer: Layer, actual: Array, expected: Array) -> Difference | str:
-    """Compare a layer's output with the expected one; return the reason if that is impossible."""
+    """Compare a layer's output with the expected output; return a reason if types do not match."""
     output = layer.output
     if actual.dtype != expected.dtype and (expected.dtype.kind != "f" or output.scale is None):
         return f"the reference is {expected.dtype}, the layer {actual.dtype}"
@@ -143,7 +143,7 @@ def measure_difference(layer: Layer, actual: Array, expected: Array) -> Differen
 
 
 def convert_scale(values: Array, old: Tensor, new: Tensor) -> Array:
-    """Return integers, dequantized with the old scale if the new scale differs."""
+    """Return integers unchanged if both scales are equal, else dequantized with the old scale."""
     if old.scale is None or old.scale == new.scale:
         return values
     return dequantize_values(values, old.elem, old.scale, old.offset)

@@ -54,7 +54,7 @@ def find_access(
 
 
 def locate_byte(region: ByteRuns, address: int) -> tuple[tuple[int, ...], int]:
-    """Return the indices of the run with an address, and the offset of the address in it.
+    """Return the indices of the byte run that contains an address, and the offset in that run.
 
     Where runs overlap, the last one counts.
     """

@@ -46,7 +46,7 @@ class _DaskPool(Pool):
 
 @contextmanager
 def open_dask_pool(shared: object, scheduler: str) -> Iterator[Pool]:
-    """Return a context manager of the pool of all current workers of a Dask scheduler."""
+    """Open a pool of all current workers of a Dask scheduler in a context manager."""
     client = _connected(scheduler)
     try:
         hosts = _checked_workers(client, scheduler)

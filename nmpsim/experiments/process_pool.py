@@ -38,7 +38,7 @@ def choose_jobs(jobs: int | None, items: int) -> int:
 def share_resources(
     jobs: int | None, items: int, max_memory: int | None, scheduler: str | None = None
 ) -> tuple[int, int | None]:
-    """Return the number of processes, and the limit of memory of each in bytes.
+    """Return the number of processes and the memory limit of each in bytes.
 
     The workers of a cluster (``scheduler``) have memory of their own.
     """
@@ -128,7 +128,7 @@ def _interrupts_blocked() -> Iterator[None]:
 
 @contextmanager
 def open_process_pool(shared: object, workers: int) -> Iterator[Pool]:
-    """Return a context manager of a pool of local processes.
+    """Open a pool of local processes in a context manager.
 
     They are spawned, because a fork copies locks that a thread holds; so a script that uses it
     needs its ``if __name__ == "__main__"``.

@@ -111,7 +111,7 @@ def fit_sample(samples: Samples, index: int, tensors: Sequence[Tensor]) -> Array
 
 
 def is_score_shape(shape: Sequence[int]) -> bool:
-    """Return whether a shape has exactly one dimension that is not 1, as scores have."""
+    """Return whether exactly one dimension of a shape is not 1, as in an array of scores."""
     return sum(dim != 1 for dim in shape) == 1
 
 

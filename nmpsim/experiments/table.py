@@ -124,7 +124,7 @@ class ResultsFile:
         self.write()
 
     def sort(self, points: Sequence[str]) -> None:
-        """Reorder the rows so that ``points`` come last in their order, and write the file."""
+        """Move the rows of ``points`` to the end, in their given order, and write the file."""
         wanted = set(points)
         ordered = [point for point in self.rows if point not in wanted]
         ordered += [point for point in points if point in self.rows]

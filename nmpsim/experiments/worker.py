@@ -33,12 +33,12 @@ _device: tuple[str, Bundle, Device] | None = None
 
 
 def are_kernels_ready(_: object, __: object) -> bool:
-    """Return whether all kernels are compiled on this machine; run as a job of a pool."""
+    """Return whether all kernels are compiled on the machine of this pool worker."""
     return make_compiled_engine().is_complete()
 
 
 def compile_kernels(_: object, __: object) -> None:
-    """Compile all kernels into the cache; a job of a pool."""
+    """Compile all kernels into the cache of the machine of this pool worker."""
     engine = make_compiled_engine()
     engine.run(make_empty_machine(), get_costs(default_device()), 0, False)
     engine.compile_all()

@@ -15,7 +15,7 @@ TFLITE_IDENTIFIER = b"TFL3"
 
 
 class UnsupportedError(Exception):
-    """Error for an operator, or a form of one, that cannot be compiled."""
+    """Error for an operator that cannot be compiled, or not with its attributes and types."""
 
 
 class NotConstantError(UnsupportedError):
@@ -27,7 +27,7 @@ class NotConstantError(UnsupportedError):
 
 
 def require(condition: object, found: str) -> None:
-    """Raise UnsupportedError with a description of what was found if a condition is false."""
+    """Raise UnsupportedError with the message ``found`` unless a condition is true."""
     if not condition:
         raise UnsupportedError(found)
 

@@ -118,7 +118,7 @@ def _look_up(type_: TensorType, src: RealArray, mapping: RealArray) -> RealArray
 
 
 def is_result(role: OperandRole) -> bool:
-    """Return whether an operand is written and is not scratch memory."""
+    """Return whether an operand is an output of the instruction and not scratch memory."""
     return role.kind != IN and not role.is_scratch
 
 

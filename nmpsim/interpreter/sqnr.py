@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 
 def sqnr_db(reference: npt.NDArray[Any], error: npt.NDArray[Any]) -> float:
-    """Return ``10 log10(sum(reference**2) / sum(error**2))`` in dB."""
+    """Return the SQNR ``10 log10(sum(reference**2) / sum(error**2))`` in dB."""
     return decibels(energy(reference), energy(error))
 
 

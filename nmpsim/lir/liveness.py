@@ -72,7 +72,7 @@ class Liveness:
         return Problem(None, message, found, "a use before that line", "LIR010")
 
     def record_read(self, value: LiveTensor) -> Problem | None:
-        """Return a problem if a tensor may not be read yet, else None."""
+        """Return a problem if a tensor is unwritten or freed when it is read, else None."""
         problem = self.check_use(value)
         if problem or value.storage in self._written:
             return problem

@@ -187,7 +187,7 @@ class Opcode:
 
     @property
     def signatures(self) -> Iterator[Signature]:
-        """Signatures of ``kinds``, each with the dtypes of every operand."""
+        """Signatures of the operation, each completed to list the dtypes of every operand."""
         for one in self.kinds:
             repeat = len(self.operands) if len(one.operands) == 1 else 1
             yield Signature(one.operands * repeat, one.mixed)

@@ -180,7 +180,7 @@ def calibrate(
 
 
 def find_sum_orders(graph: Graph) -> dict[str, npt.NDArray[np.intp]]:
-    """Return Glow's order of summation for matrix products over flattened images, by name.
+    """Return Glow's summation order of each matrix product over flattened images, by name.
 
     Glow records profiles before it changes a channels-first network to its own layout, channels
     last, so the products of such a network are summed in channels-first order.

@@ -81,7 +81,7 @@ class QuantizedProgram:
 
     @property
     def computed(self) -> tuple[QuantizedResult, ...]:
-        """Results of operations that compute, as opposed to moving or filling elements."""
+        """Results of operations that compute values; operations that move or fill are left out."""
         return tuple(result for result in self.results if result.opcode not in MOVES)
 
     @property
@@ -147,7 +147,7 @@ class CalibratedProgram:
         return program
 
     def rewrite(self, settings: Settings) -> QuantizedProgram:
-        """Return the quantized program, without requiring that any operation is quantized."""
+        """Return the quantized program, even if none of its operations could be quantized."""
         settings = _with_names(settings, self.graph.module)
         chains = find_lookup_chains(self.graph, settings) if self.origin.operators else {}
         placements = choose_placements(self.graph, settings, chains)

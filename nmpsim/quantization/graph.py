@@ -36,7 +36,7 @@ class Value:
 
 @attrs.frozen
 class Part:
-    """Part of a result that a node writes: type, and index of the first element."""
+    """Region of a result that a node writes: its type and the index of its first element."""
 
     start: int
     type: TensorType
@@ -70,7 +70,7 @@ class Node:
 
     @property
     def is_implicit(self) -> bool:
-        """Whether the node is a view or copy that is not an instruction of the program."""
+        """Whether the node stands for a view or copy and not for an instruction of the program."""
         return not self.instruction.operands
 
 

@@ -175,7 +175,7 @@ class ProfileLookup:
         return self._profile.get(name)
 
     def find(self, name: str, excluded: Range | None = None) -> Range | None:
-        """Return the range under a name, or under the only similar name; None if unknown."""
+        """Return the range of a name, or of the only name that differs in ``__N``; else None."""
         if name in self._profile:
             return self._profile[name]
         alike = self._alike.get(strip_numeric_suffix(name), set())

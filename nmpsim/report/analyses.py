@@ -26,7 +26,7 @@ class ErrorSize:
 
 @frozen
 class Split:
-    """Parts of a layer's accumulated error, whose elements add up to it.
+    """Division of a layer's accumulated error by source; the parts add up to the error.
 
     The first three are None without float weights.
     """
@@ -68,7 +68,7 @@ class ShadowLayer:
 
     @property
     def result_error(self) -> ErrorSize | None:
-        """The accumulated error, or the rounding error without float weights."""
+        """Accumulated error of the result; without float weights, its rounding error."""
         return self.accumulated or self.rounding_alone
 
     @property

@@ -136,7 +136,7 @@ def saturates_notably(saturated: int, elements: int) -> bool:
 
 @frozen
 class Saturation:
-    """Values of a layer that saturated, or were clipped, at one stage and one limit."""
+    """Counts of a layer's values that saturated or were clipped at one stage and one limit."""
 
     stage: Annotated[str, "stage at which it saturated, see below"]
     side: Annotated[Literal["low", "high"], "`low` or `high`"]
@@ -278,7 +278,7 @@ class LayerReport:
 
     @property
     def saturated(self) -> int:
-        """Number of saturated values, without clipped ones."""
+        """Number of saturated values; clipped values are not counted."""
         return sum(one.count for one in self.saturation if not one.wanted)
 
     @property
@@ -442,7 +442,7 @@ class RunReport:
         "the device's cycles by cause on the critical path, as in the [layers](#layer)",
         Before("seconds"),
     ]:
-        """The layers' together."""
+        """Cycles of the device by cause on the critical path, summed over the layers."""
         paths = [layer.critical_path for layer in self.layers]
         return {cause: sum(path.get(cause, 0) for path in paths) for cause in PATH_CAUSES}
 
@@ -452,7 +452,7 @@ class RunReport:
     ) -> Annotated[
         Count, "cycles of these in which the DRAM served other transfers first", Before("seconds")
     ]:
-        """The layers' together."""
+        """Cycles in which the DRAM served other transfers first, summed over the layers."""
         return sum(layer.queueing for layer in self.layers)
 
     @property
@@ -468,12 +468,12 @@ class RunReport:
 
     @property
     def saturated(self) -> int:
-        """Number of saturated values in all layers, without clipped ones."""
+        """Number of saturated values in all layers; clipped values are not counted."""
         return sum(layer.saturated for layer in self.layers)
 
     @property
     def worst_sqnr(self) -> tuple[ShadowLayer, float] | None:
-        """Layer with the lowest SQNR of its result, and that in dB; None without a shadow."""
+        """Layer with the lowest result SQNR, and the SQNR in dB; None without a shadow."""
         return None if self.shadow is None else self.shadow.find_worst_layer()
 
     @property
@@ -485,7 +485,7 @@ class RunReport:
     def host(
         self,
     ) -> Annotated[HostWork, "layers on the host: a [host_work](#host_work)", Before("seconds")]:
-        """Number, elements and cycles of the layers that the host executed."""
+        """Number of host layers, number of elements of their results, and their cycles."""
         layers = [layer for layer in self.layers if layer.placement == "host"]
         is_counted = any(self.device.get(name) for name in HOST_COSTS)
         return HostWork(

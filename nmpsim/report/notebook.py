@@ -71,7 +71,7 @@ def make_data_frame(library: str, layers: Sequence[Any]) -> Any:
 
 
 def summarize_run(report: Any) -> str:
-    """Return one line about a run: layers, cycles, and the limiter or trap."""
+    """Return one line about a run: its layers, its cycles, and what limits it or why it trapped."""
     layers = "1 layer" if len(report.layers) == 1 else f"{len(report.layers)} layers"
     end = report.limited_by if report.trap is None else f"{report.trap.kind}: {report.trap.message}"
     text = f"{report.program}: {layers}, {report.cycles:,} cycles"

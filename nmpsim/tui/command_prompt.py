@@ -30,7 +30,7 @@ from nmpsim.tui.view import View
 def search_pane(
     view: View, pane: LinePane, text: str, step: int, interrupted: Callable[[], bool]
 ) -> View:
-    """Move the cursor of a pane to the next line that contains a text."""
+    """Move a pane's cursor to the next line with a text, and return a view with the outcome."""
     index = pane.find_line(text, pane.cursor + step, step, interrupted)
     if index is not None:
         pane.app.call_from_thread(pane.move_cursor, index)

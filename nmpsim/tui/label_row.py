@@ -34,7 +34,7 @@ class LabelRow(Widget):
         self._keys = [key for key, _ in labels]
 
     def render(self) -> Text:
-        """Render the labels in one line, the active label reversed."""
+        """Render the labels in one line; the active label has reversed colors."""
         text = Text(no_wrap=True)
         for index, (label, key) in enumerate(zip(self._labels, self._keys, strict=True)):
             start = len(text)

@@ -79,7 +79,7 @@ FILTER = "Filter"
 
 @attrs.frozen(eq=False)
 class TensorPlanes:
-    """Tensor as planes of the screen: channels of rows and columns."""
+    """Tensor divided into one plane of rows and columns for each channel."""
 
     operand: Operand
     is_channel_first: bool = False

@@ -127,7 +127,7 @@ class View:
 
     @property
     def work(self) -> WorkLog:
-        """Record of the work of the units so far."""
+        """Log of the work of the units up to the current position."""
         return self.debugger.get_work_log()
 
     @property

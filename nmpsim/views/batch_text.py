@@ -128,7 +128,7 @@ class RunSummary:
 
     @property
     def rows(self) -> tuple[ItemSummary, ...]:
-        """Summaries of the outputs for each input file."""
+        """Summaries of the outputs, one item for each input file."""
         return self.items or (ItemSummary(self.input, self.answers),)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def require_junitparser() -> None:
-    """Raise UserError (PKG001) early if the package junitparser is missing."""
+    """Raise UserError (PKG001) if the optional package junitparser is missing."""
     with require_extra("ci", "JUnit XML needs the package junitparser"):
         import junitparser  # noqa: F401 - only whether it is there
 

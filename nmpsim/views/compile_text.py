@@ -67,7 +67,7 @@ def summarize_bundle(compiled: Compiled, output: Path) -> str:
 
 
 def list_host_notes(metadata: Metadata) -> list[str]:
-    """Return a note for each quantized layer that runs on the host although a unit fits."""
+    """Return a note for each quantized layer that runs on the host instead of the device."""
     from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE
 
     operations = find_opcodes(*KINDS_ON_THE_DEVICE)

@@ -57,14 +57,14 @@ def print_history(entries: Sequence[Entry], console: Console) -> None:
 
 
 def make_number_measure(entries: Sequence[Entry]) -> Measure:
-    """Return the measure of an entry's position in the history, counted from 1."""
+    """Return the table column with an entry's position in the history, counted from 1."""
     numbers = {id(entry): n for n, entry in enumerate(entries, 1)}
     meaning = "number of the entry, for nmpsim history --show"
     return Number("#", lambda one: numbers[id(one)], str, meaning)
 
 
 def make_network_measure(entries: Sequence[Entry]) -> Measure:
-    """Return the measure of the name of an entry's series."""
+    """Return the table column with the name of an entry's series."""
     names = name_series(entries)
     return Measure("network", "series", names.__getitem__, "name and label", least=8)
 

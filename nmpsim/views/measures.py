@@ -70,7 +70,7 @@ class Measure:
         return Cell(text, value if is_finite else math.copysign(1e308, value))
 
     def for_item(self, position: int) -> Measure:
-        """Return the measure for rows that are tuples with the record at ``position``."""
+        """Return the measure for rows that are tuples and contain the record at ``position``."""
         return attrs.evolve(self, value=lambda row: self.cell(row[position]))
 
     def _text(self, value: Any) -> str:

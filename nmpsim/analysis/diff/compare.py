@@ -97,14 +97,14 @@ class RunDifference:
 
     @property
     def float_before(self) -> TensorDifference | None:
-        """First differing tensor, if it is float32 and a quantized one differs too; else None."""
+        """First differing tensor if it is float32 and a quantized tensor differs too, else None."""
         first = next(iter(self.differing), None)
         quantized = any(one.elem != "float" for one in self.differing)
         return first if first is not None and first.elem == "float" and quantized else None
 
     @property
     def worst(self) -> TensorDifference | None:
-        """Tensor with the lowest SQNR, or with the largest difference where an SQNR is unknown."""
+        """Tensor with the lowest SQNR, or largest ulp if a scale is unknown; None without one."""
         told = [one for one in self.differing if one.difference is not None]
         if all(one.has_scale for one in told):
             return min(told, key=_sqnr, default=None)

@@ -87,7 +87,7 @@ def read_folder_tensors(folder: Path, module: Module | None = None) -> list[Tens
 
 
 def list_numbered_files(module: Module, ending: str) -> list[DumpFile]:
-    """List the ``dataNNNN`` files of a program with their operands, as Glow numbers them."""
+    """Return the ``dataNNNN`` files that Glow writes for a program, with their operands."""
     places = locate_tensors(module)
     operands = (
         (instruction, index, role.name, operand.name)

@@ -65,7 +65,7 @@ class Tensor:
 
 
 def parse_saved_key(key: str) -> SavedKey | None:
-    """Parse the key of an array of a recorded run; return None for a constant or an input.
+    """Parse an array's key in a recorded run; return None if the array is a constant or input.
 
     Keys are ``NNNN:name`` (``--save-layers``), ``act/NNNN:name:operand`` (a recorded run of Glow)
     or names (``--save-outputs``).
@@ -219,7 +219,7 @@ def _shape_key(one: Tensor) -> Hashable:
 def find_axis_order(
     mine: tuple[int, ...], theirs: tuple[int, ...], layout: str
 ) -> tuple[tuple[int, ...], str] | None:
-    """Find how to permute the axes of one shape to get another.
+    """Return the axis order that turns one shape into another, with its layout, or None.
 
     Parameters
     ----------
@@ -301,7 +301,7 @@ def parse_printed_values(
 def convert_to_type(
     numbers: npt.NDArray[np.float64], dtype: np.dtype[Any] | None
 ) -> npt.NDArray[Any]:
-    """Convert numbers to a dtype, rounded and saturated; return them unchanged for None."""
+    """Round and saturate numbers to a dtype; return them unchanged if the dtype is None."""
     if dtype is None:
         return numbers
     if dtype.kind == "f":

@@ -120,7 +120,7 @@ class FormErrors:
 
     @property
     def inputs(self) -> int:
-        """Number of inputs."""
+        """Number of inputs for which the errors were measured."""
         return self.input_high - self.input_low + 1
 
 

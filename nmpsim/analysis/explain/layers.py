@@ -107,12 +107,12 @@ class LayerFacts:
 
     @property
     def other_names(self) -> tuple[str, ...]:
-        """Name of its result, as a tuple."""
+        """Name of the operation's result, as a tuple of one name."""
         return (self.operands[0].name,)
 
     @property
     def channels(self) -> int:
-        """Number of factors of its largest stage: 1 if channels share one, 0 without a stage."""
+        """Largest number of factors of a stage: 1 if all channels share one, 0 without stages."""
         return max((len(stage.factors) for stage in self.stages), default=0)
 
 
@@ -293,7 +293,7 @@ ARITHMETIC: dict[str, str] = {
 
 
 def get_formula(op: Operation) -> str:
-    """Return the formula of a quantized operation; empty if it moves values or is float."""
+    """Return the formula of a quantized operation; empty for float operations and data movement."""
     if all(view.type.quant is None for view in op.operands[:2]):
         return ""
     if op.instruction.opcode != "avgpool":

@@ -66,7 +66,7 @@ class ProfileForm:
 
     @property
     def kind(self) -> Annotated[ScaleKind, Before("scale_form")]:
-        """Meaning of the words."""
+        """Encoding that defines which factor the words represent."""
         return self.scale_form.kind
 
     @property

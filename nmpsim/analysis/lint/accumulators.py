@@ -47,7 +47,7 @@ def check_accumulators(subject: LintSubject) -> Iterator[Problem]:
 
 
 def compute_sum_bounds(subject: LintSubject, op: Operation, bias: Bias | None) -> SumBounds | None:
-    """Compute bounds of a layer's accumulators over all inputs of the input's type.
+    """Compute bounds of a layer's accumulators for all possible inputs; None if unknown.
 
     Parameters
     ----------

@@ -64,12 +64,12 @@ class ScaledBias:
 
     @property
     def bits(self) -> float:
-        """Bits of the largest magnitude, without the sign; 0 if all integers are zero."""
+        """Number of bits of the largest magnitude, without the sign; 0 if all integers are zero."""
         return float(np.log2(np.abs(self.ideal - self.offsets).max() + 1.0))
 
 
 def list_scaled_biases(bias: Bias, subject: LintSubject) -> Iterator[ScaledBias]:
-    """Yield a bias on each scale that is checked.
+    """Yield a bias quantized with each scale that the rules check.
 
     These are the declared scale, if float values of the bias are known, and the scale of the
     result, if the program may be compiled with numerics nmp.

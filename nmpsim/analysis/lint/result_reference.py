@@ -231,7 +231,7 @@ class RangeEstimate:
 
     @property
     def added_surplus(self) -> float:
-        """Difference of this surplus and that of the sources, in bits; 0 without sources."""
+        """Surplus of this buffer minus the surplus of its sources, in bits; 0 without sources."""
         return 0.0 if self.source_surplus is None else self.surplus - self.source_surplus
 
 

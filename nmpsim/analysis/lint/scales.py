@@ -33,7 +33,7 @@ class ScaledTensor:
 
 
 def list_scaled_tensors(subject: LintSubject) -> Iterator[ScaledTensor]:
-    """Yield each tensor whose own scale is used.
+    """Yield each tensor with a scale that an operation uses.
 
     Tensors of channelwise operations, which have tables of scales, are left out.
     """

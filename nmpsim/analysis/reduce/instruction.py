@@ -327,7 +327,7 @@ def remove_instructions(
 
 
 def minimize(items: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
-    """Return a part of ``items`` that fails and from which no item can be removed.
+    """Return a subset of ``items`` that fails and from which no single item can be removed.
 
     Source: the ddmin algorithm of Zeller and Hildebrandt, which removes larger parts first.
 

@@ -312,7 +312,7 @@ def clip_to_range(real: Real, type_: TensorType) -> Real:
 def add_early_saturation(
     in_range: Real, device: Real, channels: Collection[int], type_: TensorType
 ) -> Real:
-    """Add the effect of saturation before the result, in an accumulator or a scale, to ``C``.
+    """Return clipped real values with the effect of saturation before the result included.
 
     In the channels that the device reports, an error of more than one unit of the last place is
     saturation; rounding errors are smaller.

@@ -158,7 +158,7 @@ class Context:
         return describe_bias_scale(self.explain_layer(layer)) if self.debugger.bundle.debug else ""
 
     def explain_layer(self, layer: Layer) -> LayerFacts | None:
-        """Return a layer's facts from the LIR, or None; raise UserError (BUN005) without a LIR."""
+        """Return a layer's facts from the LIR, or None; raise UserError (BUN005) without LIR."""
         return find_facts(self._read_facts(list_scale_changes(self.debugger.edits)), layer)
 
     def find_instruction_numbers(self, layer: Layer) -> set[int]:

@@ -85,7 +85,7 @@ def lower_flatten(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
 def normalize_axes(
     op: OperatorContext, axes: Integers | None, rank: int, index: int = 1
 ) -> list[int] | None:
-    """Return axes of an attribute or a constant input as non-negative; None if not given."""
+    """Return the axes of a node as non-negative numbers, or None if the node has none."""
     if axes is None:
         if not op.node.get_input(index):
             return None
@@ -114,7 +114,7 @@ def lower_unsqueeze(op: OperatorContext, *, axes: Integers | None = None) -> Low
 
 
 def lower_transpose(op: OperatorContext, *, perm: Integers | None = None) -> LoweringResult:
-    """Lower Transpose; one between the two layouts becomes an alias."""
+    """Lower Transpose; a conversion between the layouts NCHW and NHWC becomes an alias."""
     own = op.get_shape()
     rank = len(own)
     order = tuple(perm or range(rank - 1, -1, -1))
@@ -248,7 +248,7 @@ def lower_concatenation(op: OperatorContext, *, axis: int = 0) -> LoweringResult
 
 
 def normalize_concat_axis(op: OperatorContext, indices: Integers, axis: int) -> int:
-    """Return the non-negative axis of a concatenation; raise if the shapes do not match."""
+    """Return a concatenation's non-negative axis; raise UnsupportedError if shapes differ."""
     shapes = [op.get_shape(index) for index in indices]
     axis = normalize_axis(axis, shapes[0])
     others = {(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}

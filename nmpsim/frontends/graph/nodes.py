@@ -57,7 +57,7 @@ class QuantizedTensor:
 
     @property
     def scale(self) -> float:
-        """Scale of a tensor with a single scale; UnsupportedError for several scales."""
+        """Scale of a tensor with one scale; raise UnsupportedError if there are several."""
         self._require_one_scale()
         return float(self.scales[0])
 

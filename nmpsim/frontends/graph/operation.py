@@ -207,12 +207,12 @@ class OperatorContext:
         return whole
 
     def insert(self, whole: Value, part: Value, offsets: Shape) -> None:
-        """Emit the copy of a value into a part of a buffer."""
+        """Emit an instruction that copies a value into a buffer at the given offsets."""
         attributes = {"Offsets": offsets, "Count": 1, "Axis": 0}
         self.lowering.add_instruction("inserttensor", self.name, (whole, part), **attributes)
 
     def apply_limits(self, value: Value) -> Value:
-        """Emit the fused ReLU or clip if the node has one."""
+        """Emit the fused ReLU or clip and return its result; return ``value`` without one."""
         if self.limits is None:
             return value
         low, high = self.limits
@@ -233,12 +233,12 @@ class OperatorContext:
         return self.add_float_constant("number", np.full(shape, number, np.float32))
 
     def transpose(self, value: Value, order: Shape) -> Value:
-        """Emit a transposition with the given order of dimensions."""
+        """Emit a transposition with the given order of dimensions, and return its result."""
         shape = tuple(value.shape[axis] for axis in order)
         return self.emit("transpose", value, shape=shape, Shuffle=order)
 
     def swap_with_last(self, value: Value, axis: int) -> Value:
-        """Exchange an axis with the last one."""
+        """Emit the transposition that swaps an axis with the last axis; return its result."""
         order = list(range(len(value.shape)))
         order[axis], order[-1] = order[-1], order[axis]
         return value if axis == len(order) - 1 else self.transpose(value, tuple(order))
@@ -265,7 +265,7 @@ class OperatorContext:
         return move_channels_last(dims) if self.layout == CHANNELS_LAST else tuple(dims)
 
     def find_stored_axis(self, axis: int, rank: int) -> int:
-        """Return the axis of the result's layout that is an axis of the file."""
+        """Convert an axis in the file's dimension order to the axis in the result's layout."""
         return self.to_layout(range(rank)).index(axis % rank)
 
 

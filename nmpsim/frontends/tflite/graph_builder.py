@@ -88,12 +88,12 @@ class TFLiteGraphBuilder(GraphBuilder):
 
     @property
     def source(self) -> TFLiteTensor:
-        """First input of the current operator; UnsupportedError if it is left out."""
+        """First input of the current operator; raise UnsupportedError if it is left out."""
         return self.get_inputs(1)[0]
 
     @property
     def quantized_source(self) -> TFLiteTensor:
-        """First input of the current operator; UnsupportedError if it is not quantized."""
+        """First input of the current operator; raise UnsupportedError if it is not quantized."""
         return self.get_quantized_inputs(1)[0]
 
     def get_inputs(self, count: int) -> tuple[TFLiteTensor, ...]:
@@ -164,7 +164,7 @@ def _unquantized_text(tensor: TFLiteTensor) -> str:
 
 
 def normalize_single_axis(given: Sequence[int], rank: int) -> int:
-    """Return the only axis of a list as non-negative; raise UnsupportedError if it is invalid."""
+    """Return the only axis of a list as a number >= 0; raise UnsupportedError if it is invalid."""
     require(len(given) == 1 and -rank <= given[0] < rank, f"dimension {list(given)} of {rank}")
     return given[0] % rank
 

@@ -98,11 +98,11 @@ class TorchGraphBuilder(GraphBuilder):
         return self.call.results[0]
 
     def get_names(self, *arguments: str) -> list[str]:
-        """Return the names of arguments that must be quantized tensors."""
+        """Return the names of tensor arguments; raise UnsupportedError unless they are quint8."""
         return [self.get_name(self.get_tensor(one)) for one in arguments]
 
     def get_tensor(self, argument: str, *dtypes: str) -> RecordedTensor:
-        """Return a tensor argument; raise UnsupportedError for types other than ``dtypes``."""
+        """Return a tensor argument; raise UnsupportedError if its dtype is not in ``dtypes``."""
         tensor = self.arguments.get(argument)
         if not isinstance(tensor, RecordedTensor):
             raise UnsupportedError(f"{argument} is not a tensor")

@@ -82,7 +82,7 @@ class LayersPane(LinePane):
 
     @property
     def sort_columns(self) -> tuple[str, ...]:
-        """Columns to sort by."""
+        """Names of the columns by which the list can be sorted."""
         if self._known[0] is None:
             return SORTED_BY
         return (*SORTED_BY[:3], "sqnr" if self._known[1] else "ulp", *SORTED_BY[3:])
@@ -158,7 +158,7 @@ class LayersPane(LinePane):
         return len(self._rows)
 
     def get_label_width(self, index: int, width: int) -> int | None:
-        """Exclude the bar from the highlighted columns."""
+        """Return the width of the line without its bar, which the cursor does not highlight."""
         return None if self._known[0] else max(width - BAR_COLUMNS, 1)
 
     def make_heading(self, width: int) -> list[Text]:
@@ -203,11 +203,11 @@ class LayersPane(LinePane):
         return text.append(" ").append_text(self._last_cell(row))
 
     def get_target(self, index: int) -> Mapping[str, Any]:
-        """Return the layer."""
+        """Return the layer on a line as the selection."""
         return {"layer": self._rows[index].state.index}
 
     def get_breakpoint(self, index: int) -> LayerCondition | None:
-        """Return a breakpoint at the start of the layer."""
+        """Return the condition of a breakpoint at the start of the layer."""
         return LayerCondition(self._rows[index].state.index) if index < len(self._rows) else None
 
     def _side(self, layer: int) -> str:

@@ -89,7 +89,7 @@ class MemoryPane(LinePane):
         return self._row(index - len(self._lines))
 
     def get_label_width(self, index: int, width: int) -> int | None:
-        """Highlight only the address of a scratchpad row."""
+        """Return the width of a scratchpad row's address, the only columns to highlight."""
         first = len(self.current_view.facts.memory) + len(self._lines)
         return ADDRESS_COLUMNS if index >= first else None
 

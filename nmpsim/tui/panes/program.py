@@ -50,7 +50,7 @@ class ProgramPane(LinePane):
         return [Text("   address    instruction")]
 
     def get_breakpoint(self, index: int) -> AddressCondition:
-        """Return a breakpoint at the instruction."""
+        """Return the condition of a breakpoint at the instruction."""
         return AddressCondition(self._start + 4 * index)
 
     def make_line(self, index: int, width: int) -> Text:

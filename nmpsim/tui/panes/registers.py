@@ -50,7 +50,7 @@ class RegistersPane(LinePane):
         ]
 
     def make_line(self, index: int, width: int) -> Text:
-        """Return a row of as many registers as fit."""
+        """Return a row of registers, as many as fit the width."""
         each = self._per_row(self.columns)
         text = Text()
         for name in list(self._now)[index * each : (index + 1) * each]:

@@ -49,7 +49,7 @@ class SaturationPane(LinePane):
         return [Text(name), Text(head)]
 
     def get_label_width(self, index: int, width: int) -> int | None:
-        """Highlight only the numbers of a channel."""
+        """Return the width of a channel's numbers, the only columns that the cursor highlights."""
         is_channel = index >= self._first_channel
         return CHANNEL_COLUMNS if is_channel else None
 

@@ -37,7 +37,7 @@ class SourcePane(LinePane):
         return len(self.view.facts.source) if self.view else 0
 
     def compute_width(self) -> int:
-        """Return the columns of the longest line."""
+        """Return the width of the longest line in columns."""
         return max(map(len, self.view.facts.source), default=0) + 7 if self.view else 0
 
     def make_line(self, index: int, width: int) -> Text:
@@ -56,11 +56,11 @@ class SourcePane(LinePane):
         return text.append_text(code)
 
     def get_target(self, index: int) -> Mapping[str, Any]:
-        """Return the layer of the instruction on the line."""
+        """Return the layer of the instruction on the line as the selection."""
         layer = self.current_view.facts.layer_at.get(index)
         return {} if layer is None else {"layer": layer}
 
     def get_breakpoint(self, index: int) -> LayerCondition | None:
-        """Return a breakpoint at the start of that layer."""
+        """Return the condition of a breakpoint at the start of the line's layer, or None."""
         layer = self.current_view.facts.layer_at.get(index)
         return None if layer is None else LayerCondition(layer)

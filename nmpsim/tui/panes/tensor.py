@@ -86,7 +86,7 @@ class TensorPane(LinePane):
         super().measure()
 
     def count_lines(self) -> int:
-        """Return the number of rows of a channel, or of bins."""
+        """Return the number of rows of the channel, or of bins of the histogram."""
         if self._shown is None:
             return 0
         if self._mode == "histogram":
@@ -94,7 +94,7 @@ class TensorPane(LinePane):
         return len(self._shown.values[0]) if len(self._shown.values) else 0
 
     def compute_width(self) -> int:
-        """Return the columns of a row."""
+        """Return the width of a row in columns."""
         if self._shown is None or self._mode == "histogram":
             return 0
         return LABEL_COLUMNS + int(self._shown.values.shape[2]) * self._cell_columns()
@@ -130,7 +130,7 @@ class TensorPane(LinePane):
         return [*lines, self._element_line()]
 
     def make_line(self, index: int, width: int) -> Text:
-        """Return a row of the channel, or a bin."""
+        """Return the line of a row of the channel, or of a bin of the histogram."""
         if self._shown is None:
             return Text("")
         if self._mode == "histogram":

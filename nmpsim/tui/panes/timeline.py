@@ -79,11 +79,11 @@ class TimelinePane(LinePane):
         return LABEL_COLUMNS + -(-self._end() // self._scale) + 1
 
     def get_label_width(self, index: int, width: int) -> int:
-        """Highlight only the name of the unit."""
+        """Return the width of the unit's name, the only columns to highlight."""
         return LABEL_COLUMNS - 1
 
     def get_target(self, index: int) -> Mapping[str, Any]:
-        """Return the core of the row."""
+        """Return the core of the row as the selection."""
         return {} if index == 0 else {"core": (index - 1) // len(UNITS)}
 
     def make_heading(self, width: int) -> list[Text]:
@@ -91,7 +91,7 @@ class TimelinePane(LinePane):
         return [self._ticks(width), self._layers(width)]
 
     def make_line(self, index: int, width: int) -> Text:
-        """Return the share of each column in which a unit was busy."""
+        """Return a line with the share of time in which a unit was busy, for each column."""
         view, core = self.current_view, self.get_target(index).get("core")
         unit = "dram" if core is None else UNITS[(index - 1) % len(UNITS)]
         lane = (-1, 0) if core is None else (core, (index - 1) % len(UNITS))
