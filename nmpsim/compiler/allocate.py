@@ -15,7 +15,7 @@ ALIGNMENT = 64
 
 @attrs.frozen
 class Allocation:
-    """Offset of each buffer in read-write memory, with the total size in bytes."""
+    """Offsets of all buffers in read-write memory and the size of that memory, in bytes."""
 
     offsets: Mapping[str, int]
     nbytes: int

@@ -17,7 +17,7 @@ from nmpsim.lir.names import make_display_names
 def assign_numerics(
     operations: tuple[Operation, ...], numerics: str, by_name: Mapping[str, str] | None = None
 ) -> tuple[Operation, ...]:
-    """Return the operations with a numerics profile for all, or by instruction name.
+    """Return operations with their numerics profiles set: one for all, or one by instruction name.
 
     Raises
     ------

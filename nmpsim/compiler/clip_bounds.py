@@ -43,7 +43,7 @@ def get_clip_bounds(op: Operation, grid: View) -> tuple[int | None, int | None]:
 
 
 def find_clipped_sides(op: Operation, grid: View) -> int:
-    """Return the sides on which an operation clips to a bound inside the integer type.
+    """Return a bit mask of the sides on which an operation clips inside the integer type.
 
     The bits are those of ``clip_wanted``. Where the bound is the limit of the type, values beyond
     it count as clipped by the network, not as saturated.
@@ -56,14 +56,14 @@ def find_clipped_sides(op: Operation, grid: View) -> int:
 
 
 def find_saturating_sides(op: Operation, grid: View) -> int:
-    """Return the sides on which an operation clips to the limit of the integer type."""
+    """Return a bit mask of the sides on which an operation clips to the integer type's limit."""
     low, high = get_clip_bounds(op, grid)
     lowest, highest = grid.limits
     return (WANTED_LOW if low == lowest else 0) | (WANTED_HIGH if high == highest else 0)
 
 
 def find_hidden_relu(op: Operation) -> int:
-    """Return the lower side if the range of the result begins at real zero, else 0."""
+    """Return the bit of the lower side if the smallest result represents zero, else 0."""
     is_hidden = op.output.offset == op.output.limits[0]
     return WANTED_LOW if is_hidden and op.kind is not Kind.CONVERSION else 0
 

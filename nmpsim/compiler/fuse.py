@@ -24,14 +24,14 @@ from nmpsim.lir.opcode import SATURATES_ANYWHERE, Kind
 
 
 def find_clip(op: Operation) -> tuple[int, int] | None:
-    """Return the range to which an activation clips, or None if it also changes the scale."""
+    """Return the quantized range to which an activation clips; None if it changes the scale."""
     if op.kind is not Kind.CLIP or op.host_reason:
         return None
     return get_input_range(op) if has_same_scale(op) else None
 
 
 def assign_clipped_sides(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
-    """Return the operations with the sides on which the network clips their results.
+    """Return new operations that record on which sides the network clips their results.
 
     The network clips a side if it has a bound that the type can represent. If the bound is the
     limit of the type, values beyond it are clipped, not saturated. The bound comes from the

@@ -55,7 +55,7 @@ class ProgramMemory:
             )
 
     def get_address(self, view: View) -> int:
-        """Return the DRAM address of a view; place a constant if it has no address yet."""
+        """Return the DRAM address of a view; place its constant first if it has none yet."""
         name = view.buffer.name
         if not view.buffer.constant:
             return self._base + self._offsets[name] + view.byte_offset
@@ -69,7 +69,7 @@ class ProgramMemory:
         return view.get_constant_values(self._values)
 
     def add_constant(self, name: str, data: npt.NDArray[Any] | Buffer | LazyBytes) -> int:
-        """Place data among the constants; return its address."""
+        """Place data among the constants and return its DRAM address."""
         return self._builder.add_constant(self._make_symbol(name), data)
 
     def get_next_address(self) -> int:

@@ -36,7 +36,7 @@ FIRST_BIT = np.array(
 
 
 def entry_index(word: Any) -> Any:
-    """Return the index of a word's entry in the table."""
+    """Return the index of an aligned word's entry in the cache."""
     return (word ^ word >> 15) & (ENTRIES - 1)
 
 

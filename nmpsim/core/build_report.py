@@ -79,7 +79,7 @@ _SIMPLE = frozenset(
 
 
 def host_cycles(step: ProgramStep, config: DeviceConfig) -> int:
-    """Return the device cycles of a host step; 0 if the device file counts none."""
+    """Return the cycles that a host step takes; 0 if the device file does not count them."""
     opcode = OPCODES.get(step.opcode or "")
     kind = Kind.HOST if opcode is None else opcode.kind
     shapes = [operand.tensor.shape for operand in step.operands]

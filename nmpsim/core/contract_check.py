@@ -138,15 +138,15 @@ class ContractCheck:
         return INCOMPLETE if self._state.numbers[StateWord.IS_INCOMPLETE] else ""
 
     def host_writes(self, tensor: Tensor) -> bool:
-        """Check that the host may write a tensor in DRAM."""
+        """Check a write of a tensor by the host; return False after a violation."""
         return self._check_host(HostEvent.WRITES, tensor.address, count_tensor_bytes(tensor))
 
     def host_reads(self, tensor: Tensor) -> bool:
-        """Check that the host may read a tensor in DRAM."""
+        """Check a read of a tensor by the host; return False after a violation."""
         return self._check_host(HostEvent.READS, tensor.address, count_tensor_bytes(tensor))
 
     def host_step(self, step: ProgramStep) -> bool:
-        """Check the accesses of a host operation."""
+        """Check the accesses of a host operation; return False after a violation."""
         reads = [one.tensor for one in step.operands if one.role != "out"]
         writes = [one.tensor for one in step.operands if one.role != "in"]
         return all(map(self.host_reads, reads)) and all(map(self.host_writes, writes))
@@ -156,7 +156,7 @@ class ContractCheck:
         self._check_host(HostEvent.STARTS)
 
     def consume(self, events: Int64s, words: Int64s, first_word: int) -> bool:
-        """Check executed instructions; see :data:`~nmpsim.core.engine.EventConsumer`."""
+        """Check executed instructions; return False after a violation."""
         if self._has_given_up:
             return True
         if self._before is None and np.isin(events[:, ContractEvent.NUMBER], SEMAPHORES).any():
@@ -181,7 +181,7 @@ class ContractCheck:
         return all(self._check(self._state, *batch.arguments()) for batch in self._log.batches)
 
     def take_trace(self, stops: StopConditions) -> bool:
-        """Check the instructions in an engine's trace, then clear the trace."""
+        """Check and clear an engine's trace; return False after a violation."""
         trace = stops.trace[: int(stops.noted[StopState.ROWS])]
         stops.noted[StopState.ROWS] = 0
         begin, end = self._image

@@ -78,7 +78,7 @@ class RepeatedRun:
         return options.whole_layers and any(self._layer_kernels)
 
     def run(self, values: Values, options: RunOptions, clock: Clock) -> RunReport | Restart:
-        """Run the bundle on new inputs; after a Restart the memory is undefined."""
+        """Run the bundle on new inputs; if a Restart is returned, the memory is undefined."""
         clear_value_counters(self._machine)
         try:
             computed = self._compute(values, options, clock)
@@ -99,7 +99,7 @@ class RepeatedRun:
     def run_batch(
         self, samples: Sequence[Values], options: RunOptions, clock: Callable[[], Clock]
     ) -> BatchResult | Restart:
-        """Run the bundle on each sample; after a Restart the memory is undefined."""
+        """Run the bundle on each sample; if a Restart is returned, the memory is undefined."""
         clear_value_counters(self._machine)
         found, host = [], dict[int, HostCounts]()
         for values in samples:

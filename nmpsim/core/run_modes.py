@@ -29,7 +29,7 @@ class Mode(Enum):
 
 
 class Event(Enum):
-    """Event that changes the mode of a run; after all events but PROVED it begins again."""
+    """Event that changes the mode of a run; the run begins again after any event but PROVED."""
 
     PROVED = auto()
     """The run has shown that every run keeps to the contract."""

@@ -42,7 +42,7 @@ class Decoded:
 
 
 def encode(mnemonic: str, operands: Mapping[str, int]) -> int:
-    """Encode an instruction from its mnemonic and the values of its operands by name.
+    """Return the instruction word for a mnemonic and operand values by name.
 
     Raises
     ------

@@ -164,7 +164,7 @@ def make_constant(value: int, column: int) -> Expression:
 
 
 def high_part(value: int) -> int:
-    """Return the upper 20 bits of a value for ``lui``, rounded so that ``low_part`` is added."""
+    """Return the upper 20 bits for ``lui``, such that adding ``low_part`` yields the value."""
     return (value + 0x800) >> 12 & 0xF_FFFF
 
 

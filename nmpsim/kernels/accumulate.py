@@ -45,7 +45,7 @@ def find_max_magnitude(values: Int32s | Int64s) -> Any:
 
 @jit
 def find_max_partial_sum(spm: Scratchpad, element: Int, start: Int, count: Int) -> Any:
-    """Return the largest magnitude of ``count`` running sums from byte ``start`` on."""
+    """Return the largest magnitude of ``count`` partial sums from byte ``start`` on."""
     if element == INT16:
         return find_max_magnitude(spm.i64[start >> 3 : (start >> 3) + count])
     return find_max_magnitude(spm.i32[start >> 2 : (start >> 2) + count])
@@ -53,7 +53,7 @@ def find_max_partial_sum(spm: Scratchpad, element: Int, start: Int, count: Int) 
 
 @jit
 def read_partial_sums(spm: Scratchpad, element: Int, start: Int, run: Int64s) -> None:
-    """Read running sums from byte ``start`` on, clamped so that additions cannot overflow."""
+    """Read partial sums from byte ``start`` on, clamped so that additions cannot overflow."""
     read_run(spm, 2 + element, start, run)
     for i in range(run.size):
         run[i] = hold(run[i], MAX_MAGNITUDE)
@@ -68,6 +68,6 @@ def saturate_sum(value: Int, element: Int, index: Int, counters: SaturationCount
 
 @jit
 def saturate_sums(sums: Int64s, element: Int, index: Int, counters: SaturationCounters) -> None:
-    """Saturate a run of sums in place; ``index`` is the first one's position."""
+    """Saturate a run of sums in place; the first has position ``index`` in the output."""
     high = get_accumulator_max(element)
     limit_run(sums, -high - ONCE, high, ACCUMULATOR, ACCUMULATOR, index, counters)

@@ -57,7 +57,7 @@ def _load_tile(b: IRBuilder, tile: int, address: Value, stride: Value) -> None:
 
 
 def emit_configure(b: IRBuilder, configuration: Value, pixels: Value) -> Any:
-    """Configure the thread's tiles for a number of pixels, through 64 bytes at an address.
+    """Configure the thread's tiles for ``pixels`` pixels, with 64 bytes at ``configuration``.
 
     Tiles lose what they held.
     """

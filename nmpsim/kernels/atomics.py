@@ -66,5 +66,5 @@ def compare_exchange(address: Int, expected: Int, value: Int) -> Any:
 
 @jit
 def yield_processor() -> None:
-    """Let another thread run that waits for the processor."""
+    """Yield the processor to another thread that is ready to run."""
     _yield(())

@@ -39,7 +39,7 @@ _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class CacheFolder:
-    """Named entries of a folder, of which only valid ones are returned."""
+    """Cache folder with named entries; invalid entries are treated as missing."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -99,7 +99,7 @@ class CacheFolder:
             return None
 
     def has(self, beginning: str) -> bool:
-        """Return whether there is a valid entry whose name begins like this."""
+        """Return whether the name of any valid entry starts with ``beginning``."""
         return any(map(self._is_intact, self.path.glob(f"{beginning}*")))
 
     def _is_intact(self, entry: Path) -> bool:
@@ -109,7 +109,7 @@ class CacheFolder:
 
 
 def lock(file: int) -> bool:
-    """Return whether an open file is locked now, until it is closed, without waiting."""
+    """Lock an open file until it is closed, without waiting; return whether this succeeded."""
     if sys.platform == "win32":
         return False
     try:
@@ -162,7 +162,7 @@ def _is_own(status: os.stat_result) -> bool:
 
 
 def is_trusted(folder: Path) -> bool:
-    """Return whether only this user may put entries into a folder, which need not exist.
+    """Return whether only this user may write to a folder; the folder need not exist.
 
     As in ``sshd``, the folder must belong to the user, those above it to the user or root, and not
     everybody may write them, except for those like /tmp that protect others' files.

@@ -39,7 +39,7 @@ def fill_starts(
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> Any:
-    """Fill the row START with bias plus zero term; whatever saturates does so for every pixel.
+    """Fill the row START with bias plus zero term; count saturated values for every pixel.
 
     Returns whether nothing saturated, for Int8; only its tables are reused.
     """

@@ -56,7 +56,7 @@ def sum_exactly(
 
 @jit_allocating
 def convolve_exactly(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
-    """Convolve one group of a tile product by product, with the tables of the group's channels."""
+    """Convolve one group of a tile product by product, saturating sums at every step."""
     w, q, run = t.shape, t.q, workspace.run
     first, size = group * run.size, 2 + q.element
     patch = np.zeros(w.kernel_h * padded_row_length(w, q.element), np.int16)
@@ -76,7 +76,7 @@ def convolve_exactly(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
 
 @jit_allocating
 def conv(t: MacTile, memory: Int64s) -> None:
-    """Convolve a tile, group by group; ``memory`` is for a workspace."""
+    """Convolve a tile, group by group; ``memory`` provides the workspace."""
     w, element = t.shape, t.q.element
     pixels, depth = w.out_h * w.out_w, w.kernel_h * padded_row_length(w, element)
     count = w.out_channels // w.groups

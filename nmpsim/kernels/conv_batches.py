@@ -36,7 +36,7 @@ from nmpsim.kernels.workspace_size import HAS_OFFSETS, MAX_PIXELS
 
 
 class Batch(NamedTuple):
-    """Buffers for the pixels of one group, and how their sums are computed and scaled."""
+    """Buffers and settings for computing the sums and results of one group's pixels."""
 
     elements: Any
     """The scratchpad as int8 or int16."""
@@ -91,7 +91,7 @@ def choose_window(w: ConvShape, element: Int, is_gathered: bool) -> Any:
 
 @jit
 def has_uniform_results(w: ConvShape, element: Int, lane: Int, count: Int) -> Any:
-    """Return whether results fill whole blocks, and all pixels are equally far apart."""
+    """Return whether results fill whole blocks and neighbouring pixels have equal distances."""
     is_disjoint = w.out_pixel_stride >= count << element
     is_even = w.out_row_stride == w.out_w * w.out_pixel_stride
     return is_disjoint and is_even and lane == 0 and count % LANES == 0
@@ -168,7 +168,7 @@ def sum_products(
     multiply: Any,
     pixels: Int,
 ) -> None:
-    """Sum the products of inputs and weights of some pixels, less the weights' zero points."""
+    """Sum products of inputs and weights, with the weights' zero points subtracted."""
     offsets = workspace.offsets
     multiply(b, inputs, base, offsets, pixels)
     if not workspace.head[HAS_OFFSETS]:
@@ -186,7 +186,7 @@ def sum_products(
 def compute_sums(
     t: MacTile, b: Batch, workspace: ConvWorkspace, multiply: Any, begin: Int, pixels: Int
 ) -> None:
-    """Compute the sums of a batch of pixels, whose windows are read in place or gathered."""
+    """Compute the sums of a batch of pixels; gather their windows if required."""
     offsets, element = workspace.offsets, t.q.element
     write_offsets(t.shape, begin, offsets)
     if not b.is_gathered:
@@ -203,7 +203,7 @@ def compute_sums(
 def add_partial_sums(
     t: MacTile, b: Batch, workspace: ConvWorkspace, start: Int, pixels: Int
 ) -> None:
-    """Add the running sums of earlier instructions, from byte ``start`` on, to a batch's sums."""
+    """Add the partial sums of earlier instructions, from byte ``start`` on, to a batch's sums."""
     run, kind, element = workspace.run, b.sums.dtype.type, t.q.element
     for p in range(pixels):
         at = start + (p * t.shape.out_channels << (2 + element))
@@ -225,7 +225,7 @@ def requantize_pixels(
     begin: Int,
     pixels: Int,
 ) -> Any:
-    """Compute results with vector code; return its answer (see ``requantize_blocks.py``)."""
+    """Compute results with vector code; return its status (see ``requantize_blocks.py``)."""
     q, step, first = t.q, t.shape.out_pixel_stride, b.first
     how = workspace.parameters, workspace.counts, b.formula, q.clip
     if b.has_uniform_results:
@@ -268,7 +268,7 @@ def requantize_batch(
 def write_run_of_pixel(
     t: MacTile, pixel: Int, first: Int, partial: Int, workspace: ConvWorkspace
 ) -> None:
-    """Write the workspace's run of sums as results, or as running sums to byte ``partial``."""
+    """Write the workspace's sums of a pixel as results, or as partial sums to byte ``partial``."""
     run, element = workspace.run, t.q.element
     if t.parts.ends:
         index = get_output_index(t, pixel, first)
@@ -282,7 +282,7 @@ def write_run_of_pixel(
 def write_pixels(
     t: MacTile, b: Batch, workspace: ConvWorkspace, begin: Int, pixels: Int, partial: Int
 ) -> None:
-    """Write results, or running sums from byte ``partial`` on, with 64-bit arithmetic."""
+    """Write results, or partial sums from byte ``partial`` on, with 64-bit arithmetic."""
     run, starts, size = workspace.run, workspace.table[START], 2 + t.q.element
     for p in range(pixels):
         copy_run(b.sums[p], b.lane, run, ZERO, run.size)

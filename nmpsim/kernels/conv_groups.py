@@ -45,7 +45,7 @@ from nmpsim.kernels.workspace_size import LEVELS, MAX_PIXELS
 
 
 class Int8Buffers(NamedTuple):
-    """Buffers of the products (see ``microkernel.py``)."""
+    """Buffers for sums of Int8 products (see ``microkernel.py``)."""
 
     excess: Int32s
     workspace: Int64s
@@ -134,7 +134,7 @@ FEW_PIXELS = 8
 
 
 class Int16Buffers(NamedTuple):
-    """Buffers of the products, and the steps between carries."""
+    """Buffers for sums of Int16 products, and the number of steps between carries."""
 
     steps: Int
     """Steps between two carries; 0 if the products of a pair may be too large."""
@@ -149,7 +149,7 @@ class Int16Buffers(NamedTuple):
 
 @jit
 def find_range(inputs: Int16s) -> Any:
-    """Return the smallest and the largest input, or 0 if no input is below or above 0."""
+    """Return the smallest and the largest input, as a range extended to include 0."""
     low, high = np.int16(0), np.int16(0)
     for i in range(inputs.size):
         low = inputs[i] if inputs[i] < low else low
@@ -159,7 +159,7 @@ def find_range(inputs: Int16s) -> Any:
 
 @jit
 def find_input_runs(w: ConvShape) -> Any:
-    """Return rows, runs in each, and length of the runs that hold the inputs of all windows."""
+    """Return the rows, runs per row and run length that contain the inputs of all windows."""
     rows = (w.out_h - 1) * w.stride_h + (w.kernel_h - 1) * w.dilation_h + 1
     columns = (w.out_w - 1) * w.stride_w + (w.kernel_w - 1) * w.dilation_w + 1
     if w.in_pixel_stride == w.in_channels << 1:
@@ -203,7 +203,7 @@ def find_steps(
     bounds: Int64s,
     is_cached: bool,
 ) -> Any:
-    """Return the number of steps after which a tile's sums must be carried."""
+    """Return the number of steps after which the sums of a tile must be carried."""
     low, high = find_input_range(spm, w, corner)
     if not is_cached and w.out_h * w.out_w < FEW_PIXELS and low > -32768:
         return ONCE
@@ -222,7 +222,7 @@ def find_steps(
 
 @jit_allocating
 def split_pairs(weights: Int16s) -> Any:
-    """Return int16 [2, size]: the weights of either input of each pair, with 0 for the other."""
+    """Return two copies of the weights, int16 [2, size], each with one input of a pair zeroed."""
     halves = np.zeros((2, weights.size), np.int16)
     for i in range(weights.size):
         halves[i & 1, i] = weights[i]

@@ -39,7 +39,7 @@ _LINE = 64
 
 
 class ConvWorkspace(NamedTuple):
-    """Tables of some channels, their key, and buffers for some pixels."""
+    """Workspace of a convolution: channel tables with their key, and pixel buffers."""
 
     head: Int64s
     """int64 [HEAD_WORDS]"""
@@ -66,7 +66,7 @@ class ConvWorkspace(NamedTuple):
 
 @jit_allocating
 def divide_workspace(memory: Int64s, channels: Int, lanes: Int) -> Any:
-    """Divide int64 memory into the arrays of a workspace for channels in a number of lanes."""
+    """Divide int64 memory into a workspace for ``channels`` channels; return the workspace."""
     offsets = HEAD_WORDS + MAX_PIXELS
     records = offsets + _RECORD * channels
     table = records + TABLE_ROWS * channels
@@ -96,7 +96,7 @@ def divide_workspace(memory: Int64s, channels: Int, lanes: Int) -> Any:
 
 @jit
 def write_key(at: OperandOffsets, q: Quantizer, begins: bool, workspace: ConvWorkspace) -> Any:
-    """Write the words on which the tables depend besides the records.
+    """Write the key: the words, besides channel records, that determine the tables.
 
     They include the clip: the counts keep the extreme results of tiles in which none was limited.
     """
@@ -126,7 +126,7 @@ def write_key(at: OperandOffsets, q: Quantizer, begins: bool, workspace: ConvWor
 
 @jit
 def are_equal(values: Int32s | Int64s, others: Int32s | Int64s) -> Any:
-    """Return whether two arrays have equal elements; the second may be shorter."""
+    """Return whether an array begins with the elements of another, which may be shorter."""
     difference = np.int64(0)
     for i in range(others.size):
         difference |= np.int64(values[i] ^ others[i])
@@ -146,7 +146,7 @@ def are_tables_valid(spm: Scratchpad, at: OperandOffsets, workspace: ConvWorkspa
 
 @jit
 def copy_words(source: Int32s | Int64s, target: Int32s | Int64s) -> None:
-    """Fill an array with the first elements of another array."""
+    """Fill ``target`` with the first elements of ``source``."""
     for i in range(target.size):
         target[i] = source[i]
 

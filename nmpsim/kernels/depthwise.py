@@ -117,7 +117,7 @@ class DepthwiseBuffers(NamedTuple):
 
 @jit
 def fill_factors(weights: Int8s | Int16s, start: Int, offset: Int64s, factors: Int32s) -> None:
-    """Fill ``factors`` [taps, channels] with weights less their zero points."""
+    """Fill ``factors`` [taps, channels] with weights minus their zero points."""
     channels = offset.size
     for tap in range(factors.shape[0]):
         row = weights[start + tap * channels : start + (tap + 1) * channels]
@@ -168,7 +168,7 @@ def convolve_pixels(t: MacTile, buffers: DepthwiseBuffers) -> None:
 
 @jit_allocating
 def depthwise(t: MacTile) -> None:
-    """Convolve a tile whose channels are groups of their own."""
+    """Compute a depthwise convolution of a tile, in which each channel is a group."""
     taps, channels = t.shape.kernel_h * t.shape.kernel_w, t.shape.out_channels
     lanes = (channels + LANES - 1) // LANES * LANES
     buffers = DepthwiseBuffers(

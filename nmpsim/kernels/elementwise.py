@@ -205,7 +205,7 @@ def rescale_tile(
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> None:
-    """Clip a tile (an activation, not saturation), change its scale, and clip the result."""
+    """Apply an activation's clip to a tile, change its scale, and clip the result."""
     counters.layers[counters.layer].elements += count
     if rescale_tile_int8(spm, (source, source, target), count, u, place, counters):
         return

@@ -214,7 +214,7 @@ def compute_blocks(
     numbers: Int16s,
     table: Int16s,
 ) -> None:
-    """Compute results of blocks of LANES neighbouring bytes through some pixels.
+    """Compute results in blocks of LANES adjacent bytes for a number of pixels.
 
     A rescale clips the left side, scales it, and clips the result; a sum has one clip.
 
@@ -274,7 +274,7 @@ def encode_scale(scale: IntegerScale, offset: Int, numbers: Int16s, first: Int) 
 def encode_clip(
     q: BinaryScales | RescaleParameters, element: Int, numbers: Int16s, first: Int
 ) -> Any:
-    """Write a zero point and a clip; return False unless they are small, and of an Int8 profile."""
+    """Write a zero point and a clip; return False if vector code does not support them."""
     low, high = q.clip.low, q.clip.high
     if element != 0 or q.profile not in (GLOW_INT, NMP) or np.abs(q.out_offset) > _MAX_SIDE:
         return False
@@ -324,7 +324,7 @@ def choose_rescale(u: RescaleParameters) -> Any:
 
 @jit
 def can_use_blocks(sides: RunOffsets, index: Int, count: Int, channels: Int) -> Any:
-    """Return whether a run consists of whole blocks of channels and overwrites no operand early.
+    """Return whether a run has whole blocks of channels and overwrites no unread operand.
 
     ``sides`` are the first bytes of left, right and result.
     """

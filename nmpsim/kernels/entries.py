@@ -71,7 +71,7 @@ class _CachedFunction:
 
 
 class Entry(_CachedFunction):
-    """A function that Python calls with integers, arrays, and named tuples of both.
+    """Compiled function that Python calls with integers, arrays and named tuples of both.
 
     Arrays must be contiguous. It returns an integer.
     """
@@ -117,7 +117,7 @@ class Entry(_CachedFunction):
 
 
 class Kernel(_CachedFunction):
-    """A function of 64-bit integers that compiled code calls by its address."""
+    """Compiled function of 64-bit integers that other compiled code calls by its address."""
 
     def __init__(self, name: str, source: Source, arguments: int) -> None:
         super().__init__(name, source)
@@ -126,7 +126,7 @@ class Kernel(_CachedFunction):
         self._callback: Any = None
 
     def address(self) -> int:
-        """Return the address of its code, loaded or compiled now, valid until the process ends."""
+        """Compile or load the code and return its address, valid until the process ends."""
         with _LOCK:
             if not self._address:
                 code = self._code(self._arguments)
@@ -176,7 +176,7 @@ def _describe_kinds(kinds: tuple[Kind, ...] | int) -> str:
 
 @contextmanager
 def pause_garbage_collection() -> Iterator[None]:
-    """Disable garbage collection while much is compiled: Numba keeps most of its objects."""
+    """Disable garbage collection in a context, because Numba keeps most objects it creates."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

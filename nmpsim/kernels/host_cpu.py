@@ -87,7 +87,7 @@ def get_cpu_name(settings: Mapping[str, str]) -> str:
 
 
 def get_cpu_features(settings: Mapping[str, str]) -> str:
-    """Return the features that Numba compiles for, as LLVM lists them: ``+avx,-avx2``."""
+    """Return the features that Numba compiles for in LLVM's format, such as ``+avx,-avx2``."""
     if FEATURES in settings:
         return settings[FEATURES]
     if settings.get(NAME, "").lower() == "generic":

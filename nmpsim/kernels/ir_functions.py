@@ -72,7 +72,7 @@ def _compile_when_called(name: str, emit: Callable[..., Any]) -> Callable[..., i
 def emit_function(
     module: ir.Module, name: str, emit: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> Any:
-    """Return the module's function ``nmpsim_NAME``, written if it does not exist yet.
+    """Return the module's function ``nmpsim_NAME``; emit it if it does not exist yet.
 
     Its arguments are grouped as the given ones.
     """

@@ -45,12 +45,12 @@ def jit_inlined(function: _F) -> _F:
 
 
 def jit_pure(function: Callable[..., Any]) -> None:
-    """Let compiled code call a plain Python function like a ``jit`` function."""
+    """Register a plain Python function so that compiled code can call it."""
     register_jitable(**_PART, **NOT_COUNTING)(function)
 
 
 def jit_general(function: _F) -> _F:
-    """Compile a function once for all constants that callers pass, not once for each.
+    """Compile a function once for all values of constant arguments, not once for each value.
 
     For code that is large and not hot. LLVM still sees the constants where it inlines.
     """
@@ -91,5 +91,5 @@ def compile_with_numba(function: Callable[..., Any]) -> Any:
 
 
 def make_cfunc(function: Callable[..., Any], arguments: int) -> Any:
-    """Compile a function of 64-bit integers with Numba itself, now; it has an ``address``."""
+    """Compile a function of 64-bit integers with Numba at once; the result has an ``address``."""
     return numba.cfunc(numba.int64(*[numba.int64] * arguments), error_model="numpy")(function)

@@ -39,7 +39,7 @@ _CONVERTS_INT64 = "+avx512dq" in FEATURES
 
 
 class NotProvedError(ValueError):
-    """A term of a formula that 64 bits may not hold."""
+    """Exception for a term of a formula that may not fit 64 bits."""
 
 
 class Trace:

@@ -60,7 +60,7 @@ _QUARTER = int_vector(32, 4)
 
 
 class Target(NamedTuple):
-    """Instructions with which a kernel target sums products of bytes."""
+    """Instructions of a kernel target for sums of products of bytes."""
 
     shapes: dict[int, tuple[int, ...]]
     """Blocks -> pixels of the register blocks."""

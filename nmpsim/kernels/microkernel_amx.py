@@ -62,13 +62,13 @@ def _workspace_at(address: Int, blocks: Int, depth: Int) -> Any:
 
 @jit
 def workspace_size_amx(blocks: Int, depth: Int) -> Any:
-    """Return the 64-bit words of a workspace for blocks of weights of ``depth`` inputs."""
+    """Return the workspace size in 64-bit words for blocks of weights with ``depth`` inputs."""
     return (_workspace_at(np.int64(0), blocks, depth).end + ROW_BYTES) >> 3
 
 
 @jit
 def initialize_workspace_amx(workspace: Int64s) -> None:
-    """Prepare a workspace for weights that it has not seen."""
+    """Initialize a workspace for new weights."""
     workspace[_HAS_TAILS] = 0
 
 

@@ -251,7 +251,7 @@ def _gathered_at_once(pixels: Int, depth: Int) -> Any:
 
 @jit
 def workspace_size_avx2(_: Int, depth: Int) -> Any:
-    """Return the 64-bit words of a workspace for windows of ``depth`` inputs."""
+    """Return the workspace size in 64-bit words for windows of ``depth`` inputs."""
     return _PATCHES + ((_max_gathered(depth) * depth + 7) >> 3) + 1
 
 

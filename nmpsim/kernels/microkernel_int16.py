@@ -72,7 +72,7 @@ def _multiply_pairs(b: IRBuilder, weights: Value, inputs: Value) -> Any:
 
 
 class Target(NamedTuple):
-    """Instructions with which a kernel target sums products of Int16."""
+    """Instructions of a kernel target for sums of products of Int16."""
 
     shapes: dict[int, int]
     """Blocks -> most pixels of a register block."""

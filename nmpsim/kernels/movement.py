@@ -145,7 +145,7 @@ def permute(
 
 @jit
 def padded_row_length(w: ConvShape, element: Int) -> Any:
-    """Return the inputs of a row of the window, padded to whole steps of weights."""
+    """Return the number of inputs in a window row, padded to whole steps of weights."""
     side = 4 >> element
     return (w.kernel_w * w.in_channels + side - 1) // side * side
 

@@ -17,7 +17,7 @@ _FILE = ".numba_config.yaml"
 
 
 def read_settings(*names: str) -> dict[str, str]:
-    """Return those of the settings that are made, by their names in the environment.
+    """Return Numba's values of the named environment variables, without those that are None.
 
     Raises
     ------

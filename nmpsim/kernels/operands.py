@@ -109,7 +109,7 @@ class InputWindow(NamedTuple):
 
 
 class SumParts(NamedTuple):
-    """Whether an instruction begins and ends a sum that may take several instructions."""
+    """Flags that state whether an instruction begins and whether it ends a divided sum."""
 
     begins: bool
     ends: bool

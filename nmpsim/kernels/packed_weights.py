@@ -36,7 +36,7 @@ class PackedWeights(NamedTuple):
 
 
 def locate_packed_weights(address: Int, blocks: Int, depth: Int) -> Any:
-    """Return the layout at an address of blocks of weights of ``depth`` inputs each."""
+    """Return the packed layout at an address for ``blocks`` blocks of ``depth`` inputs each."""
     steps = blocks * (((depth >> 2) + 1) & -2)
     starts = address + ((8 * (FIRST_RESIDUALS + blocks + 1) + 63) & -64)
     packed = starts + blocks * STARTS_BYTES

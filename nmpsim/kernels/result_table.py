@@ -53,7 +53,7 @@ def copy_parameters_to_blocks(table: Int64s, begins: bool, lane: Int, parameters
 
 @jit
 def clear_counts(counts: Int32s) -> None:
-    """Set the counts of all blocks to no limited results."""
+    """Reset the counts of all blocks to the state without limited results."""
     for block in range(counts.shape[0]):
         counts[block, BELOW] = 0
         counts[block, ABOVE] = 0
@@ -72,7 +72,7 @@ def undo_counts(counts: Int32s) -> None:
 
 @jit
 def may_be_first(index: Int, limited: Int, clip: Clip, counters: SaturationCounters) -> Any:
-    """Return whether results limited from ``index`` on may precede the first that is recorded.
+    """Return whether results limited from ``index`` on may precede the first recorded one.
 
     Bit 0 of ``limited`` says that some were limited from below, bit 1 from above.
     """

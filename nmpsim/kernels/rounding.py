@@ -151,7 +151,7 @@ def within(value: Int, _: Int) -> Any:
 def limit(
     stage: Int, times: Int, index: Int, counters: SaturationCounters, value: Int, most: Int
 ) -> Any:
-    """Return a value limited to -most ... most, counted if it was outside."""
+    """Return a value clamped to -most ... most; count it if it was outside."""
     return limit_value(value, -most, most, stage, times, index, counters)
 
 
@@ -159,6 +159,6 @@ def limit(
 def saturate(
     stage: Int, times: Int, index: Int, counters: SaturationCounters, value: Int, bits: Int
 ) -> Any:
-    """Return a value limited to a signed integer of some bits, counted if it was outside."""
+    """Return a value saturated to a signed ``bits``-bit integer; count it if it was outside."""
     half = ONCE << (bits - ONCE)
     return limit_value(value, -half, half - ONCE, stage, times, index, counters)

@@ -35,7 +35,7 @@ def record_limited(
     overshoot: Int,
     times: Int,
 ) -> None:
-    """Count ``times`` limited values; ``index`` is the first one's in the layer's output."""
+    """Count ``times`` limited values; the first has position ``index`` in the layer's output."""
     account = counters.layers[counters.layer]
     channel = account.channel_base + index % account.channels
     account.saturated[stage, side] += times
@@ -54,7 +54,7 @@ def limit_value(
     index: Int,
     counters: SaturationCounters,
 ) -> Any:
-    """Return an int64 within ``low`` ... ``high``, counted if it was outside."""
+    """Return an int64 clamped to ``low`` ... ``high``; count it if it was outside."""
     if value > high:
         record_limited(counters, stage, HIGH, index, value - high, times)
         return high
@@ -153,7 +153,7 @@ def count_limited(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Count the values of a run beyond a limit of their own type, in all and by channel."""
+    """Count the values of a run beyond ``limit``, which has their type, in total and by channel."""
     account = counters.layers[counters.layer]
     # Inverting all bits reverses the order: values above a limit become values below it.
     inverted = values.dtype.type(-side)

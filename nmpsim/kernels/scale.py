@@ -24,12 +24,12 @@ _MAX_PRODUCT = np.int64(1 << 62)
 
 
 class InvalidScaleError(ValueError):
-    """A rescale factor that is not a positive finite float32."""
+    """Error for a rescale factor that is not a positive finite float32."""
 
 
 @frozen
 class IntegerScale:
-    """Shift right by ``pre``, multiply by ``mul``, shift right by ``post`` with round half up."""
+    """Integer scale ``((x >> pre) * mul + half) >> post``, which rounds half up."""
 
     pre: int
     post: int

@@ -63,7 +63,7 @@ def _installed_version(package: str) -> str:
 
 
 def compute_source_digest(*chosen: str) -> str:
-    """Return the digest of sources, versions of the compilers, and ``chosen`` texts.
+    """Return a digest of the kernel sources, the compiler versions and the ``chosen`` texts.
 
     All environments of a machine in which these are equal share it.
     """

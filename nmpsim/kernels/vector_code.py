@@ -63,7 +63,7 @@ def add_offset(b: IRBuilder, address: Value, offset: int, stride: Value | None =
 
 
 def shuffle(b: IRBuilder, first: Value, second: Value, lanes: list[int]) -> Any:
-    """Select lanes of two vectors; the numbers of the second's lanes follow the first's."""
+    """Select lanes of two vectors; lane numbers of ``second`` follow those of ``first``."""
     return b.shuffle_vector(first, second, Constant(int_vector(32, len(lanes)), lanes))
 
 
@@ -96,13 +96,13 @@ def count_if(b: IRBuilder, count: Value, comparison: str, value: Value, limit: V
 
 
 def call_intrinsic(b: IRBuilder, name: str, result: ir.Type, *arguments: Value) -> Any:
-    """Call the function ``llvm.NAME``, which is declared if the module does not know it yet."""
+    """Emit a call of ``llvm.NAME``; declare the function if it does not exist yet."""
     kind = ir.FunctionType(result, [argument.type for argument in arguments])
     return b.call(declare_function(b, kind, f"llvm.{name}"), arguments)
 
 
 def declare_function(b: IRBuilder, kind: ir.FunctionType, name: str) -> Any:
-    """Return the module's function of a name, declared if it does not exist yet."""
+    """Return the module's function with a name; declare it if it does not exist yet."""
     return b.module.globals.get(name) or ir.Function(b.module, kind, name)
 
 
@@ -163,7 +163,7 @@ class Loop:
 
 
 class WindowRows(NamedTuple):
-    """Rows of runs that the windows of all pixels are made of, as 64-bit integers."""
+    """Rows and runs of inputs that make up each pixel's window, as 64-bit integers."""
 
     base: Any
     """Address to which a pixel's offset is added."""

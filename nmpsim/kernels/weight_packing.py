@@ -185,7 +185,7 @@ UNUSED: Any = np.int64(3)
 
 @jit
 def initialize_packed_weights_avx2(words: Int64s) -> None:
-    """Mark weights as not packed; pairs are not worth packing for one tile."""
+    """Mark weights as not packed; packing pairs does not pay off for a single tile."""
     words[STATE] = UNUSED
     words[words.size >> 1] = _UNPACKED
 

@@ -24,7 +24,7 @@ HEAD_WORDS = FIRST_KEY + 2 * KEY_WORDS
 
 
 def workspace_size(channels: int) -> int:
-    """Return the 64-bit words of a workspace for convolutions of up to ``channels`` channels."""
+    """Return the workspace size in 64-bit words for convolutions of up to ``channels`` channels."""
     lanes = channels + 2 * LANES
     longs = HEAD_WORDS + MAX_PIXELS + channels * (CHANNEL_BYTES // 8 + TABLE_ROWS + 1)
     words = LANES + 2 * MAX_PIXELS + SCALE_BYTES // 4 * channels + (LANE_ROWS + MAX_PIXELS) * lanes

@@ -48,7 +48,7 @@ def list_regions(machine: Any, core: int) -> Iterator[tuple[Region, int, Any]]:
 def find_region(
     machine: Any, core: int, address: int, nbytes: int
 ) -> tuple[Region, Any, int] | None:
-    """Find the region that contains a range of bytes.
+    """Find the region of a byte range; return region, memory and offset, or None.
 
     Returns
     -------

@@ -25,7 +25,7 @@ def start_transfer(
     stride_x: int,
     stride_y: int,
 ) -> None:
-    """Set a cursor to the begin of a transfer; adjacent runs are merged.
+    """Set a cursor to the start of a transfer; adjacent runs are merged.
 
     Parameters
     ----------

@@ -163,7 +163,7 @@ def repeat(touches: Any, row: int, count: int, step: int) -> None:
 def repeat_window(
     touches: Any, row: int, step: int, out: int, stride: int, kernel: int, dilation: int
 ) -> None:
-    """Repeat a row along the rows or columns of the input of windows.
+    """Repeat a row along the input rows or columns that windows cover.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ def touch_operand(kind: int, words: Any, touches: Any, layout: Any, writes: bool
 
 
 def is_written(direction: int, part: int, whole: int) -> bool:
-    """Return whether an instruction with a part of a sum writes an operand."""
+    """Return whether an instruction writes an operand, given its part of a sum."""
     if direction == READS:
         return False
     if whole:
@@ -302,7 +302,7 @@ def first_index_near(start: int, base: int, inner: int, step: int) -> int:
 
 
 def end_index_near(end: int, base: int, count: int, step: int) -> int:
-    """Return the end index along an axis of the pieces that begin before ``end``."""
+    """Return the end of the indices along an axis whose bytes begin before ``end``."""
     if step == 0 or count == 1:
         return 1
     return int(min(count, (end - 1 - base) // step + 1))

@@ -72,7 +72,7 @@ def transpose_cycles(elements: int, costs: Any) -> int:
 
 
 def convert_to_ticks(cycles: int, costs: Any) -> int:
-    """Convert cycles to ticks of the DRAM, in which it moves one byte."""
+    """Convert cycles to DRAM ticks; the DRAM moves one byte per tick."""
     return int(cycles * costs.dram_bytes_per_cycle)
 
 

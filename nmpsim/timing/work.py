@@ -67,7 +67,7 @@ def unit_cycles(
 
 
 def macs(kind: int, d: Any) -> int:
-    """Return the multiplications of an instruction; 0 for an instruction without any."""
+    """Return the number of multiplications of an instruction; 0 if it has none."""
     if _THROUGHPUTS[kind] not in (PRODUCT, DEPTHWISE):
         return 0
     return product(_ROWS, kind, d) * product(_DEPTH, kind, d) * product(_COLUMNS, kind, d)
@@ -87,7 +87,7 @@ def cycles(kind: int, d: Any, costs: Any) -> int:
 
 
 def count_named_macs(descriptor: Descriptor, words: Mapping[str, int]) -> int:
-    """Return the multiplications of an instruction from its words by name."""
+    """Return the number of multiplications of an instruction, given its words by name."""
     work = descriptor.work
     if work.throughput not in (Throughput.PRODUCT, Throughput.DEPTHWISE):
         return 0
@@ -95,7 +95,7 @@ def count_named_macs(descriptor: Descriptor, words: Mapping[str, int]) -> int:
 
 
 def count_named_cycles(descriptor: Descriptor, words: Mapping[str, int], costs: Costs) -> int:
-    """Return the busy cycles of an instruction from its words by name."""
+    """Return the busy cycles of an instruction, given its words by name."""
     work = descriptor.work
     rows, depth, columns, groups = (
         math.prod(words[name] for name in names)

@@ -156,7 +156,7 @@ class Float(Profile):
 
 
 def float_words(place: Place, **factors: float) -> Words:
-    """Return descriptor words of float32 factors by the prefixes of their names."""
+    """Return the descriptor words of float32 factors, which are given by name prefix."""
     return make_factor_words(FLOAT, to_float_scale, place, **factors)
 
 

@@ -103,7 +103,7 @@ def _form_for(target: View) -> ScaleForm:
 
 
 class Nmp(GlowInt):
-    """Numerics profile of the NMP's library (assumed): ``glow-int`` with another bias."""
+    """Numerics profile assumed for the NMP's library: ``glow-int``, with a bias in result units."""
 
     name = "nmp"
     device = NMP

@@ -193,7 +193,7 @@ class AveragePool:
         return divide_float32(self.ratio, float(self.taps)) if self.counts_padding else self.ratio
 
     def words(self, profile: int, form: ScaleForm) -> Words:
-        """Return descriptor words of the factor and of the division."""
+        """Return the descriptor words of the pool's factor and of its division by n."""
         words = make_factor_words(profile, form, self.place, out=self.factor)
         return words | {"divide": 0 if self.counts_padding else DIVIDE_BY_VALID_TAPS}
 
@@ -267,7 +267,7 @@ class Profile(ABC):
         """Quantize a real bound with a tensor's scale and offset, without saturation."""
 
     def make_unsupported_error(self, what: str, place: Place) -> UserError:
-        """Return the error (COMP001) that the profile does not support an operation."""
+        """Return a UserError (COMP001): the profile does not support an operation."""
         return fail(
             "COMP001",
             f"numerics {self.name} has no {what}",

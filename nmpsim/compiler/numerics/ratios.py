@@ -121,7 +121,7 @@ def make_scale_words(prefix: str, scale: IntegerScale) -> dict[str, int]:
 def make_factor_words(
     profile: int, form: ScaleForm, place: Place, **factors: float
 ) -> dict[str, int]:
-    """Return the descriptor words of a profile and of factors by their prefixes."""
+    """Return the descriptor words of a profile and of factors, which are given by name prefix."""
     words = {"profile": profile}
     for prefix, factor in factors.items():
         words |= make_scale_words(prefix, form(factor, place))

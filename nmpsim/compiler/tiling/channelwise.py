@@ -189,7 +189,7 @@ UnitCycles = Callable[[Any, int, Any], Any]
 def estimate_cost(
     shape: ImageShape, tiling: ChannelTiling, unit_cycles: UnitCycles, memory: DramModel
 ) -> RoughCost:
-    """Return the rough costs of tilings."""
+    """Return approximate costs of tilings in cycles, without a simulation."""
     row_axis, column_axis = shape.axes
     channels, rows = compute_largest_share(shape, tiling)
     depth, high = np.minimum(tiling.channels, channels), np.minimum(tiling.rows, rows)

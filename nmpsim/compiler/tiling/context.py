@@ -31,7 +31,7 @@ class Context:
     memory: ProgramMemory
 
     def add_constant(self, what: str, array: npt.NDArray[Any] | LazyBytes) -> int:
-        """Place an array made for the layer; return its address."""
+        """Place a constant array made for the layer and return its DRAM address."""
         return self.memory.add_constant(f"{self.name}.{what}", array)
 
     @property
@@ -44,7 +44,7 @@ class Context:
         return tuple(address % self.config.dram_row_bytes for address in addresses)
 
     def make_size_error(self, needs: int) -> UserError:
-        """Return the error (COMP002) that the smallest tile does not fit the scratchpad."""
+        """Return a UserError (COMP002): the smallest tile does not fit the scratchpad."""
         return fail(
             "COMP002",
             f"the smallest tile of %{self.name} does not fit a scratchpad",

@@ -151,7 +151,7 @@ def plan_conv(layer: WeightedLayer, context: Context) -> TilingOptions:
 
 
 def select_part_words(is_first: Integers, is_last: Integers) -> Integers:
-    """Return the descriptor word ``part`` of instructions that add up a sum in parts."""
+    """Return the descriptor word ``part`` for instructions that each compute a part of a sum."""
     return np.where(
         is_first,
         np.where(is_last, PART_ONLY, PART_FIRST),

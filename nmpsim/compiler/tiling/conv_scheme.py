@@ -248,7 +248,7 @@ def choose_simple_tiling(
 def estimate_cost(
     layer: WeightedLayer, atoms: int, tiling: ConvTiling, memory: DramModel
 ) -> RoughCost:
-    """Return the rough costs of tilings."""
+    """Return approximate costs of tilings in cycles, without a simulation."""
     row_axis, column_axis = layer.axes
     wide, kernel_h, kernel_w = layer.element_bytes, row_axis.kernel, column_axis.kernel
     rows, columns = compute_largest_share(layer, tiling)

@@ -83,7 +83,7 @@ def estimate_box_cycles(
     stride_y: Any = 0,
     aligned: Any = False,
 ) -> Any:
-    """Return the approximate DRAM cycles of transferring a box of runs.
+    """Estimate the DRAM cycles of transferring strided runs of bytes.
 
     ``aligned`` tells that the box begins at the begin of a row. All banks but one are expected to
     open rows while others are served. Refresh and turnaround, which cost nearly the same for all

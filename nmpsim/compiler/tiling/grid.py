@@ -81,7 +81,7 @@ class TileGrid:
         return changed
 
     def count_changes(self, changed: npt.NDArray[np.bool_]) -> Integers:
-        """Return the number of changes after the first tile of the core, up to each tile."""
+        """Count the changes up to each tile, beginning after the first tile of its core."""
         turns = np.cumsum(changed)
         return turns - turns[self.ends[:-1]][self.core]
 
@@ -143,14 +143,14 @@ def divide_rows(bounds: Bounds, rows_per_image: int, size: int) -> Ranges:
 
 
 def compute_offsets(counts: npt.ArrayLike) -> Integers:
-    """Return the offsets of consecutive groups, from 0 to the total: [n + 1]."""
+    """Return the start offsets of consecutive groups of given sizes, then the total: [n + 1]."""
     ends = np.zeros(np.size(counts) + 1, np.int64)
     np.cumsum(counts, out=ends[1:])
     return ends
 
 
 def compute_sizes(ends: Integers) -> Integers:
-    """Return the sizes of groups from their offsets: [n]."""
+    """Return the sizes of consecutive groups from their end offsets: [n]."""
     return ends[1:] - ends[:-1]
 
 
@@ -161,7 +161,7 @@ def split_evenly(total: int, parts: int) -> Bounds:
 
 
 def list_part_counts(total: int, most: int) -> list[int]:
-    """Return the numbers of parts that give different sizes of the largest part."""
+    """Return the numbers of parts, up to ``most``, that differ in the size of the largest part."""
     return sorted({-(-total // -(-total // n)) for n in range(1, min(total, most) + 1)})
 
 

@@ -37,7 +37,7 @@ check_exhaustive(
 
 
 class Dimension(NamedTuple):
-    """Dimension of a box to move: size, and strides in bytes for reading and writing."""
+    """Dimension of a box to move: its size, and its read and write strides in bytes."""
 
     size: int
     read: int
@@ -94,7 +94,7 @@ def merge_dimensions(dimensions: Sequence[Dimension], element: int) -> tuple[Dim
 
 
 def read_moves(op: Operation, context: Context) -> list[Move]:
-    """Return the boxes that an operation moves."""
+    """Return the moves of element boxes that compute an operation."""
     target, source = op.output, op.operands[1]
     read, write = compute_row_major_strides(source.shape), compute_row_major_strides(target.shape)
     shape, offsets = target.shape, op.get_integers("Offsets")

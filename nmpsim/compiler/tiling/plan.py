@@ -140,7 +140,7 @@ def make_box_words(
     count_y: Numbers = 1,
     **strides: Numbers,
 ) -> dict[str, Numbers]:
-    """Return the descriptor words of a load or store of rows of runs.
+    """Return the descriptor words of a load or store of strided runs of bytes.
 
     ``strides`` are in bytes, by their names in the descriptor such as ``dram_stride_x``.
     """

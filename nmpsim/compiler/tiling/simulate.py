@@ -41,7 +41,7 @@ class Estimate:
 
 
 def order_items(plan: LayerPlan) -> tuple[Integers, Integers]:
-    """Return the instructions of all cores in order, and the offset of each core's first.
+    """Return the instruction order of all cores and the offset of each core's first instruction.
 
     See :func:`~nmpsim.compiler.tiling.compiled.schedule.schedule`.
     """

@@ -59,13 +59,13 @@ def join_atoms(atoms: list[Slice], most: int, whole_groups: bool) -> Iterator[Sl
 
 
 def takes_whole_groups(layer: WeightedLayer) -> bool:
-    """Return whether slices consist of whole groups, as groups are small."""
+    """Return whether groups are so small that slices consist of whole groups."""
     return layer.groups > 1 and layer.out_channels // layer.groups <= LANES
 
 
 @attrs.frozen(eq=False)
 class ChannelSlices:
-    """Slices of output channels that the ranges of a layer's channels are divided into."""
+    """Slices into which the ranges of a layer's output channels are divided."""
 
     channels: Ranges
     groups: Integers
@@ -93,7 +93,7 @@ class SliceSizes(NamedTuple):
 
 
 class Slicer:
-    """Divides the output channels of a layer into slices; results are cached."""
+    """Divider of a layer's output channels into slices, with a cache of results."""
 
     def __init__(self, layer: WeightedLayer) -> None:
         self._whole = takes_whole_groups(layer)

@@ -233,7 +233,7 @@ def _activation_words(op: Operation, target: View, context: Context) -> dict[str
 def make_clip_words(
     op: Operation, target: View, low: int | None = None, high: int | None = None
 ) -> dict[str, int]:
-    """Return the descriptor words of the range of the result and of its clipped sides."""
+    """Return the descriptor words for the range of a result and for its clipped sides."""
     lowest, highest = target.limits
     low, high = lowest if low is None else low, highest if high is None else high
     if op.clip_low is not None and op.clip_high is not None:

@@ -95,7 +95,7 @@ NONE = np.int64(-1)
 
 
 def check_tensor(c: ContractState, core: Int, number: Int, d: Int64s) -> None:
-    """Check a tensor instruction."""
+    """Check a tensor instruction against the contract."""
     unit, depth = INSTRUCTION_UNIT[number], c.numbers[DEPTH]
     job = c.issued[core, unit]
     c.issued[core, unit] = job + 1
@@ -136,7 +136,7 @@ def check_own_access(
 
 
 def check_scalar_access(c: ContractState, core: Int, number: Int, address: int) -> None:
-    """Check a scalar load or store."""
+    """Check a scalar load or store against the contract."""
     if CONTROL_BASE <= address < CONTROL_BASE + CONTROL_BYTES:
         word = (address - CONTROL_BASE) // 4
         if IS_WRITE[number]:
@@ -150,7 +150,7 @@ def check_scalar_access(c: ContractState, core: Int, number: Int, address: int) 
 def check_synchronization(
     c: ContractState, core: Int, number: Int, first: int, second: Int
 ) -> None:
-    """Check a wait, barrier, post, pend or halt."""
+    """Check a wait, barrier, post, pend or halt against the contract."""
     if number == OP.nmp_wait:
         if first < UNITS:
             complete_jobs(c, core, core, first, c.issued[core, first] - second)
@@ -198,7 +198,7 @@ def check_host_access(c: ContractState, start: int, nbytes: int, writes: bool) -
 
 
 def check_host_event(c: ContractState, number: Int, first: int, second: int) -> None:
-    """Check an action of the host."""
+    """Check an action of the host against the contract."""
     for entry in (NUMBER, CORE, PC, LAYER, CYCLE):
         c.found[entry] = NONE
     if number == HOST_STARTS:
@@ -208,7 +208,7 @@ def check_host_event(c: ContractState, number: Int, first: int, second: int) -> 
 
 
 def check_core_event(c: ContractState, event: Int64s, words: Int64s, first_word: Int) -> None:
-    """Check an instruction of a core."""
+    """Check an instruction of a core against the contract."""
     number, core, pc = event[EVENT_NUMBER], event[EVENT_CORE], event[EVENT_PC]
     is_tensor = FOOTPRINT_KIND[number] >= 0
     c.found[NUMBER], c.found[CORE], c.found[PC] = number, core, pc
@@ -227,7 +227,7 @@ def check_core_event(c: ContractState, event: Int64s, words: Int64s, first_word:
 
 
 def check(c: ContractState, events: Int64s, words: Int64s, first_word: Int) -> Any:
-    """Check events, int64 [n, ContractEvent]; return whether they keep to the contract.
+    """Check events (int64 [n, ContractEvent]); return whether all of them obey the contract.
 
     ``words`` has a row for each descriptor, whose words begin at column ``first_word``. The check
     stops at the first violation, which is then in ``found``, and at a new rival of an earlier pend.

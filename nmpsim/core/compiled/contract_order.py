@@ -110,7 +110,7 @@ def arrive(c: ContractState, core: Int, number: Int, count: Int) -> Any:
 
 
 def post(c: ContractState, core: Int, semaphore: Int, count: Int) -> None:
-    """Add to a semaphore and release waiting cores, lower core numbers first."""
+    """Add ``count`` to a semaphore and release waiting cores, lower core numbers first."""
     find_rivals(c, core, semaphore, count)
     slot = c.post_count[semaphore] % MAX_POSTS
     c.post_count[semaphore] += 1
@@ -128,7 +128,7 @@ def post(c: ContractState, core: Int, semaphore: Int, count: Int) -> None:
 
 
 def pend(c: ContractState, core: Int, semaphore: Int, count: Int) -> None:
-    """Take from a semaphore, or let the core wait."""
+    """Subtract ``count`` from a semaphore, or let the core wait if the value is too low."""
     if c.semaphores[semaphore] >= count:
         take_semaphore(c, core, semaphore, count)
     else:
@@ -136,7 +136,7 @@ def pend(c: ContractState, core: Int, semaphore: Int, count: Int) -> None:
 
 
 def take_semaphore(c: ContractState, core: Int, semaphore: Int, count: Int) -> None:
-    """Merge the clocks of all posts that a pend needs into the clock of its core.
+    """Merge the clocks of the posts that a pend needs into the clock of its core.
 
     Of a core the earliest posts count; needed is what all other cores together cannot have posted.
     """
@@ -167,7 +167,7 @@ def take_semaphore(c: ContractState, core: Int, semaphore: Int, count: Int) -> N
 
 
 def count_needed_posts(c: Any, semaphore: Any, number: Any, other: Any, rivals: Any) -> Any:
-    """Return the amount that a core must have posted before a pend can be served."""
+    """Return the count that core ``other`` must have posted before a pend can be served."""
     needed = c.served[semaphore, number, SERVED_TAKEN]
     for one in range(c.waits.shape[0]):
         if one != other:
@@ -176,7 +176,7 @@ def count_needed_posts(c: Any, semaphore: Any, number: Any, other: Any, rivals: 
 
 
 def find_rivals(c: Any, core: Any, semaphore: Any, count: Any) -> None:
-    """Record a post that could have served an earlier pend; request a new check if it is new."""
+    """Record earlier pends that this post could have served; request a new check if needed."""
     for number in range(c.served_count[semaphore]):
         served, rivals = c.served[semaphore, number], c.rivals[semaphore, number]
         taker = served[SERVED_CORE]
@@ -192,7 +192,7 @@ def find_rivals(c: Any, core: Any, semaphore: Any, count: Any) -> None:
 
 
 def is_ordered(c: ContractState, core: Int, other: Int, agent: Int, job: Int) -> Any:
-    """Return whether a core knows that a job is done."""
+    """Return whether ``core`` knows that a job of core ``other`` is done."""
     return job < c.clocks[core, other, agent]
 
 
@@ -219,7 +219,7 @@ def record_origin(c: ContractState, touches: Int64s, unit: Int, job: Int) -> Non
 
 
 def accesses_overlap(c: ContractState, a: Int64s, row: int, b: Int64s, other: int) -> Any:
-    """Return whether two accesses overlap; beyond MAX_COMPARISONS return False."""
+    """Return whether two accesses overlap; False if this takes over MAX_COMPARISONS comparisons."""
     if a[row, START] >= b[other, END] or b[other, START] >= a[row, END]:
         return False
     if c.numbers[COMPARISONS] > MAX_COMPARISONS:
@@ -259,7 +259,7 @@ def check_units(c: ContractState, core: Int, unit: Int, touches: Int64s) -> None
 
 
 def compute_range(c: ContractState, touches: Int64s, row: Int) -> None:
-    """Compute the DRAM range of an access into ``ContractState.accessed``."""
+    """Write the DRAM range of an access to ``ContractState.accessed``."""
     start, run, accessed = touches[row, START], touches[row, RUN], c.accessed
     accessed[RANGE_BEGIN], accessed[RANGE_END] = start, touches[row, END]
     accessed[STRIDE], accessed[FROM], accessed[TO] = 0, 0, 0
@@ -277,7 +277,7 @@ def compute_range(c: ContractState, touches: Int64s, row: Int) -> None:
 
 
 def check_dram_accesses(c: ContractState, core: Int, touches: Int64s) -> None:
-    """Compare DRAM accesses with earlier ones of other cores, then keep them."""
+    """Compare DRAM accesses with earlier ones of other cores; store them for later checks."""
     for row in range(1, touches[0, COUNT] + 1):
         if is_ram(c, touches, row):
             check_other_cores(c, core, touches, row)

@@ -79,7 +79,7 @@ class StateWord(IntEnum):
 
 
 class ServedPend(IntEnum):
-    """Columns of a served pend."""
+    """Columns of ``ContractState.served``, which has a row for each served pend."""
 
     CORE = 0
     JOB = 1
@@ -177,7 +177,7 @@ def copy_state(contract: ContractState) -> ContractState:
 
 
 def restore_state(contract: ContractState, saved: ContractState) -> None:
-    """Set a contract state to a copy, without allocating arrays."""
+    """Restore a contract state from a copy, without allocating arrays."""
     used = int(saved.numbers[StateWord.OPEN])
     contract.open_accesses[:used] = saved.open_accesses[:used]
     for name in ContractState._fields:

@@ -45,7 +45,7 @@ def spend_cycles(m: Machine, core: Int, activity: Int, cycles: Int) -> None:
 
 @jit
 def attribute_cycles(m: Machine, core: Int, cause: Int) -> Any:
-    """Attribute the time since the last booking; idle cycles go to ``cause`` and are returned.
+    """Attribute a core's cycles since the last call; return those idle, attributed to ``cause``.
 
     Must be called before a unit gets work and before the layer changes.
     """

@@ -41,7 +41,7 @@ def any_may_overlap(kept: Int64s, accessed: Int64s) -> Any:
 
 
 def conflicts_with_others(ranges: Int64s, core: Int, accessed: Int64s, kind: Int) -> Any:
-    """Return whether an access may conflict with one of another core."""
+    """Return whether an access may conflict with an access of another core."""
     for other in range(ranges.shape[0]):
         if other == core:
             continue
@@ -53,7 +53,7 @@ def conflicts_with_others(ranges: Int64s, core: Int, accessed: Int64s, kind: Int
 
 
 def has_same_stride(a: Int64s, b: Int64s) -> Any:
-    """Return whether two ranges have the same stride and the same part of it."""
+    """Return whether two ranges have the same stride and the same offsets within it."""
     return a[STRIDE] == b[STRIDE] and a[FROM] == b[FROM] and a[TO] == b[TO]
 
 

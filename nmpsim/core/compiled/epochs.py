@@ -42,12 +42,12 @@ class Epochs:
 
     @property
     def arrays(self) -> tuple[Int64s, Int64s, Int64s]:
-        """Items, parts and first parts, the arguments of compiled code."""
+        """Arguments of compiled code: items, parts and the index of each epoch's first part."""
         return self.items, self.parts, self.firsts
 
     @cached_property
     def runs(self) -> tuple[tuple[int, int, bool], ...]:
-        """Ranges of epochs for one call each: begin, end, and ``is_whole`` of all its epochs."""
+        """Ranges of epochs, each for one call: begin, end and their common ``is_whole`` value."""
         return tuple(_runs_of(self.is_whole))
 
 
@@ -59,6 +59,6 @@ def _runs_of(is_whole: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int, bool]]
 
 
 def find_reached(lowest: Int64s, machine: Machine) -> Int64s:
-    """Compute the lowest layer after each epoch [epochs] from the lowest one of each epoch."""
+    """Return the lowest layer that remains after each epoch, from each epoch's lowest layer."""
     later = np.append(lowest, machine.layers.size)
     return np.minimum.accumulate(later[::-1])[::-1][1:]

@@ -33,7 +33,7 @@ MAY_RELEASE = np.array([*(_RELEASES.get(i.mnemonic, False) for i in INSTRUCTIONS
 
 @jit
 def find_earliest(cycles: Int64s) -> Any:
-    """Return the index of the lowest cycle, the first of equals; -1 if all are NEVER."""
+    """Return the first index of the lowest cycle, or -1 if all cycles are NEVER."""
     lowest = NEVER
     for i in range(cycles.size):
         lowest = min(lowest, cycles[i])

@@ -48,7 +48,7 @@ decode_unit, decode_outstanding = _reader(table.UNIT), _reader(table.OUTSTANDING
 
 @jit
 def match_instruction(word: Int) -> Any:
-    """Return the row of the instruction table that a word matches."""
+    """Return the row of the instruction table that a word matches, or ILLEGAL."""
     if word & 3 != 3:
         return ILLEGAL
     bucket = ((word >> 2) & 31) << 3 | (word >> 12) & 7

@@ -16,7 +16,7 @@ NOWHERE, IMAGE, RAM, SCRATCHPAD, CONTROL = range(5)
 
 @jit
 def locate(m: Machine, address: Int, nbytes: Int) -> Any:
-    """Return region and offset of ``nbytes`` bytes at an unsigned address, all in one region."""
+    """Return the region that holds ``nbytes`` bytes at an address, or NOWHERE, and their offset."""
     offset = address - m.shared[0].image_base
     if 0 <= offset <= m.image.size - nbytes:
         return IMAGE, offset

@@ -63,7 +63,7 @@ def is_recording(context: LoopContext) -> Any:
 
 @jit
 def count_free_steps(context: LoopContext) -> Any:
-    """Return the number of instructions for which the recorder has room."""
+    """Return the number of instructions that the recorder can still store."""
     if not is_recording(context):
         return MAX_STEPS
     return min(
@@ -81,7 +81,7 @@ def depends_on_data(m: Machine, core: Int, number: Int) -> Any:
 
 @jit
 def compute_range(d: Int64s, accessed: Int64s) -> None:
-    """Compute the DRAM range of a load or store into ``accessed``."""
+    """Write the DRAM range of a load or store to ``accessed``."""
     start, run = d[LOAD.dram], d[LOAD.run_bytes]
     step_x, step_y = d[LOAD.dram_stride_x], d[LOAD.dram_stride_y]
     accessed[RANGE_BEGIN], accessed[RANGE_END] = start, start + compute_dram_extent(d)

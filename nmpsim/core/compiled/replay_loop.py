@@ -153,7 +153,7 @@ def execute_parts(context: ReplayContext, thread: Int, epoch: Int) -> None:
 
 @jit
 def count_completed_parts(context: ReplayContext) -> Any:
-    """Return the number of parts completed so far."""
+    """Return the number of parts that all threads have completed."""
     total = np.int64(0)
     for thread in range(context.kernel_contexts.shape[0]):
         total += atomic_load(get_done_address(context, np.int64(thread)))

@@ -97,7 +97,7 @@ def divide(a: Int, b: Int, rest: bool) -> Any:
 @jit_inlined
 @decides_instructions(Kind.IMMEDIATE, Kind.REGISTER, Kind.MULTIPLY, Kind.DIVIDE)
 def compute_arithmetic(number: Int, a: Int, b: Int) -> Any:
-    """Return the result of an integer operation, or UNKNOWN; int64 in, int64 out."""
+    """Return the int64 result of an integer instruction, or UNKNOWN for other instructions."""
     ua, ub = a & WORD, b & WORD
     if number == OP.add or number == OP.addi:
         return a + b
@@ -142,7 +142,7 @@ def compute_arithmetic(number: Int, a: Int, b: Int) -> Any:
 @jit_inlined
 @decides_instructions(Kind.BRANCH)
 def is_branch_taken(number: Int, a: Int, b: Int) -> Any:
-    """Return 1 if a branch is taken, 0 if not, or UNKNOWN."""
+    """Return 1 if a branch is taken, 0 if not, or UNKNOWN for other instructions."""
     if number == OP.beq:
         return np.int64(a == b)
     if number == OP.bne:
@@ -161,7 +161,7 @@ def is_branch_taken(number: Int, a: Int, b: Int) -> Any:
 @jit
 @decides_instructions(Kind.UPPER)
 def compute_upper(number: Int, pc: Int, word: Int) -> Any:
-    """Return the result of ``lui`` or ``auipc``, or UNKNOWN."""
+    """Return the result of ``lui`` or ``auipc``, or UNKNOWN for other instructions."""
     if number == OP.lui:
         return decode_u_immediate(word)
     if number == OP.auipc:
@@ -172,7 +172,7 @@ def compute_upper(number: Int, pc: Int, word: Int) -> Any:
 @jit
 @decides_instructions(Kind.JUMP)
 def compute_jump_target(number: Int, a: Int, offset: Int) -> Any:
-    """Return the target of a jump, or UNKNOWN."""
+    """Return the target address of a jump, or UNKNOWN for other instructions."""
     if number == OP.jal:
         return offset
     if number == OP.jalr:

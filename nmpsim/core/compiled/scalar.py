@@ -103,7 +103,7 @@ def arrive(m: Machine, costs: Costs, core: Int, barrier: Int, cores: Int) -> Non
 
 @jit
 def post(m: Machine, costs: Costs, core: Int, semaphore: Int, count: Int) -> None:
-    """Add to a semaphore and release waiting cores, lower numbers first."""
+    """Add ``count`` to a semaphore and release waiting cores, lower core numbers first."""
     m.shared[0].semaphores[semaphore] += count
     release = m.cores[core].clock + costs.sync_semaphore_cycles
     for other in range(m.cores.size):
@@ -119,7 +119,7 @@ def post(m: Machine, costs: Costs, core: Int, semaphore: Int, count: Int) -> Non
 
 @jit
 def pend(m: Machine, core: Int, semaphore: Int, count: Int) -> Any:
-    """Take from a semaphore; return False if the core must wait until there is enough."""
+    """Subtract ``count`` from a semaphore; return False if the core must wait for posts."""
     if m.shared[0].semaphores[semaphore] >= count:
         m.shared[0].semaphores[semaphore] -= count
         return True
@@ -232,7 +232,7 @@ LAST_UNIT = int(max(Unit))
 @jit
 @decides_instructions(Kind.SYNC)
 def synchronize(m: Machine, costs: Costs, core: Int, number: Int, word: Int, has_turn: bool) -> Any:
-    """Execute ``nmp.wait``, ``nmp.barrier``, ``nmp.post``, ``nmp.pend`` or ``nmp.halt``."""
+    """Execute ``nmp.wait``, ``barrier``, ``post``, ``pend`` or ``halt``; return its status."""
     if number == OP.nmp_wait:
         unit, outstanding = decode_unit(word), decode_outstanding(word)
         if unit > LAST_UNIT:
@@ -265,7 +265,7 @@ def synchronize(m: Machine, costs: Costs, core: Int, number: Int, word: Int, has
 @jit
 @decides_instructions(Kind.FENCE, Kind.SYSTEM)
 def execute_system(m: Machine, core: Int, number: Int, word: Int) -> Any:
-    """Execute ``ecall``, ``ebreak``, ``mret``, or an instruction without effect."""
+    """Execute ``ecall``, ``ebreak``, ``mret``, a fence or ``wfi``; return its status."""
     if number == OP.ecall:
         return trap(m, core, ENVIRONMENT_CALL, ZERO)
     if number == OP.ebreak:
@@ -283,7 +283,7 @@ def execute_system(m: Machine, core: Int, number: Int, word: Int) -> Any:
 
 @jit
 def execute_csr(m: Machine, core: Int, number: Int, word: Int) -> Any:
-    """Execute ``csrr*``."""
+    """Execute a ``csrr*`` instruction and return its status."""
     old = access_csr(m, core, number, word)
     if old == ILLEGAL_ACCESS:
         return trap(m, core, ILLEGAL_INSTRUCTION, word)

@@ -38,7 +38,7 @@ def compute_dram_extent(d: Int64s) -> Any:
 
 @jit
 def fill_padding(w: KernelContext, d: Int64s) -> None:
-    """Fill the padding of a load, and the bytes that it then overwrites."""
+    """Fill the padding of a load, and bytes that the copy of the load then overwrites."""
     run, start = d[LOAD.run_bytes], scratchpad_offset(d[LOAD.spm])
     step_x, step_y = d[LOAD.spm_stride_x], d[LOAD.spm_stride_y]
     wide = d[LOAD.pad_x_before] + d[LOAD.count_x] + d[LOAD.pad_x_after]

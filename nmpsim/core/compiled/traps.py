@@ -48,7 +48,7 @@ def to_signed(value: Int, bits: Int) -> Any:
 
 @jit
 def trap(m: Machine, core: Int, cause: Int, value: Int) -> Any:
-    """Enter the handler at ``mtvec``; without a handler the run ends here."""
+    """Enter the trap handler and return WENT_ON; return TRAPPED if there is no handler."""
     csr = m.cores[core].csr
     if csr[MTVEC] == 0:
         m.shared[0].trap[0] = core
@@ -76,7 +76,7 @@ def set_register(m: Machine, core: Int, rd: Int, value: Int) -> None:
 
 @jit
 def retire(m: Machine, core: Int, extra: Int) -> Any:
-    """Retire an instruction that took one cycle plus ``extra``."""
+    """Retire an instruction that took one cycle plus ``extra``; return WENT_ON."""
     m.cores[core].retired += 1
     spend_cycles(m, core, CONTROL, 1 + extra)
     return WENT_ON
@@ -84,6 +84,6 @@ def retire(m: Machine, core: Int, extra: Int) -> Any:
 
 @jit
 def retire_and_advance(m: Machine, core: Int, extra: Int) -> Any:
-    """Retire an instruction and advance pc."""
+    """Retire an instruction, advance pc to the next one and return its status."""
     m.cores[core].pc += 4
     return retire(m, core, extra)

@@ -113,7 +113,7 @@ def record_grant(
     end: Int,
     nbytes: Int,
 ) -> None:
-    """Record a DRAM grant; its transfer was at ``runs_done`` and ``bytes_done`` before."""
+    """Record a DRAM grant; ``runs_done`` and ``bytes_done`` are the progress before it."""
     n = record_work(m, core, unit, 1, job[PC], job[DESCRIPTOR], job[LAYER], begin, end, end, nbytes)
     if n >= 0:
         for word in range(CURSOR_WORDS):
@@ -281,7 +281,7 @@ def choose_grant(m: Machine, costs: Costs, requests: Int64s, earliest_one: Int) 
 
 @jit
 def fetch(m: Machine, costs: Costs, core: Int, layer: Int, first: Any, nbytes: Int) -> Any:
-    """Read a descriptor from DRAM; return the cycles until it is available.
+    """Read a descriptor from DRAM; return the number of cycles until it is available.
 
     It is the core's turn, so all earlier requests are served.
     """

@@ -29,7 +29,7 @@ _MAX_PRODUCT = {0: 255 * 128, 1: 65535 * 32768}
 
 
 class Convolution(WindowedProduct):
-    """A convolution, whose input channels may come in parts.
+    """Pattern of a convolution that may sum its input channels in parts.
 
     With several groups of equally many channels, a tile has some of the groups. Tiles of one group
     each may also claim to be the whole convolution: ``has_groups`` tells how they are understood.

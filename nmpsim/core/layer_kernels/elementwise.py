@@ -28,7 +28,7 @@ TABLE_BYTES = 256
 
 
 class UnaryElementwise(LayerPattern):
-    """Rescales of one tensor."""
+    """Pattern of a rescale of one tensor."""
 
     number = OP.nmp_rescale
     words: ClassVar[Any] = RESCALE
@@ -114,7 +114,7 @@ class UnaryElementwise(LayerPattern):
 
 
 class BinaryElementwise(UnaryElementwise):
-    """Elementwise operations of two tensors."""
+    """Pattern of an elementwise operation of two tensors."""
 
     number = OP.nmp_eltwise
     words: ClassVar[Any] = ELTWISE
@@ -142,7 +142,7 @@ class BinaryElementwise(UnaryElementwise):
 
 
 class TableLookup(UnaryElementwise):
-    """Look-up of Int8 values in a table."""
+    """Pattern of a look-up of Int8 values in a table."""
 
     number = OP.nmp_lut
     words: ClassVar[Any] = LUT

@@ -59,7 +59,7 @@ class StoredValues(Protocol):
 
 
 class Pattern(Protocol):
-    """Interface that computes a layer's results from the tiles of its instructions."""
+    """Interface of classes that compute a layer's results from the tiles of its instructions."""
 
     @property
     def results(self) -> StoredValues:
@@ -275,7 +275,7 @@ class LayerPattern(ABC):
 
 
 def make_constants(memories: ValueMemory, count: int) -> list[ImageConstants]:
-    """Make some collections of constants."""
+    """Make ``count`` empty collections of constants."""
     return [ImageConstants(memories) for _ in range(count)]
 
 

@@ -66,7 +66,7 @@ def _axis(kernel: int, stride: int, first: Int64s, tiles: Int64s) -> _Axis:
 
 
 class MaxPool(LayerPattern):
-    """A maximum pool, which ignores taps beyond the input."""
+    """Pattern of a maximum pool, which ignores taps outside the input."""
 
     number = OP.nmp_maxpool
     words: ClassVar[Any] = MAXPOOL
@@ -151,7 +151,7 @@ class MaxPool(LayerPattern):
 
 
 class AveragePool(MaxPool):
-    """An average pool, or a sum pool."""
+    """Pattern of an average pool or a sum pool."""
 
     number = OP.nmp_avgpool
     words: ClassVar[Any] = AVGPOOL

@@ -26,7 +26,7 @@ COLUMNS = 64
 
 
 class MatrixProduct(LayerPattern):
-    """A product of two matrices.
+    """Pattern of a product of two matrices.
 
     The inner dimension may come in parts. They are added in order, as in one instruction, so that
     the same values saturate.

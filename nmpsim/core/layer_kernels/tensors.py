@@ -57,7 +57,7 @@ class TensorView:
 
     @property
     def is_flat(self) -> bool:
-        """Whether its bytes are contiguous."""
+        """Whether the bytes of the tensor are contiguous."""
         row = self.columns * self.nbytes
         return (self.columns == 1 or self.steps[1] == self.nbytes) and (
             self.rows == 1 or self.steps[0] == row
@@ -65,7 +65,7 @@ class TensorView:
 
     @property
     def end(self) -> int:
-        """Address after its last byte."""
+        """Address after the last byte of the tensor."""
         span = (self.rows - 1) * self.steps[0] + (self.columns - 1) * self.steps[1]
         return self.address + span + self.nbytes
 

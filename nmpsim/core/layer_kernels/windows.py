@@ -158,7 +158,7 @@ class WindowedProduct(LayerPattern):
 
 
 class DepthwiseConvolution(WindowedProduct):
-    """A depthwise convolution."""
+    """Pattern of a depthwise convolution."""
 
     number = OP.nmp_dwconv
     words: ClassVar[Any] = DWCONV

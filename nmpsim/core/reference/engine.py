@@ -154,7 +154,7 @@ def take_core_turn(
 
 
 def find_first_running(machine: Machine) -> Core | None:
-    """Return the running core with the lowest clock, the lower number first; None if none runs."""
+    """Return the first running core with the lowest clock, or None if no core runs."""
     cores = machine.cores
     clocks = np.where(cores["status"] == CoreStatus.RUNNING, cores["clock"], NEVER)
     number = int(clocks.argmin())

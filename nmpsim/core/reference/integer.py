@@ -27,7 +27,7 @@ def multiply_high(a: int, b: int) -> int:
 
 
 def quotient(a: int, b: int) -> int:
-    """Divide rounding towards zero; -1 if ``b`` is zero."""
+    """Return ``a / b`` rounded towards zero, or -1 if ``b`` is zero."""
     if b == 0:
         return -1
     magnitude = abs(a) // abs(b)

@@ -49,7 +49,7 @@ def accumulate(
 
 
 def iterate_pixels(d: Descriptor) -> Iterator[tuple[int, int]]:
-    """Iterate over row and column of the output pixels."""
+    """Yield the row and column of each output pixel."""
     return itertools.product(range(d["out_h"]), range(d["out_w"]))
 
 

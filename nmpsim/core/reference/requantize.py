@@ -37,7 +37,7 @@ def make_requantizer(d: Descriptor, bias: Int64s, bias_scale: Scale, out: Scale)
 def compute_initial_sums(
     d: Descriptor, zero_terms: Int64s, q: Requantizer, place: ResultPositions
 ) -> FormulaSteps:
-    """Compute bias plus zero term of each channel; saturated values count for every pixel."""
+    """Compute each channel's bias plus zero term; count saturated values once for every pixel."""
     bias = yield from BIASES[d["profile"]](q, place)
     yield make_step("zero term", zero_terms, "taps * O_w * O_x - O_x * sum(w), by the compiler")
     begin = saturate(bias + zero_terms, q.element.accumulator_bits, ACCUMULATOR, place)

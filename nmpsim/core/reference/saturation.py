@@ -25,7 +25,7 @@ class LayerCounters:
     def count_saturated(
         self, stage: int, side: int, index: Int64s, overshoot: Int64s, times: int
     ) -> None:
-        """Count saturated values, each ``times`` times; ``index`` is their place in the output."""
+        """Count saturated values, each ``times`` times; ``index`` has their output positions."""
         at = stage, side
         layer = self._layer
         layer["saturated"][at] += index.size * times

@@ -57,7 +57,7 @@ def maxpool(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
 
 
 def average(taps: Int64s, d: Descriptor, place: ResultPositions) -> FormulaSteps:
-    """Compute the average of the taps of a window [taps, channels]: sum, profile, clip."""
+    """Compute the average of a window's taps [taps, channels]: sum, profile formula, clip."""
     count, offset = len(taps), d["in_offset"]
     sums = TOTALS[d["profile"]](taps - offset, d)
     yield make_step("sum", sums, "of {count} taps less {offset}", count=count, offset=offset)
@@ -79,7 +79,7 @@ def avgpool(s: InstructionContext, d: Descriptor, account: LayerCounters) -> Non
 def combine_pair(
     left: Int64s, right: Int64s, d: Descriptor, place: ResultPositions
 ) -> FormulaSteps:
-    """Combine two stored operands: zero points, profile, clip."""
+    """Combine two stored operands: subtract zero points, apply the profile's formula, clip."""
     formula = "{stored} - {offset}"
     stored, offset = left, d["lhs_offset"]
     left = stored - offset
@@ -112,7 +112,7 @@ def eltwise(s: InstructionContext, d: Descriptor, account: LayerCounters) -> Non
 
 
 def rescale_values(x: Int64s, d: Descriptor, place: ResultPositions) -> FormulaSteps:
-    """Rescale stored values: clamp (an activation), zero point, profile, clip."""
+    """Rescale stored values: activation, zero point, formula of the profile, clip."""
     low, high, offset = d["in_low"], d["in_high"], d["in_offset"]
     x = clamp(x, low, high, (ACTIVATION, ACTIVATION), place)
     yield make_step("clamped", x, "to {low} ... {high}, an activation", low=low, high=high)
@@ -128,7 +128,7 @@ def rescale_values(x: Int64s, d: Descriptor, place: ResultPositions) -> FormulaS
 
 
 def rescale(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
-    """Execute ``nmp.rescale``: clamp (an activation), change the scale, clip."""
+    """Execute ``nmp.rescale``: apply an activation, change the scale, clip the result."""
     spm, count, nbytes = Scratchpad(s.core), d["count"], get_element_type(d).nbytes
     place = ResultPositions(account, compute_addresses(d["event_origin"], (count, 1)))
     x = spm.read(nbytes, compute_addresses(d["input"], (count, nbytes)))
@@ -153,7 +153,7 @@ def fill(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
 
 
 def transpose(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
-    """Execute ``nmp.transpose``, a strided copy; of overlapping results the last one remains."""
+    """Execute ``nmp.transpose``: copy with strides; where results overlap, the last one remains."""
     spm, size = Scratchpad(s.core), d["element_bytes"]
     sizes = [d[f"size_{n}"] for n in range(4)]
     for place in itertools.product(*map(range, sizes)):

@@ -58,10 +58,10 @@ class _PartLowering(NativeLowering):  # type: ignore[misc]  # Numba has no types
 
 
 class PartCompiler(CompilerBase):  # type: ignore[misc]  # Numba has no types
-    """Numba's compiler for parts."""
+    """Numba compiler with the lowering pass replaced by the one for parts."""
 
     def define_pipelines(self) -> list[Any]:
-        """Return the usual passes with the lowering of parts."""
+        """Return Numba's usual passes, with the lowering pass replaced by the one for parts."""
         usual = DefaultPassBuilder.define_nopython_pipeline(self.state)
         manager = PassManager("part")
         for kind, description in usual.passes:

@@ -219,7 +219,7 @@ def _advance(p: Any, s: Any, costs: Any, core: int) -> None:
 
 
 def simulated(p: Any, s: Any, costs: Any, is_blind: bool, limit: int) -> Any:
-    """Return the cycles from a new state to the end of the barrier; UNKNOWN beyond ``limit``.
+    """Return the cycles from a new state to the end of the barrier, or UNKNOWN if above ``limit``.
 
     The state then has the sums up to the limit.
     """

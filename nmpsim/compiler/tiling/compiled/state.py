@@ -19,7 +19,7 @@ cycle from which the unit is free."""
 
 
 class Work(NamedTuple):
-    """A plan as arrays."""
+    """Plan of a layer as arrays, the input of the compiled simulation."""
 
     items: Any
     """int64 [items, 2], as written by ``schedule``"""

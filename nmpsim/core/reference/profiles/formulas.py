@@ -37,7 +37,7 @@ class Requantizer:
 
 @frozen
 class Formulas:
-    """The arithmetic of one profile before the clip; None for unsupported operations."""
+    """Formulas of one profile before the clip; a field is None if its operation is unsupported."""
 
     bias: Callable[[Requantizer, ResultPositions], FormulaSteps] | None = None
     """Initial value of a sum, before the zero term."""
@@ -62,13 +62,13 @@ def bias_in_sum(q: Requantizer, place: ResultPositions) -> FormulaSteps:
 
 
 def bias_after_sum(q: Requantizer, place: ResultPositions) -> FormulaSteps:
-    """Start a sum at 0; the integer bias is added after it."""
+    """Start a sum at 0; the integer bias is added to the complete sum."""
     yield make_step("bias", q.bias, "less its zero point")
     return (yield from _added_later(q))
 
 
 def float_bias_after_sum(q: Requantizer, place: ResultPositions) -> FormulaSteps:
-    """Start a sum at 0; the float64 bias is added after it."""
+    """Start a sum at 0; the float64 bias is added to the complete sum."""
     yield make_step("bias", q.bias.view(np.float64), "a float64")
     return (yield from _added_later(q))
 

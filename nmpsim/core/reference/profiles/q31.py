@@ -39,7 +39,7 @@ def requantize(sums: Int64s, q: Requantizer, place: ResultPositions) -> FormulaS
 
 
 def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositions) -> FormulaSteps:
-    """Average in fixed point, then divide; TFLite's own average has a scale of one."""
+    """Rescale a sum in fixed point, then divide; TFLite's average pool has a scale of one."""
     rescaled = yield from rescale_fixed_point(sums, get_scale(d, "out"), place, "sum")
     values = divide_round_away(rescaled, divisor) + d["out_offset"]
     formula = "rescaled{by} + {offset}"
@@ -78,7 +78,7 @@ def combine_pair(
 
 
 def rescale_value(x: Int64s, below: Any, d: Descriptor, place: ResultPositions) -> FormulaSteps:
-    """Rescale in fixed point, plus the zero point."""
+    """Rescale values in fixed point and add the zero point."""
     scale = select_scale(below, get_scale(d, "out"), get_scale(d, "leaky"))
     rescaled = yield from rescale_fixed_point(x, scale, place, "x")
     values = rescaled + d["out_offset"]
