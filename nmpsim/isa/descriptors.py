@@ -56,7 +56,7 @@ from nmpsim.isa.shared_words import (
 
 _POOL = (
     LAYER,
-    element_word("what input and result are"),
+    element_word("type of input and result"),
     input_operand(
         "input",
         "[in_h][in_w][channels], without padding",
@@ -98,7 +98,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
                         strict=True,
                     ),
                 ),
-                element_word("what padding is made of"),
+                element_word("element type of the padding"),
                 element_value("fill", "value that padding is filled with"),
             ),
             "The scratchpad address is that of the first padding byte.",
@@ -138,7 +138,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 *size_words(
                     ("groups", "independent groups of channels"),
                     ("in_channels", "input channels of one group"),
-                    ("out_channels", "output channels of all groups, a multiple of them"),
+                    ("out_channels", "output channels of all groups, a multiple of `groups`"),
                 ),
                 *WINDOW,
                 *DILATION,
@@ -188,7 +188,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
             "gemm",
             (
                 LAYER,
-                element_word("what both sides and the result are"),
+                element_word("type of both operands and the result"),
                 PROFILE,
                 input_operand("lhs", "[rows][inner]", matrix_layout("rows", "lhs_stride", "inner")),
                 input_operand(
@@ -216,14 +216,14 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 *CLIP,
                 *PLACE[:2],
             ),
-            "result = scale_fields(sum of (lhs - offset) * (rhs - offset)) + out_offset, clipped.",
+            "result = scale(sum of (lhs - offset) * (rhs - offset)) + out_offset, clipped.",
             Work(Throughput.PRODUCT, rows=("rows",), depth=("inner",), columns=("columns",)),
         ),
         Descriptor(
             "maxpool",
             (
                 *_POOL,
-                element_value("empty_value", "result of a window that lies in the padding alone"),
+                element_value("empty_value", "result of a window that lies only in padding"),
             ),
             "The maximum ignores padding.",
             Work(Throughput.LANES, rows=(*PIXELS, *TAPS), columns=("channels",)),
@@ -241,16 +241,16 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 *CLIP,
                 *PLACE,
             ),
-            "Sum of (x - in_offset) over the taps that exist, scaled; then divided, or not.",
+            "Sum of (x - in_offset) over existing taps, scaled and divided according to `divide`.",
             Work(Throughput.LANES, rows=(*PIXELS, *TAPS), columns=("channels",)),
         ),
         Descriptor(
             "eltwise",
             (
                 LAYER,
-                element_word("what lhs and result are"),
+                element_word("type of lhs and result"),
                 PROFILE,
-                Word("operation", "what is done", choices=OPERATIONS),
+                Word("operation", "operation", choices=OPERATIONS),
                 input_operand(
                     "lhs",
                     "[rows][columns]",
@@ -281,31 +281,35 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 signed_word("rhs_offset", "zero point of rhs"),
                 *scale_fields("lhs", "lhs to result (not for mul)"),
                 *scale_fields("rhs", "rhs to result (not for mul)"),
-                *scale_fields("out", "product to result; a sum's, where the profile rescales it"),
+                *scale_fields("out", "product (or sum, if the profile rescales it) to result"),
                 RESULT_SCALE,
                 signed_word("out_offset", "zero point of the result"),
                 *CLIP,
                 *PLACE[:2],
             ),
-            "Each side is brought to the result's scale and rounded, then the operation is done.",
+            "Both operands are rescaled to the result's scale and rounded before the operation.",
             Work(Throughput.LANES, rows=("rows",), columns=("columns",)),
         ),
         Descriptor(
             "rescale",
             (
                 LAYER,
-                element_word("what input and result are"),
+                element_word("type of input and result"),
                 PROFILE,
                 input_operand("input", "[count]", FLAT, in_place=True),
                 output_operand("output", "[count]", FLAT),
                 *count_words(("count", "elements")),
                 element_value("in_low", "the input is clamped to at least this"),
                 element_value(
-                    "in_high", "the input is clamped to at most this, not below the former"
+                    "in_high", "the input is clamped to at most this; not less than `in_low`"
                 ),
                 element_value("in_offset", "zero point of the input"),
                 *scale_fields("out", "input to result"),
-                Word("activation", "which scale holds", choices=("none", "leaky")),
+                Word(
+                    "activation",
+                    "whether inputs below the zero point have the leaky scale",
+                    choices=("none", "leaky"),
+                ),
                 *scale_fields("leaky", "input below its zero point to result, if leaky"),
                 RESULT_SCALE,
                 signed_word("out_offset", "zero point of the result"),
@@ -336,12 +340,12 @@ DESCRIPTORS: dict[str, Descriptor] = {
             "fill",
             (
                 LAYER,
-                element_word("what the result is"),
+                element_word("type of the result"),
                 output_operand("output", "[count]", FLAT),
                 *count_words(("count", "elements")),
                 element_value("value", "the value"),
             ),
-            "Every element gets the value.",
+            "Every element is set to the value.",
             Work(Throughput.LANES, columns=("count",)),
         ),
         Descriptor(
@@ -361,7 +365,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 *dimension_words("in_stride", "bytes from one input element to the next", 0),
                 *dimension_words("out_stride", "bytes from one result element to the next", 0),
             ),
-            "Any order of up to four dimensions; strides say it all.",
+            "Strides define any order of up to four dimensions.",
             Work(Throughput.ELEMENT, rows=tuple(f"size_{d}" for d in range(4))),
         ),
     )

@@ -32,8 +32,8 @@ All cores start at the same address with all registers zero. A program distingui
 another address.
 
 *Effect.* Within a core, instructions take effect in program order at the time of their issue: the
-result of a tensor instruction is available to the next instruction. Its descriptor is read at that
-time, too, and may be overwritten afterwards.
+result of a tensor instruction is available to the next instruction. The descriptor is also read at
+the issue and may be overwritten afterwards.
 
 *Time.* A tensor instruction enters the in-order queue of its unit, and the core continues; if the
 queue is full, the core waits. `nmp.wait unit, n` waits until at most `n` of the core's instructions
@@ -42,25 +42,26 @@ computes the right values in the simulator, but wrong ones on a chip: it violate
 [contract](#what-is-undefined). Wait for a load before computing on its data, for a computation
 before storing its result, and for a store before the barrier that announces it.
 
-*Between cores.* Interactions take place in order of simulated time, ties in order of core number. A
-core runs ahead of the others until its next instruction that they can observe: DMA, access to DRAM
-or to the control block, barrier, post, pend.
+*Between cores.* Interactions take place in order of simulated time and, at the same time, in order
+of core number. A core runs ahead of the other cores until its next instruction that they can
+observe: DMA, access to DRAM or to the control block, barrier, post, pend.
 
 *Barriers.* `nmp.barrier rs1, rs2` waits until `rs2` cores are at barrier number `rs1`. A barrier
 may be reused after it has been passed.
 
-*Semaphores.* There are {semaphores}, all zero at the start. `nmp.post` adds; `nmp.pend` waits until
-it can subtract. Waiting cores are served in order of core number.
+*Semaphores.* There are {semaphores}, all zero at the start. `nmp.post` adds to a semaphore.
+`nmp.pend` waits until it can subtract. Waiting cores are served in order of core number.
 
 *Traps.* If `mtvec` is zero, a trap ends the run with all results so far; otherwise the core
 continues at `mtvec` as defined by the RISC-V manual. A trap that ends the run waits for the
 core's turn, like everything that other cores can observe.
 
-*Operands.* An invalid descriptor is an operand fault, and `mtval` is the address of the bad word.
-Invalid are a size of zero, memory outside the scratchpad, a shift beyond 31, a zero point
-or clip beyond the element, an odd address or stride of Int16, a profile that the instruction does
-not support, a float32 that is infinite or not a number, and a result that overlaps an operand or
-itself. Only `nmp.eltwise`, `nmp.rescale` and `nmp.lut` may write exactly where they read.
+*Operands.* An invalid descriptor is an operand fault, and `mtval` is the address of the invalid
+word. The following are invalid: a size of zero, memory outside the scratchpad, a shift beyond 31, a
+zero point or clip beyond the element, an odd address or stride of Int16, a profile that the
+instruction does not support, a float32 that is infinite or not a number, and a result that overlaps
+an operand or itself. Only `nmp.eltwise`, `nmp.rescale` and `nmp.lut` may write exactly where they
+read.
 
 An operand covers all bytes from its first to its last, including gaps between rows. An empty
 operand, such as the input of a pool without existing rows, overlaps nothing. Results are in order:
@@ -68,31 +69,31 @@ each pixel of an image and each row of a matrix begins at or after the end of th
 the elements written by `nmp.transpose` may overlap each other; the last one in order of the
 dimensions remains.
 
-*Limits.* Each [descriptor](#descriptors) lists the valid values of its words. Beyond that,
-`out_channels` is a multiple of `groups`. The windows of a convolution cover at most 2^26 rows and
-columns with pixels of at most 2^26 bytes. The window of a pool has at most 2^23 taps, and not
-more than the scratchpad has bytes. No instruction makes more results, or copies more bytes, than
-the scratchpad has bytes, whatever its strides are. The bad word is then `count_y`, `out_h`,
+*Limits.* Each [descriptor](#descriptors) lists the valid values of its words. In addition,
+`out_channels` must be a multiple of `groups`. The windows of a convolution cover at most 2^26 rows
+and columns with pixels of at most 2^26 bytes. The window of a pool has at most 2^23 taps, and not
+more than the scratchpad has bytes. No instruction computes more results, or copies more bytes, than
+the scratchpad has bytes, regardless of its strides. The invalid word is then `count_y`, `out_h`,
 `rows`, `size_0` or `size_3`.
 """
 
 CSR_NOTE = """
 An instruction that would write to an address from `0xc00` up traps as illegal; `csrrs`, `csrrc`
-and their immediate forms with `zero` or 0 only read. Access to a CSR that is not in the
-table is an illegal instruction. Counters have 64 bits, in two halves. The next instruction after a
-write reads the value written. The device has one clock: `time` counts its cycles.
+and their immediate forms with `zero` or 0 only read the register. Access to a CSR that is
+not in the table is an illegal instruction. Counters have 64 bits, in two halves. A written value
+is visible to the next instruction. The device has one clock: `time` counts its cycles.
 """
 
 LEFT_OUT_NOTE = """
-There is only machine mode: no user and supervisor mode with their CSRs, no `sret` and no
-`sfence.vma`, and MPP of `mstatus` is always 3. Unlike in the manual, a trap ends the run if `mtvec`
+Only machine mode exists. User and supervisor mode, their CSRs, `sret` and `sfence.vma` are
+missing, and MPP of `mstatus` is always 3. Unlike in the manual, a trap ends the run if `mtvec`
 is 0.
 
-`python -m tests.riscv_tests FOLDER` runs built tests of
+`python -m tests.riscv_tests FOLDER` runs compiled tests of
 [riscv-tests](https://github.com/riscv-software-src/riscv-tests) on both engines. Of its version
 34e6b6d of 2026-06-03, 41 of 42 of rv32ui pass, 8 of 8 of rv32um and 14 of 16 of rv32mi; ma_data
 (misaligned loads and stores that succeed), breakpoint (triggers) and pmpaddr (memory protection)
-test what is left out:
+test the following missing parts:
 """
 
 LEFT_OUT = (
@@ -130,22 +131,24 @@ LEFT_OUT = (
 
 TRAP_NOTE = """
 `mepc` is the address of the instruction that trapped; it has changed no register and no memory.
-If several words of a descriptor are bad, `mtval` names the first one found: sizes are checked
-before addresses, and addresses before scales and clips, each in the order of the words. A bad
-scale is reported at its word `pre`, a bad table of scale records at the word `scales`.
+If several words of a descriptor are invalid, `mtval` is the address of the first one found. Sizes
+are checked before addresses, and addresses before scales and clips, each in the order of the words.
+An invalid scale is reported at its word `pre`, an invalid table of scale records at the word
+`scales`.
 """
 
 CONTRACT = """
 ## What is undefined
 
-A program respects the contract if its result is the same on every device of these sizes, whatever
-its speed and the previous contents of its memory. `nmpsim run` and `nmpsim check` stop at the first
-violation (`--strict`, the default) and report its category, its place and a hint. `--no-strict`
-continues, and the report says that the contract was not proved. These cases are undefined:
+A program respects the contract if its result is the same on every device with the same sizes,
+regardless of the device's speed and the previous contents of its memory. `nmpsim run` and `nmpsim
+check` stop at the first violation (`--strict`, the default) and report its category, its place and
+a hint. `--no-strict` continues, and the report states that the contract was not proved. These cases
+are undefined:
 """
 
 TRAP_VALUES: dict[Cause, str] = {
-    Cause.FETCH_MISALIGNED: "where the jump or branch was to go",
+    Cause.FETCH_MISALIGNED: "the target of the jump or branch",
     Cause.FETCH_FAULT: "the address of the instruction",
     Cause.ILLEGAL_INSTRUCTION: "the instruction word",
     Cause.BREAKPOINT: "the address of the instruction",
@@ -155,13 +158,13 @@ TRAP_VALUES: dict[Cause, str] = {
     Cause.STORE_FAULT: "the address",
     Cause.ENVIRONMENT_CALL: "0",
     Cause.DESCRIPTOR_FAULT: "the address of the descriptor",
-    Cause.OPERAND_FAULT: "the address of the word of the descriptor that is wrong",
+    Cause.OPERAND_FAULT: "the address of the invalid word of the descriptor",
 }
 """Contents of ``mtval`` for each cause."""
 
 SCALAR_NOTE = """
-Assembly gives `lui` and `auipc` the upper 20 bits as a number, and branches and jumps their target
-(a label or an absolute address), as in GNU's tools.
+In assembly, the operand of `lui` and `auipc` is the upper 20 bits as a number. The operand of
+branches and jumps is their target, a label or an absolute address, as in GNU's tools.
 """
 
 MEMORY_LAYOUTS = """
@@ -175,15 +178,15 @@ bytes.
 and pixels are in the descriptor. Padding is filled with the input's zero point, so that with the
 zero term of the channel record a padded tap contributes nothing.
 
-*Weights* of `nmp.conv` are blocked by 16 output channels and by four bytes of consecutive inputs
-of a kernel row, counted as `kx * in_channels + channel`: `[out/16][ky][(kx*in)/4][16][4]` for
-Int8, `[out/16][ky][(kx*in)/2][16][2]` for Int16, the divisions rounded up. With
-groups, `in` is the channels of one group, and output channels of all groups follow each other.
-Weights of `nmp.dwconv` are `[ky][kx][channels]`.
+*Weights* of `nmp.conv` are blocked by 16 output channels and by four bytes of consecutive inputs of
+a kernel row, counted as `kx * in_channels + channel`: `[out/16][ky][(kx*in)/4][16][4]` for Int8,
+`[out/16][ky][(kx*in)/2][16][2]` for Int16, with divisions rounded up. With groups, `in` is the
+number of channels of one group, and the output channels of all groups follow each other. Weights of
+`nmp.dwconv` are `[ky][kx][channels]`.
 
 *Reserved bytes.* The weights after the last input of a kernel row, and those of channels beyond the
 last output channel, should be zero. They have no effect on results, partial sums, counts of
-saturated values and cycles. The same is true of all bytes outside of operands: between the rows and
+saturated values and cycles. The same applies to all bytes outside of operands: between the rows and
 pixels of strided tensors, between operands, after the last channel's record, and after the
 scratchpad.
 
@@ -199,14 +202,15 @@ SCALES = """
 The result of a convolution is computed in three steps, with a channel record for each output
 channel:
 
-    start  = bias on the scale of the sum, if the profile has it there, + zero_term
+    start  = bias (if the profile adds it at the scale of the sum) + zero_term
     sum    = start + sum over ky, kx, channel of (w - weight_offset) * x
     result = clip(the sum on the result's scale, with its zero point, clip_low, clip_high)
 
 The accumulator has 32 bits for Int8 and 48 bits for Int16; each step of the sum saturates there.
 Bias and zero term have 64 bits, lower word first; the start of a sum saturates to the
 accumulator. `part` splits the sum over several instructions: *first* begins with `start` and leaves
-the sum at `partial`, *middle* adds to it, *last* adds to it and makes the result, *only* does all.
+the sum at `partial`, *middle* adds to it, *last* adds to it and computes the result,
+*only* does all of these.
 
 The word `profile` selects the arithmetic of a result:
 
@@ -219,13 +223,13 @@ A scale consists of three words, `pre`, `mul` and `post`. Their meaning depends 
 The shifts are arithmetic. The integer form saturates the value before the last shift to 32 bits
 for Int8; for Int16, `x >> pre` saturates where its product with `mul` would leave 62 bits. The
 fixed-point form saturates `x << pre` to 32 bits and rounds twice, after the product and after the
-shift; but 48-bit sums of Int16 are multiplied with `mul` rounded to 16 bits and shifted once, by
-`15 - pre + post`. The product of the float64 form is rounded to an integer, halves away from
-zero, is limited to 2^61, and is not saturated otherwise before the clip. `nmp.gemm` has no words
-of a bias, which count as 0.
+shift; 48-bit sums of Int16 are multiplied by `mul` rounded to 16 bits and shifted once, by
+`15 - pre + post`. The product of the float64 form is rounded to an integer, halves away
+from zero, and limited to 2^61. It is not saturated otherwise before the clip. `nmp.gemm` has no
+bias words, so its bias is 0.
 
-[Numerics](numerics.md) has the formulas of each profile, the derivation of their numbers, and the
-references that they match bit-exactly. The following tables show which words hold the numbers.
+[Numerics](numerics.md) contains the formulas of each profile, the derivation of their numbers, and
+the references that they match bit-exactly. The following tables show which words hold the numbers.
 
 ### Scales of `nmp.conv`, `nmp.dwconv` and `nmp.gemm`
 
@@ -241,7 +245,7 @@ before the clip. `nmp.gemm` has no bias, and does not support the profiles {with
 {pairs}
 
 The words `lhs_post` and `rhs_post` of `float` are the bits of a float32 that may be negative;
-product and sum are rounded to float32 together, once.
+product and sum are rounded to float32 in one step.
 
 ### Scales of `nmp.avgpool` and `nmp.rescale`
 

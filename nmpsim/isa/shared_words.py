@@ -47,23 +47,23 @@ def scale_fields(prefix: str, what: str) -> tuple[Word, ...]:
     )
 
 
-def element_word(what: str = "what input, weights and result are") -> Word:
+def element_word(what: str = "type of input, weights and result") -> Word:
     """Create the word that selects the element type, Int8 or Int16."""
     return Word("element", what, choices=ELEMENTS)
 
 
-PROFILE = Word("profile", "whose arithmetic makes the result", choices=PROFILES)
+PROFILE = Word("profile", "arithmetic of the result", choices=PROFILES)
 RESULT_SCALE = Word(
-    "result_scale", "float32: scale of the result or its reciprocal, where a profile uses it"
+    "result_scale", "float32: scale of the result or its reciprocal, if the profile uses it"
 )
 
 
 CLIP = (
     element_value("clip_low", "lowest result"),
-    element_value("clip_high", "highest result, not below the lowest one"),
+    element_value("clip_high", "highest result; not less than `clip_low`"),
     Word(
         "clip_wanted",
-        "bit 0: the lower clip is an activation, bit 1: the upper one is",
+        "bit 0: the lower clip is an activation; bit 1: the upper clip is an activation",
         least=0,
         most=3,
     ),
@@ -81,7 +81,7 @@ WINDOW = size_words(
 )
 EXISTING = (
     *count_words(("channels", "channels")),
-    *ranged_words(0, MAX_COUNT, ("in_h", "rows that exist"), ("in_w", "columns that exist")),
+    *ranged_words(0, MAX_COUNT, ("in_h", "rows of the input"), ("in_w", "columns of the input")),
 )
 PAD = tuple(
     attrs.evolve(word, signed=True)
@@ -109,11 +109,14 @@ CHANNEL_RECORD = Descriptor(
     "channel record",
     (
         Word("bias_low", "bias minus its zero point, 64 bits (fbgemm, onednn: a float64)"),
-        signed_word("bias_high", "its upper half"),
-        Word("zero_term_low", "K*Ow*Ox - Ox*sum(w): what the input's zero point adds, 64 bits"),
-        signed_word("zero_term_high", "its upper half"),
+        signed_word("bias_high", "upper half of this value"),
+        Word(
+            "zero_term_low",
+            "K*Ow*Ox - Ox*sum(w): the contribution of the input's zero point, 64 bits",
+        ),
+        signed_word("zero_term_high", "upper half of this value"),
     ),
-    "What a convolution needs for each output channel; aligned to 8 bytes.",
+    "Bias and zero term of one output channel; aligned to 8 bytes.",
 )
 SCALE_RECORD = Descriptor(
     "scale record",
@@ -122,7 +125,7 @@ SCALE_RECORD = Descriptor(
         *scale_fields("bias", "bias to accumulator"),
         *scale_fields("out", "accumulator to result"),
     ),
-    "Scales of one output channel, where each channel has its own.",
+    "Scales of one output channel, used if channels have different scales.",
 )
 
 FLAT = Layout(run=("count",))
@@ -165,7 +168,7 @@ def part_words(*sums: str) -> tuple[Word, ...]:
     return (
         Word(
             "part",
-            "place in a sum over several instructions",
+            "position in a sum over several instructions",
             choices=("only", "first", "middle", "last"),
         ),
         Word(
@@ -184,7 +187,7 @@ def channel_table_words(channels: str) -> tuple[Word, ...]:
     """Create the address words of the channel records and scale records."""
     scales = input_operand(
         "scales",
-        "a scale record for each output channel, or 0: the words below hold for all",
+        "a scale record for each output channel; 0: the words below apply to all channels",
         Layout((channels,), size=SCALE_RECORD.nbytes),
         Alignment.BYTES_4,
     )
