@@ -240,7 +240,7 @@ def _with_names(settings: Settings, module: Module) -> Settings:
 
 
 def require_quantized(programs: Sequence[QuantizedProgram], module: Module) -> None:
-    """Raise QUANT003 if none of the programs has a quantized computation."""
+    """Raise UserError (QUANT003) if none of the programs has a quantized computation."""
     computed = [result for program in programs for result in program.computed]
     if any(result.quantized for result in computed):
         return

@@ -248,7 +248,7 @@ def parse_settings(
     bias_scale: str,
     keep_float: Iterable[str],
 ) -> Settings:
-    """Parse settings from command-line words; raise ARG001 for an unknown word."""
+    """Parse settings from command-line words; raise UserError (ARG001) for an unknown word."""
     return Settings(
         schema=_known("schema", schema, SCHEMAS),
         elem=PRECISIONS[_known("precision", precision, PRECISIONS)],

@@ -141,7 +141,7 @@ class ValueScales:
 
 
 def find_constant_range(array: npt.NDArray[Any], name: str) -> Range:
-    """Return the range of a constant; raise QUANT002 if a value is not finite."""
+    """Return the range of a constant; raise UserError (QUANT002) if a value is not finite."""
     if np.isfinite(array).all():
         return Range.from_values(array)
     raise fail(

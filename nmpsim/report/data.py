@@ -258,7 +258,7 @@ class LayerReport:
 
     @property
     def device_cycles(self) -> int:
-        """Cycles of the device, without those of host layers."""
+        """Cycles of the layer on the device; 0 for a host layer."""
         return 0 if self.placement == "host" else self.cycles
 
     @property
@@ -478,7 +478,7 @@ class RunReport:
 
     @property
     def device_cycles(self) -> int:
-        """Cycles of the device, without those of host layers."""
+        """Cycles of all device layers; cycles of host layers are left out."""
         return self.cycles - (self.host.cycles or 0)
 
     @property

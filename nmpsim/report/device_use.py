@@ -134,7 +134,7 @@ def compute_device_use(layers: Iterable[Any], cycles: int, channels: int) -> Dev
 
 
 def compute_limiter_shares(path: Mapping[str, int]) -> Mapping[str, float]:
-    """Return the share of the critical path of each limiter, largest first."""
+    """Return each limiter's share of the critical path, from 0 to 1, largest first."""
     total = sum(path.values())
     if not total:
         return {}

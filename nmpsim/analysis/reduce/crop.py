@@ -43,7 +43,7 @@ class _Crop:
 
 
 def find_computed_element(part: Part, places: Iterable[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """Find the first of some elements of a result that the layer computes.
+    """Return the first of the given elements that the layer computes, or None if none is.
 
     An insertion computes only the inserted elements.
 

@@ -120,7 +120,7 @@ def match_float_weights(module: Module, path: Path) -> Matches:
 def make_recorded_run(
     module: Module, report: RunReport, stored: Arrays, given: Arrays
 ) -> RecordedRun:
-    """Return the recorded run of a report, by numbers of LIR instructions."""
+    """Convert a report to a recorded run, which identifies layers by LIR instruction number."""
     numbers = {instruction.name: instruction.number for instruction in module.instructions}
 
     def run_layer(layer: LayerReport) -> RunLayer:

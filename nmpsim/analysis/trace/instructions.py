@@ -75,7 +75,7 @@ def _filled(words: Mapping[str, int]) -> tuple[int, int]:
 
 @attrs.frozen
 class Finish:
-    """Cycle and core in which an instruction ended."""
+    """Cycle in which an instruction ended, and the core that executed it."""
 
     cycle: int
     core: int

@@ -138,7 +138,7 @@ _BY_NAME = {name: command for command in COMMANDS for name in (command.name, *co
 
 
 def find_command(word: str) -> Command:
-    """Return the command with a name, alias or unique prefix; raise DEBUG001 if there is none."""
+    """Return the command with a name, alias or unique prefix; raise DEBUG001 if none fits."""
     if word in _BY_NAME:
         return _BY_NAME[word]
     begun = [command for command in COMMANDS if command.name.startswith(word)]

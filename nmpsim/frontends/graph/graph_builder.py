@@ -89,7 +89,7 @@ class GraphBuilder(ABC):
 
     @abstractmethod
     def get_name(self, tensor: Any) -> str:
-        """Return the name of a tensor of the file, which is declared at its first use."""
+        """Return the graph name of a tensor of the file; declare the tensor at its first use."""
 
     @abstractmethod
     def outputs(self) -> Iterator[str]:
@@ -137,7 +137,7 @@ class GraphBuilder(ABC):
         return kind
 
     def add_constant(self, name: str, values: Array, kind: Kind = "") -> str:
-        """Add a constant under a unique name, which is returned."""
+        """Add a constant under a unique name and return the name."""
         name = self.unique_name(name)
         self.constants[name] = values
         if kind:

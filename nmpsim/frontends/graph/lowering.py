@@ -304,7 +304,7 @@ class Lowering:
     def broadcast(
         self, name: str, layout: Layout, shape: Shape, wanted: QuantizedTensor | None
     ) -> Value:
-        """Return a tensor broadcast to a shape, which is in the dimension order of the file."""
+        """Return a tensor broadcast to ``shape``, given in the dimension order of the file."""
         own = self.get_shape(name)
         layout = self._effective_layout(layout, shape)
         if own == shape:

@@ -256,7 +256,7 @@ class OperatorContext:
         return self.define_alias(value if is_same else self.view(value, shape))
 
     def define_alias(self, value: Value) -> str:
-        """Define the result as an existing value, which is copied only to a model output."""
+        """Define the result as an existing value; copy it only if the result is a model output."""
         self.lowering.define(self.name, value, self.layout, is_own=False)
         return "" if self.lowering.is_output(self.name) else VIEW_ONLY
 

@@ -52,7 +52,7 @@ class TFLiteGraphBuilder(GraphBuilder):
     # --- tensors -----------------------------------------------------------------------------
 
     def get_name(self, tensor: TFLiteTensor | None) -> str:
-        """Return the name of a tensor in the graph, which is declared at its first use."""
+        """Return the graph name of a tensor; declare the tensor at its first use."""
         if tensor is None:
             raise UnsupportedError("an input is left out")
         if tensor.index not in self._names:

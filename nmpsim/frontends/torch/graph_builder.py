@@ -65,7 +65,7 @@ class TorchGraphBuilder(GraphBuilder):
         return self.build_graph(inputs, self._output_names)
 
     def get_name(self, tensor: RecordedTensor) -> str:
-        """Return the name of a tensor in the graph; a constant is added at its first use."""
+        """Return the graph name of a tensor; add the tensor at its first use if it is constant."""
         if tensor.number not in self._names:
             if tensor.values is None:
                 raise UnsupportedError("a tensor whose memory another operation has changed")

@@ -70,7 +70,7 @@ class LayersPane(LinePane):
     _filter = _verdict = ""
 
     def prepare(self, view: View) -> None:
-        """Follow the selected layer."""
+        """Update the rows and the title, and move the cursor to the selected layer."""
         self._total = sum(state.cycles for state in view.layers)
         reference = view.shell.reference
         if reference is not self._known[0]:
@@ -101,7 +101,7 @@ class LayersPane(LinePane):
         )
 
     def action_reverse(self) -> None:
-        """Reverse the order."""
+        """Reverse the order of the layers."""
         self.sort_by(self._sorted_by, is_reversed=not self._is_reversed)
 
     def filter_by(self, text: str) -> None:
