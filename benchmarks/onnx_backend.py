@@ -65,7 +65,7 @@ def outcome(kind: str, case: Any) -> Outcome:
             )
             if prepared.report is not None:
                 places |= {one.placement for one in prepared.report.layers}
-    except backend.RefusedError as error:
+    except backend.UnsupportedModelError as error:
         return Outcome(kind, case.name, "refused", error.diagnostics[0].found or "", frozenset())
     except Exception as error:  # whatever else it is, it is wrong
         why = f"{type(error).__name__}: {error}".strip()

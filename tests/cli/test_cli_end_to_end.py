@@ -63,6 +63,9 @@ def test_histograms_of_host_layers_are_written(nmpsim_cli, tmp_path):
     np.save(tmp_path / "image.npy", np.zeros((5, 5, 4), np.int8))
     refused = nmpsim_cli(*words, "--input", tmp_path / "image.npy")
     assert refused.exit_code == 2
-    assert "error[ARG001]: the outputs of these layers are not saved" in refused.stderr
-    assert "name the barrier in the `.layer` line" in refused.stderr
+    assert (
+        "error[ARG001]: the outputs of the layers cannot be read, as no barrier ends the layers"
+        in refused.stderr
+    )
+    assert "Name the barrier in the `.layer` line" in refused.stderr
     assert "save_layers" not in refused.stderr

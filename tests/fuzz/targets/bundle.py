@@ -155,7 +155,7 @@ def _other_metadata(data: bytes, file: ElfFile, random: Random) -> bytes:
     section = file.sections.get(META)
     if section is None:
         raise ValueError("no metadata")
-    document = json.loads(bytes(file.section_bytes(section)))
+    document = json.loads(bytes(file.read_section(section)))
     text = json.dumps(json_changed(document, random)).encode()
     changed = bytearray(data + text)
     table = int.from_bytes(data[32:36], "little")
