@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
+from nmpsim.diagnostics import Diagnostic, Place, UserError, did_you_mean, fail
 from nmpsim.input_files import read_toml
 from nmpsim.records import frozen
 
@@ -197,8 +197,7 @@ def _preset_entries(
     names = dram_presets.list_presets()
     if name not in names:
         near = [known for known in names if known.startswith(str(name))]
-        near = near or difflib.get_close_matches(str(name), names, 1)
-        hint = f"Did you mean {near[0]}?" if near else None
+        hint = did_you_mean(str(name), near[:1] or names, nearness=0 if near else 0.6)
         message = "unknown [dram] preset"
         found = repr(name)[:80]
         return {}, [Diagnostic("DEV002", message, place, found, ", ".join(names), hint)]
@@ -270,14 +269,13 @@ def _entry(
     findings = []
     for word in given:
         if word not in _ENTRY_KEYS:
-            near = difflib.get_close_matches(word, _ENTRY_KEYS, 1)
             findings.append(
                 Diagnostic(
                     "DEV002",
                     f"{name} has no {word!r}",
                     place,
                     expected=", ".join(_ENTRY_KEYS),
-                    hint=f"Did you mean {near[0]}?" if near else None,
+                    hint=did_you_mean(word, _ENTRY_KEYS),
                 )
             )
     if "value" not in given:
@@ -300,7 +298,7 @@ def _stray(word: str, content: object, place: Place | None) -> Diagnostic:
         meant = [_toml_name(key) for key in difflib.get_close_matches(word, names, 1)]
         if difflib.get_close_matches(word, ["name", *names], 1) == ["name"]:
             meant = ["name"]
-    hint = f"Did you mean {meant[0]}?" if meant else "List all settings with `nmpsim device`."
+    hint = f"Did you mean {meant[0]!r}?" if meant else "List all settings with `nmpsim device`."
     return Diagnostic("DEV002", f"unknown {what}", place, hint=hint)
 
 
@@ -372,7 +370,7 @@ def _toml_name(key: str) -> str:
 def _unknown(key: str, place: Place | None, known: list[str]) -> Diagnostic:
     near = difflib.get_close_matches(key, known, 1)
     hint = (
-        f"Did you mean {_toml_name(near[0])}?"
+        f"Did you mean {_toml_name(near[0])!r}?"
         if near
         else "List all settings with `nmpsim device`."
     )

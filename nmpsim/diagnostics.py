@@ -15,6 +15,9 @@ import attrs
 from nmpsim.escape import escape_line
 from nmpsim.records import frozen
 
+_LONGEST_WORD = 100
+"""Characters of the longest word that gets a hint."""
+
 EXIT_OK = 0
 EXIT_WORSE = 1
 """The run failed: a mismatch or a trap."""
@@ -213,3 +216,18 @@ def fail(
             hint,
         )
     )
+
+
+def did_you_mean(
+    word: str, known: Iterable[str], prefix: str = "", nearness: float = 0.6
+) -> str | None:
+    """Return a hint that names the known word most similar to ``word``, or None.
+
+    ``nearness`` from 0 to 1: how much of both must be alike.
+    """
+    import difflib  # only for an error
+
+    if len(word) > _LONGEST_WORD:  # comparing is quadratic in the length
+        return None
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=nearness)
+    return f"Did you mean '{prefix}{near[0]}'?" if near else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
@@ -17,7 +16,7 @@ from nmpsim.checking.baseline import UPDATE_HINT, Baseline, BaselineLayer
 from nmpsim.checking.results import Check, FailedLayer
 from nmpsim.checking.run import Arrays, Run
 from nmpsim.checking.suite import Expect
-from nmpsim.diagnostics import UserError, fail
+from nmpsim.diagnostics import UserError, did_you_mean, fail
 from nmpsim.experiments.samples import is_score_shape
 from nmpsim.experiments.worker import get_scores, rank_classes
 from nmpsim.lir.layers import find_layer
@@ -285,12 +284,11 @@ def reject_unknown_names(given: Iterable[str], known: Iterable[str], what: str) 
     names = list(known)
     for name in given:
         if name not in names:
-            near = difflib.get_close_matches(name, names, 1)
             raise fail(
                 "INPUT001",
                 f"the program has no {what} {name!r}",
                 expected=", ".join(names[:8]),
-                hint=f"Did you mean {near[0]!r}?" if near else None,
+                hint=did_you_mean(name, names),
             )
     if not list(given):
         raise fail("SUITE002", "the file of expected values contains no array")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 from functools import cache
@@ -13,7 +12,7 @@ import attrs
 
 from nmpsim.bundle.schema import make_strict_converter
 from nmpsim.checking.suite import Case, InputFile, SaturationLimit, Suite
-from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
+from nmpsim.diagnostics import Diagnostic, Place, UserError, did_you_mean, fail
 from nmpsim.input_files import read_toml
 
 if TYPE_CHECKING:
@@ -158,9 +157,8 @@ def _explained(error: BaseException, _: object) -> str:
 
 
 def _unknown(key: str, known: tuple[str, ...] | list[str]) -> str:
-    near = difflib.get_close_matches(key, known, 1)
-    meant = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-    return f"unknown key {key!r}; {meant}"
+    hint = did_you_mean(key, known) or f"Known keys are {', '.join(known)}."
+    return f"unknown key {key!r}. {hint}"
 
 
 def _unusable(place: Place, message: str, hint: str | None = None) -> UserError:

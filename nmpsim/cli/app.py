@@ -19,6 +19,7 @@ from nmpsim.cli.guard import (
     report_write_errors,
     run_guarded,
 )
+from nmpsim.diagnostics import did_you_mean
 from nmpsim.host_memory import check_libraries
 
 COMMANDS: dict[str, str] = {
@@ -82,11 +83,8 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve a command; suggest the nearest name for an unknown one."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            import difflib
-
-            near = difflib.get_close_matches(args[0], COMMANDS, 1)
-            suggestion = f" Did you mean {near[0]!r}?" if near else ""
-            ctx.fail(f"No such command {args[0]!r}.{suggestion}")
+            hint = did_you_mean(args[0], COMMANDS)
+            ctx.fail(f"No such command {args[0]!r}.{f' {hint}' if hint else ''}")
         return super().resolve_command(ctx, args)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:

@@ -29,7 +29,7 @@ from nmpsim.cli.samples import (
     format_names,
     group_batches,
 )
-from nmpsim.diagnostics import UserError, fail
+from nmpsim.diagnostics import UserError, did_you_mean, fail
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.npy import MAGIC
 from nmpsim.views.text import format_count, format_shape
@@ -219,12 +219,11 @@ def split_argument(argument: str, names: Sequence[str]) -> tuple[str | None, Pat
     head, equals, _ = argument.partition("=")
     if not equals or "/" in head or _exists(Path(argument)):
         return None, Path(argument)
-    near = difflib.get_close_matches(head, names, 1)
     raise fail(
         "INPUT001",
         f"the program has no input {head!r}",
         expected=format_names(names) or "no input",
-        hint=f"Did you mean {near[0]!r}?" if near else "List the inputs with `nmpsim inspect`.",
+        hint=did_you_mean(head, names) or "List the inputs with `nmpsim inspect`.",
     )
 
 

@@ -8,9 +8,9 @@ import attrs
 
 from nmpsim.compiler.numerics import PROFILES
 from nmpsim.compiler.operations import Operation
-from nmpsim.diagnostics import UserError, fail
+from nmpsim.diagnostics import UserError, did_you_mean, fail
 from nmpsim.lir.layers import PlainLayer, find_operations
-from nmpsim.lir.messages import did_you_mean, quote
+from nmpsim.lir.messages import quote
 from nmpsim.lir.names import make_display_names
 
 

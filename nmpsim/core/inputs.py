@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle.metadata import UNSIGNED_ELEMS, Metadata, Tensor
-from nmpsim.diagnostics import Diagnostic, UserError, fail
+from nmpsim.diagnostics import Diagnostic, UserError, did_you_mean, fail
 from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
 from nmpsim.kernels.hostops import HostTensor
 from nmpsim.lir.host_execution import execute
@@ -40,7 +39,7 @@ def prepare_inputs(metadata: Metadata, given: Inputs) -> dict[str, npt.NDArray[A
             "INPUT001",
             f"the program has no input {name!r}",
             expected=", ".join(names),
-            hint=_near(name, names),
+            hint=did_you_mean(name, names),
         )
         for name in given
         if name not in names
@@ -88,11 +87,6 @@ def _by_name(given: Inputs, names: list[str]) -> Arrays:
             expected=f"{len(names)}: {', '.join(names)}",
         )
     return dict(zip(names, given, strict=True))
-
-
-def _near(name: str, names: list[str]) -> str | None:
-    near = difflib.get_close_matches(name, names, 1)
-    return f"Did you mean {near[0]!r}?" if near else None
 
 
 def _shape(shape: tuple[int, ...]) -> str:

@@ -19,12 +19,11 @@ from nmpsim.core.state import CoreStatus
 from nmpsim.debugger.byte_runs import get_tensor_region
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.edits import apply_scale
-from nmpsim.diagnostics import fail
+from nmpsim.diagnostics import did_you_mean, fail
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.isa.csrs import Csr
 from nmpsim.isa.table import DRAM_BASE, REGISTERS, SCRATCHPAD_BASE
 from nmpsim.lir.layers import find_layer
-from nmpsim.lir.messages import did_you_mean
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.memory.address_map import bytes_at, word_at
 from nmpsim.report.data import RunReport, Saturation

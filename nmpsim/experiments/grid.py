@@ -10,9 +10,8 @@ from pathlib import Path
 import attrs
 
 from nmpsim.config import DeviceConfig, format_setting_name, from_settings, setting_names
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.diagnostics import Place, UserError, did_you_mean, fail
 from nmpsim.input_files import read_toml
-from nmpsim.lir.messages import did_you_mean
 
 Grid = Mapping[str, Sequence[int]]
 """Setting (``cores_count``) -> its values."""

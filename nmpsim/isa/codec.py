@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import operator
 import struct
 from collections.abc import Iterable, Mapping
@@ -11,7 +10,7 @@ from functools import cache, lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.diagnostics import UserError, fail
+from nmpsim.diagnostics import UserError, did_you_mean, fail
 from nmpsim.isa.table import (
     CHANNEL_RECORD,
     DESCRIPTORS,
@@ -146,12 +145,6 @@ def word_range(word: Word) -> tuple[int, int]:
 def unknown_name(what: str, name: str, known: Iterable[str], code: str = "ISA001") -> UserError:
     """Return the error for an unknown name, with the most similar known name as hint."""
     return fail(code, f"unknown {what} {name!r}", hint=did_you_mean(name, known))
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """Return a hint with the most similar known name, or None."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f"Did you mean {near[0]!r}?" if near else None
 
 
 def _record(name: str) -> Descriptor:

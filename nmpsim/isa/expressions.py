@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import attrs
 
-from nmpsim.isa.codec import did_you_mean
+from nmpsim.diagnostics import did_you_mean
 
 Scope = Callable[["Token"], int]
 """Function that returns the value of a symbol, or raises :class:`SourceError` at its token."""

@@ -14,10 +14,10 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
+from nmpsim.diagnostics import Diagnostic, Place, UserError, did_you_mean, fail
 from nmpsim.host_memory import Part, check_memory
 from nmpsim.lir.constraints import format_shape
-from nmpsim.lir.messages import did_you_mean, quote
+from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import Module, WeightVar
 from nmpsim.lir.npz import NpzFile
 from nmpsim.lir.scales import read_scales_file, resolve_exact_scales

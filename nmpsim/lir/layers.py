@@ -10,8 +10,8 @@ from typing import Protocol, TypeVar
 
 import attrs
 
-from nmpsim.diagnostics import UserError, fail
-from nmpsim.lir.messages import did_you_mean, quote
+from nmpsim.diagnostics import UserError, did_you_mean, fail
+from nmpsim.lir.messages import quote
 from nmpsim.lir.names import strip_numeric_suffix
 
 _MAX_CANDIDATES = 8

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nmpsim.diagnostics import UserError, fail
+from nmpsim.diagnostics import UserError, did_you_mean, fail
 from nmpsim.lir.line import LineCursor, Token, TokenKind
-from nmpsim.lir.messages import did_you_mean, quote
+from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import (
     MODULE_ELEMS,
     AttributeValue,

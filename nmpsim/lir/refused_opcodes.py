@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from nmpsim.diagnostics import Diagnostic, Place
-from nmpsim.lir.messages import did_you_mean, quote
+from nmpsim.diagnostics import Diagnostic, Place, did_you_mean
+from nmpsim.lir.messages import quote
 from nmpsim.lir.opcodes import OPCODES
 
 _NEARNESS = 0.8

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from nmpsim.diagnostics import Diagnostic, UserError
+from nmpsim.diagnostics import Diagnostic, UserError, did_you_mean
 from nmpsim.lir.constraints import Problem, TypedInstruction, format_shape
 from nmpsim.lir.liveness import Liveness, LiveTensor
-from nmpsim.lir.messages import did_you_mean, quote
+from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import (
     MODULE_ELEMS,
     QUANTIZABLE_ELEMS,

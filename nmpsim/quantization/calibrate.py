@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.diagnostics import fail
+from nmpsim.diagnostics import did_you_mean, fail
 from nmpsim.interpreter import execute_real
 from nmpsim.lir.constraints import format_shape
-from nmpsim.lir.messages import did_you_mean, quote
+from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import Instruction, Module, TensorType
 from nmpsim.lir.opcodes import IN
 from nmpsim.quantization.graph import Graph, Node, Value

@@ -13,8 +13,8 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.diagnostics import fail
-from nmpsim.lir.messages import did_you_mean, quote
+from nmpsim.diagnostics import did_you_mean, fail
+from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import ELEM_DTYPES
 
 Schema: TypeAlias = Literal[

@@ -61,22 +61,22 @@ def test_all_findings_are_reported_together(tmp_path: Path) -> None:
     assert sorted(codes(error)) == ["DEV002", "DEV002", "DEV002", "DEV002", "DEV003", "DEV003"]
     shown = str(error.value)
     assert "my device.toml" in shown
-    assert "Did you mean [cores] count?" in shown
+    assert "Did you mean '[cores] count'?" in shown
     assert "a power of two" in shown
 
 
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("cores_count = 3", "unknown key cores_count", "Did you mean [cores] count?"),
+        ("cores_count = 3", "unknown key cores_count", "Did you mean '[cores] count'?"),
         ("[dram_row]\nbytes = 4096", "unknown section [dram_row]", "[dram] row_bytes?"),
-        ("[vectr]\nlanes = 4", "unknown section [vectr]", "Did you mean [vector]?"),
-        ("nam = 'x'", "unknown key nam", "Did you mean name?"),
+        ("[vectr]\nlanes = 4", "unknown section [vectr]", "Did you mean '[vector]'?"),
+        ("nam = 'x'", "unknown key nam", "Did you mean 'name'?"),
         ("whatever = 1", "unknown key whatever", "`nmpsim device`"),
         ("cores = 3", "cores has the wrong type", "a table: [cores]"),
         ("[[cores]]\ncount = 3", "cores has the wrong type", "a table: [cores]"),
         ("[name]\nx = 1", "name has the wrong type", "a string"),
-        ("[cores]\ncount = { valeu = 3 }", "[cores] count has no 'valeu'", "Did you mean value?"),
+        ("[cores]\ncount = { valeu = 3 }", "[cores] count has no 'valeu'", "Did you mean 'value'?"),
         ("[cores]\ncount = { source = 'given' }", "[cores] count has no value", "{ value = "),
         (
             "[cores]\ncount = { value = 3, unit = 'x' }",

@@ -59,7 +59,7 @@ def test_every_preset_is_valid(tmp_path: Path, name: str, clock: int) -> None:
 
 def test_an_unknown_preset_is_an_error(tmp_path: Path) -> None:
     wrong = refused(tmp_path, '[dram]\npreset = "lpdr4-3200"')
-    assert (wrong.code, wrong.hint) == ("DEV002", "Did you mean lpddr4-3200?")
+    assert (wrong.code, wrong.hint) == ("DEV002", "Did you mean 'lpddr4-3200'?")
     assert refused(tmp_path, '[dram]\npreset = "lpddr4"').hint == wrong.hint
     assert wrong.expected == "single-row, lpddr4-3200, lpddr5-6400, ddr4-3200"
     assert refused(tmp_path, "[dram]\npreset = 4").code == "DEV002"

@@ -121,7 +121,7 @@ def test_the_command_takes_a_bundle_and_a_grid_file(cli, digits, digits_bin, tmp
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (("--set", "cores.cuont=1"), "Did you mean cores.count?"),
+        (("--set", "cores.cuont=1"), "Did you mean 'cores.count'?"),
         (("--set", "cores.count=1,x"), "GRID001"),
         (("--set", "cores.count=0"), "DEV003"),
         ((), "GRID001"),

@@ -107,7 +107,7 @@ def test_matching_beginnings_of_many_layers_are_listed() -> None:
 
 
 def test_the_nearest_name_is_a_hint() -> None:
-    assert refused("rleu__7").hint == "Did you mean relu__7?"
+    assert refused("rleu__7").hint == "Did you mean 'relu__7'?"
     assert refused("x", ()).found == "a program without layers"
 
 
@@ -131,5 +131,5 @@ def test_an_error_shows_display_names_for_long_names_and_each_layer_once() -> No
     )
     problem = refused("convv", layers)
     assert problem.found == "conv (index 0, number 1), dense__2 (index 1, number 3)"
-    assert problem.hint == "Did you mean conv?"
+    assert problem.hint == "Did you mean 'conv'?"
     assert refused("functional", layers).found == "conv (index 0, number 1)"

@@ -123,7 +123,7 @@ def test_missing_values_are_reported():
         ("CONST002", Place("f.lir.txt", 4, 3)),
     ]
     assert problems[0].message == "there are no values for %w"
-    assert problems[0].hint == "Did you mean ww?"
+    assert problems[0].hint == "Did you mean 'ww'?"
 
 
 def test_a_missing_file_of_values_is_one_finding():

@@ -84,8 +84,8 @@ def test_an_unparsed_module_is_refused_by_name() -> None:
 @pytest.mark.parametrize(
     ("word", "hint"),
     [
-        ("maxpol", "Did you mean maxpool?"),
-        ("elementadds", "Did you mean elementadd?"),
+        ("maxpol", "Did you mean 'maxpool'?"),
+        ("elementadds", "Did you mean 'elementadd'?"),
         ("clop", None),
         ("frobnicate", None),
         ("conv", None),

@@ -157,9 +157,9 @@ def test_a_truncated_text_is_an_error():
 
 def test_errors_have_hints():
     (error,) = errors(replaced("cpumaxsplat @", "cpumaxslat @"))
-    assert error.hint == "Did you mean cpumaxsplat?"
+    assert error.hint == "Did you mean 'cpumaxsplat'?"
     (error,) = errors(replaced("x = WeightVar float", "x = WeightVar floot"))
-    assert error.hint == "Did you mean float?"
+    assert error.hint == "Did you mean 'float'?"
 
 
 def test_several_errors_are_reported_together():
@@ -181,7 +181,7 @@ def test_a_message_has_all_parts():
         "net.lir.txt:11:10: error[LIR006]: unknown opcode cpumaxslat\n"
         "  found: cpumaxslat\n"
         "  expected: an opcode of the LIR\n"
-        "  hint: Did you mean cpumaxsplat?"
+        "  hint: Did you mean 'cpumaxsplat'?"
     )
 
 

@@ -123,9 +123,9 @@ def test_a_view_of_a_constant_cannot_be_written():
 
 def test_hints_name_the_intended_word():
     (error,) = findings(LIFE.replace("@in %u", "@in %a_rs").replace("copy", "copy"))
-    assert error.hint == "Did you mean %a_res?"
+    assert error.hint == "Did you mean '%a_res'?"
     missing = findings(LIFE.replace(", Offsets: [0]", ", Offsts: [0]"))
-    assert missing[0].hint == "Did you mean Offsets?"
+    assert missing[0].hint == "Did you mean 'Offsets'?"
     assert missing[1].message == "tensorview lacks the attribute Offsets"
 
 

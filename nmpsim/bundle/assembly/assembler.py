@@ -22,9 +22,8 @@ from nmpsim.bundle.layout import CONSTANTS, DESCRIPTORS, TEXT
 from nmpsim.bundle.metadata import Layer, Metadata, ProgramStep, Tensor
 from nmpsim.bundle.schema import metadata_from_json
 from nmpsim.bundle.write import BundleBuilder
-from nmpsim.diagnostics import Diagnostic, Place, UserError
+from nmpsim.diagnostics import Diagnostic, Place, UserError, did_you_mean
 from nmpsim.isa.assembly import PendingInstruction, parse_instruction
-from nmpsim.isa.codec import did_you_mean
 from nmpsim.isa.expressions import Scope, SourceError, Token, tokenize
 
 ENTRY = "_start"

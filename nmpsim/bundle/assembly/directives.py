@@ -10,8 +10,8 @@ from nmpsim.bundle import elf
 from nmpsim.bundle.assembly.draft import Draft, LayerRecord, Section
 from nmpsim.bundle.assembly.source import Statement
 from nmpsim.bundle.layout import CONSTANTS, DEBUG_SECTIONS, DESCRIPTORS, PART_ALIGNMENT, TEXT
-from nmpsim.diagnostics import UserError
-from nmpsim.isa.codec import did_you_mean, encode_descriptor, word_range
+from nmpsim.diagnostics import UserError, did_you_mean
+from nmpsim.isa.codec import encode_descriptor, word_range
 from nmpsim.isa.expressions import (
     Cursor,
     Expression,

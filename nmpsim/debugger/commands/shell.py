@@ -22,8 +22,7 @@ from nmpsim.debugger.core_dump import CoreDump, write_core_file
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.inspect import list_tensors
 from nmpsim.debugger.reference import ArrayOpener
-from nmpsim.diagnostics import fail
-from nmpsim.lir.messages import did_you_mean
+from nmpsim.diagnostics import did_you_mean, fail
 
 
 class Shell(Context):
