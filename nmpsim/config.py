@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from nmpsim.diagnostics import Diagnostic, Place, UserError, did_you_mean, fail
+from nmpsim.diagnostics import Diagnostic, Place, UserError, did_you_mean, fail, suggest_name
 from nmpsim.input_files import read_toml
 from nmpsim.records import frozen
 
@@ -197,7 +197,7 @@ def _preset_entries(
     names = dram_presets.list_presets()
     if name not in names:
         near = [known for known in names if known.startswith(str(name))]
-        hint = did_you_mean(str(name), near[:1] or names, nearness=0 if near else 0.6)
+        hint = suggest_name(near[0]) if near else did_you_mean(str(name), names)
         message = "unknown [dram] preset"
         found = repr(name)[:80]
         return {}, [Diagnostic("DEV002", message, place, found, ", ".join(names), hint)]
@@ -272,7 +272,7 @@ def _entry(
             findings.append(
                 Diagnostic(
                     "DEV002",
-                    f"{name} has no {word!r}",
+                    f"{name} has no key {word!r}",
                     place,
                     expected=", ".join(_ENTRY_KEYS),
                     hint=did_you_mean(word, _ENTRY_KEYS),
@@ -298,7 +298,7 @@ def _stray(word: str, content: object, place: Place | None) -> Diagnostic:
         meant = [_toml_name(key) for key in difflib.get_close_matches(word, names, 1)]
         if difflib.get_close_matches(word, ["name", *names], 1) == ["name"]:
             meant = ["name"]
-    hint = f"Did you mean {meant[0]!r}?" if meant else "List all settings with `nmpsim device`."
+    hint = suggest_name(meant[0]) if meant else "List all settings with `nmpsim device`."
     return Diagnostic("DEV002", f"unknown {what}", place, hint=hint)
 
 
@@ -369,11 +369,7 @@ def _toml_name(key: str) -> str:
 
 def _unknown(key: str, place: Place | None, known: list[str]) -> Diagnostic:
     near = difflib.get_close_matches(key, known, 1)
-    hint = (
-        f"Did you mean {_toml_name(near[0])!r}?"
-        if near
-        else "List all settings with `nmpsim device`."
-    )
+    hint = suggest_name(_toml_name(near[0])) if near else "List all settings with `nmpsim device`."
     return Diagnostic("DEV002", f"unknown setting {_toml_name(key)}", place, hint=hint)
 
 

@@ -230,4 +230,9 @@ def did_you_mean(
     if len(word) > _LONGEST_WORD:  # comparing is quadratic in the length
         return None
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=nearness)
-    return f"Did you mean '{prefix}{near[0]}'?" if near else None
+    return suggest_name(prefix + near[0]) if near else None
+
+
+def suggest_name(name: str) -> str:
+    """Return the hint that names what the user probably meant."""
+    return f"Did you mean '{name}'?"

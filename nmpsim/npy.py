@@ -79,7 +79,7 @@ def read_header(file: IO[bytes]) -> Header:
     if dtype is None:
         known = ", ".join(dict.fromkeys(known.name for known in _DTYPES.values()))
         found = "records" if fields else _kind_name(kind)
-        raise HeaderError("does not hold numbers", found, known)
+        raise HeaderError("does not contain numbers", found, known)
     try:
         shape = tuple(int(dim.strip().removesuffix("L")) for dim in dims.split(",") if dim.strip())
     except ValueError:

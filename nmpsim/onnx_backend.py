@@ -318,7 +318,7 @@ class NmpBackend(Backend):
 def _check_device(device: str) -> None:
     if not NmpBackend.supports_device(device):
         with _unsupported_as_skip():
-            raise fail("ARG001", "there is no such device", found=device, expected="CPU")
+            raise fail("ARG001", "unknown device", found=device, expected="CPU")
 
 
 def _element_type(values: Array) -> int:

@@ -207,7 +207,7 @@ class NmpSnapshot:
             return
         worse = compare_snapshot(run, path, cycles_percent, ulp, sqnr_db)
         if worse:
-            raise AssertionError(f"{worse}\nIf that is meant: pytest --nmp-update")
+            raise AssertionError(f"{worse}\nIf the change is intended, run `pytest --nmp-update`.")
 
 
 def snapshot_path(node: pytest.Item, name: str) -> Path:

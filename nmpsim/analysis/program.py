@@ -110,9 +110,9 @@ def refuse_files(path: Path, *files: Path | None) -> None:
     if any(file is not None for file in files):
         raise fail(
             "ARG001",
-            "a bundle contains its own constants and scales",
+            "--weights and --tensors cannot be used with a bundle",
             place=path,
-            hint="Omit --weights and --tensors.",
+            hint="Omit these options; the bundle contains its constants and scales.",
         )
 
 

@@ -186,7 +186,9 @@ def read_baseline(path: Path) -> Baseline:
     except UserError as error:
         if not isinstance(error.__cause__, FileNotFoundError):
             raise
-        raise fail("BASE001", "there is no baseline yet", place=place, hint=UPDATE_HINT) from error
+        raise fail(
+            "BASE001", "the baseline does not exist yet", place=place, hint=UPDATE_HINT
+        ) from error
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:

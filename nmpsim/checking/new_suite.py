@@ -73,5 +73,7 @@ def _path(path: Path, folder: Path) -> str:
 def _text(text: str) -> str:
     """Return a TOML string."""
     if not text.isprintable():
-        raise fail("ARG001", "a suite cannot hold this name", place=Place(text), found=repr(text))
+        raise fail(
+            "ARG001", "the name cannot be written in a suite", place=Place(text), found=repr(text)
+        )
     return json.dumps(text, ensure_ascii=False)

@@ -30,7 +30,7 @@ class SaturationLimit:
         if value == "baseline":
             return cls(None)
         if type(value) is not int or value < 0:
-            raise ValueError(f"{value!r} is neither 'none', 'baseline' nor a number from 0 on")
+            raise ValueError(f"{value!r} is not 'none', 'baseline' or a whole number of at least 0")
         return cls(value)
 
 
@@ -164,7 +164,7 @@ def _findings(case: Case, place: Place) -> list[Diagnostic]:
     title = f"case {case.name!r}"
     if case.has_no_checks:
         message = f"{title} has nothing to check"
-        hint = "Add expect, budget or baseline; for a single bundle pass --expect, --top1, ..."
+        hint = "Add expect, budget or baseline; for a single bundle, pass --expect or --top1."
         return [Diagnostic("SUITE002", message, place, hint=hint)]
     if case.lacks_baseline:
         message = f"{title} has no baseline to compare with"
@@ -175,7 +175,12 @@ def _findings(case: Case, place: Place) -> list[Diagnostic]:
 
 def _twice(what: str, values: list[str], place: Place) -> list[Diagnostic]:
     return [
-        Diagnostic("SUITE001", f"two cases {what} {value!r}", place, hint="Give each case its own.")
+        Diagnostic(
+            "SUITE001",
+            f"two cases {what} {value!r}",
+            place,
+            hint="Give each case its own name and baseline.",
+        )
         for value in dict.fromkeys(values)
         if values.count(value) > 1
     ]

@@ -110,9 +110,9 @@ def choose_image_format(
         if len(given) not in (0, 1, channels):
             raise fail(
                 "ARG001",
-                f"--image-{what} needs one number per channel, or one for all",
+                f"--image-{what} requires one number per channel, or one for all",
                 found=str(len(given)),
-                expected=f"{channels}, the channels of input {tensor.name!r}",
+                expected=f"1 or {channels}, for the channels of input {tensor.name!r}",
             )
     if 0 in options.stddev:
         raise fail(

@@ -68,7 +68,7 @@ def get_single_sample(samples: Sequence[InputSample]) -> InputSample:
             "INPUT001",
             "the command accepts the inputs of one run only",
             found=f"{len(samples)} inputs, from {samples[0].name} to {samples[-1].name}",
-            expected="one",
+            expected="one input",
             hint="Pass one file, or use `nmpsim run` for several.",
         )
     return samples[0]

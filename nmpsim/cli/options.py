@@ -202,7 +202,7 @@ class WorkerOptions:
 
     def __attrs_post_init__(self) -> None:
         if self.jobs is not None and self.scheduler is not None:
-            raise click.UsageError("--jobs is for local processes, not for --scheduler")
+            raise click.UsageError("--jobs cannot be used with --scheduler")
 
 
 def device_option(default: str) -> Any:

@@ -77,7 +77,7 @@ class ProgramInputs:
             argument = shlex.quote(f"{next(iter(self.tensors), 'NAME')}={path}")
             raise fail(
                 "INPUT001",
-                "the file does not say which input it is for",
+                "the file does not name the input that it belongs to",
                 place=path,
                 expected=f"one of the inputs {format_names(list(self.tensors))}",
                 hint=f"Pass --input {argument}.",

@@ -96,5 +96,5 @@ def _copy_bytes(source: IO[bytes], file: IO[bytes], place: Place) -> None:
         copied += len(block)
         if copied > MAX_BYTES:
             expected = f"at most {MAX_BYTES:,} bytes"
-            raise fail("FILE001", "there is too much data", place=place, expected=expected)
+            raise fail("FILE001", "the data is too large", place=place, expected=expected)
         file.write(block)

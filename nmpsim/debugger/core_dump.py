@@ -152,5 +152,5 @@ def _no_core(path: Path, found: str) -> UserError:
         "the file is not a core file",
         place=path,
         found=found[:120],
-        expected="what `nmpsim run --core-on-trap FILE` or `core FILE` writes",
+        expected="a file written by `nmpsim run --core-on-trap FILE` or `core FILE`",
     )

@@ -100,11 +100,11 @@ def _compute(node: ast.expr, values: Mapping[str, Number], depth: int = 0) -> Nu
         case ast.Compare(left, ops, rights):
             pairs = list(zip(ops, rights, strict=True))
         case _:
-            raise ValueError("it has something other than numbers, functions and operators")
+            raise ValueError("it contains something other than numbers, functions and operators")
     value = _compute(left, values, depth)
     for sign, operand in pairs:
         if type(sign) not in _OPERATORS:
-            raise ValueError("it has an unknown operator")
+            raise ValueError("it contains an unknown operator")
         # + makes an int of a bool
         value = +_OPERATORS[type(sign)](value, _compute(operand, values, depth + 1))
     return value

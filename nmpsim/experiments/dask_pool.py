@@ -99,5 +99,5 @@ def _unusable(scheduler: str, message: str, found: str, expected: str | None = N
         f"{message} at {scheduler}" if expected is None else message,
         found=found,
         expected=expected,
-        hint="Start `dask scheduler` and `dask worker ADDRESS`, all with the same nmpsim.",
+        hint="Start `dask scheduler` and `dask worker ADDRESS` with the same version of nmpsim.",
     )

@@ -119,7 +119,7 @@ def read_document(folder: Path, number: int) -> str:
             f"the history has no entry {number}",
             place=folder,
             found=number,
-            expected=f"1 to {len(found)}" if found else "an entry; there are none yet",
+            expected=f"1 to {len(found)}" if found else "a history with entries",
         )
     _, packed = found[number - 1]
     try:

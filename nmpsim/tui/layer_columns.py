@@ -90,7 +90,7 @@ def _comparison(name: str, comparator: str, wanted: str) -> Callable[[LayerRow],
         raise fail(
             "DEBUG001", "unknown column in a filter", found=name or "nothing",
             expected=", ".join(DEBUGGER_MEASURES),
-            hint="Filter as in `conv* sat>0 cycles>=1000 op=maxpool`.",
+            hint="Write a filter such as `conv* sat>0 cycles>=1000 op=maxpool`.",
         )  # fmt: skip
     measure, compare = DEBUGGER_MEASURES[fitting[0]], _COMPARE[comparator]
     try:
@@ -99,7 +99,7 @@ def _comparison(name: str, comparator: str, wanted: str) -> Callable[[LayerRow],
         if comparator in ("=", "==", "!="):
             return lambda row: _fits(measure.cell(row).text, wanted) == (comparator != "!=")
         raise fail(
-            "DEBUG001", f"the filter compares {fitting[0]}, which is a number, with a text",
+            "DEBUG001", f"the filter compares {fitting[0]}, a number, with text",
             found=wanted or "nothing", expected="a number",
         ) from None  # fmt: skip
 

@@ -79,9 +79,9 @@ def test_wrong_arguments_are_refused(check, words, error):
 def test_options_of_a_bundle_do_not_go_with_a_suite(project):
     done = project.check("--cycles", 3)
     assert done.exit_code == 2
-    assert "--cycles is for a single bundle" in done.stderr
+    assert "--cycles cannot be used with a suite" in done.stderr
     done = project.check("--input", "x.npy")
-    assert "--input is for a single bundle" in done.stderr
+    assert "--input cannot be used with a suite" in done.stderr
 
 
 def test_a_missing_bundle_is_an_error(project, cli):

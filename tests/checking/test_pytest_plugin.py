@@ -168,7 +168,7 @@ def test_net(nmp, nmp_snapshot, digit):
 """
     missing = tests(text)
     missing.assert_outcomes(failed=2)
-    missing.stdout.fnmatch_lines(["*there is no baseline yet*", "*pytest --nmp-update*"])
+    missing.stdout.fnmatch_lines(["*the baseline does not exist yet*", "*pytest --nmp-update*"])
     folder = pytester.path / "nmp_snapshots" / "test_net"
     assert not folder.exists()
     updated = tests(text, "--nmp-update")

@@ -204,7 +204,7 @@ def test_a_range_is_explained(nmpsim_cli):
         (("--scale", "x"), "'x' is not a valid float"),
         (("--scale", "1", "--offset", "128"), "--offset of int8 is from -128 to 127, not 128"),
         (("--scale", "1", "--weights", "w.npz"), "--weights requires NET.lir"),
-        (("--range", "2", "1"), "2 is above 1"),
+        (("--range", "2", "1"), "the lower end 2 is above the upper end 1"),
         (("--range", "0", "inf"), "finite float32"),
         (("--range", "0", "1e39"), "finite float32"),
         (("--range", "0", "1", "--precision", "int8"), "--precision requires --scale"),

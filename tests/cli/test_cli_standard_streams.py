@@ -64,7 +64,7 @@ def test_an_endless_pipe_is_refused(fake, one_input, tmp_path: Path, monkeypatch
     monkeypatch.setattr("nmpsim.cli.stdin.MAX_BYTES", 3 << 20)
     result = invoke("run", one_input, "--input", "-", given=b"\0" * (4 << 20))
     assert result.exit_code == 2
-    assert "error[FILE001]: there is too much data" in result.stderr
+    assert "error[FILE001]: the data is too large" in result.stderr
     assert "standard input" in result.stderr
     assert list(folder.iterdir()) == []
 

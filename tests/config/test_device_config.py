@@ -76,11 +76,15 @@ def test_all_findings_are_reported_together(tmp_path: Path) -> None:
         ("cores = 3", "cores has the wrong type", "a table: [cores]"),
         ("[[cores]]\ncount = 3", "cores has the wrong type", "a table: [cores]"),
         ("[name]\nx = 1", "name has the wrong type", "a string"),
-        ("[cores]\ncount = { valeu = 3 }", "[cores] count has no 'valeu'", "Did you mean 'value'?"),
+        (
+            "[cores]\ncount = { valeu = 3 }",
+            "[cores] count has no key 'valeu'",
+            "Did you mean 'value'?",
+        ),
         ("[cores]\ncount = { source = 'given' }", "[cores] count has no value", "{ value = "),
         (
             "[cores]\ncount = { value = 3, unit = 'x' }",
-            "[cores] count has no 'unit'",
+            "[cores] count has no key 'unit'",
             "value, source, note",
         ),
         ("[cores]\ncount = { value = 3, source = [1] }", "wrong type", "published, measured"),

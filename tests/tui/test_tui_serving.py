@@ -180,9 +180,9 @@ def test_a_browser_session_shows_the_screen(file: Path, monkeypatch: pytest.Monk
     ("options", "words"),
     [
         (["--host", "0.0.0.0"], "--host requires --serve"),
-        (["--serve", "8000", "--plain"], "--plain and --serve exclude each other"),
-        (["--serve", "8000", "-c", "step"], "--command and --serve exclude each other"),
-        (["--serve", "8000", "--record", "r.txt"], "--record and --serve exclude each other"),
+        (["--serve", "8000", "--plain"], "--plain cannot be used with --serve"),
+        (["--serve", "8000", "-c", "step"], "--command cannot be used with --serve"),
+        (["--serve", "8000", "--record", "r.txt"], "--record cannot be used with --serve"),
         (["--serve", "0"], "1<=x<=65535"),
         (["--serve", "http"], "not a valid integer"),
         (["--serve", "8000", "--input", "-"], "standard input or a pipe"),

@@ -157,7 +157,7 @@ def read_text(path: Path) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         place = Place(str(path), offset=error.start)
-        raise fail("DUMP001", "this is not UTF-8 text", place=place) from None
+        raise fail("DUMP001", "the file is not UTF-8 text", place=place) from None
 
 
 def _entries(lines: list[str], path: Path) -> Iterator[DumpFile]:
@@ -269,7 +269,7 @@ def _numbers(data: bytes, type: TensorType, path: Path) -> Values:
     tokens = tokens if tokens[-1] else tokens[:-1]
     wrong = next((token for token in tokens if not re.fullmatch(NUMBER, token)), None)
     if wrong is not None:
-        raise fail("DUMP001", "this is not a number", place=place, found=repr(wrong[:80]))
+        raise fail("DUMP001", "the text is not a number", place=place, found=repr(wrong[:80]))
     if len(tokens) < type.elements:
         raise fail(
             "DUMP001",

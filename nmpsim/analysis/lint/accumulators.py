@@ -129,7 +129,7 @@ def _describe_overflow(op: Operation, bounds: SumBounds, bits: int) -> Problem:
         "warning",
         f"the accumulator of %{op.instruction.name} can overflow {bits} bits",
         op,
-        found=f"{channels} of {bounds.low.size} channels; channel {worst} can come to"
+        found=f"{channels} of {bounds.low.size} channels; channel {worst} can reach"
         f" {bounds.low[worst]:.6g} or {bounds.high[worst]:.6g}",
         expected=f"within -2^{bits - 1} to 2^{bits - 1} - 1, {limit:.6g}",
         hint="Use smaller weights or fewer inputs per result: the device saturates and reports it,"

@@ -70,7 +70,7 @@ def _check_plausibility(bias: Bias, biases: Sequence[Bias], systematic: bool) ->
         tensor=bias.view,
         found=_describe_evidence(bias, evidence),
         expected=f"integers for scale {bias.format_scales()}; these may be for"
-        f" {float(np.median(bias.product_scales)):.9g}, that of input times weights",
+        f" {float(np.median(bias.product_scales)):.9g}, the product of input and weight scales",
         hint=f"{REQUANTIZE_HINT} Pass --float-weights or --original-weights to be certain.",
         facts={
             "evidence": evidence,
@@ -179,7 +179,7 @@ def compare_with_original(bias: Bias, original: OriginalBias) -> Problem | None:
     old = float(np.median(original.scales))
     return Problem(
         "error",
-        f"the type of bias %{bias.view.name} was changed, its payload was not",
+        f"the type of bias %{bias.view.name} was changed, but its payload was not",
         bias.op,
         tensor=bias.view,
         found=f"scale {bias.format_scales()} with the integers of scale {old:.9g}",
@@ -199,8 +199,8 @@ def _compare_with_untyped_original(bias: Bias) -> Problem | None:
         return None
     return Problem(
         "error",
-        f"bias %{bias.view.name} is declared on the scale of the result, with the integers that"
-        " the original has",
+        f"bias %{bias.view.name} is declared with the scale of the result, but has the integers"
+        " of the original",
         bias.op,
         tensor=bias.view,
         found=f"scale {bias.format_scales()}, payload unchanged",
@@ -278,7 +278,7 @@ def compare_with_float(bias: Bias, reference: FloatBias) -> Problem | None:
     times = f"{factor:.4g} times " if factor is not None else "not "
     message = f"bias %{bias.view.name} is {times}its float values"
     if explained:
-        message += ": its type was changed, its payload was not"
+        message += ": its type was changed, but its payload was not"
     worst = int(np.argmax(np.abs(bias.reals - reference.values)))
     return Problem(
         severity,

@@ -41,7 +41,7 @@ def check_splat_values(subject: LintSubject) -> Iterator[Problem]:
             continue
         yield Problem(
             "warning",
-            f"the value of %{op.instruction.name} is beyond what its type holds",
+            f"the value of %{op.instruction.name} does not fit its type",
             op,
             found=f"{value:.9g}, stored as {held:.9g}",
             expected=f"{low:.9g} to {high:.9g}",
@@ -61,7 +61,7 @@ def check_unused_constants(subject: LintSubject) -> Iterator[Problem]:
                 weight.span,
                 tensor=weight.name,
                 found=f"{weight.type.nbytes} bytes",
-                hint="Check that no layer lacks it; Glow leaves some unused constants.",
+                hint="Check that no layer should read it; Glow leaves some constants unused.",
                 facts={"bytes": weight.type.nbytes},
             )
 
@@ -279,11 +279,11 @@ def _describe_unknown(unknown: list[QuantizedWeights], count: int) -> Problem:
     first = unknown[0]
     return Problem(
         "warning",
-        f"{len(unknown)} of {count} weights are none of the float model's",
+        f"{len(unknown)} of {count} weights do not match any array of the float model",
         first.op,
         tensor=first.view,
-        found=f"%{first.view.name} is no array of it, and no multiple of one",
-        expected="an array of its name or of its values",
+        found=f"%{first.view.name} is neither an array of the float model nor a multiple of one",
+        expected="an array with the same name or values",
         hint="Pass the float model of this network.",
         facts={"cause": "unknown", "count": len(unknown)},
     )

@@ -39,7 +39,7 @@ def check_any_quantized(subject: LintSubject) -> Iterator[Problem]:
         return
     yield Problem(
         "error",
-        "nothing is being quantized",
+        "no operation is quantized",
         found=f"{len(subject.operations)} operations, {len(quantized)} of them quantized;"
         f" {len(products)} convolutions and matrix products, all of them float"
         if products
@@ -203,7 +203,7 @@ def _describe_float_layer(op: Operation) -> Problem:
         op,
         found=f"a float {op.instruction.opcode}",
         expected="integers",
-        hint="Quantize it, unless it keeps its original precision on purpose.",
+        hint="Quantize the operation, unless it is meant to stay float.",
         facts={"operations": 1},
     )
 
@@ -219,7 +219,7 @@ def check_compilation(subject: LintSubject) -> Iterator[Problem]:
     for op, diagnostic in found:
         yield Problem(
             "error",
-            f"nmpsim compile refuses it, {diagnostic.code}: {diagnostic.message}",
+            f"nmpsim compile rejects the operation ({diagnostic.code}): {diagnostic.message}",
             op,
             place=diagnostic.place,
             found=diagnostic.found or "",

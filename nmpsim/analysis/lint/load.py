@@ -163,7 +163,7 @@ def _scale_arrays(exact: ExactScale | None) -> tuple[Array | None, Array | None]
 def _nothing_comparable(path: Path, what: str) -> UserError:
     return fail(
         "CONST002",
-        "the file has nothing to compare the program's constants with",
+        "the file contains no values for the program's constants",
         place=path,
         found=f"no {what}",
         hint="Pass a file that belongs to this network.",

@@ -62,7 +62,7 @@ def _check_weights_range(op: Operation, subject: LintSubject) -> Iterator[Proble
     )
     yield Problem(
         _wasted_severity(part),
-        f"{whose} %{op.operands[2].name} use few of their integers",
+        f"{whose} %{op.operands[2].name} use a small share of their integers",
         op,
         tensor=op.operands[2],
         found=_describe_share(part) + (f" in channel {worst}" if by_channel else ""),
@@ -90,7 +90,7 @@ def _check_result_range(op: Operation, recorded: Range) -> Iterator[Problem]:
         return
     yield Problem(
         _wasted_severity(part),
-        f"the result of %{op.instruction.name} uses few of its integers",
+        f"the result of %{op.instruction.name} uses a small share of its integers",
         op,
         found=f"{_describe_share(part)}, real {recorded.low:.6g} to {recorded.high:.6g}",
         expected=f"at least {100 * MAX_WASTED_SHARE:.0f} %",
@@ -145,7 +145,7 @@ def get_usable_ranges(subject: LintSubject) -> ProfileLookup:
 def find_unusable_reason(subject: LintSubject) -> str:
     """Return why recorded ranges are not used, or an empty string if they are."""
     found = match_profile(subject)
-    return "the profile is that of another network" if found and found.is_foreign else ""
+    return "the profile belongs to another network" if found and found.is_foreign else ""
 
 
 @lru_cache(maxsize=1)  # several rules ask
@@ -259,8 +259,8 @@ def check_foreign_profile(subject: LintSubject) -> Iterator[Problem]:
         return
     yield Problem(
         "error",
-        f"the profile is that of another network: {len(found.mismatches)} of {found.known}"
-        f" {found.compared} that it names are others",
+        f"the profile belongs to another network: {len(found.mismatches)} of {found.known}"
+        f" {found.compared} that it names do not match",
         found=found.example,
         expected=f"{found.recorded.low:.6g} to {found.recorded.high:.6g}, as recorded",
         hint="Pass a profile of this network and these weights.",

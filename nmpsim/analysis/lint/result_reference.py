@@ -160,7 +160,7 @@ def _check_zero_points(found: list[RangeEstimate]) -> Iterator[Problem]:
         part = f"{100 * likely:.0f} % of the type for negative values, by a run on made-up inputs"
         yield Problem(
             "warning",
-            f"the zero point of the result of %{one.op.instruction.name} is not one for the"
+            f"the zero point of the result of %{one.op.instruction.name} does not fit the"
             " values of the float model",
             one.op,
             found=f"{one.view.offset}: {low:.6g} to {high:.6g}",

@@ -78,10 +78,10 @@ def _make(folder: Path) -> None:
         folder.mkdir(exist_ok=True)
         is_empty = not any(folder.iterdir())
     except OSError as error:
-        raise cannot_write(folder, error.strerror or str(error), "Name a new folder.") from error
+        raise cannot_write(folder, error.strerror or str(error), "Pass a new folder.") from error
     if not is_empty:
         message = "the folder is not empty"
-        raise fail("FILE002", message, place=folder, hint="Name a new folder.")
+        raise fail("FILE002", message, place=folder, hint="Pass a new folder.")
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -152,7 +152,7 @@ def _init(request: Request) -> int:
     from nmpsim.checking.new_suite import format_suite, format_workflow
 
     if not _is_program(request.program):
-        message = "--init takes a bundle or a model"
+        message = "--init accepts only a bundle or a model"
         raise fail(
             "ARG001", message, place=request.program, hint="Compile LIR with `nmpsim compile`."
         )
@@ -174,7 +174,7 @@ def _init(request: Request) -> int:
     texts = {_SUITE: format_suite(case, Path()), _WORKFLOW: format_workflow()}
     for path in (*texts, baseline):
         if path.exists() and not request.force:
-            hint = "Pass --force, or change to another folder."
+            hint = "Pass --force to overwrite the file, or change to another folder."
             raise fail("FILE002", "the file exists already", place=path, hint=hint)
     _WORKFLOW.parent.mkdir(parents=True, exist_ok=True)
     check_outputs(texts, [request.program])
@@ -224,8 +224,10 @@ def _load_suite(request: Request) -> Suite:
     inputs = ["--input"] if request.inputs.arguments else []
     given = [*inputs, *request.case_options.list_given().values()]
     if given:
-        message = f"{given[0]} is for a single bundle"
-        raise fail("ARG001", message, place=request.program, hint="Set the value in the suite.")
+        message = f"{given[0]} cannot be used with a suite"
+        raise fail(
+            "ARG001", message, place=request.program, hint="Set the value in the suite file."
+        )
     return read_suite(request.program)
 
 

@@ -129,7 +129,7 @@ def _parse_numerics(values: tuple[str, ...]) -> tuple[str | None, dict[str, str]
                 if is_repeated
                 else "--numerics lacks the name of the layer",
                 found=f"--numerics {value}",
-                expected="PROFILE once, and LAYER=PROFILE once for a layer",
+                expected="PROFILE at most once, and LAYER=PROFILE at most once per layer",
             )
         if equals:
             by_layer[layer] = choice

@@ -147,10 +147,10 @@ def _serve(request: Request) -> int:
                 "--record": request.record}  # fmt: skip
     for name, value in excluded.items():
         if value:
-            raise fail("ARG001", f"{name} and --serve exclude each other", hint=f"Omit {name}.")
+            raise fail("ARG001", f"{name} cannot be used with --serve", hint=f"Omit {name}.")
     if has_read_pipes(ctx):
         raise fail(
-            "ARG001", "--serve reads files for each page and cannot read pipes",
+            "ARG001", "--serve requires files, because it reads them for each page",
             found="standard input or a pipe", hint="Save the data in a file and pass its name.",
         )  # fmt: skip
     check_serving()
@@ -283,9 +283,9 @@ def _open_core(request: Request) -> CoreDump:
     if request.inputs.arguments or request.device or request.patch:
         raise fail(
             "ARG001",
-            "a core file contains its inputs, device and changes",
+            "--input, --device and --patch cannot be used with a core file",
             place=request.bundle,
-            hint="Omit --input, --device and --patch.",
+            hint="Omit these options; the core file contains its inputs, device and changes.",
         )
     return read_core_file(request.bundle, ArrayFile(request.bundle))
 

@@ -116,7 +116,7 @@ def _compare_reports(
             "ARG001",
             "a report can be compared only with a report",
             found=f"{first.path}: {first.kind}; {second.path}: {second.kind}",
-            hint="Compare outputs of layers: write them with `nmpsim run --save-layers L.npz`.",
+            hint="Write layer outputs with `nmpsim run --save-layers L.npz`; compare those.",
         )
     return compare_reports(read_report(first.path), read_report(second.path), tolerance=tolerance)
 
@@ -154,8 +154,8 @@ def _read_names(maps: Sequence[str]) -> Mapping[str, str]:
     for line in lines:
         name, equals, other = (part.strip() for part in line.rpartition("="))
         if not (name and equals and other):
-            message = "--map takes a pair of names or a file with such pairs"
-            raise fail("ARG001", message, found=line, expected="A's name=B's name")
+            message = "--map requires a pair of names or a file with such pairs"
+            raise fail("ARG001", message, found=line, expected="NAME_IN_A=NAME_IN_B")
         if name in names or other in names.values():
             repeated = name if name in names else other
             raise fail("ARG001", "a result occurs in two pairs of --map", found=repeated)

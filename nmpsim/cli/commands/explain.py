@@ -121,12 +121,16 @@ def _explain_scale(request: Request, scale: float) -> None:
     plot, offset, precision = request.plot, request.offset or 0, request.precision or "int8"
     low, high = _RESULT_RANGES[precision]
     if not low <= offset <= high:
-        raise click.UsageError(f"--offset of {precision} is from {low} to {high}, not {offset}")
+        raise click.UsageError(
+            f"--offset must be from {low} to {high} for {precision}, not {offset}"
+        )
     if plot is not None:
         check_outputs([plot])
         check_figure_path(plot)
         if factor.vanishes:
-            raise click.UsageError("--plot: there is nothing to plot, every result is the offset")
+            raise click.UsageError(
+                "--plot: there is nothing to plot, because every result is the offset"
+            )
     errors = band = None
     if not factor.vanishes:
         errors = measure_errors(factor, precision, offset)
@@ -161,7 +165,7 @@ def _explain_range(low: float, high: float, format: str) -> None:
     if not (math.isfinite(low) and math.isfinite(high) and max(abs(low), abs(high)) <= most):
         raise click.UsageError("--range: both ends must be finite float32 numbers")
     if low > high:
-        raise click.UsageError(f"--range: {low:g} is above {high:g}")
+        raise click.UsageError(f"--range: the lower end {low:g} is above the upper end {high:g}")
     fits = fit_schemas(low, high)
     write_result(
         format,

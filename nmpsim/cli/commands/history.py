@@ -94,9 +94,9 @@ def _find_commit(commit: str | None, date: str | None) -> tuple[str, datetime]:
     if commit is None:
         raise fail(
             "ARG001",
-            "the commit is unknown",
-            found="no git repository here, or one without commits",
-            hint="Pass --commit with a text that identifies the version.",
+            "cannot determine the commit",
+            found="no git repository with commits in this folder",
+            hint="Pass --commit TEXT to identify the version.",
         )
     if date is None:
         return commit, datetime.fromisoformat(known[1]) if known else datetime.now(UTC)

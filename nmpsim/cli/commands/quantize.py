@@ -91,12 +91,14 @@ def command(request: Request) -> None:
     """
     given = request.calibration
     if request.output is None and not request.compare:
-        raise click.UsageError("-o NET.bin, -o OUT.lir or --compare is needed")
+        raise click.UsageError("-o NET.bin, -o OUT.lir or --compare is required")
     if not given and (request.compare or request.profile is None):
         alternative = "" if request.compare else " or --profile P.yaml"
-        raise click.UsageError(f"--calibration FILE{alternative} is needed")
+        raise click.UsageError(f"--calibration FILE{alternative} is required")
     if request.device is not None and not request.makes_bundle:
-        raise click.UsageError("--device is for -o NET.bin; for LIR use `nmpsim compile --device`")
+        raise click.UsageError(
+            "--device requires -o NET.bin; for LIR, pass --device to `nmpsim compile`"
+        )
     from nmpsim.cli.calibration import load_calibration_samples
     from nmpsim.cli.inputs import read_sample_shapes
     from nmpsim.quantization import compare, parse_settings

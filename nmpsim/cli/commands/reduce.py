@@ -62,7 +62,7 @@ def command(request: Request) -> int:
 
     if request.reference is not None and request.saturates is not None:
         raise fail(
-            "ARG001", "--reference and --saturates exclude each other", hint="Pass one of them."
+            "ARG001", "--reference cannot be used with --saturates", hint="Pass one of them."
         )
     _check_folder(request.output)
     bundle = load_program(request.bundle, device=config, inputs=request.inputs.arguments)
@@ -117,7 +117,7 @@ def _load_results(path: Path) -> dict[str, Any]:
     if run.kind not in ("npz", "folder"):
         raise fail(
             "ARG001",
-            "the file does not contain exact results of layers",
+            "the file contains no reference outputs of layers",
             place=path,
             expected="an .npz file, or a folder of Glow's dumps",
             hint="Write the outputs of layers with `nmpsim run --save-layers R.npz`.",
@@ -138,7 +138,7 @@ def _check_folder(folder: Path) -> None:
     if not folder.parent.is_dir():
         raise fail(
             "FILE002",
-            "the parent folder is missing",
+            "the parent folder does not exist",
             place=folder,
             hint=f"Run `mkdir -p '{folder.parent}'`.",
         )

@@ -227,10 +227,10 @@ def _check(request: Request) -> None:
     if request.float_weights is not None and not request.shadow:
         raise fail("ARG001", "--float-weights requires --shadow", hint="Add --shadow.")
     if request.repeat > 1 and request.core_on_trap is not None:
-        message = "--core-on-trap reproduces a single run"
+        message = "--core-on-trap cannot be used with --repeat"
         raise fail("ARG001", message, found=f"--repeat {request.repeat}", hint="Omit --repeat.")
     if (request.histogram or request.timeline) and request.format != "json":
-        message = "--histogram and --timeline are for the JSON report only"
+        message = "--histogram and --timeline require the JSON report"
         raise fail(
             "ARG001", message, hint="Add --format json, and draw the report with `nmpsim report`."
         )
@@ -251,7 +251,12 @@ def _check_batch(request: Request, count: int) -> None:
     for name, value in given.items():
         if value:
             hint = "Pass one file; an .npy file can contain a whole batch."
-            raise fail("ARG001", f"{name} is for one input", found=f"{count} inputs", hint=hint)
+            raise fail(
+                "ARG001",
+                f"{name} cannot be used with several inputs",
+                found=f"{count} inputs",
+                hint=hint,
+            )
 
 
 def _has_timed_out(report: RunReport) -> bool:
@@ -303,7 +308,7 @@ def _find_layers(bundle: Bundle, words: tuple[str, ...]) -> tuple[str, ...]:
     if layers and all(one.barrier is None and one.index not in on_host for one in layers):
         raise fail(
             "ARG001",
-            "the outputs of the layers cannot be read, as no barrier ends the layers",
+            "cannot read the outputs of the layers, because no barrier ends them",
             place=bundle.path,
             found=", ".join(layer.display_name for layer in layers[:5]),
             hint="Name the barrier in the `.layer` line of the assembly (docs/assembly.md).",

@@ -127,7 +127,7 @@ def _parse_setting(text: str) -> tuple[str, tuple[int, ...]]:
     except ValueError as error:
         raise fail(
             "GRID001",
-            "--set needs comma-separated integers",
+            "--set requires comma-separated integers",
             found=f"--set {text}",
             expected="SECTION.KEY=V1,V2, such as cores.count=1,2,4",
         ) from error
