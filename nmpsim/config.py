@@ -213,7 +213,7 @@ def _preset_entries(
     del entries["dram_bytes_per_cycle"]
     found = f"{float(rate.value):.4g} at {clock} MHz"
     hint = "Set [dram] bytes_per_cycle, or choose a clock that divides the bandwidth."
-    message = f"the bandwidth of {name} is no whole number of bytes a cycle"
+    message = f"the bandwidth of {name} is not a whole number of bytes per cycle"
     return entries, [Diagnostic("DEV003", message, place, found, "a whole number", hint)]
 
 

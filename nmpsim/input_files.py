@@ -72,7 +72,7 @@ def read_text(
     except UnicodeDecodeError as error:
         place = Place(str(path), offset=error.start)
         found = f"byte {error.object[error.start]:#04x}"
-        message = f"the {what} is not text in UTF-8"
+        message = f"the {what} is not UTF-8 text"
         raise fail(code, message, place=place, found=found, hint=hint) from error
 
 

@@ -229,7 +229,7 @@ def check_same_program(baseline: Baseline, run: Run, place: Place) -> None:
             "the run has other inputs",
             f"inputs with the digest {run.inputs}",
             f"inputs with the digest {baseline.inputs}",
-            "Pass the inputs with which the baseline was written.",
+            "Pass the inputs that the baseline was written with.",
         ),
     )
     for what, found, expected, hint in facts:
@@ -246,7 +246,7 @@ def make_baseline_error(
     place: Place, what: str, found: object, expected: object, cure: str
 ) -> UserError:
     """Return the error (BASE002) for a run that cannot be compared with its baseline."""
-    hint = f"{cure} If the change is intended: {UPDATE_HINT}"
+    hint = f"{cure} If the change is intended, run `nmpsim check --update-baseline`."
     message = f"{what} than the baseline"
     return fail("BASE002", message, place=place, found=found, expected=expected, hint=hint)
 
@@ -319,13 +319,13 @@ def _converter() -> Converter:
 
 def _counts(value: Any, _: object) -> dict[str, int]:
     if not all(type(count) is int and count >= 0 for count in _object(value).values()):
-        raise TypeError("no object with numbers from 0 on")
+        raise TypeError("the value is not an object of whole numbers of at least 0")
     return _object(value)
 
 
 def _object(value: Any) -> dict[str, Any]:
     if type(value) is not dict:
-        raise TypeError("no object")
+        raise TypeError("the value is not an object")
     return value
 
 

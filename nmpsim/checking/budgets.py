@@ -18,7 +18,9 @@ def check_cycles(run: Run, budget: Budget, baseline: Baseline | None) -> Check:
     compared = _compared(budget, baseline)
     moved = () if compared is None else _moved_to_host(run, compared)
     if moved:
-        message = f"{run.report.cycles:,} are without what moved to the host: {_named(moved)}"
+        message = (
+            f"{run.report.cycles:,} do not include layers that moved to the host: {_named(moved)}"
+        )
         return Check("cycles", "over", message, moved)
     over = _over(run.report.cycles, budget, compared)
     if not over:
@@ -42,7 +44,7 @@ def find_device_mismatch(
     if not changes:
         return ()
     found = f"{', '.join(changes)}{_most_changed(run, baseline)}"
-    what, cure = "the run is on another device", "Name the device of the baseline."
+    what, cure = "the run uses another device", "Pass the device of the baseline."
     return make_baseline_error(place, what, found, "the same settings", cure).diagnostics
 
 
@@ -96,7 +98,10 @@ def check_memory(run: Run, most_bytes: int) -> Check:
     largest, index = max(sizes, default=(0, 0))
     layers = run.report.layers
     culprits = (make_failed_layer(layers[index], f"{largest:,} bytes of output"),) if layers else ()
-    message = f"{used:,} bytes are more than {most_bytes:,}; most takes {_named(culprits)}"
+    message = (
+        f"{used:,} bytes exceed the limit of {most_bytes:,}; the largest output is that of"
+        f" {_named(culprits)}"
+    )
     return Check("memory", "over", message, culprits)
 
 

@@ -153,12 +153,10 @@ def check_outputs_against_baseline(
     if found.failed or not _is_strict(expect):
         return found
     culprits = _first_changed(run, baseline, "the program's answer is the same")
-    message = "a layer's output is not the baseline's"
+    message = "the output of a layer differs from the baseline"
     if not culprits:
         culprits = _computes_otherwise(run, baseline)
-        message = (
-            "a layer computes with other numbers than the baseline's, though no output shows it"
-        )
+        message = "a layer computes other values than in the baseline, although no output differs"
     if not culprits:
         return found
     return Check("outputs", "wrong", f"{message}{_in_layers(culprits)}", culprits)
@@ -355,7 +353,7 @@ def _first_changed(run: Run, baseline: Baseline | None, then: str) -> tuple[Fail
         if run.digest(layer) != before.output:
             own = _other_numbers(run, layer, before)
             why = f"; {own} not the baseline's either" if own else ""
-            message = f"the first layer whose output is not the baseline's{why}"
+            message = f"the first layer whose output differs from the baseline{why}"
             return (make_failed_layer(layer, f"{message}; {then}"),)
     return ()
 

@@ -108,7 +108,7 @@ def check_tolerances(ulp: int, sqnr_db: float | None, cycles_percent: float = 0.
         is_number = isinstance(value, kind) and not isinstance(value, bool)
         if not is_number or not math.isfinite(value) or value < least:
             what = "a whole number" if name == "ulp" else "a finite number"
-            expected = what if math.isinf(least) else f"{what} from {least} on"
+            expected = what if math.isinf(least) else f"{what} of at least {least}"
             raise fail(
                 "ARG001", f"{name} is not a valid tolerance", found=repr(value), expected=expected
             )

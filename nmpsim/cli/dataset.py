@@ -101,7 +101,7 @@ def read_class_names(path: Path, classes: int) -> tuple[str, ...]:
     names = read_text(path, "file of classes", MAX_TEXT_BYTES, "DATA001").splitlines()
     if len(names) != classes or not all(name.strip() for name in names):
         empty = [number for number, name in enumerate(names, 1) if not name.strip()]
-        message = "a file of classes needs one line with a name for each class"
+        message = "the file of class names must have one line for each class"
         found = f"{len(names):,} lines" + (f", line {empty[0]} is empty" if empty else "")
         raise _dataset_error(path, message, found=found, expected=f"{classes:,} lines")
     return tuple(name.strip() for name in names)
@@ -235,7 +235,7 @@ def _parse_rows(path: Path, rows: Sequence[Sequence[str]], names: Sequence[str])
     """Return labels of rows ``CLASS`` in the order of the samples, or ``NAME,CLASS``."""
     for row in rows:
         if len(row) not in (1, 2) or not _is_label(row[-1]):
-            found, expected = ",".join(row)[:80], "CLASS or NAME,CLASS, the class as a number"
+            found, expected = ",".join(row)[:80], "CLASS or NAME,CLASS, where CLASS is a number"
             raise _dataset_error(path, "invalid label", found=found, expected=expected)
     if not rows:
         raise _dataset_error(path, "the file has no labels", expected="a line for each sample")

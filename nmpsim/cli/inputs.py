@@ -121,7 +121,7 @@ def _make_sample(
     for part in parts:
         for name, found in part.items():
             if name in sources:
-                hint = "For several runs pass a folder or a pattern: --input 'images/*.png'."
+                hint = "For several runs, pass a folder or a pattern: --input 'images/*.png'."
                 raise fail(
                     "INPUT001", f"input {name!r} is given twice", place=found[0].path, hint=hint
                 )

@@ -256,7 +256,7 @@ def _checked(path: Path, name: str, entry: Any) -> PaneLayout:
     try:
         layout = _layout(entry["heights"], entry["widths"], entry["panes"])
     except (TypeError, KeyError, ValueError, AttributeError) as error:
-        expected = "heights, widths and panes, as many of each"
+        expected = "equal numbers of heights, widths and panes"
         raise _unusable(path, f'["{name}"]', expected) from error
     shares = [row.height for row in layout.rows]
     shares += [slot.width for row in layout.rows for slot in row.slots]

@@ -45,7 +45,7 @@ def test_text_of_another_encoding_is_an_error(tmp_path):
     path.write_bytes("é".encode("latin-1"))
     assert codes(lambda: read_toml(path, "thing", "DEV001")) == (
         "DEV001",
-        "the thing is not text in UTF-8",
+        "the thing is not UTF-8 text",
     )
 
 

@@ -143,7 +143,7 @@ def test_a_first_suite_passes_at_once(new_folder, cli):
     ("words", "said"),
     [
         (("my net.bin",), "INPUT001"),
-        (("my net.bin", "--input", "my data"), "a suite needs a file for each input"),
+        (("my net.bin", "--input", "my data"), "a suite requires a file for each input"),
         (("my net.bin", "--input", "my data/the 7.npy", "--top1", 3), "does not accept --top1"),
         (("my data/the 7.npy",), "--init takes a bundle or a model"),
     ],

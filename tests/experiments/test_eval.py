@@ -108,7 +108,7 @@ def test_classes_have_names_and_confusions(cli, digits, digits_bin, tmp_path):
     assert "2 lines, line 2 is empty" in done.stderr
     assert "10 lines" in done.stderr
     for content, said in (
-        (b"\xff", "the file of classes is not text in UTF-8"),
+        (b"\xff", "the file of classes is not UTF-8 text"),
         (None, "error[FILE001]"),
     ):
         path = tmp_path / "names.txt"

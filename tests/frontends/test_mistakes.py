@@ -186,7 +186,7 @@ MISTAKES = [
         "two images",
         "run u8.bin --input photo.png --input photo.png",
         "INPUT001",
-        "For several runs pass a folder or a pattern",
+        "For several runs, pass a folder or a pattern",
     ),
     ("a missing file", "run u8.bin --input photo.jpg", "FILE001", "No such file"),
     (

@@ -226,7 +226,7 @@ def _read(path: Path, most: int) -> bytes:
 def _unreadable(path: Path, error: OSError) -> UserError:
     hint = None
     if isinstance(error, FileNotFoundError):
-        hint = "Run the instrumented program, which writes it."
+        hint = "Run the instrumented program to write the dump."
     return fail("FILE001", f"cannot read the dump: {error.strerror}", place=path, hint=hint)
 
 
@@ -237,7 +237,7 @@ def _check_type(head: bytes, type: TensorType, path: Path) -> None:
     except UserError:
         found = None
     if found is None or (found.elem, found.shape) != (type.elem, type.shape):
-        hint = "Use the list and the dumps of one program."
+        hint = "Use the list and the dumps of the same program."
         expected = f"{type.elem}<{' x '.join(map(str, type.shape))}>"
         raise fail(
             "DUMP001",

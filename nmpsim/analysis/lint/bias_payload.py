@@ -275,8 +275,8 @@ def compare_with_float(bias: Bias, reference: FloatBias) -> Problem | None:
     factor = _constant_factor(bias, reference.values)
     explained = factor is not None or _fits_product_scale(bias, reference.values)
     severity: Severity = "error" if explained else "warning"
-    times = f"{factor:.4g} times " if factor is not None else "not "
-    message = f"bias %{bias.view.name} is {times}its float values"
+    relation = "differs from" if factor is None else f"is {factor:.4g} times"
+    message = f"bias %{bias.view.name} {relation} its float values"
     if explained:
         message += ": its type was changed, but its payload was not"
     worst = int(np.argmax(np.abs(bias.reals - reference.values)))
@@ -287,7 +287,7 @@ def compare_with_float(bias: Bias, reference: FloatBias) -> Problem | None:
         tensor=bias.view,
         found=f"{bias.reals[worst]:.6g} in channel {worst}, from integer {bias.payload[worst]}"
         f" and scale {bias.scales[worst]:.9g}",
-        expected=f"{reference.values[worst]:.6g}, as {reference.source} has it, from integer"
+        expected=f"{reference.values[worst]:.6g} as in {reference.source}, from integer"
         f" {wanted[worst]:.0f}",
         hint=REQUANTIZE_HINT
         if explained

@@ -124,12 +124,12 @@ def _check_scales(found: list[RangeEstimate]) -> Iterator[Problem]:
         low, high = one.view.real_limits
         yield Problem(
             "warning",
-            f"the type of the result of %{one.op.instruction.name} reaches about {2.0**bits:.2g}"
-            " times as far as the float model makes likely",
+            f"the type of the result of %{one.op.instruction.name} covers a range about"
+            f" {2.0**bits:.2g} times as large as the float model makes likely",
             one.op,
             found=f"{low:.6g} to {high:.6g}",
-            expected=f"about {low / 2.0**bits:.2g} to {high / 2.0**bits:.2g}, by the results"
-            " before it and a run on made-up inputs",
+            expected=f"about {low / 2.0**bits:.2g} to {high / 2.0**bits:.2g}, estimated from the"
+            " previous results and a run on generated inputs",
             hint="Check the scale; pass a profile with --ranges to be certain.",
             facts={"by": "run", "factor": 2.0**bits},
         )
@@ -157,14 +157,17 @@ def _check_zero_points(found: list[RangeEstimate]) -> Iterator[Problem]:
         if one.is_moved or not _contradicts(one, likely, is_symmetric):
             continue
         low, high = one.view.real_limits
-        part = f"{100 * likely:.0f} % of the type for negative values, by a run on made-up inputs"
+        part = (
+            f"{100 * likely:.0f} % of the type for negative values, estimated from a run on"
+            " generated inputs"
+        )
         yield Problem(
             "warning",
             f"the zero point of the result of %{one.op.instruction.name} does not fit the"
             " values of the float model",
             one.op,
             found=f"{one.view.offset}: {low:.6g} to {high:.6g}",
-            expected="0, as of the other results" if is_symmetric else f"about {part}",
+            expected="0, as in the other results" if is_symmetric else f"about {part}",
             hint="Check the zero point; pass a profile with --ranges to be certain.",
             facts={"by": "zero point", "offset": one.view.offset},
         )

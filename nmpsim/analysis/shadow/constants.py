@@ -94,7 +94,7 @@ def _from_onnx(path: Path, sizes: Collection[int]) -> Iterator[tuple[str, Array]
 
 
 def _unusable(path: Path, found: str) -> UserError:
-    message = "the file is damaged or is no ONNX model"
+    message = "the file is damaged or is not an ONNX model"
     return fail("CONST001", message, place=path, found=found.split("\n", 1)[0][:120])
 
 

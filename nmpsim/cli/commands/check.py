@@ -159,7 +159,11 @@ def _init(request: Request) -> int:
     given = [name for field, name in request.case_options.list_given().items() if field != "device"]
     if given or request.inputs.images != DEFAULT_IMAGES:
         name = given[0] if given else "an option for images"
-        hint = "Set the value in the suite." if given else "Convert the image: --input X.npy."
+        hint = (
+            "Omit the option and set the value in the suite file."
+            if given
+            else "Convert the image to an array and pass --input X.npy."
+        )
         raise fail("ARG001", f"--init does not accept {name}", hint=hint)
     baseline = Path("baselines") / f"{make_file_name(request.program.stem)}.json"
     options = attrs.evolve(request.case_options, baseline=baseline)
@@ -167,7 +171,7 @@ def _init(request: Request) -> int:
     case = _case(request)
     for one in case.input:
         if not one.path.is_file() or has_read_pipes(click.get_current_context()):
-            message = "a suite needs a file for each input"
+            message = "a suite requires a file for each input"
             raise fail(
                 "ARG001", message, place=one.path, hint="Pass --input FILE once for each input."
             )
