@@ -69,7 +69,7 @@ def test_all_findings_are_reported_together(tmp_path: Path) -> None:
     ("text", "message", "hint"),
     [
         ("cores_count = 3", "unknown key cores_count", "Did you mean '[cores] count'?"),
-        ("[dram_row]\nbytes = 4096", "unknown section [dram_row]", "[dram] row_bytes?"),
+        ("[dram_row]\nbytes = 4096", "unknown section [dram_row]", "[dram] row_bytes'?"),
         ("[vectr]\nlanes = 4", "unknown section [vectr]", "Did you mean '[vector]'?"),
         ("nam = 'x'", "unknown key nam", "Did you mean 'name'?"),
         ("whatever = 1", "unknown key whatever", "`nmpsim device`"),

@@ -152,7 +152,7 @@ def test_a_truncated_text_is_an_error():
     (error,) = errors(PROGRAM[: PROGRAM.index("  3 %dealloc")])
     assert (error.code, error.place) == ("LIR002", Place("net.lir.txt", 13, 1))
     assert (error.found, error.expected) == ("end of text", "}")
-    assert error.hint == "write the file again: it may be truncated"
+    assert error.hint == "Write the file again: it may be truncated."
 
 
 def test_errors_have_hints():
