@@ -51,7 +51,7 @@ def test_a_baseline_is_reproducible(project):
 def test_a_check_never_writes_a_baseline(project):
     path = project.folder / "seven.json"
     path.unlink()
-    refused(project, "BASE001", "no baseline yet")
+    refused(project, "BASE001", "does not exist yet")
     assert not path.exists()
 
 

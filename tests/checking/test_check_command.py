@@ -145,7 +145,7 @@ def test_a_first_suite_passes_at_once(new_folder, cli):
         (("my net.bin",), "INPUT001"),
         (("my net.bin", "--input", "my data"), "a suite requires a file for each input"),
         (("my net.bin", "--input", "my data/the 7.npy", "--top1", 3), "does not accept --top1"),
-        (("my data/the 7.npy",), "--init takes a bundle or a model"),
+        (("my data/the 7.npy",), "--init accepts only a bundle or a model"),
     ],
 )
 def test_impossible_first_suites_are_refused(new_folder, cli, words, said):

@@ -195,7 +195,7 @@ def test_net(nmp, nmp_snapshot):
     done = tests(text)
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(
-        ["E * layer 3 conv2__2, line 26: 1,070 cycles, 100 more than 970", "E *--nmp-update"]
+        ["E * layer 3 conv2__2, line 26: 1,070 cycles, 100 more than 970", "E *--nmp-update*"]
     )
     assert "nmpsim check --update-baseline" not in done.stdout.str()
     tests(text.replace("=1)", "=5)")).assert_outcomes(passed=1)
