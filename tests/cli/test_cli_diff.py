@@ -98,8 +98,8 @@ def test_float_activations_are_matched_by_model_names(nmpsim_cli, runs, tmp_path
     assert all(one["compared_as_real"] for one in document["tensors"])
 
     for given, said in (
-        ("conv1", "--map takes a pair of names"),
-        ("a=b=", "--map takes a pair of names"),
+        ("conv1", "--map requires a pair of names"),
+        ("a=b=", "--map requires a pair of names"),
         ("no=where", "which the first run does not have"),
         ("n" * 5000 + "=where", "which the first run does not have"),
     ):
