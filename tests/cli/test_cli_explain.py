@@ -202,7 +202,7 @@ def test_a_range_is_explained(nmpsim_cli):
         (("--scale", "nan"), "positive and finite"),
         (("--scale", "1e39"), "positive and finite"),
         (("--scale", "x"), "'x' is not a valid float"),
-        (("--scale", "1", "--offset", "128"), "--offset must be from -128 to 127 for int8, not 128"),
+        (("--scale", "1", "--offset", "128"), "from -128 to 127 for int8, not 128"),
         (("--scale", "1", "--weights", "w.npz"), "--weights requires NET.lir"),
         (("--range", "2", "1"), "the lower end 2 is above the upper end 1"),
         (("--range", "0", "inf"), "finite float32"),
@@ -223,7 +223,8 @@ def test_contradictory_arguments_are_refused(nmpsim_cli, arguments, expected):
 def test_weights_are_refused_for_a_bundle(nmpsim_cli, digits):
     result = nmpsim_cli("explain", digits, "--weights", WEIGHTS)
     assert result.exit_code == 2
-    assert "error[ARG001]: --weights and --tensors cannot be used" in result.stderr.replace(f"{digits}: ", "")
+    message = "error[ARG001]: --weights and --tensors cannot be used with a bundle"
+    assert message in result.stderr.replace(f"{digits}: ", "")
 
 
 @pytest.mark.parametrize(

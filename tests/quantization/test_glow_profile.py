@@ -88,7 +88,7 @@ def test_a_profile_quantizes_like_the_samples_that_it_was_taken_of(digits_profil
 
 @pytest.mark.parametrize(
     ("more", "said"),
-    [([], "--profile P.yaml is needed"), (["--compare"], "--calibration FILE is needed")],
+    [([], "--profile P.yaml is required"), (["--compare"], "--calibration FILE is required")],
 )
 def test_missing_arguments_are_reported(more, said):
     result = CliRunner().invoke(app, ["quantize", str(LIR), "-o", "x.lir", *more])
