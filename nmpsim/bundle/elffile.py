@@ -145,7 +145,9 @@ class ElfFile:
     def _check_inside(self, what: str, offset: int, nbytes: int, at: int) -> None:
         if offset + nbytes > len(self.data):
             raise self._damaged(
-                f"a {what} ends at byte {offset + nbytes:#x}, the file at {len(self.data):#x}", at
+                f"a {what} ends at byte {offset + nbytes:#x}, but the file ends at"
+                f" {len(self.data):#x}",
+                at,
             )
 
     def _string(self, table: ElfSection, offset: int) -> str:

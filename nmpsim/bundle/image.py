@@ -58,7 +58,7 @@ def _check_segments(
         if problem := limit.find_problem(span):
             raise _unusable(file, problem)
     if any(s.flags & elf.PF_X and s.file_bytes < s.memory_bytes for s in read_only):
-        raise _unusable(file, "code is not all in the file")
+        raise _unusable(file, "the file does not contain all of its code")
 
 
 def _unusable(file: ElfFile, why: str) -> UserError:

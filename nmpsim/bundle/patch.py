@@ -73,28 +73,30 @@ def load_patch(path: Path) -> tuple[Change, ...]:
     except (ValueError, RecursionError) as error:
         raise _no_patch(path, str(error)[:120]) from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise _no_patch(path, f"schema other than {SCHEMA}")
+        raise _no_patch(path, f"a schema other than {SCHEMA}")
     changes = document.get("changes")
     if not isinstance(changes, list) or len(changes) > MAX_CHANGES:
-        raise _no_patch(path, f"changes is not a list of at most {MAX_CHANGES}")
+        raise _no_patch(path, f"changes that are not a list of at most {MAX_CHANGES}")
     return tuple(_change(one, path) for one in changes)
 
 
 def _change(one: Any, path: Path) -> Change:
     if not isinstance(one, dict) or set(one) != ChangeDocument.__required_keys__:
         raise _no_patch(
-            path, f"a change has the fields {', '.join(ChangeDocument.__annotations__)}"
+            path, f"a change with other fields than {', '.join(ChangeDocument.__annotations__)}"
         )
     address, texts = one["address"], [one[name] for name in ("was", "now", "what")]
     is_address = isinstance(address, int) and not isinstance(address, bool)
     if not is_address or not all(isinstance(text, str) for text in texts):
-        raise _no_patch(path, "address is a number, the other fields are texts")
+        raise _no_patch(
+            path, "an address that is not a number, or another field that is not a text"
+        )
     try:
         was, now = bytes.fromhex(texts[0]), bytes.fromhex(texts[1])
     except ValueError:
-        raise _no_patch(path, "bytes are written in hexadecimal") from None
+        raise _no_patch(path, "bytes that are not hexadecimal") from None
     if len(was) != len(now):
-        raise _no_patch(path, "the new bytes are not as many as the old ones")
+        raise _no_patch(path, "a different number of new and old bytes")
     return Change(address, was, now, texts[2])
 
 
@@ -147,5 +149,5 @@ def _other_bundle(path: str, change: Change, found: str) -> UserError:
         place=Place(path),
         found=f"{found} at {change.address:#x}",
         expected=change.was.hex(),
-        hint="Compile with the same network, options and version as when it was made.",
+        hint="Compile the network with the options and version that the patch was made for.",
     )

@@ -91,7 +91,7 @@ class Bundle:
                 "the bundle does not say which device it was compiled for",
                 place=Place(self.path),
                 found="no device" if not settings else f"a device without {' and '.join(missing)}",
-                expected="the settings of a device, cores_count and scratchpad_bytes among them",
+                expected="the settings of a device, including cores_count and scratchpad_bytes",
                 hint="Compile the network again.",
             )
         return settings

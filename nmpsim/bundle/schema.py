@@ -189,7 +189,7 @@ def _require(value: Any, kind: type, name: str) -> Any:
 
 def _structure_integer(value: Any, _: object) -> int:
     if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
-        raise TypeError(f"{_shorten(repr(value))} is not a whole number of 64 bits")
+        raise TypeError(f"{_shorten(repr(value))} is not a 64-bit integer")
     return value
 
 

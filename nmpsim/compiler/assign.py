@@ -82,7 +82,7 @@ def expand_layer_numerics(
                     "ARG001",
                     "a layer has two numerics profiles",
                     found=f"{quote(word)}, which is {part.name}",
-                    expected="one profile for a layer",
+                    expected="one profile for each layer",
                 )
             named[part.name] = profile
     return named
@@ -91,7 +91,7 @@ def expand_layer_numerics(
 def _unknown(what: str, name: str, known: Iterable[str], expected: str) -> UserError:
     hint = (
         did_you_mean(name, sorted(known))
-        or "see `nmpsim compile --help` for the values of --numerics"
+        or "See `nmpsim compile --help` for the values of --numerics."
     )
     return fail(
         "COMP001", f"unknown {what}", found=quote(name) or "no name", expected=expected, hint=hint

@@ -131,12 +131,15 @@ def _batched_add(op: Operation) -> str:
     batch, piece = op.operands[1:3]
     if piece.type.elem in (batch.type.elem, "i32"):
         return _narrow(op, 2)
-    return f"slice %{piece.name} is {piece.type.elem}, the unit takes Int32 or what the batch is"
+    return (
+        f"slice %{piece.name} is {piece.type.elem}, the unit takes Int32 or the element kind of the"
+        " batch"
+    )
 
 
 def _average_pool(op: Operation) -> str:
     if len(op.operands[0].shape) == 5:
-        return "windows of the pooling unit have two dimensions"
+        return "the pooling unit supports two-dimensional windows only"
     return _narrow(op)
 
 

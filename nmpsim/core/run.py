@@ -436,7 +436,7 @@ class Run:
         if self._violation is not None:
             return ContractReport("violated", message, self._violation)
         if not self._options.strict:
-            return ContractReport("not_checked", "nobody asked for it")
+            return ContractReport("not_checked", "the check was not requested")
         if message:
             return ContractReport("not_checked", message)
         is_proved = self._mode is Mode.REPLAY or (self._holds_for_all and trap is None)

@@ -63,7 +63,7 @@ def build_trap_report(
     elif outcome == Outcome.TIMEOUT:
         core = int(machine.cores.clock.argmin())
         pc = int(machine.cores[core].pc)
-        message = "the run took longer than it may"
+        message = "the run exceeded its time limit"
     else:
         message = f"the run took more than {config.limits_cycles} cycles"
     layer = _layer_at(layers, int(machine.cores[core].layer))
@@ -115,7 +115,7 @@ def _describe_deadlock(machine: Machine, waiting: Sequence[int]) -> str:
     named = [f"core {core} waits {_describe_wait(machine, core)}" for core in waiting[:MAX_NAMED]]
     if len(waiting) > MAX_NAMED:
         named.append(f"{len(waiting) - MAX_NAMED} more wait")
-    return "no core can go on: " + "; ".join(named)
+    return "no core can continue: " + "; ".join(named)
 
 
 def _describe_wait(machine: Machine, core: int) -> str:
@@ -145,7 +145,7 @@ def build_violation_report(bundle: Bundle, machine: Machine, violation: Int64s) 
     hint = case.hint
     unit = INSTRUCTIONS[found[ViolationField.OTHER_NUMBER]].unit if has_other else None
     if unit is not None:
-        hint = f"{hint} (nmp.wait {unit.name.lower()}, 0)"
+        hint = f"{hint.removesuffix('.')} (nmp.wait {unit.name.lower()}, 0)."
     return ViolationReport(
         code=case.category.value,
         category=case.category.title,
@@ -228,7 +228,7 @@ def _describe_violation(found: dict[ViolationField, int], tensor: str | None) ->
     agent, verb, operand = _describe_access(found, "")
     if case == "barrier_counts":
         return (
-            f"{agent} comes to barrier {first} with another number of cores than the others there"
+            f"{agent} names a different number of cores at barrier {first} than the waiting cores"
         )
     if case == "weight_tail":
         return f"{agent} has weights that are not zero at {where}, beyond the edges of the tensor"

@@ -165,7 +165,11 @@ def _fits_short(tokens: Sequence[Token], end_column: int, known: Scope) -> bool:
     number = value.evaluate(known)
     if not -(1 << 31) <= number < 1 << 32:
         raise SourceError(
-            "ASM003", "a register has 32 bits", value.column, found=number, expected="32 bits"
+            "ASM003",
+            "the value does not fit a 32-bit register",
+            value.column,
+            found=number,
+            expected="32 bits",
         )
     return -2048 <= number <= 2047
 

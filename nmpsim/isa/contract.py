@@ -65,7 +65,7 @@ CASES: tuple[Case, ...] = (
         "an instruction reads scratchpad that nothing has written; of a scalar load's bytes one"
         " that was written is enough",
         "zeros",
-        "load or fill what the instruction reads, padding and records included",
+        "Load or fill all bytes that the instruction reads, including padding and records.",
     ),
     Case(
         "dram_unwritten",
@@ -73,7 +73,7 @@ CASES: tuple[Case, ...] = (
         "a load or an instruction of a core reads DRAM of the writable segment that neither the"
         " host nor a core has written",
         "zeros",
-        "store it first, or make it an input; constants belong into the read-only segment",
+        "Store the data first, or make it an input. Put constants into the read-only segment.",
     ),
     Case(
         "host_reads_unwritten",
@@ -81,7 +81,7 @@ CASES: tuple[Case, ...] = (
         "the host reads a tensor, an output of the program among them, of which bytes were never"
         " written",
         "zeros",
-        "store the whole tensor before the cores halt",
+        "Store the whole tensor before the cores halt.",
     ),
     Case(
         "unit_order",
@@ -89,7 +89,7 @@ CASES: tuple[Case, ...] = (
         "two instructions of a core touch the same bytes, one of them writes, the first is for a"
         " unit that the second does not go to, and the core has not waited for it",
         "the first takes effect first",
-        "put an nmp.wait for the unit of the first one between them",
+        "Put an nmp.wait for the unit of the first instruction between them.",
     ),
     Case(
         "core_order",
@@ -98,8 +98,8 @@ CASES: tuple[Case, ...] = (
         " pend and no word of the control block that the first one has written comes between"
         " them; or the first core has not waited for its unit before",
         "the one that is first in simulated time takes effect first",
-        "let the first core wait for its unit, then both pass a barrier, or one post and the other"
-        " pend",
+        "Let the first core wait for its unit. Then use a barrier, or post in the first core and"
+        " pend in the second.",
     ),
     Case(
         "host_order",
@@ -107,7 +107,7 @@ CASES: tuple[Case, ...] = (
         "the host reads what a store still writes when its core halts, or writes what a load still"
         " reads",
         "the transfer is done",
-        "put nmp.wait before nmp.halt",
+        "Put nmp.wait before nmp.halt.",
     ),
     Case(
         "fetch_order",
@@ -115,14 +115,14 @@ CASES: tuple[Case, ...] = (
         "an instruction or a descriptor is fetched from bytes that a unit or another core writes,"
         " and nothing orders that",
         "the new bytes are fetched",
-        "wait for the load that brings it",
+        "Wait for the load of these bytes.",
     ),
     Case(
         "barrier_counts",
         Category.UNDEFINED,
         "cores meet at one barrier and do not name the same number of cores",
         "the number that the last one names counts",
-        "give all of them the same number of cores",
+        "Use the same number of cores at each of these barriers.",
     ),
     Case(
         "weight_tail",
@@ -130,14 +130,14 @@ CASES: tuple[Case, ...] = (
         "weights of nmp.conv are not zero behind the last input of a row, or behind the last"
         " output channel",
         "these bytes are ignored",
-        "fill up blocks of weights with zeros",
+        "Pad blocks of weights with zeros.",
     ),
     Case(
         "descriptor",
         Category.UNDEFINED,
         "a descriptor is impossible: sizes, addresses, shifts, scales, clips",
         "operand fault",
-        "mend the word that mtval names",
+        "Correct the descriptor word at the address in mtval.",
         FoundBy.TRAP,
     ),
     Case(
@@ -145,7 +145,7 @@ CASES: tuple[Case, ...] = (
         Category.UNDEFINED,
         "an instruction would write onto its own operands, or its result onto itself",
         "operand fault; nmp.eltwise, nmp.rescale and nmp.lut may write exactly where they read",
-        "give the result memory of its own",
+        "Write the result to memory that does not overlap the operands.",
         FoundBy.TRAP,
     ),
     Case(
@@ -153,7 +153,7 @@ CASES: tuple[Case, ...] = (
         Category.UNDEFINED,
         "an instruction word, a CSR, a unit or a semaphore that the tables do not have",
         "illegal instruction",
-        "use what the tables have",
+        "Use only encodings in the tables.",
         FoundBy.TRAP,
     ),
     Case(
@@ -161,7 +161,7 @@ CASES: tuple[Case, ...] = (
         Category.NOT_SUPPORTED,
         "arithmetic that an instruction does not have, as a profile of another instruction",
         "operand fault",
-        "choose a profile that the instruction has",
+        "Use a profile that the instruction supports.",
         FoundBy.TRAP,
     ),
     Case(
@@ -169,7 +169,7 @@ CASES: tuple[Case, ...] = (
         Category.NOT_SUPPORTED,
         "a scalar access, a jump or a descriptor at an address that is not aligned",
         "a trap of its own",
-        "align it",
+        "Align the address.",
         FoundBy.TRAP,
     ),
     Case(
@@ -178,7 +178,7 @@ CASES: tuple[Case, ...] = (
         "a program with more open accesses, older posts or more instructions after a post than the"
         " check keeps",
         "it runs on; the report says that the contract was not proved",
-        "let the cores meet at a barrier now and then",
+        "Add barriers between the cores.",
         FoundBy.NOTHING,
     ),
     Case(
@@ -186,7 +186,7 @@ CASES: tuple[Case, ...] = (
         Category.NOT_SUPPORTED,
         "a program counts on interrupts, as by wfi",
         "wfi does nothing, nothing ever interrupts",
-        "poll, or use barriers and semaphores",
+        "Poll, or use barriers and semaphores.",
         FoundBy.NOTHING,
     ),
     Case(
@@ -194,7 +194,7 @@ CASES: tuple[Case, ...] = (
         Category.UNDEFINED,
         "several cores pend at one semaphore, and the answer hangs on which of them is served",
         "who comes first in simulated time; of those who wait the lowest core number",
-        "give each of them a semaphore of its own",
+        "Use a separate semaphore for each core.",
         FoundBy.NOTHING,
     ),
     Case(
@@ -202,7 +202,7 @@ CASES: tuple[Case, ...] = (
         Category.UNDEFINED,
         "the answer hangs on the order in which cores write and read words of the control block",
         "they do it in order of simulated time",
-        "use barriers or semaphores",
+        "Use barriers or semaphores.",
         FoundBy.NOTHING,
     ),
     Case(
@@ -210,7 +210,7 @@ CASES: tuple[Case, ...] = (
         Category.INTERNAL,
         "nmpsim breaks a rule of its own",
         "exit code 3",
-        "please report it",
+        "Report the error.",
         FoundBy.EXIT,
     ),
 )

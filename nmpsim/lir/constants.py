@@ -180,7 +180,7 @@ def _no_values(module: Module) -> UserError:
         else f"there are no values for the program's constant %{_constants(module)[0].name}",
         place=Place(module.file),
         found="no file with values",
-        hint="Give --weights W.npz.",
+        hint="Pass --weights FILE.npz.",
     )
 
 

@@ -44,7 +44,7 @@ def require_axis(attribute: str, role: str, beyond: int = 0) -> Rule:
 def check_axes(axes: Shape, batch: Shape, dest: Shape) -> Checks:
     """Check that Axes are distinct dimensions of Batch and that Dest is Batch without them."""
     if not axes or len(set(axes)) != len(axes) or max(axes) >= len(batch):
-        expected = f"some of 0 to {len(batch) - 1}, each once"
+        expected = f"distinct values from 0 to {len(batch) - 1}"
         yield wrong_attribute(
             "Axes", "Axes are not distinct dimensions of Batch", list(axes), expected
         )
@@ -57,11 +57,11 @@ def check_axes(axes: Shape, batch: Shape, dest: Shape) -> Checks:
 def check_top_k_shape(input_: Shape, k: int) -> Checks:
     """Check that Values and Indices have the shape of Input with a last dimension of K."""
     if not input_ or k > input_[-1]:
-        expected = f"at most {input_[-1]}" if input_ else "a dimension to look along"
+        expected = f"at most {input_[-1]}" if input_ else "an Input with at least one dimension"
         yield wrong_attribute("K", "K is larger than the last dimension of Input", k, expected)
         return
     for role in ("Values", "Indices"):
-        yield Expected(role, (*input_[:-1], k), "Input with a last one of K")
+        yield Expected(role, (*input_[:-1], k), "Input with K as its last dimension")
 
 
 @shape_rule
@@ -85,7 +85,7 @@ def check_gather_nd_shape(data: Shape, indices: Shape, batch_dims: int) -> Check
     within = batch_dims + (indices[-1] if indices else 0)
     if len(indices) <= batch_dims or indices[:batch_dims] != batch or within > len(data):
         shapes = f"Data {format_shape(data)}, Indices {format_shape(indices)}"
-        expected = "the same batch, and places of no more dimensions than Data has left"
+        expected = "the same batch, and indices of at most the remaining dimensions of Data"
         found = f"{shapes}, BatchDims {batch_dims}"
         yield Problem("Indices", "Indices has the wrong shape for Data", found, expected)
     else:
@@ -101,7 +101,7 @@ def check_gather_elements_shape(data: Shape, indices: Shape, dim: int) -> Checks
     if fits:
         yield Expected("Dest", indices, "as Indices")
     else:
-        expected = f"no larger than Data {format_shape(data)}, but for dimension {dim}"
+        expected = f"no larger than Data {format_shape(data)}, except in dimension {dim}"
         yield Problem(
             "Indices", "Indices has the wrong shape for Data", format_shape(indices), expected
         )
@@ -142,7 +142,7 @@ def check_boundaries(boundaries: Factors) -> Checks:
     """Check that Boundaries are in ascending order."""
     if not all(a <= b for a, b in itertools.pairwise(boundaries)):
         message, found = "Boundaries are not in ascending order", str(list(boundaries))[:60]
-        yield wrong_attribute("Boundaries", message, found, "none below the one before")
+        yield wrong_attribute("Boundaries", message, found, "values in ascending order")
 
 
 @shape_rule
@@ -174,7 +174,7 @@ def check_suppression_shapes(
     if not indices or indices[1:] != columns:
         yield wrong_shape("Indices", indices, "<rows>" if is_tf_version4 else "<rows x 3>")
     elif indices[0] % batches:
-        message = "Indices has a number of rows that the batches do not divide"
+        message = "the number of rows of Indices is not a multiple of the number of batches"
         expected = f"a multiple of {batches} rows"
         yield Problem("Indices", message, format_shape(indices), expected)
     numbers = (batches * max_output_boxes_per_class,)
@@ -201,14 +201,16 @@ def check_resize_factors(scale: Factors) -> Checks:
     """Check that Scale is positive and changes only height and width."""
     if len(scale) != 4 or scale[0] != 1 or scale[3] != 1 or not min(scale) > 0:
         message = "Scale changes more than height and width"
-        yield wrong_attribute("Scale", message, list(scale), "[1, above 0, above 0, 1]")
+        yield wrong_attribute(
+            "Scale", message, list(scale), "[1, height, width, 1] with positive factors"
+        )
 
 
 @shape_rule
 def check_batch_product_shape(lhs: Shape, rhs: Shape) -> Checks:
     """Check the shapes LHS [B, M, K], RHS [B, K, N] and Dest [B, M, N]."""
     batch, rows, inner = lhs
-    yield Expected("RHS", (batch, inner, rhs[2]), "to go with LHS")
+    yield Expected("RHS", (batch, inner, rhs[2]), "to match LHS")
     yield Expected("Dest", (batch, rows, rhs[2]), "from LHS and RHS")
 
 
@@ -217,7 +219,7 @@ def check_channel_parameters(src: Shape, channel_idx: int) -> Checks:
     """Check that ChannelIdx is 1 or the last dimension, and the length of each parameter."""
     if len(src) < 2 or channel_idx not in (1, len(src) - 1):
         expected = f"1 or {len(src) - 1}" if len(src) > 1 else "two dimensions or more"
-        message = "ChannelIdx is not the channels' dimension"
+        message = "ChannelIdx is not the channel dimension"
         yield wrong_attribute("ChannelIdx", message, channel_idx, expected)
         return
     for role in ("Scale", "Bias", "Mean", "Var"):

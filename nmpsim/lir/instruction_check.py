@@ -51,5 +51,5 @@ def find_instruction_problem(
     roles = {role.name: type for role, (_, type) in zip(row.operands, operands, strict=True)}
     for rule in row.rules:
         for problem in rule(TypedInstruction(instruction, roles)):
-            return f"{problem.message}: {problem.found}, expected is {problem.expected}"
+            return f"{problem.message}: found {problem.found}, expected {problem.expected}"
     return None

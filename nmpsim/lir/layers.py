@@ -162,10 +162,10 @@ def _called(
 def _ambiguous(word: str, found: Sequence[NamedLayer], code: str) -> UserError:
     return fail(
         code,
-        f"{quote(word)!r} may be one of {len(found)} layers",
+        f"{quote(word)!r} matches {len(found)} layers",
         found=_listed(found),
         expected="one layer",
-        hint=f"Use its full name, or number:{found[0].number}.",
+        hint=f"Use the full name of the layer, or number:{found[0].number}.",
     )
 
 
@@ -173,7 +173,7 @@ def _unknown(layers: Sequence[NamedLayer], word: str, code: str, also: Iterable[
     begun = [layer for layer in layers if word and _begins(layer, word)]
     hint = None if begun else did_you_mean(word, (*also, *map(_shown, layers)))
     if any(_is(layer.number, word) for layer in layers):
-        hint = f"use number:{word} for the instruction of the LIR"
+        hint = f"Use number:{word} to select the LIR instruction with this number."
     return fail(
         code,
         f"no layer is named {quote(word)!r}",

@@ -115,5 +115,5 @@ class NpzFile:
         self, message: str, found: str | None = None, expected: str | None = None
     ) -> UserError:
         place = Place(str(self._path))
-        hint = "write it with numpy.savez, plain arrays only"
+        hint = "Write the file with numpy.savez, with arrays of numbers only."
         return fail("CONST001", message, place=place, found=found, expected=expected, hint=hint)

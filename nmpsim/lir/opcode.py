@@ -143,7 +143,8 @@ class Signature:
             return f"takes {len(self.operands)} operands, not {len(dtypes)}"
         for index, (dtype, names) in enumerate(zip(dtypes, self.operands, strict=True)):
             if dtype.name not in names:
-                return f"operand {index} is {dtype.name}, known is {', '.join(sorted(names))}"
+                supported = ", ".join(sorted(names))
+                return f"operand {index} is {dtype.name}, supported kinds are {supported}"
         for group in self.list_shared():
             shared = sorted({dtypes[index].name for index in group})
             if len(shared) > 1:
@@ -250,7 +251,7 @@ COUNT = integer_kind(1)
 AXIS = integer_kind(0)
 PAIR = integer_list_kind("[height, width]", 1, 2)
 PADS = integer_list_kind("[top, left, bottom, right]", 0, 4)
-INDICES = integer_list_kind("a list with one number a dimension", 0)
+INDICES = integer_list_kind("a list with one number for each dimension", 0)
 FLAG = choice_kind(0, 1)
 ANY_NUMBER = AttributeKind("a number", _is_number)
 NUMBERS = AttributeKind(

@@ -30,7 +30,7 @@ def parse(text: str, file: str | None = None) -> Module:
 
 def parse_file(path: Path) -> Module:
     """Read and parse a LIR file (UTF-8)."""
-    hint = "use a LIR text in UTF-8; a damaged model of another format looks the same"
+    hint = "Save the LIR text in UTF-8. If it is a model of another format, the file is damaged."
     return parse(read_text(path, "program", hint=hint), str(path))
 
 
@@ -166,7 +166,7 @@ class _Parser:
         size, place = line.expect_declared_size()
         total = sum(weight.type.nbytes for weight in weights)
         if size != total and not self._errors:
-            hint = "declare the sum of the sizes of all WeightVars, without padding"
+            hint = "Declare the sum of the sizes of all WeightVars, without padding."
             raise fail(
                 "LIR011",
                 "the declared size does not match the weights",

@@ -43,38 +43,38 @@ class Refusal:
     hint: str
 
 
-_INFERENCE = "compile the network for inference: Glow then prints no such instruction"
+_INFERENCE = "Compile the network for inference."
 _TRAINING = Refusal("it is part of training", _INFERENCE)
 _LOSS = Refusal("it is a loss function, a part of training", _INFERENCE)
 _SPARSE = Refusal(
-    "it works on embedding tables or sparse lists, which this simulator has no memory for",
-    "look the rows up before, and make the dense result an input of the program",
+    "it works on embedding tables or sparse lists, which nmpsim does not model",
+    "Look up the rows on the host, and pass the dense result as an input.",
 )
 _AUDIO = Refusal(
-    "it prepares sound, before the network",
-    "prepare the data before, and make the result an input of the program",
+    "it preprocesses audio",
+    "Preprocess the audio on the host, and pass the result as an input.",
 )
 _DETECTION = Refusal(
-    "it is an operation on regions of detection networks",
-    "end the program before it: its operands become outputs; do the rest with them afterwards",
+    "it processes the regions of a detection network",
+    "End the program before this instruction, and process its operands on the host.",
 )
 _OWN = Refusal(
-    "only the program that brought it knows what it does",
-    "split the program there: its operands become outputs, its result an input",
+    "it is a custom operator defined by another program",
+    "Split the program at this instruction, and compute it on the host.",
 )
-_LOWERED = "print the program after lowering for Glow's Interpreter or CPU backend"
+_LOWERED = "Print the program after lowering for Glow's Interpreter or CPU backend."
 _NOT_LOWERED = Refusal("Glow's Interpreter has no arithmetic for it", _LOWERED)
 _OTHER_BACKEND = Refusal(
-    "it is an instruction of one backend, with a layout of its own",
-    "print the program for Glow's Interpreter",
+    "it uses the layout of another backend",
+    "Print the program for Glow's Interpreter.",
 )
 _MEASURING = Refusal(
-    "it measures Glow's own run",
-    "print the program without profiling, instrumentation and tracing",
+    "it measures a run of Glow",
+    "Print the program without profiling, instrumentation and tracing.",
 )
 _DYNAMIC = Refusal(
-    "its scales are chosen while it runs",
-    "quantize the network with a calibration: fullyconnected has constant scales",
+    "its scales are chosen at run time",
+    "Quantize the network with calibration, so that the scales are constant.",
 )
 
 _BY_REASON = {
@@ -101,7 +101,7 @@ _BY_REASON = {
     _DYNAMIC: "dynamicquantizedfullyconnected dynamicrowwisequantizedfullyconnected",
     Refusal(
         "its values are random",
-        "draw the values before, and make them an input of the program",
+        "Generate the values on the host, and pass them as an input.",
     ): "gaussianfill",
 }
 

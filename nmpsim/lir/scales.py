@@ -39,13 +39,13 @@ def read_scales_file(path: Path) -> dict[str, Any]:
     """Read a sidecar file of scales; return its JSON object."""
     place = Place(str(path))
     try:
-        content = json.loads(read_text(path, "file of scales", code="CONST004"))
+        content = json.loads(read_text(path, "scales file", code="CONST004"))
     except json.JSONDecodeError as error:
-        message = "the file of scales is not JSON"
+        message = "the scales file is not JSON"
         place = Place(str(path), error.lineno, error.colno)
         raise fail("CONST004", message, place=place, found=quote(error.msg)) from None
     except (ValueError, RecursionError) as error:  # an absurd number, an absurd depth
-        message = "the file of scales is invalid"
+        message = "the scales file is invalid"
         raise fail("CONST004", message, place=place, found=quote(str(error))) from None
     if not isinstance(content, dict):
         message = "the scales file does not contain a JSON object"
@@ -244,6 +244,6 @@ class _Resolver:
             message = f"the exact scale of %{quote(name)} differs from the text"
             place = span.place(self._file)
             hint = (
-                f"use this program's file of scales; {quote(exact.key)} may be of another program"
+                f"Use this program's scales file: {quote(exact.key)} may be from another program."
             )
             self.problems.append(Diagnostic("CONST004", message, place, found, expected, hint))

@@ -86,7 +86,7 @@ def check_average_pads(kernels: Shape, pads: Shape, count_include_pads: int) -> 
     each = kernels * 2 if len(kernels) == 2 else [k for k in kernels for _ in range(2)]
     lies_outside = any(pad >= kernel for pad, kernel in zip(pads, each, strict=True))
     if lies_outside and not count_include_pads:
-        message = "a window may lie in the padding only"
+        message = "a window can lie entirely in the padding"
         expected = f"pads smaller than Kernels {list(kernels)}"
         yield wrong_attribute("Pads", message, f"Pads {list(pads)}", expected)
 
@@ -150,7 +150,7 @@ def require_product_shape(left: str, right: str, rows_are_outputs: bool = False)
         outputs = shape[0] if rows_are_outputs else shape[1]
         expected = (outputs, inner) if rows_are_outputs else (inner, outputs)
         if shape != expected:
-            yield from check_shape(site, right, expected, f"to go with {left}")
+            yield from check_shape(site, right, expected, f"to match {left}")
         else:
             yield from check_shape(site, "Dest", (rows, outputs), f"from {left} and {right}")
 
@@ -249,7 +249,7 @@ def check_resized_shape(src: Shape, dest: Shape, scale: Factors) -> Checks:
 def check_mapping_shape(site: TypedInstruction) -> Iterator[Problem]:
     """Check that Mapping has an entry for each value of the element type of Src."""
     entries = 65536 if site.elem("Src") == "i16" else 256
-    yield from check_shape(site, "Mapping", (entries,), "one entry a value")
+    yield from check_shape(site, "Mapping", (entries,), "one entry for each value")
 
 
 @shape_rule

@@ -92,7 +92,7 @@ class _Verifier:
             instruction.span,
             instruction.number,
             expected,
-            "number the instructions by their position, from 0",
+            "Number the instructions consecutively from 0.",
         )
 
     def _define(self, name: str, span: Span) -> bool:
@@ -100,7 +100,7 @@ class _Verifier:
         if first is span:
             return True
         message = f"%{quote(name)} is defined twice"
-        expected = f"a name not used yet; the first is in line {first.line}"
+        expected = f"a new name; the first definition is in line {first.line}"
         self._report("LIR004", message, span, f"%{quote(name)}", expected)
         return False
 
@@ -202,7 +202,10 @@ class _Verifier:
             return value
         name = f"%{quote(operand.name)}"
         if operand.name in self._later and operand.name not in self._defined:
-            message, expected = f"{name} is used before it begins", "its definition before this"
+            message, expected = (
+                f"{name} is used before its definition",
+                "a definition before this instruction",
+            )
             self._report("LIR010", message, operand.span, name, expected)
         elif operand.name in self._defined:
             expected = "a WeightVar, an allocactivation or a tensorview"
@@ -289,7 +292,9 @@ def find_type_problems(type: TensorType, dummy_scale: bool = False) -> Iterator[
         len(type.alignments) != len(type.shape) or any(a < 1 for a in type.alignments)
     ):
         found = str(list(type.alignments))
-        yield Problem(None, "wrong alignments", found, "one a dimension, at least 1 each")
+        yield Problem(
+            None, "the alignments are invalid", found, "one for each dimension, at least 1"
+        )
     yield from _quantization_problems(type, dummy_scale)
 
 

@@ -131,7 +131,7 @@ def _split(name: str, type_: TensorType, array: Array) -> Sequence[Array]:
         values = samples.astype(type_.dtype)
     bad = int(values.size - np.isfinite(values).sum())
     if bad:
-        found = f"{bad} of {values.size} values are not"
+        found = f"{bad} of {values.size} values are not finite"
         raise fail("INPUT002", f"{subject} are not finite", found=found, expected="finite numbers")
     return list(values)
 

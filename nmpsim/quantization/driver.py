@@ -200,7 +200,7 @@ def _require_float(module: Module) -> None:
         if instruction.predicate is not None:
             raise fail(
                 "QUANT001",
-                f"%{instruction.name} is predicated, and cannot be quantized",
+                f"%{instruction.name} is predicated and cannot be quantized",
                 place=instruction.span.place(module.file),
                 found=f"pred: {instruction.predicate}",
                 expected="instructions without predicates",

@@ -101,7 +101,7 @@ def _moved(graph: Graph, settings: Settings) -> dict[Value, list[Value]]:
 def _asked(node: Node, settings: Settings) -> str:
     for name in (node.instruction.name, node.opcode):
         if name in settings.keep_float:
-            return f"asked for by --keep-float {name}"
+            return f"requested by --keep-float {name}"
     return ""
 
 

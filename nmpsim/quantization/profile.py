@@ -30,8 +30,8 @@ MAX_BYTES = 1 << 26
 """Largest file; a thousand results with large histograms take a tenth of it."""
 _DEPTH = 3
 """Nesting depth: histograms, in entries, in the list."""
-_LINE = "NAME:RESULT, a tab, the smallest value, a tab, the largest; or YAML of -dump-profile"
-_ENTRY = "a list of NodeOutputName, Min, Max, Histogram, as -dump-profile writes it"
+_LINE = "NAME:RESULT, minimum and maximum, separated by tabs; or YAML of -dump-profile"
+_ENTRY = "a list of entries with NodeOutputName, Min, Max and Histogram, as -dump-profile writes it"
 
 
 @attrs.frozen
@@ -133,7 +133,7 @@ def _documents(text: str, place: Place) -> list[Any]:
     with require_extra("yaml", needed, place=place, instead=instead):
         import yaml
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-    depth, too_deep = 0, "lists in lists"
+    depth, too_deep = 0, "lists that are nested too deeply"
     try:
         for event in yaml.parse(text, loader):  # the loader itself trusts depth and aliases
             depth += isinstance(event, yaml.CollectionStartEvent)

@@ -166,11 +166,11 @@ foo: .descriptor conv, out_heigt=3, \\
         ("beq a0, a1, _start + 5000", "ASM003", 13, "-4096 to 4094"),
         ("addi a0, a1, 12ab", "ASM001", 14, "invalid number"),
         ("?", "ASM001", 1, "unexpected character"),
-        ("3", "ASM001", 1, "starts with a name"),
-        ("3: nop", "ASM001", 1, "a label is a name"),
+        ("3", "ASM001", 1, "must start with a name"),
+        ("3: nop", "ASM001", 1, "a label must be a name"),
         ('.ascii "open', "ASM001", 8, "unexpected character"),
         ('.ascii "\\q"', "ASM001", 8, "malformed"),
-        (".ascii word", "ASM001", 8, "needs quotes"),
+        (".ascii word", "ASM001", 8, "must be in quotes"),
         (".wrod 4", "ASM002", 1, "Did you mean '.word'"),
         (".byte 256", "ASM003", 7, "-128 to 255"),
         (".balign 3", "ASM003", 9, "power of two"),
@@ -191,7 +191,7 @@ foo: .descriptor conv, out_heigt=3, \\
         (".descriptor fill, count=-1", "ASM003", 25, "0 to 4294967295"),
         (".descriptor conv, part=frist", "ASM002", 24, "Did you mean 'first'"),
         (".descriptor conv, part=4", "ASM003", 24, "0 to 3"),
-        ('"\\u0000": nop', "ASM002", 1, "is empty or holds a NUL"),
+        ('"\\u0000": nop', "ASM002", 1, "is empty or contains a NUL"),
     ],
 )
 def test_an_error_has_its_place(line, code, column, text):

@@ -154,7 +154,7 @@ def test_reduce_accepts_every_form(nmpsim_cli, folder, word):
 def test_quantize_accepts_every_form(nmpsim_cli, folder, word):
     result = nmpsim_cli(*kept_float(folder, "plain", word))
     assert result.exit_code == 0, result.stderr
-    assert '"asked for by --keep-float conv1__2"' in result.stdout
+    assert '"requested by --keep-float conv1__2"' in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_an_unknown_or_ambiguous_word_is_refused_with_candidates(nmpsim_cli, fol
         said = result.stderr + result.stdout  # `check` tells errors in its report
         assert f"error[{code}]" in said
         assert "conv1__2 (index " in said
-    assert "'conv1' may be one of 2 layers" in said
+    assert "'conv1' matches 2 layers" in said
     assert "conv1__9 (index " in said
 
 

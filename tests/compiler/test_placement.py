@@ -125,7 +125,7 @@ def test_a_slice_of_16_bits_runs_on_the_device() -> None:
     piece = draft.constant(np.ones((6, 5, 8), np.int16), "i16", 0.01)
     draft.emit("batchedadd", draft.output(out_kind(source)), source, piece)
     (reason,) = reasons(draft)
-    assert reason.endswith("is i16, the unit takes Int32 or what the batch is")
+    assert reason.endswith("is i16, the unit takes Int32 or the element kind of the batch")
 
 
 def test_fused_activations_without_integer_form_run_on_the_host() -> None:

@@ -226,7 +226,9 @@ def test_open_dimensions_besides_the_batch_give_a_warning(
     path.write_bytes(tflite_file(tensors, [FileOperator("RELU", (0,), (1,))], (0,), (1,)))
     warned = nmpsim.compile(path).warnings
     assert len(warned) == is_open
-    assert all("input x has open dimensions; compiled is [1, 4]" in one for one in warned)
+    assert all(
+        "input x has open dimensions; it is compiled with the shape [1, 4]" in one for one in warned
+    )
 
 
 def test_metadata_give_the_normalization_of_images(tmp_path: Path) -> None:

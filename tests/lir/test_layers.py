@@ -68,12 +68,12 @@ def test_a_part_of_a_joined_name_is_sufficient(word: str, index: int) -> None:
 
 
 def test_a_part_of_two_names_is_ambiguous() -> None:
-    assert refused("m/conv/bias", JOINED).message == "'m/conv/bias' may be one of 2 layers"
+    assert refused("m/conv/bias", JOINED).message == "'m/conv/bias' matches 2 layers"
 
 
 def test_two_device_layers_are_listed() -> None:
     problem = refused("add")
-    assert problem.message == "'add' may be one of 2 layers"
+    assert problem.message == "'add' matches 2 layers"
     assert problem.found == "add__3 (index 4, number 9), add__4 (index 5, number 11)"
     assert problem.hint is not None
     assert "number:9" in problem.hint
@@ -87,7 +87,7 @@ def test_two_host_layers_are_listed() -> None:
 def test_a_number_is_an_index_only() -> None:
     assert find_layer(LAYERS, "7").name == "last"
     problem = refused("11")
-    assert problem.hint == "use number:11 for the instruction of the LIR"
+    assert problem.hint == "Use number:11 to select the LIR instruction with this number."
 
 
 @pytest.mark.parametrize(

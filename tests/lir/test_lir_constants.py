@@ -130,7 +130,7 @@ def test_a_missing_file_of_values_is_one_finding():
     (problem,) = refused(program(), [])
     assert (problem.code, problem.place) == ("CONST002", Place("f.lir.txt"))
     assert problem.message == "there are no values for the program's 2 constants"
-    assert problem.hint == "Give --weights W.npz."
+    assert problem.hint == "Pass --weights FILE.npz."
 
 
 @pytest.mark.parametrize(

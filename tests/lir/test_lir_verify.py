@@ -82,7 +82,7 @@ def test_a_correct_program_is_accepted():
         ("elementadd @out %a_res, @in %x", "elementadd @out %a_res, @in %a_res",
          "LIR010", "@in %a_res, @in %w", "%a_res is read before it is written"),
         ("elementadd @out %a_res, @in %x", "elementadd @out %a_res, @in %u",
-         "LIR010", "@in %u", "%u is used before it begins"),
+         "LIR010", "@in %u", "%u is used before its definition"),
         ("= copy @out %y, @in %u", "= deallocactivation @out %a_res",
          "LIR010", "@out %a_res\n", "%a_res is deallocated twice"),
         ("deallocactivation @out %a_res", "deallocactivation @out %v",
@@ -161,7 +161,7 @@ def test_a_predicate_must_exist():
         (q("i8", "4", 0.5, 128), "LIR009", "%x: the offset is outside the element type"),
         (q("float", "4"), "LIR009", "%x: the type cannot be quantized"),
         ("i16<4>", "LIR009", "%x: the type lacks its quantization"),
-        ("float<4:0>", "LIR009", "%x: wrong alignments"),
+        ("float<4:0>", "LIR009", "%x: the alignments are invalid"),
     ],
 )
 def test_impossible_types_are_errors(type, code, message):
@@ -420,7 +420,7 @@ def test_wrong_types_are_errors(text, old, new, at, message):
         (AVGPOOL, "CountIncludePads: 0", "CountIncludePads: 2",
          "CountIncludePads: ", "attribute CountIncludePads is invalid"),
         (AVGPOOL.replace("3 x 3 x 3", "4 x 3 x 3"), "Pads: [1, 0", "Pads: [3, 0",
-         "Pads: ", "a window may lie in the padding only"),
+         "Pads: ", "a window can lie entirely in the padding"),
         (CLIP, "Min: 0.0", "Min: 7.0", "Min: ", "Min is greater than Max"),
         (CONV, "Args: [0.0", "Args: [7.0", "FusedActivationArgs: ", "Min is greater than Max"),
         (LEAKY, "1.000000e-01", "tenth", "Alpha: ", "attribute Alpha is invalid"),

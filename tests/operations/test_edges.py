@@ -160,13 +160,13 @@ def test_an_index_out_of_range_is_an_error(
             "gatherranges",
             (TensorType("float", (2,)), index_type(1)),
             {"Data": np.zeros(4, F), "Ranges": ints([[3, 2]])},
-            "2 elements from 3 on, of 4",
+            "2 elements from index 3 exceed the 4 elements of Data",
         ),
         (
             "gatherranges",
             (TensorType("float", (2,)), index_type(1)),
             {"Data": np.zeros(4, F), "Ranges": ints([[0, 3]])},
-            "the ranges have 3 elements, Output 2",
+            "the ranges have 3 elements, but Output has 2",
         ),
         (
             "batchonehot",
@@ -178,7 +178,7 @@ def test_an_index_out_of_range_is_an_error(
             "batchonehot",
             (TensorType("float", (1, 2)),),
             {"Data": np.zeros((1, 1), F), "Lengths": ints(1), "Values": np.zeros(2, F)},
-            "Lengths add up to 1, there are 2 Values",
+            "Lengths add up to 1, but there are 2 Values",
         ),
     ],
 )

@@ -120,8 +120,8 @@ def test_a_comparison_needs_samples(digits_profile):
         (HEADER + "- NodeOutputName: x\n  Min: [0]\n  Max: 1\n", "['0']"),
         (HEADER + "- NodeOutputName: x\n  Min: 0\n  Max: 1e99\n", "1e99"),
         (HEADER + "- [a\n", "did not find"),
-        ("---\n" + "[" * 100_000, "lists in lists"),
-        ("---\n" + "- " * 100_000, "lists in lists"),
+        ("---\n" + "[" * 100_000, "lists that are nested too deeply"),
+        ("---\n" + "- " * 100_000, "lists that are nested too deeply"),
         ("--- &a [*a, *a]\n", "an alias"),
     ],
 )

@@ -293,7 +293,7 @@ def test_keep_float_excludes_layers(name):
         return
     program = quantize(module, keep_float=frozenset({asked}))
     (staying,) = program.staying_float
-    assert (staying.name, staying.reason) == (first, f"asked for by --keep-float {first}")
+    assert (staying.name, staying.reason) == (first, f"requested by --keep-float {first}")
 
 
 def refused(module: Module, **choices: Any) -> Any:

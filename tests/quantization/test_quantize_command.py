@@ -164,7 +164,7 @@ def test_an_output_or_a_comparison_is_needed(few):
         ({"x": np.zeros((2, 8, 9))}, "INPUT002", "samples of shape <1 x 1 x 8 x 8>"),
         ({"x": np.zeros((0, 1, 8, 8))}, "INPUT002", "are empty"),
         ({"x": np.zeros(())}, "INPUT002", "do not fit"),
-        ({"x": np.full((2, 1, 8, 8), np.nan)}, "INPUT002", "128 of 128 values are not"),
+        ({"x": np.full((2, 1, 8, 8), np.nan)}, "INPUT002", "128 of 128 values are not finite"),
         ({"x": np.full((2, 1, 8, 8), 1e300)}, "INPUT002", "not finite"),
         ({"x": np.array([None])}, "INPUT003", "does not contain numbers"),
     ],
@@ -249,7 +249,7 @@ def test_nothing_quantized_is_an_error(tmp_path, few):
     keep = ("convolution", "fullyconnected", "maxpool", "relu")
     options = [word for name in keep for word in ("--keep-float", name)]
     message = refused(digits("-o", tmp_path / "net.lir", *options, samples=few), "QUANT003")
-    assert "asked for by --keep-float convolution" in message
+    assert "requested by --keep-float convolution" in message
     assert not (tmp_path / "net.lir").exists()
 
 

@@ -118,7 +118,9 @@ def _first_pass(draft: Draft, statement: Statement) -> None:
         return
     name, *operands = tokens
     if name.kind != "name" or name.quoted:
-        raise SourceError("ASM001", "a statement starts with a name", name.column, found=name.text)
+        raise SourceError(
+            "ASM001", "a statement must start with a name", name.column, found=name.text
+        )
     if name.text.startswith("."):
         run_directive(name, draft, statement, operands)
     else:
@@ -134,7 +136,7 @@ def _take_labels(draft: Draft, tokens: list[Token]) -> list[Token]:
     is_descriptor = bool(rest) and rest[0].text == ".descriptor"
     for label in tokens[: 2 * count : 2]:
         if label.kind != "name":
-            raise SourceError("ASM001", "a label is a name", label.column, found=label.text)
+            raise SourceError("ASM001", "a label must be a name", label.column, found=label.text)
         draft.place_label(label, DESCRIPTORS if is_descriptor else draft.current)
     return rest
 

@@ -87,7 +87,7 @@ def _number(draft: Draft, cursor: Cursor, low: int, high: int) -> int:
     """Parse a number that is known in the first pass, and the end of the line."""
     expression = parse_expression(cursor)
     cursor.finish()
-    return _limited(expression, draft.get_known_number, low, high, "number out of range")
+    return _limited(expression, draft.get_known_number, low, high, "the number is out of range")
 
 
 def _zero(draft: Draft, statement: Statement, cursor: Cursor) -> None:
@@ -99,7 +99,7 @@ def _ascii(draft: Draft, statement: Statement, cursor: Cursor) -> None:
     text = cursor.take("name", "quoted text")
     cursor.finish()
     if not text.quoted:
-        raise SourceError("ASM001", "the text needs quotes", text.column)
+        raise SourceError("ASM001", "the text must be in quotes", text.column)
     data = text.text.encode("utf-8", "surrogatepass")
     draft.section.append(len(data), lambda _, __: data, statement)
 
@@ -114,7 +114,7 @@ def _balign(draft: Draft, statement: Statement, cursor: Cursor) -> None:
     column = cursor.column
     alignment = _number(draft, cursor, 1, PART_ALIGNMENT)
     if alignment & (alignment - 1):
-        raise SourceError("ASM003", "not a power of two", column, found=alignment)
+        raise SourceError("ASM003", "the number is not a power of two", column, found=alignment)
     _pad(draft, statement, alignment)
 
 

@@ -119,7 +119,7 @@ class Draft:
         if name.text in self.defined:
             raise SourceError("ASM002", f"{name.text!r} is already defined", name.column)
         if not name.text or "\0" in name.text:
-            message = "a symbol's name is empty or holds a NUL"
+            message = "a symbol's name is empty or contains a NUL"
             raise SourceError("ASM002", message, name.column, found=repr(name.text))
         self.defined.add(name.text)
         if not name.quoted and name.text.startswith(".L"):

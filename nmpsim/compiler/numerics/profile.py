@@ -109,7 +109,7 @@ class WeightedScales:
                 f"numerics {profile.name} needs an integer bias",
                 place=self.place,
                 found="a float bias",
-                hint="Quantize it, or use --numerics float.",
+                hint="Quantize the bias, or use --numerics float.",
             )
         return self.bias.integers
 

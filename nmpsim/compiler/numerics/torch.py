@@ -57,7 +57,7 @@ class Torch(Float):
                 "COMP001",
                 f"numerics {self.name} has no matmul of Int8",
                 place=pair.place,
-                found="PyTorch sums it in float32, in an order that no formula tells",
+                found="a sum that PyTorch computes in float32 in an unspecified order",
                 expected="another profile for this layer",
                 hint="Use --numerics LAYER=float, which multiplies integers as ONNX Runtime does.",
             )

@@ -37,11 +37,11 @@ def read_convolution(op: OperatorContext, filters: Array) -> tuple[Window, int, 
     groups = int(attributes.get("group", 1))
     require(
         3 <= len(shape) <= 4 and filters.ndim == len(shape) and groups > 0,
-        f"a filter {list(filters.shape)} for an input {list(shape)}",
+        f"a filter of shape {list(filters.shape)} for an input of shape {list(shape)}",
     )
     require(
         filters.shape[1] * groups == shape[1] and len(filters) % groups == 0,
-        f"{groups} groups and a filter {list(filters.shape)} for {shape[1]} channels",
+        f"{groups} groups and a filter of shape {list(filters.shape)} for {shape[1]} channels",
     )
     extra = op.lowering.padding.get(op.names[0], (0, 0, 0, 0))
     window = read_window(shape[2:], filters.shape[2:], extra, **bind(read_window, attributes))
@@ -94,7 +94,7 @@ def get_float_bias(op: OperatorContext, outs: int) -> Array:
     given = get_float_weights(op, 2)
     require(
         given.size in (1, outs) and given.size == math.prod(given.shape[-1:]),
-        f"a bias {list(given.shape)}",
+        f"a bias of shape {list(given.shape)}",
     )
     return np.broadcast_to(given.reshape(-1), (outs,))
 
@@ -121,11 +121,11 @@ def _transposed_window(op: OperatorContext, shape: Shape, filters: Shape, groups
     attributes, dims = op.node.attributes, len(shape) - 2
     require(
         1 <= dims <= 2 and len(filters) == len(shape) and groups > 0,
-        f"a filter {list(filters)} for an input {list(shape)}",
+        f"a filter of shape {list(filters)} for an input of shape {list(shape)}",
     )
     require(
         filters[0] == shape[1] and shape[1] % groups == 0,
-        f"{groups} groups and a filter {list(filters)} for {shape[1]} channels",
+        f"{groups} groups and a filter of shape {list(filters)} for {shape[1]} channels",
     )
     is_open = attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
     require(
@@ -201,7 +201,7 @@ def add_integer_bias(op: OperatorContext, outs: int, scale: float) -> Value:
         wide = ("int64",) if op.sources[0].dtype == "int16" else ()
         require(
             is_row and str(values.dtype) in ("int32", *wide),
-            f"a bias {list(values.shape)} of {values.dtype}",
+            f"a bias of shape {list(values.shape)} of {values.dtype}",
         )
         values = np.broadcast_to(values.reshape(-1), (outs,))
     type = make_quantized_type(f"i{8 * values.itemsize}", (outs,), scale, 0)

@@ -122,7 +122,7 @@ def lower_expand(op: OperatorContext) -> LoweringResult:
     try:
         shape = tuple(int(dim) for dim in np.broadcast_shapes(own, tuple(given)))
     except ValueError:
-        raise UnsupportedError(f"{list(own)} expanded to {given}") from None
+        raise UnsupportedError(f"shape {list(own)} expanded to {given}") from None
     require(math.prod(shape) > 0, f"a shape {list(shape)}")
     is_same_rank = len(shape) == len(own)
     op.layout = op.lowering.choose_layout(op.names[0]) if is_same_rank else PLAIN
@@ -201,7 +201,7 @@ def lower_batch_normalization(
     shape, parts = op.get_shape(), [op.get_constant(index) for index in range(1, 5)]
     require(
         len(shape) > 1 and all(part.shape == (shape[1],) for part in parts),
-        f"parameters {list(parts[0].shape)} for an input {list(shape)}",
+        f"parameters of shape {list(parts[0].shape)} for an input of shape {list(shape)}",
     )
     require(all(part.dtype == np.float32 for part in parts), "parameters that are not float32")
     value = op.read(0, CHANNELS_LAST)

@@ -42,7 +42,7 @@ def get_matmul_shapes(op: OperatorContext) -> tuple[Shape, Shape]:
     shape, other = op.get_shape(0), op.get_shape(1)
     require(
         min(len(shape), len(other)) > 1 and shape[-1] == other[-2],
-        f"{list(shape)} times {list(other)}",
+        f"shapes {list(shape)} and {list(other)}",
     )
     return shape, other
 
@@ -52,7 +52,7 @@ def _batch_shape(shape: Shape, other: Shape) -> Shape:
     try:
         return tuple(np.broadcast_shapes(shape[:-2], other[:-2]))
     except ValueError:
-        raise UnsupportedError(f"{list(shape)} times {list(other)}") from None
+        raise UnsupportedError(f"shapes {list(shape)} and {list(other)}") from None
 
 
 def lower_matmul(op: OperatorContext) -> LoweringResult:
@@ -188,7 +188,7 @@ def lower_integer_gemm(
     if factor != 1:
         op.sources = (attrs.evolve(left, scales=factor * left.scales), right)
     weights = get_signed_weights(op)
-    require(weights.ndim == 2, f"weights {list(weights.shape)}")
+    require(weights.ndim == 2, f"weights of shape {list(weights.shape)}")
     weights = weights.T if attributes.get("transB") else weights
     value = op.read(0, PLAIN)
     if attributes.get("transA"):
@@ -196,7 +196,7 @@ def lower_integer_gemm(
     rows = value.shape if rows is None else rows
     require(
         len(rows) > 1 and rows[-1] == weights.shape[0],
-        f"weights {list(weights.shape)} for an input {list(rows)}",
+        f"weights of shape {list(weights.shape)} for an input of shape {list(rows)}",
     )
     flat = op.view(value, (math.prod(rows[:-1]), rows[-1]))
     result = _connect_integers(op, flat, weights)
@@ -241,7 +241,7 @@ def lower_matmul_integer(op: OperatorContext) -> LoweringResult:
         return op.view(sums, (*shape[:-1], other[1]))
     require(
         shape[:-2] == other[:-2] and shape[-1] <= _MAX_EXACT_PRODUCTS,
-        f"{list(shape)} times {list(other)}, neither of them constant",
+        f"shapes {list(shape)} and {list(other)}, neither of them constant",
     )
     items = math.prod(shape[:-2])
     operands = [
@@ -285,7 +285,7 @@ def lower_qgemm(op: OperatorContext, *, alpha: float = 1.0) -> LoweringResult:
     shape = value.shape
     require(
         len(shape) == 2 and weights.ndim == 2 and shape[1] == weights.shape[0],
-        f"weights {list(weights.shape)} for an input {list(shape)}",
+        f"weights of shape {list(weights.shape)} for an input of shape {list(shape)}",
     )
     size = (shape[0], weights.shape[1])
     bias = op.get_constant(6) if node.get_input(6) else np.zeros(1, np.int32)

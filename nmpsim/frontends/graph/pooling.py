@@ -90,7 +90,7 @@ def read_window(
     out, is_extended = [], False
     for d in range(dims):
         free = spatial[d] + begins[d] + ends[d] - extents[d]
-        require(free >= 0, f"a window {list(sizes)} for an input {list(spatial)}")
+        require(free >= 0, f"a window {list(sizes)} for an input of shape {list(spatial)}")
         count, rest = free // steps[d] + 1, free % steps[d]
         # A window that would begin behind the input does not count.
         begins_inside = count * steps[d] < spatial[d] + begins[d]
@@ -155,7 +155,7 @@ def _padding(
 def lower_average_pool(op: OperatorContext) -> LoweringResult:
     """Lower AveragePool or GlobalAveragePool."""
     shape, attributes, is_integer = op.get_shape(), op.node.attributes, bool(op.sources)
-    require(3 <= len(shape) <= 4, f"an input {list(shape)}")
+    require(3 <= len(shape) <= 4, f"an input of shape {list(shape)}")
     is_last = is_integer and bool(int(attributes.get("channels_last", 0)))
     value = op.read(0, PLAIN if is_last else CHANNELS_LAST)
     images, *sizes, channels = value.shape
@@ -191,7 +191,7 @@ def lower_max_pool(op: OperatorContext, *, auto_pad: str = "NOTSET") -> Lowering
     shape, attributes = op.get_image_shape(), op.node.attributes
     require(
         3 <= len(shape) <= 4 and not any(op.node.outputs[1:]),
-        f"an input {list(shape)}, or indices of the maxima",
+        f"an input of shape {list(shape)}, or indices of the maxima",
     )
     if op.kind == "GlobalMaxPool":
         attributes, auto_pad = {"kernel_shape": shape[2:]}, "NOTSET"

@@ -30,7 +30,7 @@ from nmpsim.lir.parser import MAX_ERRORS
 NUMERICS = "q31"
 """Arithmetic profile of TFLite's reference kernels."""
 _FLOAT_HINT = (
-    "convert the model with full integer quantization; or to ONNX (tf2onnx), for nmpsim quantize"
+    "Convert the model with full integer quantization, or to ONNX (tf2onnx) for nmpsim quantize."
 )
 OPERATORS: dict[str, Translation] = {
     **movement.OPERATORS,
@@ -78,8 +78,8 @@ def _hint(found: str) -> str | None:
 
 def _open_shape_warning(tensor: TFLiteTensor) -> str:
     return (
-        f"input {tensor.name} has open dimensions; compiled is {list(tensor.shape)}, which the file"
-        " gives besides; for another shape convert the model with that shape"
+        f"input {tensor.name} has open dimensions; it is compiled with the shape"
+        f" {list(tensor.shape)} given in the file. Convert the model again for another shape."
     )
 
 

@@ -54,7 +54,7 @@ def _binary_translation(opcode: str) -> Translation:
 
 def _check_broadcast(left: Shape, right: Shape, result: Shape) -> None:
     """Raise UnsupportedError for a result of another shape than TFLite computes."""
-    message = f"{list(left)} and {list(right)} for a result {list(result)}"
+    message = f"{list(left)} and {list(right)} for a result of shape {list(result)}"
     try:
         require(np.broadcast_shapes(left, right) == result, message)
     except ValueError:
@@ -257,7 +257,7 @@ def _pool_translation(opcode: str) -> Translation:
         source, options = builder.quantized_source, builder.options
         kernel = (options["FilterHeight"], options["FilterWidth"])
         strides = (options["StrideH"], options["StrideW"])
-        require(len(source.shape) == 4, f"an input {list(source.shape)}")
+        require(len(source.shape) == 4, f"an input of shape {list(source.shape)}")
         check_equal_scales(source, builder.result)
         pads = compute_window_pads(builder.operator, source.shape, kernel, strides)
         words: dict[str, Any] = {"Kernels": kernel, "Strides": strides, "Pads": pads}

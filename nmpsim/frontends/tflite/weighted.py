@@ -52,7 +52,7 @@ class _Operands:
 
     def check_fit(self, condition: bool) -> None:
         """Raise UnsupportedError unless a filter fits the image."""
-        shapes = f"{list(self.weights.shape)} for an input {list(self.source.shape)}"
+        shapes = f"{list(self.weights.shape)} for an input of shape {list(self.source.shape)}"
         require(condition, f"filter {shapes}")
 
     def check_images(self) -> None:
@@ -132,12 +132,12 @@ def _fully_connected(builder: TFLiteGraphBuilder) -> None:
     source, weights = operands.source, operands.weights
     require(
         builder.options["WeightsFormat"] == 0 and len(weights.shape) == 2,
-        f"weights {list(weights.shape)} in a shuffled format",
+        f"weights of shape {list(weights.shape)} in a shuffled format",
     )
     ins, elements = weights.shape[1], math.prod(source.shape)
     require(
         ins > 0 and elements % ins == 0,
-        f"weights {list(weights.shape)} for an input {list(source.shape)}",
+        f"weights of shape {list(weights.shape)} for an input of shape {list(source.shape)}",
     )
     _add_weighted(
         builder,
@@ -194,7 +194,7 @@ def _add_weighted(
     added = get_constant_values(bias) if bias else np.zeros(outs, np.int32)
     require(
         added.shape == (outs,) and added.dtype in (np.int32, np.int64),
-        f"a bias {list(added.shape)} of {added.dtype}",
+        f"a bias of shape {list(added.shape)} of {added.dtype}",
     )
     sizes = _absolute_sums(get_constant_values(weights), weights.zero_points, axis)
     _check_sums(builder, operands, added, sizes)

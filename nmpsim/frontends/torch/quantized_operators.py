@@ -26,7 +26,9 @@ from nmpsim.frontends.torch.recording import (
 def _convolution(builder: TorchGraphBuilder) -> None:
     """Translate ``quantized::conv2d`` and its fused ReLU."""
     weights, source = _weights(builder), builder.get_tensor("qx")
-    require(weights.weights.ndim == len(source.shape) == 4, f"an input {list(source.shape)}")
+    require(
+        weights.weights.ndim == len(source.shape) == 4, f"an input of shape {list(source.shape)}"
+    )
     words: dict[str, Any] = {
         "Kernels": weights.weights.shape[2:],
         "Strides": tuple(weights.stride),
@@ -53,7 +55,7 @@ def _linear(builder: TorchGraphBuilder) -> None:
     outs, ins = weights.weights.shape
     require(
         source.shape and source.shape[-1] == ins,
-        f"weights {[outs, ins]} for an input {list(source.shape)}",
+        f"weights of shape {[outs, ins]} for an input of shape {list(source.shape)}",
     )
     rows = math.prod(source.shape[:-1])
     opcode, matrix = "fullyconnected", weights.weights.T
@@ -269,7 +271,7 @@ def _rescaled(
 
 def _max_pool(builder: TorchGraphBuilder) -> None:
     shape, dilation = builder.get_tensor("self").shape, builder.arguments.get("dilation") or 1
-    require(len(shape) == 4, f"an input {list(shape)}")
+    require(len(shape) == 4, f"an input of shape {list(shape)}")
     require(as_pair(dilation) == (1, 1), f"a window with gaps, dilation {dilation}")
     make_pool_translation("MaxPool")(builder)
 
@@ -277,7 +279,7 @@ def _max_pool(builder: TorchGraphBuilder) -> None:
 def _average_pool(builder: TorchGraphBuilder) -> None:
     """Translate an average pool; its kernel adds the zero point before or after rounding."""
     source, given = builder.get_tensor("self"), builder.arguments
-    require(len(source.shape) == 4, f"an input {list(source.shape)}")
+    require(len(source.shape) == 4, f"an input of shape {list(source.shape)}")
     require(given.get("divisor_override") is None, "a divisor_override")
     kernel = as_pair(given["kernel_size"])
     strides, pads = as_pair(given.get("stride") or kernel), as_pair(given.get("padding") or 0)
@@ -299,7 +301,7 @@ def _average_pool(builder: TorchGraphBuilder) -> None:
 def _adaptive_average_pool(builder: TorchGraphBuilder) -> None:
     """Translate an adaptive average pool whose windows divide the input evenly."""
     shape = builder.get_tensor("self").shape
-    require(len(shape) == 4, f"an input {list(shape)}")
+    require(len(shape) == 4, f"an input of shape {list(shape)}")
     sizes, out = shape[2:], builder.result.shape[2:]
     require(
         all(o and i % o == 0 for i, o in zip(sizes, out, strict=True)),

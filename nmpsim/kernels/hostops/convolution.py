@@ -54,7 +54,7 @@ def apply_fused_activation(y: AnyArray, attributes: Attributes) -> AnyArray:
     """
     kind, arguments = _activation(attributes)
     if kind not in _FORMULAS:
-        raise UnsupportedHostOp("convolution", f"fused activation {kind} is not known")
+        raise UnsupportedHostOp("convolution", f"unknown fused activation {kind}")
     return _FORMULAS[kind](y, *arguments)
 
 

@@ -118,11 +118,16 @@ def gather_ranges(
     size = data.values.size
     for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
         if not (0 <= start <= size and 0 <= count <= size - start):
-            raise HostValueError(f"gatherranges: {count} elements from {start} on, of {size}")
+            raise HostValueError(
+                f"gatherranges: {count} elements from index {start} exceed the {size} elements"
+                " of Data"
+            )
     total = sum(counts.tolist())
     if total != output.values.size:
         room = output.values.size
-        raise HostValueError(f"gatherranges: the ranges have {total} elements, Output {room}")
+        raise HostValueError(
+            f"gatherranges: the ranges have {total} elements, but Output has {room}"
+        )
     pieces = [data.values[s : s + n] for s, n in zip(starts, counts, strict=True)]
     sums = counts.reshape(lengths.values.size, -1).sum(axis=1)
     gathered = np.concatenate(pieces) if pieces else data.values[:0]
@@ -133,7 +138,7 @@ def non_zero(dest: HostTensor, condition: HostTensor, attributes: Attributes) ->
     """Return the indices of true elements in ascending order, padded with zeros."""
     places = np.flatnonzero(condition.values)
     if places.size > dest.values.size:
-        found = f"{places.size} places, Dest has {dest.values.size}"
+        found = f"{places.size} elements are true, but Dest has {dest.values.size} rows"
         raise HostValueError(f"nonzero: {found}")
     result: npt.NDArray[Any] = np.zeros(dest.values.size, dest.dtype)
     result[: places.size] = places
@@ -155,7 +160,7 @@ def batch_one_hot(data: AnyArray, lengths: AnyArray, values: AnyArray) -> AnyArr
     """
     counts = check_indices("batchonehot", lengths, values.size + 1)
     if int(counts.sum()) != values.size:
-        found = f"Lengths add up to {int(counts.sum())}, there are {values.size} Values"
+        found = f"Lengths add up to {int(counts.sum())}, but there are {values.size} Values"
         raise HostValueError(f"batchonehot: {found}")
     features = np.repeat(np.arange(counts.size), counts)
     return np.equal(data[:, features], values)

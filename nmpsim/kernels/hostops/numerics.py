@@ -111,7 +111,8 @@ def _tflite(s: WindowSums) -> IntArray:
     kept = (s.src.scale, s.src.offset) == (s.dest.scale, s.dest.offset)
     if s.counts_padding or not kept:
         raise UnsupportedHostOp(
-            "avgpool", "q31 has no average between scales, nor one that counts padding"
+            "avgpool",
+            "q31 supports neither averages between scales nor averages that count padding",
         )
     moved = UNSIGNED if s.is_unsigned else 0  # of these halves go up, of others away from zero
     raw = s.totals + s.existing * np.int64(s.src.offset + moved)

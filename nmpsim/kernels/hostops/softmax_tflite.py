@@ -81,7 +81,9 @@ def softmax_int16(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float
 def _check(dest: HostTensor) -> None:
     """Raise UnsupportedHostOp unless the result has the scale and zero point that TFLite knows."""
     if (dest.scale, dest.offset) != RESULTS[get_dtype_name(dest.dtype)]:
-        raise UnsupportedHostOp("softmax", f"TFLite has no result of scale {dest.scale:g}")
+        raise UnsupportedHostOp(
+            "softmax", f"TFLite's softmax has no result of scale {dest.scale:g}"
+        )
 
 
 def _product(a: Ints, b: Ints) -> Any:

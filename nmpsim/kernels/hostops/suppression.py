@@ -57,7 +57,9 @@ def non_max_suppression(
             for box in _select_boxes(corners[batch], table[batch, label], attributes, most)
         ]
         if len(chosen) > room:
-            raise HostValueError(f"nonmaxsuppression: {len(chosen)} boxes, Indices has {room} rows")
+            raise HostValueError(
+                f"nonmaxsuppression: {len(chosen)} boxes are selected, but Indices has {room} rows"
+            )
         start = _Chosen(float(table[batch, 0, 0]), batch, 0, 0)
         worst = _worst(chosen, start)
         filled = chosen + [worst] * (room - len(chosen))

@@ -289,7 +289,7 @@ def test_supported_operations_are_listed() -> None:
     assert supports("elementadd", [i8, i8, f32]) == (
         "operands [0, 1, 2] must be of one kind, not float32, int8"
     )
-    assert supports("sigmoid", [i8, i8]) == "operand 0 is int8, known is float32"
+    assert supports("sigmoid", [i8, i8]) == "operand 0 is int8, supported kinds are float32"
     assert supports("relu", [f32]) == "takes 2 operands, not 1"
     assert supports("embedding", [f32]) == "the host has no such operation"
 
