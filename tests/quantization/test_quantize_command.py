@@ -212,7 +212,7 @@ def test_files_without_samples_are_refused(tmp_path, content, code):
 
 def test_missing_weights_are_reported(tmp_path, few):
     result = run(LIR, "--calibration", few, "-o", tmp_path / "net.lir")
-    assert "--weights W.npz" in refused(result, "CONST002")
+    assert "--weights FILE.npz" in refused(result, "CONST002")
 
 
 def test_an_input_is_not_overwritten(few):
