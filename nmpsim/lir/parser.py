@@ -30,7 +30,7 @@ def parse(text: str, file: str | None = None) -> Module:
 
 def parse_file(path: Path) -> Module:
     """Read and parse a LIR file (UTF-8)."""
-    hint = "Save the LIR text in UTF-8. If it is a model of another format, the file is damaged."
+    hint = "Use a LIR text in UTF-8, or an undamaged TFLite or ONNX model."
     return parse(read_text(path, "program", hint=hint), str(path))
 
 

@@ -123,7 +123,7 @@ def test_a_trap_is_a_wrong_answer(project):
         ("[defaults]\nbudget = {}\n" + CASE, "SUITE002", "nothing to check"),
         (CASE + "budget.cycels = 3", "SUITE001", "Did you mean 'cycles'?"),
         (CASE + "budget.cycles = -3", "SUITE001", ">= 0"),
-        (CASE + "budget.cycles = 3.5", "SUITE001", "not a whole number"),
+        (CASE + "budget.cycles = 3.5", "SUITE001", "3.5 is not a 64-bit integer"),
         (CASE + 'budget.saturation = "some"', "SUITE001", "'baseline'"),
         (CASE + 'budget.saturation = "baseline"', "SUITE001", "has no baseline to compare with"),
         (CASE + "budget.cycles_percent = 3", "SUITE001", "has no baseline to compare with"),

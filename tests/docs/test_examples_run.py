@@ -37,8 +37,8 @@ _start:
 @pytest.mark.parametrize("engine", ["compiled", "reference"])
 def test_the_example_of_the_timing_page(page, engine):
     text = " ".join(page("docs/timing.md").split())
-    (transfer,) = re.findall(r"= (\d+) cycles from issue\.", text)
-    (sums,) = re.findall(r"lie (.*?) cycles\.", text)
+    (transfer,) = re.findall(r"= (\d+) cycles from its issue\.", text)
+    (sums,) = re.findall(r"differ by (.*?) cycles\.", text)
     read, descriptor, load, wait = map(int, re.findall(r"(\d+)(?= \(| \+| =)", sums))
     between = int(sums.split("= ")[1])
     config = attrs.evolve(nmpsim.default_device(), cores_count=1)

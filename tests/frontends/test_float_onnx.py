@@ -232,7 +232,9 @@ def test_a_bundle_is_compiled_for_the_given_device(tmp_path: Path) -> None:
     assert made.exit_code == 0, made.stderr
     assert made.stderr.endswith("for 2 cores\n")
     made = run(*given, "-o", tmp_path / "net.lir")
-    assert (made.exit_code, "nmpsim compile --device" in made.stderr) == (2, True), made.stderr
+    assert (made.exit_code, "pass --device to `nmpsim compile`" in made.stderr) == (2, True), (
+        made.stderr
+    )
     assert not (tmp_path / "net.lir").exists()
     small.write_text("[cores]\ncount = 0\n")
     made = run(*given, "-o", tmp_path / "other.bin")

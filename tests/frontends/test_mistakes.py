@@ -208,7 +208,7 @@ MISTAKES = [
         "use `nmpsim run` for several",
     ),
     ("a text as model", "run notes.txt --input photo.png", "BUN001", "or a TFLite model"),
-    ("an image as model", "compile photo.png -o x.bin", "FILE001", "use a LIR text"),
+    ("an image as model", "compile photo.png -o x.bin", "FILE001", "Use a LIR text"),
     ("no such model", "compile missing.tflite -o x.bin", "FILE001", "cannot read the program"),
     ("a float model", "run float.tflite --input photo.png", "MODEL002", "full integer"),
     ("a truncated model", "run cut.tflite --input photo.png", "MODEL001", "may be incomplete"),

@@ -318,7 +318,7 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
     ),
     "a result that is larger than the operands": (
         lambda: Variant("MUL").reads(X[:1, :1, :1, :1]).reads(X).gives((3, 4, 6, 4)),
-        "[1, 1, 1, 1] and [2, 4, 6, 4] for a result [3, 4, 6, 4]",
+        "[1, 1, 1, 1] and [2, 4, 6, 4] for a result of shape [3, 4, 6, 4]",
     ),
     "a part of another rank": (
         lambda: Variant("CONCATENATION", ConcatenationOptions={"Axis": 1})

@@ -86,8 +86,8 @@ def test_changed_steps_run_or_are_refused(name: str) -> None:
     [
         ({"attributes": {}}, "gather needs BatchDims, an integer of at least 0"),
         ({"attributes": {"BatchDims": -1}}, "gather needs BatchDims, an integer of at least 0"),
-        ({"attributes": {"BatchDims": 2}}, "BatchDims is not a dimension of Data: 2"),
-        ({"attributes": {"BatchDims": 1}}, "Dest has the wrong shape: <2 x 3>"),
+        ({"attributes": {"BatchDims": 2}}, "BatchDims is not a dimension of Data: found 2"),
+        ({"attributes": {"BatchDims": 1}}, "Dest has the wrong shape: found <2 x 3>"),
         ({"opcode": "embedding"}, "unknown operation 'embedding'"),
         ({"opcode": "flip"}, "flip has the operands @out Dest, @in Src"),
     ],

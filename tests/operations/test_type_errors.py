@@ -65,7 +65,7 @@ WRONG: list[tuple[str, tuple[TensorType, ...], dict[str, Any], str]] = [
      "Group does not divide the channels"),
     ("convtranspose", (real(1, 2, 2, 1), real(1, 2, 2, 1), real(1, 2, 2, 1), real(1)),
      {"Kernels": (2, 2), "Strides": (2, 2), "Pads": (0,) * 4, "Group": 1, "Dilation": (1, 1)},
-     "at least 4 x 4"),
+     "H >= 4 and W >= 4"),
     ("batchnormalization", (real(1, 2, 3), real(1, 2, 3), *(real(3) for _ in range(4))),
      {"ChannelIdx": 1, "Epsilon": 0.1, "Momentum": 0.1}, "Scale has the wrong shape"),
 ]  # fmt: skip
