@@ -66,7 +66,8 @@ EDGES = [0, 1, 2, 3, 5, 1 << 30, (1 << 30) - 1, (1 << 30) + 1, INT32[1], INT32[1
 
 @pytest.mark.parametrize("value", [F32(v) for pair in PAIRS for v in pair] + [F32(np.nan)])
 def test_nearest_integers(value: Any) -> None:
-    assert away_entry(value) == rounded_away(value)
+    with np.errstate(invalid="ignore"):  # without the JIT NumPy warns of differences of infinities
+        assert away_entry(value) == rounded_away(value)
     assert even_entry(value) == rounded_even(value)
     if abs(value) < 2.0**30:
         assert word_entry(value) == rounded_away(value)
