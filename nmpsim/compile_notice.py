@@ -15,7 +15,7 @@ def print_compile_notice(level: int = _WARNING) -> None:
     """Report once per process that kernels are being compiled.
 
     The notice goes to stderr if that is a terminal, else to the logger ``nmpsim``. A warning of a
-    logger that nobody has set up appears on stderr, as in a notebook.
+    logger without a handler appears on stderr, as in a notebook.
 
     Parameters
     ----------

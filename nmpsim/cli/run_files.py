@@ -36,7 +36,7 @@ _TRACES = "Traces"
 
 @frozen(kw_only=True)
 class TraceOptions:
-    """Options for the traces of a run.
+    """Command-line options that select the trace files of a run.
 
     Raises UserError (ARG001) for a selection of cores or layers without a trace.
     """

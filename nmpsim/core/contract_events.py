@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ContractEvent(IntEnum):
-    """Columns of an event: an executed instruction or an action of the host."""
+    """Columns of a contract event, which is an executed instruction or a host action."""
 
     NUMBER = 0
     """Row of the instruction table, or a :class:`HostEvent`."""

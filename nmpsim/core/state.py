@@ -100,7 +100,7 @@ class CycleCause(IntEnum):
 
 
 class PathCause(IntEnum):
-    """Causes of cycles on the critical path; QUEUEING is a part of both DRAM causes."""
+    """Causes of cycles on the critical path; QUEUEING repeats some cycles of DRAM causes."""
 
     MAC = 0
     VECTOR = 1

@@ -343,7 +343,7 @@ def _describe_tile(maker: ExecutedInstruction) -> str:
 
 
 def find_readers(debugger: Debugger, layer: Layer, at: tuple[int, ...]) -> tuple[ElementEvent, ...]:
-    """Return the reads of an element before its memory was overwritten.
+    """Return the accesses that read an element before its memory was overwritten.
 
     At most MAX_READERS are returned, from the part of the run that has been executed.
     """

@@ -133,7 +133,7 @@ def load_amounts(words: Any, spm_bytes: int) -> int:
 
 
 def store_amounts(words: Any, spm_bytes: int) -> int:
-    """Return the index of the first invalid size of a store, or OK."""
+    """Check the sizes of a store; return the index of the first invalid word, or OK."""
     rows, columns = words[STORE.count_y], words[STORE.count_x]
     is_bad = exceeds_product(rows, columns, words[STORE.run_bytes], spm_bytes)
     return int(STORE.count_y) if is_bad else OK

@@ -98,7 +98,7 @@ class LinePane(ScrollView, can_focus=True):
         return None
 
     def compute_width(self) -> int:
-        """Return the width of the longest line in columns, or 0 if lines fit any pane."""
+        """Return the screen columns that the longest line takes, or 0 if lines fit any pane."""
         return 0
 
     def select_heading(self, column: int) -> None:

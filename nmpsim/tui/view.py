@@ -53,7 +53,7 @@ class ProgramFacts:
 
 
 def read_facts(shell: Shell) -> ProgramFacts:
-    """Read the facts about a program from its bundle."""
+    """Read the layers, source lines and other constant facts of a program from its bundle."""
     bundle, module, operands = shell.debugger.bundle, None, LirOperands({}, {})
     try:
         module = shell.get_module()

@@ -62,12 +62,12 @@ def read_folder_tensors(folder: Path, module: Module | None = None) -> list[Tens
     folder
         With ``dataNNNN`` files.
     module
-        The program that wrote them; it tells what they are where no list does.
+        Program that wrote the dumps. It identifies the tensors if there is no list of dumps.
 
     Raises
     ------
     UserError
-        FILE001, DUMP001; DUMP002 if nothing tells what the files are.
+        FILE001, DUMP001; DUMP002 if the tensors of the files are unknown.
     """
     path = find_info_file(folder)
     if path is not None:

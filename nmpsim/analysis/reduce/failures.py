@@ -68,7 +68,7 @@ class ViolationFailure(_Failure):
     """Mnemonic of the violating instruction; empty for the host."""
     other: str
     place: tuple[int | None, ...] | None = None
-    """Cores and addresses of both instructions; None for a recompiled part."""
+    """Cores and addresses of the two instructions, or None for a recompiled part of the program."""
 
     @classmethod
     def from_violation(cls, found: ViolationReport) -> ViolationFailure:

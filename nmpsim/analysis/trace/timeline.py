@@ -113,7 +113,7 @@ class TimelineTrace:
         return self._events.dropped
 
     def __call__(self, work: Any) -> None:
-        """Write the events of an array of ``nmpsim.core.state.WORK``."""
+        """Write the trace events of a work log, an array of dtype ``nmpsim.core.state.WORK``."""
         self._record_ends(work)
         self._counters(work)
         work = self._chosen.select(work)

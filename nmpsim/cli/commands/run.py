@@ -99,7 +99,7 @@ class Request:
 
     @property
     def outputs(self) -> tuple[Path | None, ...]:
-        """Paths of the files that the command writes; None for a file not requested."""
+        """Paths of the output files, with None for each kind of file that is not requested."""
         files = (self.output or STDOUT, self.save_outputs, self.save_layers, *self.traces.outputs)
         if self.node_data is None:
             return files

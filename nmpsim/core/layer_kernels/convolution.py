@@ -31,8 +31,9 @@ _MAX_PRODUCT = {0: 255 * 128, 1: 65535 * 32768}
 class Convolution(WindowedProduct):
     """Pattern of a convolution that may sum its input channels in parts.
 
-    With several groups of equally many channels, a tile has some of the groups. Tiles of one group
-    each may also claim to be the whole convolution: ``has_groups`` tells how they are understood.
+    All groups of a convolution have the same number of channels, and a tile computes some of the
+    groups. A tile of one group can also be a whole convolution; ``has_groups`` selects the
+    interpretation.
     """
 
     number = OP.nmp_conv

@@ -254,7 +254,7 @@ class Lowering:
                 self.get_value(name, PLAIN)
 
     def check_output(self, name: str) -> None:
-        """Raise UnsupportedError if a model output is not computed; copy it if it is a constant."""
+        """Raise UnsupportedError if a model output is not computed, and copy a constant output."""
         if name in self.constants and name not in self._stored:
             value = self.get_value(name)
             output = self.builder.add_output(self.output_names[name], value.type)

@@ -310,7 +310,7 @@ def lower_arg_extreme(
 def lower_softmax(
     op: OperatorContext, *, axis: int | None = None, opset: int | None = None
 ) -> LoweringResult:
-    """Lower Softmax or LogSoftmax along an axis; before opset 13 it includes all later axes."""
+    """Lower Softmax or LogSoftmax along an axis, or along it and all later axes before opset 13."""
     require(op.limits is None, "a clip fused into a softmax")
     shape, opcode = op.get_shape(), op.kind.lower()
     is_old = int(op.lowering.opset if opset is None else opset) < 13

@@ -42,7 +42,7 @@ class TorchGraphBuilder(GraphBuilder):
         """Tensor number -> source and order of a permutation that is not added yet."""
 
     def begin_call(self, call: RecordedCall) -> None:
-        """Set the operation whose nodes are added next, and name its results."""
+        """Select the PyTorch operation that the next nodes belong to, and name its results."""
         self.call = call
         self.begin_operator(call.number, call.label)
         for result in call.results:

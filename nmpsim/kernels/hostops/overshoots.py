@@ -29,7 +29,7 @@ _RECORD: ContextVar[list[StageOvershoot] | None] = ContextVar("overshoots", defa
 
 @contextmanager
 def record_overshoots() -> Iterator[list[StageOvershoot]]:
-    """Collect the overshoots of all calls of :func:`clamp` within the ``with`` block."""
+    """Collect, in a ``with`` block, how far each call of :func:`clamp` exceeds its limits."""
     record: list[StageOvershoot] = []
     token = _RECORD.set(record)
     try:

@@ -74,7 +74,7 @@ def make_figure_spec(
 def make_stacked_spec(
     values: Sequence[Mapping[str, Any]], parts: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return a Vega-Lite specification of charts of the same data, below each other."""
+    """Return a Vega-Lite specification of vertically stacked charts of the same data."""
     spec = make_figure_spec(
         values, 0, vconcat=[{"width": WIDTH - MARGIN, **part} for part in parts]
     )

@@ -130,7 +130,7 @@ def _names() -> dict[str, Any]:
 
 
 def make_memory_figure(report: RunReport) -> Figure:
-    """Return a figure of the tensors in read-write DRAM over layers."""
+    """Return a figure that shows during which layers each tensor occupies read-write DRAM."""
     ends = _ends(report)
     labels = make_layer_labels(report)
     blocks = [block for block in report.memory if block.kind != "program"]
