@@ -123,7 +123,7 @@ def _read_document(path: Path, data: npt.NDArray[Any], kind: Any) -> Any:
         return _converter().structure(document, kind)
     except BaseValidationError as error:
         raise _no_core(path, "; ".join(transform_error(error))) from error
-    except (ValueError, TypeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:  # no JSON object
         raise _no_core(path, str(error)) from error
 
 

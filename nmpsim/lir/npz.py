@@ -35,6 +35,7 @@ _DAMAGE = (
     OverflowError,
     NotImplementedError,
     RuntimeError,
+    IndexError,  # an encrypted member without a name
 )
 """Exceptions of ``zipfile`` for a damaged, encrypted or unusual file."""
 

@@ -385,7 +385,7 @@ def list_layer_columns(report: RunReport, view: str) -> list[Measure]:
             short="time%",
         ),
     }
-    if report.scratchpads:
+    if report.scratchpads and "scratchpad" in LAYER_VIEWS[view]:
         used: Counter[int] = Counter()
         for block in report.scratchpads:
             used[block.layer] += block.end - block.begin
