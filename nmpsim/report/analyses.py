@@ -204,6 +204,8 @@ class SensitivityReport:
 Unit = Literal["load", "store", "mac", "vector"]
 UNITS: tuple[Unit, ...] = ("load", "store", "mac", "vector")
 """Units of a core, in the order of their numbers."""
+MAX_CORES = 1024
+"""Largest number of cores in a report, which is untrusted; devices have at most 64."""
 
 
 @frozen

@@ -12,7 +12,7 @@ import numpy as np
 
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.input_files import read_bytes
-from nmpsim.report.analyses import WorkSpan
+from nmpsim.report.analyses import MAX_CORES, WorkSpan
 from nmpsim.report.data import SCHEMA, OutputReport, RunReport
 from nmpsim.report.fields import BY_NAME, NOT_IN_JSON, get_annotations
 from nmpsim.report.schema import report_schema
@@ -122,6 +122,8 @@ def _outputs(data: Any, _: object) -> tuple[OutputReport, ...]:
 def _output(name: str, data: dict[str, Any]) -> OutputReport:
     scale = None if data["scale"] is None else float(data["scale"])
     values = np.array(_numbers(data["values"])).reshape(data["shape"])
+    if values.dtype.kind not in "bif":
+        raise ValueError(f"integers of output {name} that exceed 64 bits")
     return OutputReport(name, data["elem"], scale, data["offset"], values)
 
 
@@ -141,7 +143,11 @@ def _check_indices(report: RunReport, place: Place | None) -> None:
     indices = [one.index for one in report.histograms]
     indices += [one.layer for one in report.scratchpads]
     if report.timeline is not None:
-        indices += [span.layer for span in report.timeline.spans if span.layer is not None]
+        spans = report.timeline.spans
+        indices += [span.layer for span in spans if span.layer is not None]
+        if any(span.core >= MAX_CORES for span in spans):
+            core = max(span.core for span in spans)
+            raise _unusable(place, f"core {core} in the timeline", f"a number below {MAX_CORES}")
     indices += [reader for _, reader in report.edges]
     if any(index >= count for index in indices):
         raise _unusable(place, f"layer {max(indices)}", f"one of {count} layers")

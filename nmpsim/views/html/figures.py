@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from nmpsim.escape import escape_line
+from nmpsim.report.analyses import MAX_CORES
 from nmpsim.report.data import RunReport
 from nmpsim.views.text import shorten_distinct
 
@@ -24,8 +25,6 @@ MAX_MARKS = 50_000
 """Most marks that are drawn; a large network has ten thousand."""
 NAME_CHARACTERS = 30
 """Longest name of a layer on an axis or in a list."""
-MAX_CORES = 1024
-"""Most cores of a device; a report is untrusted."""
 ZOOM_HINT = "Drag to move, Ctrl and wheel to zoom, double click to reset."
 _MAX_OBJECTS = 50
 """Most data records as objects; more are stored as CSV, which is shorter."""
