@@ -1,5 +1,6 @@
 """Every command and Python block of every page runs, in a folder like a reader's."""
 
+import ast
 import os
 import re
 import shutil
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import numpy as np
 import pytest
 from page_blocks import blocks_of, check_output, command_lines, pages, run_block, run_here
@@ -214,3 +216,36 @@ def test_the_shell_runs_pipes(folder, names):
     (block,) = blocks_of("```sh\nnmpsim device | grep cores\n```\n")
     run_block(block, names, "page", os.environ["PATH"])
     assert subprocess.run(["nmpsim", "--version"], check=True, capture_output=True).stdout
+
+
+def find_missing_names(source):
+    """Yield attributes of `nmpsim`, and of calls of its classes, that do not exist."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Attribute):
+            continue
+        owner = node.value
+        if isinstance(owner, ast.Name) and owner.id == "nmpsim":
+            target = nmpsim
+        elif isinstance(owner, ast.Call) and ast.unparse(owner.func).startswith("nmpsim."):
+            target = getattr(nmpsim, ast.unparse(owner.func).removeprefix("nmpsim."), None)
+            if not isinstance(target, type):  # the result of a function
+                continue
+            fields = {field.name for field in attrs.fields(target)} if attrs.has(target) else set()
+            if node.attr in fields:
+                continue
+        else:
+            continue
+        if not hasattr(target, node.attr):
+            yield ast.unparse(node)
+
+
+@pytest.mark.parametrize("path", pages(ROOT), ids=name_of)
+def test_python_blocks_name_what_exists(path):
+    for block in blocks_of(path.read_text(encoding="utf-8")):
+        if block.language == "python":
+            assert list(find_missing_names(block.text)) == []
+
+
+def test_a_missing_method_of_a_python_block_is_found():
+    assert list(find_missing_names("nmpsim.Shadow(b).beside(r, x)")) == ["nmpsim.Shadow(b).beside"]
+    assert list(find_missing_names("nmpsim.device_of(4)")) == ["nmpsim.device_of"]
