@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from textual import _wait
 from textual.pilot import Pilot
 
 from nmpsim.bundle import Bundle
@@ -15,6 +16,10 @@ from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.tui.app import DebugApp
 from nmpsim.tui.theme import UNICODE, Glyphs
+
+# Textual's pilot polls every 20 ms, several times a key, until the process is idle. `settle`
+# waits for the app itself, so that much shorter polls suffice.
+_wait.SLEEP_GRANULARITY, _wait.SLEEP_IDLE = 0.002, 0.0002
 
 Start = Callable[[], Shell]
 SMALL, LARGE = (80, 24), (200, 50)
@@ -46,12 +51,20 @@ class User:
         """Until all that was asked for is done and shown."""
         while self.app.view is None or self.app.is_busy:
             await self.pilot.pause(0.005)
-        await self.pilot.pause()
+        for _ in range(3):  # an action may post messages, whose handlers post others
+            await self.pilot.pause()
+
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until a condition holds; fail after ten seconds."""
+        async with asyncio.timeout(10):
+            while not condition():
+                await self.pilot.pause(0.005)
 
     async def press(self, *keys: str) -> str:
         """Press keys one after the other; the screen after that."""
-        await self.pilot.press(*keys)
-        await self.settle()
+        for key in keys:
+            await self.pilot.press(key)
+            await self.settle()
         return self.text()
 
     async def enter(self, line: str) -> str:

@@ -453,8 +453,7 @@ def test_the_scrollbar_follows_the_log(start: Start) -> None:
 def test_the_command_palette_finds_actions(typed: str, description: str, start: Start) -> None:
     async def play(user: User) -> None:
         await user.press("ctrl+p", *typed)
-        await user.pilot.pause(0.3)
-        assert description in user.text()
+        await user.wait_until(lambda: description in user.text())
 
     drive(start(), SMALL, play)
 
@@ -477,13 +476,13 @@ def test_the_command_palette_lists_keys_of_a_pane(
 
     async def play(user: User) -> None:
         await user.press("3", "ctrl+p", *"next column")
-        await user.pilot.pause(0.3)
+        await user.wait_until(lambda: "Sort by the next column" in user.text())
         await user.press("down")
         strips = user.app.screen._compositor.render_strips()
         chosen = next(strip for strip in strips if "Sort by the next column" in strip.text)
         assert all(part.style and part.style.underline for part in chosen if part.text.strip())
         await user.press("enter", "enter")
-        await user.pilot.pause(0.3)
+        await user.wait_until(lambda: len(user.app.screen_stack) == 1)
         assert "by cycles" in await user.press("h")
         assert "Sort by the" in user.text()
         assert "weights, ..." in await user.press("3")
