@@ -22,6 +22,7 @@ from nmpsim.timing.compute import (
     count_lanes,
     depthwise_cycles,
     gemm_cycles,
+    grant_ticks,
     pool_cycles,
     transpose_cycles,
     vector_cycles,
@@ -177,3 +178,10 @@ def test_burst_efficiency_is_the_share_of_used_bytes() -> None:
     assert burst_efficiency(96, 2, device(dram_burst_bytes=32)) == 1.5
     assert burst_efficiency(96, 1, device(dram_burst_bytes=32)) == 3.0
     assert burst_efficiency(0, 0, device()) == 0.0
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3])
+def test_a_channel_moves_its_share_of_the_bandwidth(channels: int) -> None:
+    """All channels together move one byte in a tick."""
+    ticks = sum(1 for _ in range(100) for _ in range(channels))
+    assert grant_ticks(100, get_costs(device(dram_channels=channels))) == ticks
