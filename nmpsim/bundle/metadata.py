@@ -100,7 +100,7 @@ class Layer:
     macs: Macs = 0
     """Multiplications of the layer on the MAC array."""
     numerics: str = ""
-    """Arithmetic profile; empty if all profiles give the same result."""
+    """Numerics profile; empty if all profiles give the same result."""
     operation: str = ""
     """Common name of the operation, such as conv1x1; derived from the opcode if empty."""
     display_name: Annotated[str, NOT_IN_JSON] = ""
@@ -134,7 +134,7 @@ class ProgramStep:
     operands: Annotated[tuple[HostOperand, ...], limits.OPERANDS] = ()
     attributes: Annotated[Mapping[str, Any], limits.ATTRIBUTES] = attrs.field(factory=dict)
     numerics: str = "glow-int"
-    """Arithmetic profile (host)."""
+    """Numerics profile (host)."""
     clipped_sides: ClippedSides = 0
     """Sides of the result that the network clips, as bits of ``clip_wanted`` (host)."""
 
@@ -159,7 +159,7 @@ class Metadata:
     source: str
     """File name of the LIR text."""
     numerics: str
-    """Requested arithmetic profile; each layer names the one that it follows."""
+    """Requested numerics profile; each layer names the one that it follows."""
     device: Mapping[str, Any]
     """Settings of the device for which the program was compiled."""
     inputs: Annotated[tuple[Tensor, ...], limits.TENSORS]

@@ -1,4 +1,4 @@
-"""Assignment of arithmetic profiles to operations, by default and by name."""
+"""Assignment of numerics profiles to operations, by default and by name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def assign_numerics(
     by_name = by_name or {}
     for profile in (numerics, *by_name.values()):
         if profile not in PROFILES:
-            raise _unknown("arithmetic profile", profile, PROFILES, ", ".join(PROFILES))
+            raise _unknown("numerics profile", profile, PROFILES, ", ".join(PROFILES))
     return tuple(
         attrs.evolve(
             op,

@@ -80,7 +80,7 @@ def compile_module(
     config : DeviceConfig
         The device to compile for.
     numerics : str
-        Arithmetic profile of all layers.
+        Numerics profile of all layers.
     layer_numerics : mapping of str to str
         Profiles of single layers, named as for :func:`~nmpsim.lir.layers.find_layer`.
     fuse_activations : bool

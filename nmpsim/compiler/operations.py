@@ -114,7 +114,7 @@ class Operation:
     operands: tuple[View, ...]
     """In print order."""
     numerics: str = "glow-int"
-    """Arithmetic profile, as named by ``--numerics``."""
+    """Numerics profile, as named by ``--numerics``."""
     chosen: bool = False
     """Whether the profile was chosen for this operation by name."""
     host_reason: str = ""

@@ -65,10 +65,10 @@ class ImportedModel:
     operators: tuple[OperatorMapping, ...]
     """One for each operator of the file, in its order."""
     numerics: str
-    """Arithmetic profile of the file's reference."""
+    """Numerics profile of the file's reference."""
     normalizations: tuple[Normalization, ...] = ()
     """Normalization of image inputs, as given in the file."""
     layer_numerics: Mapping[str, str] = MappingProxyType({})
-    """Layer name -> arithmetic profile, for layers that differ from ``numerics``."""
+    """Layer name -> numerics profile, for layers that differ from ``numerics``."""
     warnings: tuple[str, ...] = ()
     """Warnings for the user."""

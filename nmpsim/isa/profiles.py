@@ -1,4 +1,4 @@
-"""The tables of arithmetic profiles.
+"""The tables of numerics profiles.
 
 ``ROWS`` are the values of the word ``profile`` of a descriptor, ``NUMERICS`` those of
 ``--numerics``. Masks, checks of scales, help, ``explain``, the debugger and ``docs/isa.md`` are

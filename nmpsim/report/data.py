@@ -176,7 +176,7 @@ class LayerReport:
     placement: Annotated[Literal["device", "host"], "`device` or `host`"]
     reason: Annotated[str, "reason for the host; empty on the device"]
     numerics: Annotated[
-        str, "arithmetic profile that it followed; empty where none applies (moves, float)"
+        str, "numerics profile that it followed; empty where none applies (moves, float)"
     ]
     number: Annotated[Count, "number of the LIR instruction whose output it is"]
     line: Annotated[Count, "line of that instruction in the LIR text; 0 if unknown"]
@@ -326,8 +326,7 @@ class RunReport:
     program: Annotated[str, "name of the network"]
     numerics: Annotated[
         str,
-        "requested arithmetic profile, such as `glow-int`; `assembly` for a program of"
-        " `nmpsim asm`",
+        "requested numerics profile, such as `glow-int`; `assembly` for a program of `nmpsim asm`",
     ]
     engine: Annotated[str, "`compiled` or `reference`"]
     cycles: Annotated[

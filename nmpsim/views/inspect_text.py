@@ -91,7 +91,7 @@ class LayerDocument(TypedDict):
     operation: Annotated[str, "common name of the operation, such as `conv1x1`"]
     placement: Literal["device", "host"]
     reason: Annotated[str, "why the host executes it; empty on the device"]
-    numerics: Annotated[str, "arithmetic profile; empty where none applies"]
+    numerics: Annotated[str, "numerics profile; empty where none applies"]
     fused: Annotated[list[str], "names of the LIR instructions that became this layer"]
     macs: int
     output: TensorDocument

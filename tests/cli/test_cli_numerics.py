@@ -87,13 +87,13 @@ def test_one_layer_can_have_another_profile(nmpsim_cli, program):
     ("choices", "code", "text"),
     [
         (["glow-double"], "COMP001", "glow-int, glow-float, nmp, q31, float"),
-        (["fc1=glow-double"], "COMP001", "unknown arithmetic profile"),
+        (["fc1=glow-double"], "COMP001", "unknown numerics profile"),
         (["fc2=float"], "COMP001", "Did you mean 'fc1'?"),
         (["=float"], "ARG001", "--numerics lacks the name of the layer"),
         (["float", "nmp"], "ARG001", "twice"),
         (["fc1=float", "fc1=nmp"], "ARG001", "twice"),
         (["nmp"], "COMP001", "--rescale-bias"),
-        ([""], "COMP001", "unknown arithmetic profile"),
+        ([""], "COMP001", "unknown numerics profile"),
     ],
 )
 def test_impossible_profiles_are_refused(nmpsim_cli, program, choices, code, text):

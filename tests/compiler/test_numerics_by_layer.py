@@ -213,7 +213,7 @@ def test_an_unknown_layer_is_refused() -> None:
 def test_an_unknown_profile_of_a_layer_is_refused(numerics: str) -> None:
     draft = convolution_and_relu()
     found = refusal(draft, **{names(draft)[0]: numerics})
-    assert (found.code, found.message) == ("COMP001", "unknown arithmetic profile")
+    assert (found.code, found.message) == ("COMP001", "unknown numerics profile")
     assert found.expected == ", ".join(PROFILES)
 
 

@@ -270,7 +270,7 @@ def load_subject(
     """
     if numerics is not None and numerics not in NUMERICS_NAMES:
         known = ", ".join(NUMERICS_NAMES)
-        raise fail("COMP001", "unknown arithmetic profile", found=numerics, expected=known)
+        raise fail("COMP001", "unknown numerics profile", found=numerics, expected=known)
     subject = _load_program(program, weights, tensors)
     if numerics is not None:
         subject = attrs.evolve(subject, numerics=numerics, layer_numerics={})

@@ -1,4 +1,4 @@
-"""Arithmetic profiles: from the scales of a program to the words of descriptors.
+"""Numerics profiles: from the scales of a program to the words of descriptors.
 
 :mod:`~nmpsim.compiler.numerics.profile` defines their interface,
 :mod:`~nmpsim.compiler.numerics.ratios` the forms of a factor.

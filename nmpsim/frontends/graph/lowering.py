@@ -78,7 +78,7 @@ class Lowering:
         self.float_labels: set[str] = set()
         """Labels of steps lowered to floats because they have no integer form."""
         self.layer_numerics: dict[str, str] = {}
-        """Layer name -> arithmetic profile, for layers that differ from the model's."""
+        """Layer name -> numerics profile, for layers that differ from the model's."""
         self.padding: dict[str, tuple[int, int, int, int]] = {}
         """Tensor -> top, left, bottom, right to be added by the convolutions that read it."""
         self.readers: dict[str, list[Node]] = {}

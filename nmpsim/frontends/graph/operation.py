@@ -312,7 +312,7 @@ def lower_instruction(
     limits
         Bounds of a ReLU or clip after it.
     numerics
-        Arithmetic profile of the layer, if it is not the model's.
+        Numerics profile of the layer, if it is not the model's.
     image, plain
         Layout: channels last, or that of the file (also with ``views``); by default that of the
         operands.

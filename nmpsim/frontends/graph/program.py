@@ -38,7 +38,7 @@ def lower_graph(
     problems : Problems
         Problems found before.
     numerics : str
-        Arithmetic profile of the file's reference.
+        Numerics profile of the file's reference.
     max_problems : int
         Limit for the reported problems.
 

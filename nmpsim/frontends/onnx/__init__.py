@@ -33,7 +33,7 @@ from nmpsim.lir.names import make_legal_name
 MAX_LISTED = 8
 """Limit for the operators that a warning lists."""
 NUMERICS = "float"
-"""Arithmetic profile of ONNX Runtime."""
+"""Numerics profile of ONNX Runtime."""
 SUPPORTED_OPERATORS = frozenset((*OPERATORS, *QLINEAR_OPERATORS, *FOLDED_OPERATORS))
 """Operators that can be compiled; functions of these can be, too."""
 

@@ -28,7 +28,7 @@ from nmpsim.lir.names import make_legal_name
 from nmpsim.lir.parser import MAX_ERRORS
 
 NUMERICS = "q31"
-"""Arithmetic profile of TFLite's reference kernels."""
+"""Numerics profile of TFLite's reference kernels."""
 _FLOAT_HINT = (
     "Convert the model with full integer quantization, or to ONNX (tf2onnx) for nmpsim quantize."
 )

@@ -89,7 +89,7 @@ def _weights(builder: TorchGraphBuilder) -> QuantizedWeights:
 
 
 def _numerics(builder: TorchGraphBuilder, weights: QuantizedWeights) -> str | None:
-    """Return the arithmetic profile of a layer if it differs from the model's."""
+    """Return the numerics profile of a layer if it differs from the model's."""
     own = ENGINE_PROFILES[weights.engine]
     return None if own == ENGINE_PROFILES[builder.recording.engine] else own
 

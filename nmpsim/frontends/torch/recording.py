@@ -46,7 +46,7 @@ ENGINE_PROFILES = {
     "qnnpack": "float-qnnpack",
     "x86": "float-fbgemm",  # for operations without weights
 }
-"""Quantized engine of PyTorch -> arithmetic profile."""
+"""Quantized engine of PyTorch -> numerics profile."""
 CHANNEL_BLOCK = 64
 """Number of adjacent channels that PyTorch concatenates at once."""
 

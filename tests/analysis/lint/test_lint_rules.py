@@ -428,5 +428,5 @@ def test_lint_accepts_a_module() -> None:
     module = one_convolution(np.ones(8, np.int32), PRODUCTS)
     assert nmpsim.lint(module) == run_rules(LintSubject(module, "glow-int")).findings
     assert {f.rule for f in nmpsim.lint(module, numerics="nmp")} >= {"scale-not-power-of-two"}
-    with pytest.raises(nmpsim.UserError, match="unknown arithmetic profile"):
+    with pytest.raises(nmpsim.UserError, match="unknown numerics profile"):
         nmpsim.lint(module, numerics="glow")
