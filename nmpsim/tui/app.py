@@ -22,7 +22,6 @@ from textual.screen import Screen
 from textual.widgets import HelpPanel
 
 from nmpsim.debugger import Location
-from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.commands.shell import Shell, show_help
 from nmpsim.diagnostics import UserError
 from nmpsim.escape import escape_line
@@ -87,7 +86,7 @@ class DebugApp(App[None]):
         self.panes: list[LinePane] = [kind(id=name.lower()) for name, kind in PANES]
         self._log_pane = next(pane for pane in self.panes if isinstance(pane, LogPane))
         self._layers_pane = next(pane for pane in self.panes if isinstance(pane, LayersPane))
-        commands = show_help(shell, Arguments((), "")).lines
+        commands = show_help(shell).lines
         self._all_panes = [
             *self.panes,
             HelpPane(list_help_parts(self.BINDINGS), commands, id="help"),

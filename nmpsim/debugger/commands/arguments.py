@@ -1,14 +1,40 @@
-"""Arguments of a command, consumed word by word."""
+"""Arguments of a command: words, converted to the parameters of the command's function.
+
+A parameter's type says what its words are. Parameters without a default are required. Those that
+can only be passed by name are options: they may be anywhere, after their names. A flag is an option
+of type bool, which is the name alone; a choice is one of its words alone.
+"""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Any, Literal, NewType, get_args, get_origin, get_type_hints
 
-from nmpsim.diagnostics import UserError, fail
+from nmpsim.bundle.metadata import Layer
+from nmpsim.debugger.commands.context import Context
+from nmpsim.debugger.inspect import find_address
+from nmpsim.diagnostics import fail
 
-Choice = TypeVar("Choice", bound=str)
+Address = NewType("Address", int)
+"""Address that is written as a number or as a symbol."""
+Text = NewType("Text", str)
+"""All remaining words as one text; for an option, all words after its name."""
+
+_CONVERTERS: Mapping[Any, Callable[[Context, str], Any]] = {
+    int: lambda _, word: int(word, 0),
+    float: lambda _, word: float(word),
+    str: lambda _, word: word,
+    Path: lambda _, word: Path(word),
+    Address: lambda context, word: find_address(context.debugger, word),
+    Layer: lambda context, word: context.find_layer(word),
+}
+
+
+class UsageError(Exception):
+    """Invalid arguments of a command: a message, and the invalid words if there are any."""
 
 
 def split_line(line: str) -> list[str]:
@@ -24,110 +50,79 @@ def split_line(line: str) -> list[str]:
         ) from None
 
 
-class Arguments:
-    """Parser of the words after a command; errors are UserError (DEBUG001)."""
+def convert_word(context: Context, kind: Any, word: str, name: str) -> Any:
+    """Convert a word to a type of parameter; raise UsageError if it is not a number."""
+    try:
+        return _CONVERTERS[kind](context, word)
+    except ValueError:
+        noun = "a whole number" if kind is int else "a number"
+        raise UsageError(f"the argument {name!r} must be {noun}", word) from None
 
-    def __init__(self, words: Sequence[str], usage: str) -> None:
-        self._words = list(words)
-        self._usage = usage
 
-    def __bool__(self) -> bool:
-        return bool(self._words)
+def bind_arguments(
+    context: Context, function: Callable[..., Any], words: Sequence[str]
+) -> dict[str, Any]:
+    """Convert the words after a command to the keyword arguments of its function.
 
-    def take_text(self) -> str:
-        """Consume all remaining words and return them as one text."""
-        text = " ".join(self._words)
-        self._words = []
-        return text
+    Raises UsageError if words are missing, invalid or left, and UserError for an unknown name.
+    """
+    left, hints, given = list(words), get_type_hints(function), dict[str, Any]()
+    _, *parameters = signature(function).parameters.values()
+    for one in sorted(parameters, key=lambda one: one.kind is not Parameter.KEYWORD_ONLY):
+        kind, name = hints[one.name], one.name.rstrip("_")
+        if type(None) in get_args(kind):
+            kind, _ = get_args(kind)
+        take = _take_option if one.kind is Parameter.KEYWORD_ONLY else _take_next
+        value = take(context, left, kind, name)
+        if value is None:
+            value = one.default
+        if value is Parameter.empty:
+            raise UsageError(f"the argument {name!r} is missing")
+        given[one.name] = value
+    if left:
+        raise UsageError("the command has too many arguments", " ".join(left))
+    return given
 
-    def take_word(self, what: str) -> str:
-        """Consume and return the next word; an error message calls it ``what``."""
-        if not self._words:
-            raise self.make_error(f"{what} is missing")
-        return self._words.pop(0)
 
-    def take_flag(self, *names: str) -> bool:
-        """Consume the first of the given words that occurs anywhere; return whether one does."""
-        for name in names:
-            if name in self._words:
-                self._words.remove(name)
-                return True
-        return False
+def _take_option(context: Context, left: list[str], kind: Any, name: str) -> Any:
+    """Remove an option from the words and return its value, or None if it is not there."""
+    choices = get_args(kind) if get_origin(kind) is Literal else (name,)
+    word = next((word for word in choices if word in left), None)
+    if word is None:
+        return None
+    index = left.index(word)
+    if kind is bool or get_origin(kind) is Literal:
+        del left[index]
+        return word if kind is not bool else True
+    if index + 1 == len(left):
+        raise UsageError(f"the argument after {name!r} is missing")
+    rest = left[index + 1 :]
+    del left[index : None if kind is Text else index + 2]
+    return " ".join(rest) if kind is Text else convert_word(context, kind, rest[0], name)
 
-    def take_choice(self, choices: Sequence[Choice], default: Choice) -> Choice:
-        """Consume an abbreviation of one of ``choices`` and return the choice, or ``default``."""
-        if not self._words or not self._words[0][:1].isalpha():
-            return default
-        found = [name for name in choices if name.startswith(self._words[0])]
-        exact = [name for name in found if name == self._words[0]]
-        if not exact and len(found) != 1:
-            return default
-        self._words.pop(0)
-        return (exact or found)[0]
 
-    def take_option(self, name: str) -> str | None:
-        """Consume ``name`` and the next word; return the next word, or None without ``name``."""
-        if name not in self._words:
-            return None
-        index = self._words.index(name)
-        if index + 1 >= len(self._words):
-            raise self.make_error(f"the argument after {name!r} is missing")
-        value = self._words.pop(index + 1)
-        self._words.pop(index)
-        return value
+def _take_next(context: Context, left: list[str], kind: Any, name: str) -> Any:
+    """Remove the words of a parameter and return its value, or None if there are none."""
+    if get_origin(kind) is Literal:
+        return _take_choice(left, get_args(kind))
+    if not left:
+        return None
+    if kind is Text or get_origin(kind) is tuple:
+        text = " ".join(left)
+        left.clear()
+        if kind is Text:
+            return text
+        listed = text.strip("[]()").replace(",", " ").split()
+        return tuple(convert_word(context, get_args(kind)[0], word, name) for word in listed)
+    return convert_word(context, kind, left.pop(0), name)
 
-    def take_text_after(self, name: str) -> str:
-        """Consume ``name`` and all words after it; return the words after it as one text."""
-        if name not in self._words:
-            return ""
-        index = self._words.index(name)
-        text = " ".join(self._words[index + 1 :])
-        if not text:
-            raise self.make_error(f"the argument after {name!r} is missing")
-        self._words = self._words[:index]
-        return text
 
-    def take_integer(self, what: str, default: int | None = None) -> int:
-        """Consume the next word and return it as an integer, decimal or ``0x...``."""
-        if not self._words and default is not None:
-            return default
-        return self.parse_integer(self.take_word(what), what)
-
-    def take_integer_option(self, name: str) -> int | None:
-        """Consume ``name`` and an integer; return the integer, or None without ``name``."""
-        word = self.take_option(name)
-        return None if word is None else self.parse_integer(word, name)
-
-    def parse_integer(self, word: str, what: str) -> int:
-        """Parse an integer; an error message calls it ``what``."""
-        try:
-            return int(word, 0)
-        except ValueError:
-            raise self.make_error(f"{what} must be a whole number", word) from None
-
-    def take_real(self, what: str) -> float:
-        """Consume the next word and return it as a real number."""
-        word = self.take_word(what)
-        try:
-            return float(word)
-        except ValueError:
-            raise self.make_error(f"{what} must be a number", word) from None
-
-    def take_reals(self, what: str) -> list[float]:
-        """Consume and return one or more real numbers, separated by spaces or commas."""
-        self._words = self.take_text().replace(",", " ").split() or [self.take_word(what)]
-        return [self.take_real("each coordinate and the value") for _ in range(len(self._words))]
-
-    def take_coordinates(self) -> tuple[int, ...]:
-        """Consume and return coordinates, such as ``1 2 3``, ``1,2,3`` or ``[1, 2, 3]``."""
-        text = self.take_text().strip("[]()").replace(",", " ")
-        return tuple(self.parse_integer(word, "a coordinate") for word in text.split())
-
-    def expect_end(self) -> None:
-        """Raise UserError (DEBUG001) if words remain."""
-        if self._words:
-            raise self.make_error("the command has too many arguments", " ".join(self._words))
-
-    def make_error(self, message: str, found: str | None = None) -> UserError:
-        """Return a UserError (DEBUG001) that also shows the usage of the command."""
-        return fail("DEBUG001", message, found=found, expected=self._usage)
+def _take_choice(left: list[str], choices: Sequence[str]) -> str | None:
+    """Remove an abbreviation of one of ``choices`` and return the choice, or None without one."""
+    if not left or not left[0][:1].isalpha():
+        return None
+    found = [name for name in choices if name.startswith(left[0])]
+    if left[0] not in found and len(found) != 1:
+        return None
+    word = left.pop(0)
+    return word if word in found else found[0]

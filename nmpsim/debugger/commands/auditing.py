@@ -7,6 +7,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 
+from nmpsim.bundle.metadata import Layer
 from nmpsim.debugger.audit import (
     RESULT_STAGE,
     ChannelAudit,
@@ -15,7 +16,6 @@ from nmpsim.debugger.audit import (
     audit_constants,
     audit_integers,
 )
-from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.commands.command import (
     Column,
     Command,
@@ -31,19 +31,17 @@ MAX_CHANNELS = 8
 """Maximum number of wrong channels of a stage in the text; ``all`` and JSON have every one."""
 
 
-def show_integers(context: Context, arguments: Arguments) -> CommandResult:
+def show_integers(
+    context: Context, layer: Layer | None = None, *, all_: bool = False
+) -> CommandResult:
     """Compare the rescale integers in descriptors with those that the scales in the LIR require."""
     debugger = context.debugger
-    is_all = arguments.take_flag("all")
-    chosen = [layer for layer in debugger.layers if layer.placement == "device"]
-    if arguments:
-        chosen = [context.take_layer(arguments)]
-    arguments.expect_end()
+    on_device = [one for one in debugger.layers if one.placement == "device"]
     found = [
-        one
-        for layer in chosen
-        for one in audit_integers(
-            debugger, context.explain_layer(layer), layer, context.changes.trace_layer(layer)
+        stage
+        for one in (on_device if layer is None else [layer])
+        for stage in audit_integers(
+            debugger, context.explain_layer(one), one, context.changes.trace_layer(one)
         )
     ]
     columns: list[Column] = [
@@ -56,7 +54,7 @@ def show_integers(context: Context, arguments: Arguments) -> CommandResult:
         ("", lambda one: "" if one.channel and one.channel.is_right else "WRONG"),
         ("formula", lambda one: one.channel and one.stage.formula),
     ]
-    rows = [row for stage in found for row in _list_rows(stage, is_all)]
+    rows = [row for stage in found for row in _list_rows(stage, all_)]
     wrong = [one for one in found if one.wrong]
     lines = [
         *format_table(rows, columns, "no rescaling on the device"),
@@ -129,10 +127,8 @@ def format_factor(integers: ScaleWords, kind: ScaleKind) -> str:
     return f"x * {float(np.uint32(mul & 0xFFFF_FFFF).view(np.float32)):.9g}{added}"
 
 
-def show_constants(context: Context, arguments: Arguments) -> CommandResult:
+def show_constants(context: Context, path: Path) -> CommandResult:
     """Compare the program's weights and biases with the arrays of a file."""
-    path = Path(arguments.take_word("a file"))
-    arguments.expect_end()
     arrays = context.open_arrays(path)
     found = list(audit_constants(context.get_module(), arrays.keys, arrays.read))
     columns: list[Column] = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 from nmpsim.debugger.breakpoints import (
     FORMS,
@@ -13,7 +13,7 @@ from nmpsim.debugger.breakpoints import (
     DifferenceCondition,
     parse_condition,
 )
-from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.arguments import Text, UsageError, convert_word
 from nmpsim.debugger.commands.command import (
     Command,
     CommandResult,
@@ -26,13 +26,9 @@ from nmpsim.debugger.commands.expecting import FUNCTIONS, make_functions
 from nmpsim.debugger.expressions import evaluate
 from nmpsim.debugger.inspect import find_address, find_tensor, ravel_index, read_values
 
-ACCESSES: tuple[Access, ...] = get_args(Access)
 
-
-def add_breakpoint(context: Context, arguments: Arguments) -> CommandResult:
+def add_breakpoint(context: Context, text: Text, *, if_: Text | None = None) -> CommandResult:
     """Add a breakpoint for a place or an event."""
-    predicate = arguments.take_text_after("if")
-    text = arguments.take_text()
     condition = parse_condition(
         text,
         lambda word: context.find_layer(word).index,
@@ -41,43 +37,48 @@ def add_breakpoint(context: Context, arguments: Arguments) -> CommandResult:
     notes = []
     if isinstance(condition, DifferenceCondition) and context.reference is None:
         notes.append("  no reference is loaded yet: load one with `reference FILE`")
-    return _add(context, condition, text, predicate, *notes)
+    return _add(context, condition, text, if_, *notes)
 
 
-def add_watchpoint(context: Context, arguments: Arguments) -> CommandResult:
-    """Add a watchpoint for accesses to a tensor, an element or a range of memory."""
-    predicate = arguments.take_text_after("if")
-    core = arguments.take_integer_option("core")
-    access: Access = next((one for one in ACCESSES if arguments.take_flag(one)), "write")
-    what = arguments.take_word("a tensor or an address")
-    if what[:1].isdigit():
-        start, nbytes = (
-            arguments.parse_integer(what, "an address"),
-            arguments.take_integer("the number of bytes", 1),
-        )
+def add_watchpoint(
+    context: Context,
+    tensor_or_address: str,
+    numbers: tuple[int, ...] = (),
+    *,
+    if_: Text | None = None,
+    core: int | None = None,
+    access: Access = "write",
+) -> CommandResult:
+    """Add a watchpoint for accesses to a tensor, an element or a range of memory.
+
+    ``numbers`` are the coordinates of an element, or the number of bytes from an address on.
+    """
+    if tensor_or_address[:1].isdigit():
+        start = convert_word(context, int, tensor_or_address, "address")
+        nbytes, *more = numbers or (1,)
+        if more:
+            raise UsageError("the command has too many arguments", str(more[0]))
         text = f"{access} of {nbytes} bytes at {start:#x}"
     else:
-        tensor = find_tensor(context.debugger, what)
+        tensor = find_tensor(context.debugger, tensor_or_address)
         values = read_values(context.debugger, tensor)
-        at = arguments.take_coordinates()
         start, nbytes = tensor.address, values.nbytes
         text = f"{access} of {tensor.name}"
-        if at:
-            start += ravel_index(at, tensor.shape) * values.itemsize
+        if numbers:
+            start += ravel_index(numbers, tensor.shape) * values.itemsize
             nbytes = values.itemsize
-            text += f" {list(at)}"
-    arguments.expect_end()
+            text += f" {list(numbers)}"
     if nbytes < 1:
-        raise arguments.make_error("the number of bytes must be at least 1", str(nbytes))
-    return _add(context, AccessCondition(start, start + nbytes, access, core), text, predicate)
+        raise UsageError("the number of bytes must be at least 1", str(nbytes))
+    return _add(context, AccessCondition(start, start + nbytes, access, core), text, if_)
 
 
 def _add(
-    context: Context, condition: Condition, text: str, predicate: str, *notes: str
+    context: Context, condition: Condition, text: str, predicate: str | None, *notes: str
 ) -> CommandResult:
     """Add a breakpoint that stops the run only where an expression is true, if there is one."""
     holds = None
-    if predicate:
+    if predicate is not None:
 
         def holds() -> bool:
             return bool(evaluate(predicate, make_functions(context)))
@@ -95,9 +96,8 @@ def _describe(one: Breakpoint) -> dict[str, Any]:
     return fields | {"enabled": one.is_enabled}
 
 
-def list_breakpoints(context: Context, arguments: Arguments) -> CommandResult:
+def list_breakpoints(context: Context) -> CommandResult:
     """List all breakpoints and watchpoints."""
-    arguments.expect_end()
     found = list(map(_describe, context.debugger.breakpoints))
     enabled = ("enabled", lambda one: "yes" if one["enabled"] else "no")
     lines = format_table(
@@ -106,38 +106,36 @@ def list_breakpoints(context: Context, arguments: Arguments) -> CommandResult:
     return make_result(*lines, breakpoints=found)
 
 
-def delete_breakpoints(context: Context, arguments: Arguments) -> CommandResult:
+def delete_breakpoints(context: Context, numbers: tuple[int, ...] = ()) -> CommandResult:
     """Delete the breakpoints with the given numbers, or all."""
-    numbers = _take_numbers(context, arguments)
-    for number in numbers:
+    deleted = [one.number for one in _select(context, numbers)]
+    for number in deleted:
         context.debugger.delete_breakpoint(number)
-    return make_result(f"{format_count(len(numbers), 'breakpoint')} deleted", deleted=numbers)
+    return make_result(f"{format_count(len(deleted), 'breakpoint')} deleted", deleted=deleted)
 
 
-def enable_breakpoints(context: Context, arguments: Arguments) -> CommandResult:
+def enable_breakpoints(context: Context, numbers: tuple[int, ...] = ()) -> CommandResult:
     """Enable the breakpoints with the given numbers, or all."""
-    return _switch(context, arguments, True)
+    return _switch(context, numbers, True)
 
 
-def disable_breakpoints(context: Context, arguments: Arguments) -> CommandResult:
+def disable_breakpoints(context: Context, numbers: tuple[int, ...] = ()) -> CommandResult:
     """Disable the breakpoints with the given numbers, or all."""
-    return _switch(context, arguments, False)
+    return _switch(context, numbers, False)
 
 
-def _switch(context: Context, arguments: Arguments, is_enabled: bool) -> CommandResult:
-    numbers = _take_numbers(context, arguments)
-    for number in numbers:
-        context.debugger.get_breakpoint(number).is_enabled = is_enabled
-    text = f"{format_count(len(numbers), 'breakpoint')} {'enabled' if is_enabled else 'disabled'}"
-    return make_result(text, numbers=numbers, enabled=is_enabled)
+def _switch(context: Context, numbers: tuple[int, ...], is_enabled: bool) -> CommandResult:
+    chosen = _select(context, numbers)
+    for one in chosen:
+        one.is_enabled = is_enabled
+    text = f"{format_count(len(chosen), 'breakpoint')} {'enabled' if is_enabled else 'disabled'}"
+    return make_result(text, numbers=[one.number for one in chosen], enabled=is_enabled)
 
 
-def _take_numbers(context: Context, arguments: Arguments) -> list[int]:
-    """Consume breakpoint numbers; return those of all breakpoints if there are none."""
-    numbers = set()
-    while arguments:
-        numbers.add(context.debugger.get_breakpoint(arguments.take_integer("a number")).number)
-    return sorted(numbers) or [one.number for one in context.debugger.breakpoints]
+def _select(context: Context, numbers: tuple[int, ...]) -> list[Breakpoint]:
+    """Return the breakpoints with the given numbers in order; all breakpoints without a number."""
+    chosen = sorted(set(numbers)) or [one.number for one in context.debugger.breakpoints]
+    return list(map(context.debugger.get_breakpoint, chosen))
 
 
 COMMANDS = (

@@ -7,7 +7,7 @@ from pathlib import Path
 from nmpsim.bundle.metadata import Layer
 from nmpsim.bundle.patch import apply_patch, load_patch, save_patch
 from nmpsim.debugger.changes import pack_integer
-from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.arguments import UsageError, convert_word
 from nmpsim.debugger.commands.command import (
     Command,
     CommandResult,
@@ -22,28 +22,33 @@ from nmpsim.debugger.inspect import find_address, find_tensor
 from nmpsim.diagnostics import fail
 
 
-def change_layer(context: Context, arguments: Arguments) -> CommandResult:
-    """Change a descriptor word, a bias or the output scale of a layer."""
-    layer = context.take_layer(arguments)
-    word = arguments.take_word("the word to change")
-    channel = arguments.take_integer_option("channel")
+def change_layer(
+    context: Context,
+    layer: Layer,
+    word: str,
+    values: tuple[str, ...],
+    *,
+    channel: int | None = None,
+    alone: bool = False,
+) -> CommandResult:
+    """Change a descriptor word, a bias or the output scale of a layer.
+
+    ``values`` is the new value, of a bias after its channel.
+    """
+    if len(values) != 1 + (word == "bias" and channel is None):
+        raise UsageError("the command needs one value, or a channel and a value for a bias")
     if word == "scale":
-        return _change_scale(context, layer, arguments)
-    if word == "bias" and channel is None:
-        channel = arguments.take_integer("a channel")
-    value = arguments.take_integer("a number")
-    arguments.expect_end()
+        return _change_scale(context, layer, convert_word(context, float, values[0], word), alone)
+    *first, value = (convert_word(context, int, one, "value") for one in values)
+    channel = first[0] if first else channel
     count = context.changes.set_word(layer, word, value, channel)
     where = "" if channel is None else f" of channel {channel}"
     text = f"{layer.display_name}: {word}{where} = {value} in {format_count(count, 'place')}"
     return _make_change_result(context, text, count)
 
 
-def _change_scale(context: Context, layer: Layer, arguments: Arguments) -> CommandResult:
+def _change_scale(context: Context, layer: Layer, scale: float, is_alone: bool) -> CommandResult:
     """Change the output scale with everything that depends on it, or only the layer's rescale."""
-    is_alone = arguments.take_flag("alone")
-    scale = arguments.take_real("a scale")
-    arguments.expect_end()
     text = f"{layer.display_name}: output scale {scale:g} in"
     if is_alone:
         count = context.changes.set_own_scale(layer, scale)
@@ -73,13 +78,15 @@ def _make_change_result(context: Context, text: str, count: int, *notes: str) ->
     return make_result(text, *notes, end, text=text, places=count, position=at, notes=notes)
 
 
-def set_element(context: Context, arguments: Arguments) -> CommandResult:
-    """Change an element of a tensor, or bytes of the program's memory."""
-    what = arguments.take_word("a tensor or an address")
-    if what[:1].isdigit() or "+" in what:
-        return _set_bytes(context, arguments, what)
-    tensor = find_tensor(context.debugger, what)
-    *at, value = arguments.take_reals("coordinates and a value")
+def set_element(context: Context, tensor_or_address: str, values: tuple[str, ...]) -> CommandResult:
+    """Change an element of a tensor, or bytes of the program's memory.
+
+    ``values`` are coordinates and the new value, or the new value and the number of bytes.
+    """
+    if tensor_or_address[:1].isdigit() or "+" in tensor_or_address:
+        return _set_bytes(context, tensor_or_address, values)
+    tensor = find_tensor(context.debugger, tensor_or_address)
+    *at, value = (convert_word(context, float, one, "value") for one in values)
     where = tuple(int(i) for i in at)
     if not context.debugger.bundle.rw_base <= tensor.address:
         raise fail(
@@ -92,24 +99,19 @@ def set_element(context: Context, arguments: Arguments) -> CommandResult:
     return make_result(text, tensor=tensor.name, at=where, value=value)
 
 
-def _set_bytes(context: Context, arguments: Arguments, what: str) -> CommandResult:
+def _set_bytes(context: Context, what: str, values: tuple[str, ...]) -> CommandResult:
     name, _, offset = what.partition("+")
     address = find_address(context.debugger, name)
-    address += arguments.parse_integer(offset, "an offset") if offset else 0
-    value, size = (
-        arguments.take_integer("a value"),
-        arguments.take_integer("the number of bytes", 1),
-    )
-    arguments.expect_end()
-    if size not in (1, 2, 4, 8):
-        raise arguments.make_error("the number of bytes must be 1, 2, 4 or 8", str(size))
+    address += convert_word(context, int, offset or "0", "offset")
+    value, size, *more = (convert_word(context, int, one, "value") for one in (*values, "1"))
+    if size not in (1, 2, 4, 8) or len(more) > 1:
+        raise UsageError("the number of bytes must be 1, 2, 4 or 8", " ".join(values[1:]))
     context.changes.change_program([(address, pack_integer(value, size))], f"{what} = {value}")
     return _make_change_result(context, f"{what} ({address:#x}) = {value}", 1)
 
 
-def show_effects(context: Context, arguments: Arguments) -> CommandResult:
+def show_effects(context: Context) -> CommandResult:
     """Run to the end and compare each layer with the run without changes."""
-    arguments.expect_end()
     stopped, found = context.changes.measure_effects()
     changed = [one.name for one in found if one.difference and not one.difference.equal]
     lines = format_table(
@@ -140,10 +142,8 @@ def show_effects(context: Context, arguments: Arguments) -> CommandResult:
     )
 
 
-def export_patch(context: Context, arguments: Arguments) -> CommandResult:
+def export_patch(context: Context, path: Path) -> CommandResult:
     """Write the changes to a patch file."""
-    path = Path(arguments.take_word("a file"))
-    arguments.expect_end()
     changes = build_patch(context.debugger.bundle, context.changes.edits)
     save_patch(path, changes)
     written = format_count(len(changes), "change")
@@ -151,10 +151,8 @@ def export_patch(context: Context, arguments: Arguments) -> CommandResult:
     return make_result(line, changes=len(changes))
 
 
-def apply_patch_file(context: Context, arguments: Arguments) -> CommandResult:
+def apply_patch_file(context: Context, path: Path) -> CommandResult:
     """Apply the changes of a patch file."""
-    path = Path(arguments.take_word("a file"))
-    arguments.expect_end()
     changes, bundle = load_patch(path), context.debugger.bundle
     apply_patch(bytes(bundle.file), changes, bundle.path)  # refuses another bundle's
     context.changes.change_program([(one.address, one.now) for one in changes], f"patch {path}")
@@ -162,9 +160,8 @@ def apply_patch_file(context: Context, arguments: Arguments) -> CommandResult:
     return _make_change_result(context, text, len(changes))
 
 
-def revert_changes(context: Context, arguments: Arguments) -> CommandResult:
+def revert_changes(context: Context) -> CommandResult:
     """Undo all changes."""
-    arguments.expect_end()
     undone = context.changes.revert()
     text = f"{format_count(undone, 'change')} undone; the run is at the start"
     return make_result(text, undone=undone)

@@ -9,8 +9,9 @@ from typing import Any
 
 import attrs
 
-from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.arguments import UsageError, bind_arguments
 from nmpsim.debugger.commands.context import Context
+from nmpsim.diagnostics import fail
 from nmpsim.report.fields import get_value
 
 
@@ -120,11 +121,20 @@ class Command:
     usage: str
     """Name and arguments; ``[...]`` is optional."""
     summary: str
-    run: Callable[[Context, Arguments], CommandResult]
+    run: Callable[..., CommandResult]
+    """Function of a context and of the arguments, whose types say how words are converted."""
     aliases: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     """Completions besides those that the usage names."""
     details: str = ""
+
+    def execute(self, context: Context, words: Sequence[str]) -> CommandResult:
+        """Run the command with the words after its name; raise DEBUG001 if they do not fit."""
+        try:
+            return self.run(context, **bind_arguments(context, self.run, words))
+        except UsageError as error:
+            message, found = (*error.args, None)[:2]
+            raise fail("DEBUG001", message, found=found, expected=self.usage) from None
 
     @property
     def name(self) -> str:

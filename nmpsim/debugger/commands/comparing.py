@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from nmpsim.analysis.difference import Difference
-from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.bundle.metadata import Layer
 from nmpsim.debugger.commands.command import (
     Column,
     Command,
@@ -30,23 +30,23 @@ from nmpsim.debugger.reference import LayerComparison, Reference, isolate_layer
 from nmpsim.report.fields import get_value
 
 
-def load_reference(context: Context, arguments: Arguments) -> CommandResult:
+def load_reference(context: Context, path: Path) -> CommandResult:
     """Load expected layer outputs from a file as the reference."""
-    path = Path(arguments.take_word("a file"))
-    arguments.expect_end()
     known, total = len(context.load_reference(path).layer_indices), len(context.debugger.layers)
     text = f"reference {path}: {known} of {format_count(total, 'layer')}"
     return make_result(text, layers=known, of=total)
 
 
-def compare_layers(context: Context, arguments: Arguments) -> CommandResult:
+def compare_layers(
+    context: Context,
+    layer: Layer | None = None,
+    *,
+    isolated: Literal["isolated", "alone"] | None = None,
+) -> CommandResult:
     """Compare one layer or all layers with the reference."""
     reference, debugger = context.get_reference(), context.debugger
-    is_isolated = arguments.take_flag("isolated", "alone")
-    chosen = debugger.get_layer_order()
-    if arguments:
-        chosen, is_isolated = [context.take_layer(arguments).index], True
-    arguments.expect_end()
+    chosen = debugger.get_layer_order() if layer is None else [layer.index]
+    is_isolated = isolated is not None or layer is not None
     found = [
         isolate_layer(debugger, reference, index) if is_isolated else context.compare_layer(index)
         for index in chosen
@@ -126,14 +126,12 @@ def _describe(one: LayerComparison) -> dict[str, Any]:
     return fields | {"accumulated": describe(one.accumulated), "isolated": describe(one.isolated)}
 
 
-def find_divergence(context: Context, arguments: Arguments) -> CommandResult:
+def find_divergence(context: Context, limit: int = 0) -> CommandResult:
     """Go to the first layer that differs from the reference and list likely causes.
 
     With a float reference, go to the layer where the error jumps.
     """
     reference, debugger = context.get_reference(), context.debugger
-    limit = arguments.take_integer("the limit", 0)
-    arguments.expect_end()
     if not limit and reference.is_float():
         return _find_jump(context, reference)
     for index in debugger.get_layer_order():

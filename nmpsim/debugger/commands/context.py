@@ -21,7 +21,6 @@ from nmpsim.debugger.audit import (
     find_facts,
 )
 from nmpsim.debugger.changes import ProgramChanges
-from nmpsim.debugger.commands.arguments import Arguments
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.edits import ScaleChanges, list_scale_changes
 from nmpsim.debugger.reference import ArrayOpener, LayerComparison, Reference, compare_layer
@@ -108,14 +107,6 @@ class Context:
     def find_layer(self, text: str) -> Layer:
         """Return the layer that a text names; raise UserError (LAYER001) if there is none."""
         return find_layer(self.debugger.layers, text)
-
-    def take_layer(self, arguments: Arguments) -> Layer:
-        """Consume the name of a layer and return the layer; raise DEBUG001 if no word is left."""
-        return self.find_layer(arguments.take_word("a layer"))
-
-    def take_layer_or_current(self, arguments: Arguments) -> Layer:
-        """Consume the name of a layer and return the layer, or the current layer without a name."""
-        return self.take_layer(arguments) if arguments else self.get_current_layer()
 
     def get_current_layer(self) -> Layer:
         """Return the layer that is being computed, or the last layer at the end of the run."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from nmpsim.analysis.difference import Difference
-from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.arguments import Text
 from nmpsim.debugger.commands.command import Command, CommandResult, make_result
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.expressions import Function, Number, evaluate
@@ -104,16 +104,14 @@ def make_functions(context: Context) -> Mapping[str, Function]:
     return {name: partial(function, context) for name, function in FUNCTIONS.items()}
 
 
-def evaluate_expression(context: Context, arguments: Arguments) -> CommandResult:
+def evaluate_expression(context: Context, text: Text) -> CommandResult:
     """Evaluate an expression and show its value."""
-    text = arguments.take_text()
     value = evaluate(text, make_functions(context))
     return make_result(f"{text} = {value}", expression=text, value=value)
 
 
-def check_expectation(context: Context, arguments: Arguments) -> CommandResult:
+def check_expectation(context: Context, text: Text) -> CommandResult:
     """Check that an expression is true; the session fails if it is not."""
-    text = arguments.take_text()
     value = evaluate(text, make_functions(context))
     line = f"expectation holds: {text}" if value else f"EXPECTATION FAILED: {text}"
     return make_result(line, is_worse=not value, expression=text, value=value, holds=bool(value))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nmpsim.bundle.metadata import Layer
-from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.arguments import UsageError
 from nmpsim.debugger.commands.command import (
     Column,
     Command,
@@ -18,10 +18,11 @@ MAX_TERMS = 40
 """Maximum number of products in the text; ``all`` and JSON have every one."""
 
 
-def explain_value(context: Context, arguments: Arguments) -> CommandResult:
+def explain_value(
+    context: Context, layer: Layer, at: tuple[int, ...] = (), *, all_: bool = False
+) -> CommandResult:
     """Show how an element of a layer's output was computed."""
-    is_all = arguments.take_flag("all")
-    layer, at = _take_element(context, arguments)
+    _check_coordinates(layer, at)
     found = explain_element(context.debugger, layer, at)
     output, value, real = layer.output, f"{found.value:g}", ""
     if output.scale is not None:
@@ -29,7 +30,7 @@ def explain_value(context: Context, arguments: Arguments) -> CommandResult:
         real = f", stands for {output.scale * (found.value - (output.offset or 0)):.6g}"
     lines = []
     if found.made is not None:
-        lines += _format_terms(context, found, is_all)
+        lines += _format_terms(context, found, all_)
         lines += [f"{s.name:<16} {_shown(s.value):>12}  {s.formula}" for s in found.made.steps]
         if found.made.result != found.value:
             lines.append(f"but {value} was stored: something wrote it after that")
@@ -46,14 +47,12 @@ def explain_value(context: Context, arguments: Arguments) -> CommandResult:
     )
 
 
-def _take_element(context: Context, arguments: Arguments) -> tuple[Layer, tuple[int, ...]]:
-    """Consume a layer and the coordinates of an element of its output."""
-    layer, at = context.take_layer(arguments), arguments.take_coordinates()
+def _check_coordinates(layer: Layer, at: tuple[int, ...]) -> None:
+    """Raise UsageError if no coordinates of an element of a layer's output are given."""
     if not at:
-        raise arguments.make_error(
+        raise UsageError(
             f"the coordinates of an element are missing; the shape is {list(layer.output.shape)}"
         )
-    return layer, at
 
 
 def _shown(value: float) -> str:
@@ -91,9 +90,10 @@ def _format_events(context: Context, found: Explanation) -> tuple[str, ...]:
     return format_table(found.events, columns)[1:]
 
 
-def show_readers(context: Context, arguments: Arguments) -> CommandResult:
+def show_readers(context: Context, layer: Layer, at: tuple[int, ...] = ()) -> CommandResult:
     """Show which instructions and host operations read an element."""
-    found = find_readers(context.debugger, *_take_element(context, arguments))
+    _check_coordinates(layer, at)
+    found = find_readers(context.debugger, layer, at)
     columns: list[Column] = [
         ("layer", lambda one: context.get_display_name(one.layer)),
         ("who", lambda one: "host" if one.core < 0 else f"core {one.core}"),
@@ -105,9 +105,8 @@ def show_readers(context: Context, arguments: Arguments) -> CommandResult:
     return make_result(*format_table(found, columns, "nothing has read it yet"), readers=found)
 
 
-def show_hazards(context: Context, arguments: Arguments) -> CommandResult:
+def show_hazards(context: Context) -> CommandResult:
     """Show the hazards up to the current position."""
-    arguments.expect_end()
     found = context.debugger.find_hazards()
     lines = [f"position {one.position}: {one.what}" for one in found] or ["no hazards up to here"]
     if found:

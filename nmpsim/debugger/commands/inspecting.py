@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy.typing as npt
 
-from nmpsim.bundle.metadata import Tensor
-from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.bundle.metadata import Layer, Tensor
+from nmpsim.debugger.commands.arguments import Address
 from nmpsim.debugger.commands.command import Command, CommandResult, format_table, make_result
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.commands.moving import format_location, format_next_instruction
 from nmpsim.debugger.inspect import (
     count_saturation,
     disassemble,
-    find_address,
     find_tensor,
     format_type,
     list_core_states,
@@ -33,9 +32,8 @@ MAX_CHANNELS = 6
 """Maximum number of channels of a saturation that are listed."""
 
 
-def show_location(context: Context, arguments: Arguments) -> CommandResult:
+def show_location(context: Context) -> CommandResult:
     """Show the current layer, cycle, position and next instruction."""
-    arguments.expect_end()
     at, trap = context.debugger.get_location(), context.debugger.execution.trap
     message = None if trap is None else trap.message
     return make_result(
@@ -48,19 +46,17 @@ def show_location(context: Context, arguments: Arguments) -> CommandResult:
     )
 
 
-def list_layers(context: Context, arguments: Arguments) -> CommandResult:
+def list_layers(context: Context) -> CommandResult:
     """List the state, cycles and saturation of all layers."""
-    arguments.expect_end()
     found = list_layer_states(context.debugger)
     columns = ("index", ("name", "display_name"), "operation", "line", "placement", "state",
                "cycles", "saturated", "limited_by")  # fmt: skip
     return make_result(*format_table(found, columns), layers=found)
 
 
-def show_layer(context: Context, arguments: Arguments) -> CommandResult:
+def show_layer(context: Context, layer: Layer | None = None) -> CommandResult:
     """Show the types, cycles, transfers and critical path of a layer."""
-    chosen = context.take_layer_or_current(arguments)
-    arguments.expect_end()
+    chosen = layer or context.get_current_layer()
     run = context.debugger.report()
     report, state = run.layers[chosen.index], list_layer_states(context.debugger, run)[chosen.index]
     output, use = chosen.output, report.use
@@ -114,12 +110,12 @@ def _format_cycles(cycles: dict[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in cycles.items())
 
 
-def show_tensor(context: Context, arguments: Arguments) -> CommandResult:
+def show_tensor(
+    context: Context, name: str = "", at: tuple[int, ...] = (), *, memory: bool = False
+) -> CommandResult:
     """Show the values of a tensor, or one element."""
-    in_memory = arguments.take_flag("memory")
-    name = arguments.take_word("a tensor") if arguments else context.get_current_layer().name
-    at = arguments.take_coordinates()
-    found, values = context.find_constant(name) or _read_tensor(context, name, in_memory)
+    name = name or context.get_current_layer().name
+    found, values = context.find_constant(name) or _read_tensor(context, name, memory)
     if at:
         return _show_element(found, values, at)
     flat, facts = values.reshape(-1), {}
@@ -176,18 +172,15 @@ def _format_rows(values: npt.NDArray[Any]) -> list[str]:
     return lines
 
 
-def show_saturation(context: Context, arguments: Arguments) -> CommandResult:
+def show_saturation(context: Context, layer: Layer | None = None) -> CommandResult:
     """Show the saturated and clipped values of one layer or all layers."""
-    debugger = context.debugger
-    chosen = [context.take_layer(arguments)] if arguments else debugger.layers
-    arguments.expect_end()
-    found = []
-    for layer in chosen:
-        for one in count_saturation(debugger, layer):
+    debugger, found = context.debugger, []
+    for chosen in debugger.layers if layer is None else (layer,):
+        for one in count_saturation(debugger, chosen):
             counts = [f"{channel}: {count}" for channel, count in one.channels]
             channels = ", ".join(counts[:MAX_CHANNELS]) + " ..." * (len(counts) > MAX_CHANNELS)
             found.append({
-                "layer": layer.name, "stage": one.stage, "side": one.side, "count": one.count,
+                "layer": chosen.name, "stage": one.stage, "side": one.side, "count": one.count,
                 "worst": one.worst, "first": list(one.first), "channels": channels,
             })  # fmt: skip
     name = ("layer", lambda one: context.get_display_name(one["layer"]))
@@ -196,9 +189,8 @@ def show_saturation(context: Context, arguments: Arguments) -> CommandResult:
     return make_result(*lines, saturation=found)
 
 
-def list_cores(context: Context, arguments: Arguments) -> CommandResult:
+def list_cores(context: Context) -> CommandResult:
     """List the status, cycle and next instruction of all cores."""
-    arguments.expect_end()
     found = list_core_states(context.debugger)
     pc = ("pc", lambda one: f"{one.pc:#x}")
     layer = ("layer", lambda one: context.get_display_name(one.layer))
@@ -206,40 +198,35 @@ def list_cores(context: Context, arguments: Arguments) -> CommandResult:
     return make_result(*format_table(found, columns), cores=found)
 
 
-def show_registers(context: Context, arguments: Arguments) -> CommandResult:
+def show_registers(context: Context, core: int | None = None) -> CommandResult:
     """Show the registers of a core."""
-    core = arguments.take_integer("a core", context.debugger.find_next_core() or 0)
-    arguments.expect_end()
+    core = _select_core(context, core)
     found = read_registers(context.debugger, core)
     cells = [f"{name:<9} {value:08x}" for name, value in found.items()]
     lines = ["   ".join(cells[i : i + 4]) for i in range(0, len(cells), 4)]
     return make_result(f"core {core}", *lines, core=core, registers=found)
 
 
-def show_memory(context: Context, arguments: Arguments) -> CommandResult:
+def show_memory(
+    context: Context, address: Address, count: int = 64, *, core: int | None = None
+) -> CommandResult:
     """Show bytes of memory as a core sees them."""
-    core = _take_core(context, arguments)
-    address = find_address(context.debugger, arguments.take_word("an address"))
-    number = arguments.take_integer("the number of bytes", 64)
-    arguments.expect_end()
-    data = read_memory(context.debugger, address, number, core)
+    core = _select_core(context, core)
+    data = read_memory(context.debugger, address, count, core)
     lines = [f"{address + i:#010x}  {data[i : i + 16].hex(' ')}" for i in range(0, len(data), 16)]
     return make_result(*lines, address=address, core=core, bytes=data)
 
 
-def _take_core(context: Context, arguments: Arguments) -> int:
-    """Consume the option ``core``; by default return the core that executes next."""
-    core = arguments.take_integer_option("core")
+def _select_core(context: Context, core: int | None) -> int:
+    """Return a core, or the core that executes next if it is None."""
     return context.debugger.find_next_core() or 0 if core is None else core
 
 
-def show_code(context: Context, arguments: Arguments) -> CommandResult:
+def show_code(
+    context: Context, address: Address | None = None, *, core: int | None = None
+) -> CommandResult:
     """Show the instructions around an address or around a core's next instruction."""
-    core = _take_core(context, arguments)
-    address = (
-        find_address(context.debugger, arguments.take_word("an address")) if arguments else None
-    )
-    arguments.expect_end()
+    core = _select_core(context, core)
     lines = []
     found = disassemble(context.debugger, core, address)
     for one in found:
@@ -251,10 +238,9 @@ def show_code(context: Context, arguments: Arguments) -> CommandResult:
     return make_result(*lines, core=core, code=found)
 
 
-def show_source(context: Context, arguments: Arguments) -> CommandResult:
+def show_source(context: Context, layer: Layer | None = None) -> CommandResult:
     """Show the LIR text around a layer."""
-    chosen = context.take_layer_or_current(arguments)
-    arguments.expect_end()
+    chosen = layer or context.get_current_layer()
     numbers = context.find_instruction_numbers(chosen)
     lines = [
         f"{'>' if one.number in numbers else ' '} {one.number:4d} {context.format_instruction(one)}"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Literal
 
-from nmpsim.debugger.commands.arguments import Arguments
+from nmpsim.debugger.commands.arguments import UsageError, convert_word
 from nmpsim.debugger.commands.command import Command, CommandResult, make_result
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.debugger import StepUnit
 from nmpsim.debugger.position import Location, StopResult
-
-STEP_UNITS: tuple[StepUnit, ...] = get_args(StepUnit)
 
 
 def make_stop_result(stopped: StopResult, *notes: str) -> CommandResult:
@@ -55,71 +53,74 @@ def format_next_instruction(location: Location) -> list[str]:
     return [f"  core {location.core}  {location.pc:#010x}  {location.instruction}"]
 
 
-def step_forward(context: Context, arguments: Arguments) -> CommandResult:
-    """Step forwards by layers, tiles, tensor instructions or instructions."""
-    is_over = arguments.take_flag("over")
-    arguments.take_flag("into")
-    unit, count, core = _take_steps(arguments)
-    if is_over and unit == "instruction":
+def step_forward(
+    context: Context,
+    unit: StepUnit = "layer",
+    count: int = 1,
+    *,
+    core: int | None = None,
+    over: bool = False,
+    into: bool = False,
+) -> CommandResult:
+    """Step forwards by layers, tiles, tensor instructions or instructions.
+
+    ``into`` is the opposite of ``over`` and the default.
+    """
+    if over and unit == "instruction" and not into:
         return make_stop_result(context.debugger.step_over(core))
-    return make_stop_result(context.debugger.step(unit, count, core=core))
+    return _step(context, unit, count, core)
 
 
-def step_back(context: Context, arguments: Arguments) -> CommandResult:
+def step_back(
+    context: Context, unit: StepUnit = "layer", count: int = 1, *, core: int | None = None
+) -> CommandResult:
     """Step backwards by layers, tiles, tensor instructions or instructions."""
-    unit, count, core = _take_steps(arguments)
-    return make_stop_result(context.debugger.step(unit, count, core=core, back=True))
+    return _step(context, unit, count, core, back=True)
 
 
-def _take_steps(arguments: Arguments) -> tuple[StepUnit, int, int | None]:
-    """Consume all words: the unit of steps, their number, and a core."""
-    core = arguments.take_integer_option("core")
-    unit, count = (
-        arguments.take_choice(STEP_UNITS, "layer"),
-        arguments.take_integer("the number of steps", 1),
-    )
-    arguments.expect_end()
+def _step(
+    context: Context, unit: StepUnit, count: int, core: int | None, back: bool = False
+) -> CommandResult:
     if count < 1:
-        raise arguments.make_error("the number of steps must be positive", str(count))
-    return unit, count, core
+        raise UsageError("the number of steps must be positive", str(count))
+    return make_stop_result(context.debugger.step(unit, count, core=core, back=back))
 
 
-def continue_run(context: Context, arguments: Arguments) -> CommandResult:
+def continue_run(context: Context) -> CommandResult:
     """Run to the next breakpoint, or to the end."""
-    arguments.expect_end()
     hint = "  the run was over: `restart` begins again, `reverse` and `back` go back"
     notes = (hint,) if context.debugger.execution.is_over else ()
     return make_stop_result(context.debugger.run(), *notes)
 
 
-def reverse_run(context: Context, arguments: Arguments) -> CommandResult:
+def reverse_run(context: Context) -> CommandResult:
     """Run back to the previous breakpoint, or to the start."""
-    arguments.expect_end()
     return make_stop_result(context.debugger.run(back=True))
 
 
-def run_until(context: Context, arguments: Arguments) -> CommandResult:
+def run_until(
+    context: Context,
+    kind: Literal["cycle", "layer", "position", "end"] = "layer",
+    target: str | None = None,
+) -> CommandResult:
     """Run forwards or backwards to a cycle, the end of a layer, a position or the end."""
-    kind = arguments.take_choice(("cycle", "layer", "position", "end"), "layer")
-    if kind == "end":
-        arguments.expect_end()
-        return make_stop_result(context.debugger.run_to_end())
+    debugger = context.debugger
+    if (target is None) != (kind == "end"):
+        raise UsageError(f"a {kind} is missing" if target is None else "the end has no argument")
+    if target is None:
+        return make_stop_result(debugger.run_to_end())
     if kind == "layer":
-        index = context.take_layer(arguments).index
-        arguments.expect_end()
-        return make_stop_result(context.debugger.run_until_layer(index))
-    number = arguments.take_integer(f"a {kind}")
-    arguments.expect_end()
+        return make_stop_result(debugger.run_until_layer(context.find_layer(target).index))
+    number: int = convert_word(context, int, target, kind)
     if number < 0:
-        raise arguments.make_error(f"a {kind} cannot be negative", str(number))
-    if kind == "cycle":
-        return make_stop_result(context.debugger.run_until_cycle(number))
-    return make_stop_result(context.debugger.go_to(number))
+        raise UsageError(f"a {kind} cannot be negative", target)
+    return make_stop_result(
+        (debugger.run_until_cycle if kind == "cycle" else debugger.go_to)(number)
+    )
 
 
-def restart_run(context: Context, arguments: Arguments) -> CommandResult:
+def restart_run(context: Context) -> CommandResult:
     """Go back to the start of the run; edits and breakpoints stay."""
-    arguments.expect_end()
     return make_stop_result(context.debugger.restart())
 
 

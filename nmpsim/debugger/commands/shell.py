@@ -15,7 +15,7 @@ from nmpsim.debugger.commands import (
     inspecting,
     moving,
 )
-from nmpsim.debugger.commands.arguments import Arguments, split_line
+from nmpsim.debugger.commands.arguments import split_line
 from nmpsim.debugger.commands.command import Command, CommandResult, make_result
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.core_dump import CoreDump, write_core_file
@@ -42,8 +42,7 @@ class Shell(Context):
         words = split_line(line)
         if not words:
             return CommandResult()
-        command = find_command(words[0])
-        result = command.run(self, Arguments(words[1:], command.usage))
+        result = find_command(words[0]).execute(self, words[1:])
         self.history.append(line.strip())
         return result
 
@@ -72,11 +71,10 @@ class Shell(Context):
         return [] if kind.startswith("<") else [kind]
 
 
-def show_help(context: Context, arguments: Arguments) -> CommandResult:
+def show_help(context: Context, command: str = "") -> CommandResult:
     """Show the help of one command or of all commands."""
-    if arguments:
-        one = find_command(arguments.take_word("a command"))
-        arguments.expect_end()
+    if command:
+        one = find_command(command)
         also = one.aliases and f"also: {', '.join(one.aliases)}"
         lines = [f"  {line}" for line in (one.summary, one.details, also) if line]
         return make_result(
@@ -92,10 +90,8 @@ def show_help(context: Context, arguments: Arguments) -> CommandResult:
     return make_result(*lines, commands={one.name: one.summary for one in COMMANDS})
 
 
-def write_core(context: Context, arguments: Arguments) -> CommandResult:
+def write_core(context: Context, path: Path) -> CommandResult:
     """Write a core file that reopens the run at the current position."""
-    path = Path(arguments.take_word("a file"))
-    arguments.expect_end()
     execution = context.debugger.execution
     core = CoreDump(
         bytes(execution.bundle.file), execution.inputs, execution.config, execution.engine.name,
@@ -105,9 +101,8 @@ def write_core(context: Context, arguments: Arguments) -> CommandResult:
     return make_result(f"{path}: `nmpsim debug {path}` opens it", position=execution.position)
 
 
-def quit_session(context: Context, arguments: Arguments) -> CommandResult:
+def quit_session(context: Context) -> CommandResult:
     """End the session."""
-    arguments.expect_end()
     return CommandResult(ends=True)
 
 
