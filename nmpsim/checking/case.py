@@ -276,7 +276,7 @@ def attach_core_file(
         if is_violation and not hazards:
             hazards = find_hazards(bundle, inputs, config, budget=budget, max_found=1)
         debugger = Debugger(bundle, inputs, config=config, engine=ENGINE)
-        with debugger.execution.limit_time(budget or TimeBudget(NO_LIMITS)):
+        with debugger.limit_time(budget or TimeBudget(NO_LIMITS)):
             position, stands = _place(result, debugger, hazards)
         values = prepare_inputs(bundle.metadata, inputs)
         write_core_file(path, CoreDump(bytes(bundle.file), values, config, ENGINE, position))

@@ -192,7 +192,7 @@ def _found(
 ) -> _Found:
     found: _Found = {}
     scaled = [one for one in trace if "profile" in one.words and one.words.get("part", 0) in (0, 3)]
-    with debugger.execution.visit():
+    with debugger.visit():
         seen = set()
         for done in scaled:
             first = done.words["event_origin"] % count_channels(layer)
@@ -201,7 +201,7 @@ def _found(
                 continue
             seen.add(key)
             if done.words.get("scales"):
-                debugger.execution.go_to(done.position - 1)
+                debugger.seek(done.position - 1)
             for stage in stages:
                 factors = _factors(debugger.machine, done, stage, first)
                 for channel, integers in factors:

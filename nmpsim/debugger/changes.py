@@ -298,7 +298,7 @@ class ProgramChanges:
         """Return the executed instructions of a layer; run up to its end first if necessary."""
         debugger = self._debugger
         if layer.index not in debugger.layer_ends:
-            with debugger.execution.visit():
+            with debugger.visit():
                 debugger.reach_layer(layer.index)
         return trace_layer(debugger, layer.index)
 

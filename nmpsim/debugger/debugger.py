@@ -22,9 +22,8 @@ from nmpsim.debugger.breakpoints import (
     find_stop_cycle,
     list_stop_addresses,
 )
-from nmpsim.debugger.edits import Edit
 from nmpsim.debugger.events import BreakpointObserver, HazardLog
-from nmpsim.debugger.execution import UNLIMITED, Execution, Pause, PauseReason
+from nmpsim.debugger.execution import UNLIMITED, Pause, PauseReason, RunLog
 from nmpsim.debugger.hazards import Hazard
 from nmpsim.debugger.position import Location, RunPosition, StopResult
 from nmpsim.debugger.snapshots import DEFAULT_BUDGET_MIB
@@ -84,13 +83,13 @@ class Debugger(RunPosition):
             BUN004, INPUT001, INPUT002, ARG001; MEM001 if the run needs too much memory.
         """
         device = from_settings(bundle.metadata.device) if config is None else config
-        super().__init__(Execution(bundle, inputs, device, engine, budget_mib, max_memory))
+        super().__init__(bundle, inputs, device, engine, budget_mib, max_memory)
         self.breakpoints: list[Breakpoint] = []
         self.progress: ProgressCallback | None = None
         """Called with the location after each layer."""
         self.is_interrupted: Callable[[], bool] = lambda: False
         """Polled about every ten milliseconds; the run stops if it returns True."""
-        self.events = BreakpointObserver(self.execution)
+        self.events = BreakpointObserver(self)
         self._last_number = 0
 
     def add_breakpoint(
@@ -128,47 +127,34 @@ class Debugger(RunPosition):
 
     def find_hazards(self) -> Sequence[Hazard]:
         """Return all hazards up to the current position; check every instruction from now on."""
-        found = self._checked_hazards().found
-        return [one for one in found if one.position <= self.position]
+        if self.hazards is None:
+            self.hazards = self.add_log(HazardLog(self))
+        self._complete(self.hazards)
+        return [one for one in self.hazards.found if one.position <= self.position]
 
-    def _checked_hazards(self) -> HazardLog:
-        """Return the hazard log, complete up to this position."""
-        cache, here = self.cache, self.position
-        if cache.hazards is None:
-            cache.hazards = HazardLog(self.execution)
-        if cache.hazards.checked < here:
-            with self.execution.visit(cache.hazards.checked):
-                self.execution.replay(here, self._record)
-        return cache.hazards
+    def _complete(self, log: RunLog) -> None:
+        """Repeat what a log lacks up to this position."""
+        here = self.position
+        if log.position < here:
+            with self.visit(log.position):
+                self.replay(here, self._record)
 
     def record_work(self) -> None:
         """Record the work of units and of the DRAM, from the start of the run on."""
-        self.cache.work = WorkLog()
-        here = self.position
-        with self.execution.visit(0):
-            self.execution.replay(here, self._record)
+        self.work = self.add_log(WorkLog())
+        self._complete(self.work)
 
     def get_work_log(self) -> WorkLog:
         """Return the record of the work of units; it is empty unless recording was started."""
-        return self.cache.work or WorkLog()
+        return self.work or WorkLog()
 
     def report(self) -> RunReport:
         """Return the report of the run up to this position.
 
         A layer has its critical path as soon as it is done.
         """
-        paths, here = self.cache.paths, self.position
-        if paths.position < here:  # it was interrupted
-            with self.execution.visit(paths.position):
-                self.execution.replay(here, paths.process)
-        return self.execution.report(paths.path)
-
-    def apply_edits(self, edits: Sequence[Edit]) -> None:
-        """Replace the list of edits and restart the run.
-
-        Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 if an edit lies outside of memory.
-        """
-        self.execution.apply_edits(edits)
+        self._complete(self.paths)  # it may have been interrupted
+        return self.build_report(self.paths.path)
 
     # --- moving -----------------------------------------------------------------------------
 
@@ -209,7 +195,7 @@ class Debugger(RunPosition):
 
     def run_until_cycle(self, cycle: int) -> StopResult:
         """Run, from the beginning if needed, until everything before a cycle has begun."""
-        if cycle <= self.execution.cycle:
+        if cycle <= self.cycle:
             self.go_to(0)
         return self._forward(cycle=cycle) if cycle > 0 else self.make_stop("begin")
 
@@ -234,12 +220,12 @@ class Debugger(RunPosition):
 
     def go_to(self, position: int) -> StopResult:
         """Go to a position, ignoring breakpoints."""
-        self.execution.go_to(position, self._record)
+        self.seek(position, self._record)
         return self.make_stop("begin" if self.position == 0 else "step")
 
     def run_to_end(self) -> StopResult:
         """Run to the end or to a trap, ignoring breakpoints."""
-        self.execution.go_to(UNLIMITED, self._record)
+        self.seek(UNLIMITED, self._record)
         return self._make_end_stop()
 
     def restart(self) -> StopResult:
@@ -251,7 +237,7 @@ class Debugger(RunPosition):
         before = set(self.list_layers_before(index))
         self.go_to(0)
         while self.position < until and not before <= set(self.layer_ends):
-            pause = self.execution.advance(until)
+            pause = self.advance(until)
             self._record(pause)
             if pause.reason in (PauseReason.END, PauseReason.TRAP):
                 return self._make_end_stop()
@@ -266,7 +252,7 @@ class Debugger(RunPosition):
         machine afterwards.
         """
         while True:
-            pause = self.execution.advance()
+            pause = self.advance()
             if index in pause.layers:
                 return read_tensor(self.machine, self.layers[index].output).copy()
             if pause.reason in (PauseReason.END, PauseReason.TRAP, PauseReason.LAYER):
@@ -286,14 +272,13 @@ class Debugger(RunPosition):
         address: AddressCondition | None = None,
     ) -> StopResult:
         """Continue until the target or a breakpoint is reached."""
-        execution = self.execution
-        if execution.is_over:
+        if self.is_over:
             return self._make_end_stop()
         self._resume()
-        execution.skip_address(self.find_next_core())
+        self.skip_address(self.find_next_core())
         addresses = list_stop_addresses(self.breakpoints, address)
         while True:
-            pause = execution.advance(
+            pause = self.advance(
                 cycle=min(cycle, find_stop_cycle(self.breakpoints, self.events.resume_cycle)),
                 after=after,
                 cores=cores,
@@ -322,10 +307,10 @@ class Debugger(RunPosition):
         """Note where the run is resumed, and check hazards up to there if a breakpoint asks."""
         self.events.start()
         if any(isinstance(one.condition, HazardCondition) for one in self.breakpoints):
-            self._checked_hazards()
+            self.find_hazards()
 
     def _make_end_stop(self) -> StopResult:
-        trap = self.execution.trap
+        trap = self.trap
         if trap is None:
             return self.make_stop("end")
         return self.make_stop("trap", message=trap.message, core=trap.core)
@@ -333,26 +318,20 @@ class Debugger(RunPosition):
     def _process(self, pause: Pause) -> list[BreakpointHit]:
         """Record what happened in a pause and return the breakpoint hits, the earliest first."""
         self._record(pause)
-        return self.events.find_hits(
-            self.breakpoints, pause, self.find_current_layer(), self.cache.found_hazards
-        )
+        hazards = self.hazards.found if self.hazards else ()
+        return self.events.find_hits(self.breakpoints, pause, self.find_current_layer(), hazards)
 
     def _record(self, pause: Pause) -> None:
         """Record where layers end, and take snapshots there."""
-        cache = self.cache
         for index in pause.layers:
-            cache.layer_ends.setdefault(index, pause.position)
-            output = read_tensor(self.machine, self.layers[index].output)
-            cache.layer_outputs[index] = output.copy()
+            self.layer_ends.setdefault(index, pause.position)
+            self._outputs[index] = read_tensor(self.machine, self.layers[index].output).copy()
         if pause.reason == PauseReason.LAYER:
-            self.execution.take_snapshot()
+            self.take_snapshot()
             if self.progress is not None:
                 self.progress(self.get_location())
-        cache.paths.process(pause)
-        if cache.hazards is not None:
-            cache.hazards.process(pause)
-        if cache.work is not None:
-            cache.work.process(pause)
+        for log in self.logs:
+            log.add(pause)
 
     def _stop_at_first_hit(self, hits: list[BreakpointHit], pause: Pause) -> StopResult | None:
         """Stop at the earliest hit whose predicate is true; return None if there is none."""
@@ -361,13 +340,13 @@ class Debugger(RunPosition):
             if stopped is not None:
                 return stopped
         if self.position != pause.position:
-            self.execution.go_to(pause.position, self._record)
+            self.seek(pause.position, self._record)
         return None
 
     def _stop_at_hits(self, position: int, hits: list[BreakpointHit]) -> StopResult | None:
         """Stop at a position if a hit's predicate is true there, and count all such hits."""
         if self.position != position:
-            self.execution.go_to(position, self._record)
+            self.seek(position, self._record)
         met = tuple(
             hit for hit in hits if hit.position == position and self._is_predicate_true(hit)
         )
@@ -375,8 +354,8 @@ class Debugger(RunPosition):
             return None
         for hit in met:
             self.get_breakpoint(hit.breakpoint).hits += 1
-        if self.execution.trap is not None:
-            return self.make_stop("trap", hits=met, message=self.execution.trap.message)
+        if self.trap is not None:
+            return self.make_stop("trap", hits=met, message=self.trap.message)
         return self.make_stop("breakpoint", hits=met)
 
     def _is_predicate_true(self, hit: BreakpointHit) -> bool:
@@ -385,8 +364,8 @@ class Debugger(RunPosition):
 
     def _continue_past(self) -> None:
         """Continue from a position without stopping there again."""
-        self.execution.skip_address(self.find_next_core())
-        self.events.resume_cycle = self.execution.cycle
+        self.skip_address(self.find_next_core())
+        self.events.resume_cycle = self.cycle
 
     def _is_target(
         self,
@@ -397,29 +376,25 @@ class Debugger(RunPosition):
         address: AddressCondition | None,
     ) -> bool:
         """Return whether the run would have stopped here without breakpoints."""
-        execution = self.execution
-        if pause.reason != PauseReason.STOPPED or execution.cycle >= cycle:
+        if pause.reason != PauseReason.STOPPED or self.cycle >= cycle:
             return True
         if address is not None and pause.core == address.core:
-            return int(execution.machine.cores[address.core].pc) == address.address
+            return int(self.machine.cores[address.core].pc) == address.address
         if not after:
             return False
-        execution.go_to(pause.start)
-        return (
-            execution.advance(pause.position, after=after, cores=cores).reason
-            == PauseReason.STOPPED
-        )
+        self.seek(pause.start)
+        return self.advance(pause.position, after=after, cores=cores).reason == PauseReason.STOPPED
 
     def _select_cores(self, core: int | None) -> npt.NDArray[np.bool_] | None:
         if core is None:
             return None
-        chosen = np.zeros(self.execution.config.cores_count, np.bool_)
+        chosen = np.zeros(self.config.cores_count, np.bool_)
         chosen[self.check_core_number(core)] = True
         return chosen
 
     def check_core_number(self, core: int) -> int:
         """Return a core number; raise UserError (DEBUG002) if the device does not have it."""
-        count = self.execution.config.cores_count
+        count = self.config.cores_count
         if not 0 <= core < count:
             raise fail(
                 "DEBUG002",
@@ -478,25 +453,25 @@ class Debugger(RunPosition):
         **conditions: Any,
     ) -> int | None:
         """Return the ``count``-th last position before this one that ``look`` returns, or None."""
-        execution, here = self.execution, self.position
+        here = self.position
         until, found, window = here, set[int](), FIRST_WINDOW
         while until > 0:
-            begin = execution.snapshots.find_before(until - 1).position
+            begin = self.snapshots.find_before(until - 1).position
             if not is_run:  # stops at every step on the way: the last ones are enough
                 begin, window = max(begin, until - window), 4 * window
-            execution.go_to(begin)
+            self.seek(begin)
             self._resume()
-            while execution.position < until:
-                execution.skip_address(self.find_next_core())
-                pause = execution.advance(until, cycle=self._stop_cycle(is_run), **conditions)
+            while self.position < until:
+                self.skip_address(self.find_next_core())
+                pause = self.advance(until, cycle=self._stop_cycle(is_run), **conditions)
                 found |= {position for position in look(pause) if position < here}
                 if pause.reason == PauseReason.STOPPED:
-                    self.events.resume_cycle = execution.cycle  # a cycle is met once
+                    self.events.resume_cycle = self.cycle  # a cycle is met once
                 if pause.reason in (PauseReason.END, PauseReason.TRAP):
                     break
-            if is_run and execution.position == until < here:
+            if is_run and self.position == until < here:
                 # A run that goes on from a snapshot does not stop where it begins.
-                pause = execution.advance(until + 1, cycle=self._stop_cycle(True), **conditions)
+                pause = self.advance(until + 1, cycle=self._stop_cycle(True), **conditions)
                 found |= set(look(pause)) if pause.position == until else set()
             if len(found) >= count:
                 return sorted(found)[-count]

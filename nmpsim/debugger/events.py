@@ -24,7 +24,7 @@ from nmpsim.debugger.breakpoints import (
     TrapCondition,
 )
 from nmpsim.debugger.byte_runs import get_tensor_region
-from nmpsim.debugger.execution import Execution, Pause, PauseReason
+from nmpsim.debugger.execution import Execution, Pause, PauseReason, RunLog
 from nmpsim.debugger.hazards import Hazard, HazardDetector
 from nmpsim.debugger.instructions import (
     AccessKind,
@@ -42,8 +42,8 @@ MeasureDifference = Callable[[int], tuple[int, str] | None]
 description; None if it is unknown."""
 
 
-class HazardLog:
-    """Log of the hazards of a run, in which each instruction is checked once."""
+class HazardLog(RunLog):
+    """Log of the hazards of a run."""
 
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
@@ -53,28 +53,24 @@ class HazardLog:
             execution.bundle.rw_base,
             execution.config.scratchpad_bytes,
         )
-        self.checked = 0
-        """Position up to which everything has been checked."""
         self.found: list[Hazard] = []
 
     def process(self, pause: Pause) -> None:
-        """Check the instructions before a pause; do nothing if earlier ones are missing."""
-        if not pause.start <= self.checked < pause.position:
-            return
-        for done in iterate_instructions(pause, self._execution.machine, self.checked):
+        """Check the instructions and host accesses before a pause."""
+        for done in iterate_instructions(pause, self._execution.machine):
             self.found += self._check.process(done)
         if pause.is_segment_end:
             self._check.end_segment()
         for access in self._of_host(pause):
             self.found += self._check.process_host_access(pause.position, access)
-        self.checked = pause.position
 
     def _of_host(self, pause: Pause) -> Iterator[MemoryAccess]:
         """Yield the host's accesses: of a host operation, and of the outputs at the end."""
         execution = self._execution
         step = find_host_step(execution, pause)
         yield from sorted(() if step is None else list_host_accesses(step), key=lambda a: a.kind)
-        for tensor in execution.bundle.metadata.outputs if execution.step is None else ():
+        is_end = execution.current_step is None and pause.reason != PauseReason.END
+        for tensor in execution.bundle.metadata.outputs if is_end else ():
             yield MemoryAccess("read", tensor.name, get_tensor_region(tensor))
 
 

@@ -8,6 +8,7 @@ time), one host operation, or the start or end of a device segment. The number o
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
@@ -100,6 +101,23 @@ class Pause:
         return self.last_core is not None
 
 
+class RunLog(ABC):
+    """Log of a run that processes each move once, however often the run goes back."""
+
+    position = 0
+    """Position up to which the run has been processed."""
+
+    def add(self, pause: Pause) -> None:
+        """Process what was executed before a pause, if it continues what has been processed."""
+        if pause.start == self.position:
+            self.position = pause.position
+            self.process(pause)
+
+    @abstractmethod
+    def process(self, pause: Pause) -> None:
+        """Process what was executed before a pause."""
+
+
 class Execution:
     """Execution of a bundle step by step, with snapshots for going back."""
 
@@ -132,7 +150,9 @@ class Execution:
         self.trap: TrapReport | None = None
         self.on_move: Callable[[], None] = lambda: None
         """Called before moves are made; an exception that it raises ends the advance."""
-        self._step, self._is_started, self._furthest = 0, False, 0
+        self.logs: list[RunLog] = []
+        """Logs of the run; an advance ends at the position of each, so that it can continue."""
+        self._step, self._is_started = 0, False
         self.account = CycleAccount.of(self.layers)
         self._stops = make_stop_conditions(
             config.cores_count, trace_rows=TRACE_ROWS, word_rows=TRACE_ROWS
@@ -143,7 +163,7 @@ class Execution:
         self.take_snapshot()
 
     @property
-    def step(self) -> ProgramStep | None:
+    def current_step(self) -> ProgramStep | None:
         """Current step of the bundle; None at the end."""
         steps = self.bundle.metadata.steps
         return steps[self._step] if self._step < len(steps) else None
@@ -156,7 +176,7 @@ class Execution:
     @property
     def is_over(self) -> bool:
         """Return whether the run is at its end or at a trap."""
-        return self.step is None or self.trap is not None
+        return self.current_step is None or self.trap is not None
 
     @property
     def cycle(self) -> int:
@@ -194,14 +214,13 @@ class Execution:
             [n, 2] core (-1: any) and address to return before.
         """
         self.on_move()
-        start, step = self.position, self.step
+        start, step = self.position, self.current_step
         if step is None:
             return self._pause(PauseReason.END, start)
         if self.position >= until:
             return self._pause(PauseReason.LIMIT, start)
-        until = min(until, *(e.position for e in self.edits if e.position > start), UNLIMITED)
-        if start < self._furthest:  # so a pause is wholly new to who has seen all before it, or not
-            until = min(until, self._furthest)
+        ends = (*(edit.position for edit in self.edits), *(log.position for log in self.logs))
+        until = min(until, *(end for end in ends if end > start), UNLIMITED)
         self.trap = None
         if step.kind == "host":
             pause = self._host(step)
@@ -214,7 +233,6 @@ class Execution:
             if addresses is not None:
                 stops = stops._replace(addresses=addresses)
             pause = self._device(step, stops, min(until - self.position, MAX_TURNS))
-        self._furthest = max(self._furthest, self.position)
         self._edit_here()
         return pause
 
@@ -262,7 +280,7 @@ class Execution:
             )
         )
 
-    def go_to(self, position: int, on_pause: Callable[[Pause], None] | None = None) -> None:
+    def seek(self, position: int, on_pause: Callable[[Pause], None] | None = None) -> None:
         """Go to a position, forwards or backwards, or to the end if it comes first."""
         if (
             position < self.position
@@ -286,11 +304,11 @@ class Execution:
         here, trap = self.position, self.trap
         try:
             if position is not None:
-                self.go_to(position)
+                self.seek(position)
             yield
         finally:
             self.restore(self.snapshots.find_before(here))
-            self.go_to(here)
+            self.seek(here)
             self.trap = trap
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -318,7 +336,7 @@ class Execution:
             for where, now, _ in pieces:
                 image[where] = np.frombuffer(now, np.uint8)
         self.machine = self.machine._replace(image=image)
-        self.edits, self._furthest = tuple(edits), 0
+        self.edits = tuple(edits)
         self.layers = tuple(
             attrs.evolve(layer, output=apply_scale(layer.output, edits))
             for layer in bundle.metadata.layers
@@ -335,11 +353,11 @@ class Execution:
                 if where is not None:
                     self.machine.ram[where] = np.frombuffer(now, np.uint8)
 
-    def report(self, path: CriticalPath) -> RunReport:
+    def build_report(self, path: CriticalPath) -> RunReport:
         """Build the report of the run up to this position, with a given critical path."""
         account = self.account.copy()
-        if self._is_started and self.step is not None:
-            record_segment(account, self.machine, self.layers, self.step, False)
+        if self._is_started and self.current_step is not None:
+            record_segment(account, self.machine, self.layers, self.current_step, False)
         clock = 0
         for index in (i for step in self.bundle.metadata.steps for i in step.layers):
             if self.layers[index].placement == "device":

@@ -105,14 +105,14 @@ def _explain_host_element(
     if step.opcode not in ("quantize", "dequantize") or len(inputs) != 1:
         return found
     (source,) = inputs
-    with debugger.execution.visit(debugger.get_layer_start(layer.index)):
+    with debugger.visit(debugger.get_layer_start(layer.index)):
         value = read_tensor(debugger.machine, source).reshape(-1)[flat].item()
     tensor = layer.output if step.opcode == "quantize" else source
     scale, offset = np.float32(tensor.scale or 1.0), tensor.offset or 0
     if step.opcode == "quantize":
         with np.errstate(all="ignore"):
             scaled = float(np.float32(value) / scale)
-        clip: Any = debugger.execution.account.clips.get(layer.index)
+        clip: Any = debugger.account.clips.get(layer.index)
         whole = found.value if clip is None else clip.exact(flat, int(found.value))
         formula = f"rounded as {step.numerics} does, + {offset}"
         steps = [("scaled", f"/ {scale:.9g}", scaled), ("quantized", formula, whole)]
@@ -225,7 +225,7 @@ def _explain_moved_element(
     """Explain a value that was loaded to scratchpad address ``spm`` and stored from there."""
     load, store = moves
     _, source = ScratchpadSources(debugger, layer.index, own).find(spm)
-    with debugger.execution.visit(store.position - 1):
+    with debugger.visit(store.position - 1):
         dtype = ELEM_DTYPES[layer.output.elem]
         held = bytes_at(debugger.machine, store.core, spm, dtype.itemsize) or b""
     value = np.frombuffer(held, dtype)[0].item()
@@ -270,13 +270,13 @@ def _trace_element(
     at, byte = locate_byte(region, address)
     element = OutputElement(at, byte >> maker.words.get("element", 0))
     parts = _find_parts(before, maker)
-    execution, earlier = debugger.execution, list[Term]()
-    with execution.visit():
+    earlier = list[Term]()
+    with debugger.visit():
         for part in parts:
-            execution.go_to(part.position - 1)
-            earlier += list_terms(execution.machine, part.core, name, part.words, element)
-        execution.go_to(maker.position - 1)
-        made = trace_result(execution.machine, maker.core, name, maker.words, element, earlier)
+            debugger.seek(part.position - 1)
+            earlier += list_terms(debugger.machine, part.core, name, part.words, element)
+        debugger.seek(maker.position - 1)
+        made = trace_result(debugger.machine, maker.core, name, maker.words, element, earlier)
     return made, parts
 
 

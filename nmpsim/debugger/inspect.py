@@ -116,7 +116,7 @@ def list_layer_states(
 
 def count_saturation(debugger: Debugger, layer: Layer) -> tuple[Saturation, ...]:
     """Return the counts of saturated and clipped values of a layer so far, by stage and side."""
-    clip = debugger.execution.account.clips.get(layer.index)
+    clip = debugger.account.clips.get(layer.index)
     if clip is not None:
         return list_host_saturation(clip)
     return ValueCounters.of(debugger.machine).saturation(layer)

@@ -11,7 +11,6 @@ import attrs
 import numpy as np
 
 from nmpsim.core.state import NEVER, Machine
-from nmpsim.core.stop_conditions import TraceColumn
 from nmpsim.debugger.byte_runs import ByteRuns, Space
 from nmpsim.debugger.execution import Pause
 from nmpsim.isa.table import (
@@ -114,13 +113,10 @@ def format_code_command(core: int, pc: int) -> str:
     return f"code {pc:#x} core {core}"
 
 
-def iterate_instructions(
-    pause: Pause, machine: Machine, since: int = 0
-) -> Iterator[ExecutedInstruction]:
-    """Yield the instructions executed before a pause, from position ``since`` on."""
-    new = pause.trace[:, TraceColumn.TURN] >= since
+def iterate_instructions(pause: Pause, machine: Machine) -> Iterator[ExecutedInstruction]:
+    """Yield the instructions executed before a pause."""
     image = range(base := int(machine.shared[0].image_base), base + machine.image.size)
-    for row, held in zip(pause.trace[new].tolist(), pause.words[new].tolist(), strict=True):
+    for row, held in zip(pause.trace.tolist(), pause.words.tolist(), strict=True):
         yield _done(row, held, image)
 
 

@@ -101,9 +101,9 @@ def find_operand(
     writers = [i for i in ahead if debugger.layers[i].output.name == buffer]
     if writers:
         found = read_layer_output(debugger, debugger.layers[writers[-1]])
-    elif buffer in debugger.execution.inputs:
+    elif buffer in debugger.inputs:
         tensor = next(t for t in debugger.bundle.metadata.inputs if t.name == buffer)
-        found = _of(tensor, debugger.execution.inputs[buffer])
+        found = _of(tensor, debugger.inputs[buffer])
     elif buffer in (tensor_at := list_tensors(debugger)):
         tensor = tensor_at[buffer]
         found = _of(tensor, read_values(debugger, tensor), "this is what memory holds now")

@@ -208,7 +208,7 @@ def _find_spoiled(
 
     A byte belongs to the last layer done there.
     """
-    with debugger.execution.visit(position):
+    with debugger.visit(position):
         now: Bytes = debugger.machine.ram.view(np.uint8).copy()
         tensors = _tensors(debugger, done)
     base = debugger.bundle.rw_base
@@ -235,7 +235,7 @@ def _find_spoiled(
 
 def _tensors(debugger: Debugger, done: Sequence[int]) -> list[tuple[Tensor, Array, int]]:
     """Return inputs and layer outputs with their values, in the order they were written."""
-    inputs, outputs = debugger.execution.inputs, debugger.layer_outputs
+    inputs, outputs = debugger.inputs, debugger.layer_outputs
     return [
         *((tensor, inputs[tensor.name], -1) for tensor in debugger.bundle.metadata.inputs),
         *((debugger.layers[one].output, outputs[one], one) for one in done),

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle.metadata import Layer, ProgramStep
-from nmpsim.bundle.read import Bundle
-from nmpsim.core.state import CoreStatus, Machine
+from nmpsim.bundle.metadata import ProgramStep
+from nmpsim.core.state import CoreStatus
 from nmpsim.debugger.breakpoints import BreakpointHit
 from nmpsim.debugger.edits import Edit
 from nmpsim.debugger.events import HazardLog
-from nmpsim.debugger.execution import UNLIMITED, Execution
-from nmpsim.debugger.hazards import Hazard
+from nmpsim.debugger.execution import UNLIMITED, Execution, RunLog
 from nmpsim.debugger.work_log import CriticalPathLog, WorkLog
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.memory.address_map import word_at
 
+Log = TypeVar("Log", bound=RunLog)
 Reason = Literal["start", "step", "breakpoint", "trap", "end", "begin", "interrupted"]
 LayerOutputs = Mapping[int, npt.NDArray[Any]]
 
@@ -59,115 +58,66 @@ class StopResult:
     """Core of the last instruction of a step by instructions."""
 
 
-@attrs.define(eq=False)
-class RunCache:
-    """Cache of the results of a run, valid until the list of edits changes."""
+class RunPosition(Execution):
+    """Stopped run, with its location and the results of its layers."""
 
-    edits: tuple[Edit, ...]
-    paths: CriticalPathLog
-    layer_ends: dict[int, int] = attrs.field(factory=dict)
-    """Layer -> position at which it was done."""
-    layer_outputs: dict[int, npt.NDArray[Any]] = attrs.field(factory=dict)
-    """Layer -> its output when it was done last."""
-    hazards: HazardLog | None = None
-    """Hazards of the run; None until they are requested."""
-    work: WorkLog | None = None
-    """Record of work; None unless it is requested."""
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.work: WorkLog | None = None
+        """Log of work; None unless it is requested."""
+        self._forget_results()
 
-    @property
-    def found_hazards(self) -> Sequence[Hazard]:
-        """All hazards found so far."""
-        return self.hazards.found if self.hazards else ()
-
-
-def collect_outputs(cache: RunCache, layers: Sequence[Layer], position: int) -> LayerOutputs:
-    """Return the output of each layer at its end, with the edits made up to a position.
-
-    Layers may share memory: a byte belongs to the layer that was done last there.
-    """
-    found = dict(cache.layer_outputs)
-    order = sorted(cache.layer_ends, key=lambda index: -cache.layer_ends[index])
-    for edit in cache.edits:
-        for address, now in edit.pieces if edit.position <= position else ():
-            owner = next(
-                (
-                    index
-                    for index in order
-                    if cache.layer_ends[index] < edit.position
-                    and 0 <= address - layers[index].output.address < found[index].nbytes
-                ),
-                None,
-            )
-            if owner is not None:
-                found[owner] = _with_bytes(
-                    found[owner], address - layers[owner].output.address, now
-                )
-    return found
-
-
-def _with_bytes(values: npt.NDArray[Any], start: int, now: bytes) -> npt.NDArray[Any]:
-    changed = values.copy()
-    room = changed.reshape(-1).view(np.uint8)[start:]
-    room[: len(now)] = np.frombuffer(now, np.uint8)[: len(room)]
-    return changed
-
-
-class RunPosition:
-    """Stopped run, with its location and the cached results of its layers."""
-
-    def __init__(self, execution: Execution) -> None:
-        self.execution = execution
-        self._cache = RunCache(execution.edits, CriticalPathLog(execution))
-
-    @property
-    def cache(self) -> RunCache:
-        """Cached results for the current list of edits."""
-        if self._cache.edits is not self.execution.edits:
-            work = None if self._cache.work is None else WorkLog()
-            paths = CriticalPathLog(self.execution)
-            self._cache = RunCache(self.execution.edits, paths, work=work)
-        return self._cache
-
-    @property
-    def layer_ends(self) -> Mapping[int, int]:
+    def _forget_results(self) -> None:
+        """Forget everything that is known of the run, because it changes."""
+        self.layer_ends: dict[int, int] = {}
         """Layer -> position at which it ended, for all layers that have run."""
-        return self.cache.layer_ends
+        self._outputs: dict[int, npt.NDArray[Any]] = {}
+        """Layer -> its output when it was done last."""
+        self.paths = CriticalPathLog(self)
+        self.hazards: HazardLog | None = None
+        """Log of hazards; None until they are requested."""
+        self.logs = [self.paths]
+        if self.work is not None:
+            self.work = self.add_log(WorkLog())
+
+    def add_log(self, log: Log) -> Log:
+        """Add a log to the run and return it."""
+        self.logs.append(log)
+        return log
+
+    def apply_edits(self, edits: Sequence[Edit]) -> None:
+        """Replace the list of edits and restart the run.
+
+        Raises :class:`~nmpsim.diagnostics.UserError` DEBUG002 if an edit lies outside of memory.
+        """
+        super().apply_edits(edits)
+        self._forget_results()
 
     @property
     def layer_outputs(self) -> LayerOutputs:
-        """Layer -> its output at its end, for all layers that have run."""
-        return collect_outputs(self.cache, self.layers, self.position)
+        """Layer -> its output at its end, with the edits made up to this position.
 
-    @property
-    def bundle(self) -> Bundle:
-        """Bundle that is run."""
-        return self.execution.bundle
-
-    @property
-    def machine(self) -> Machine:
-        """Machine in its current state."""
-        return self.execution.machine
-
-    @property
-    def position(self) -> int:
-        """Number of simulation steps that have been made."""
-        return self.execution.position
-
-    @property
-    def edits(self) -> tuple[Edit, ...]:
-        """Changes to the program and to DRAM, in order."""
-        return self.execution.edits
-
-    @property
-    def layers(self) -> tuple[Layer, ...]:
-        """Layers of the program, with the scales after all edits."""
-        return self.execution.layers
+        Layers may share memory: a byte belongs to the layer that was done last there.
+        """
+        found = dict(self._outputs)
+        order = sorted(found, key=self.layer_ends.__getitem__, reverse=True)
+        for edit in self.edits:
+            for address, now in edit.pieces if edit.position <= self.position else ():
+                for index in order:
+                    start = address - self.layers[index].output.address
+                    is_inside = 0 <= start < found[index].nbytes
+                    if self.layer_ends[index] < edit.position and is_inside:
+                        found[index] = found[index].copy()
+                        there = found[index].reshape(-1).view(np.uint8)[start : start + len(now)]
+                        there[:] = np.frombuffer(now, np.uint8)[: len(there)]
+                        break
+        return found
 
     def find_next_core(self) -> int | None:
         """Return the core that executes the next instruction, or None if all cores have stopped."""
         cores = self.machine.cores
         running = np.flatnonzero(cores.status == CoreStatus.RUNNING)
-        if not self.execution.is_started or running.size == 0:
+        if not self.is_started or running.size == 0:
             return None
         return int(running[np.argmin(cores.clock[running])])
 
@@ -205,7 +155,7 @@ class RunPosition:
         pc = None if core is None else int(self.machine.cores[core].pc)
         return Location(
             position=self.position,
-            cycle=self.execution.cycle,
+            cycle=self.cycle,
             layer=index,
             layer_name=layer.name if layer else "",
             layer_display_name=layer.display_name if layer else "",

@@ -176,9 +176,9 @@ def isolate_layer(debugger: Debugger, reference: Reference, index: int) -> Layer
     if comparison.accumulated is None or expected is None:
         return comparison
     before = debugger.list_layers_before(index)
-    with debugger.execution.visit(debugger.get_layer_start(index)):
+    with debugger.visit(debugger.get_layer_start(index)):
         for tensor in debugger.bundle.metadata.inputs:  # layers before it may have spoiled them
-            values = debugger.execution.inputs[tensor.name]
+            values = debugger.inputs[tensor.name]
             write_tensor(debugger.machine, tensor, values)
         for one in before:
             found = get_stored_output(debugger.layers[one], reference)

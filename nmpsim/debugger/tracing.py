@@ -28,8 +28,8 @@ def trace_layer(debugger: Debugger, index: int) -> list[ExecutedInstruction]:
     def look(pause: Pause) -> None:
         found.extend(iterate_instructions(pause, debugger.machine))
 
-    with debugger.execution.visit(debugger.get_layer_start(index)):
-        debugger.execution.replay(debugger.layer_ends[index], look)
+    with debugger.visit(debugger.get_layer_start(index)):
+        debugger.replay(debugger.layer_ends[index], look)
     return found
 
 

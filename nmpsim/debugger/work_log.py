@@ -1,4 +1,4 @@
-"""Record of what units and the DRAM did, and of the critical path, across steps backwards."""
+"""Logs of the critical path and of the work of units and of the DRAM."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.core.critical_path import CriticalPath, PathRecorder, join_paths
-from nmpsim.debugger.execution import Execution, Pause
+from nmpsim.debugger.execution import Execution, Pause, RunLog
 
 
-class CriticalPathLog:
+class CriticalPathLog(RunLog):
     """Log of the critical path of a run up to its furthest position."""
 
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
         self._done: list[CriticalPath] = []
         self._recorder: PathRecorder | None = None
-        self.position = 0
-        """Position up to which the run has been processed."""
 
     @property
     def path(self) -> CriticalPath:
@@ -28,10 +26,7 @@ class CriticalPathLog:
         return join_paths([*self._done, *begun])
 
     def process(self, pause: Pause) -> None:
-        """Process the work before a pause; do nothing if earlier work is missing."""
-        if pause.start != self.position:
-            return
-        self.position = pause.position
+        """Follow the critical path through the work before a pause."""
         machine = self._execution.machine
         if self._recorder is None:
             if self._execution.is_started:
@@ -63,27 +58,19 @@ SPAN = np.dtype(
 Spans = npt.NDArray[Any]
 
 
-class WorkLog:
+class WorkLog(RunLog):
     """Log of the work of units and of the DRAM."""
 
     def __init__(self) -> None:
         self._chunks: list[Spans] = []
-        self._until = 0
         self.rows = 0
         """Number of rows recorded so far."""
 
     def process(self, pause: Pause) -> None:
-        """Record the work before a pause; work that is repeated is recorded once."""
-        if pause.position <= self._until:
-            return
-        new = _spans(pause.work)
-        if pause.start < self._until and len(new):
-            known = np.concatenate([_keys(chunk) for chunk in self._chunks] or [_keys(new[:0])])
-            new = new[~np.isin(_keys(new), known)]
-        self._until = pause.position
-        if len(new):
-            self._chunks.append(new)
-            self.rows += len(new)
+        """Record the work before a pause."""
+        if len(pause.work):
+            self._chunks.append(_spans(pause.work))
+            self.rows += len(pause.work)
         while sum(map(len, self._chunks)) > MAX_ROWS:
             del self._chunks[0]
 
@@ -99,9 +86,3 @@ def _spans(work: Any) -> Spans:
     for name in SPAN.names or ():
         spans[name] = work[name]
     return spans
-
-
-def _keys(spans: Spans) -> npt.NDArray[np.int64]:
-    """Return a unique number for each row: a unit of a core begins one thing at a time."""
-    who = (spans["core"].astype(np.int64) << 4) | (spans["unit"] << 1) | spans["is_grant"]
-    return np.asarray(spans["begin"] << 12 | who, np.int64)

@@ -73,7 +73,7 @@ def test_a_layer_shows_its_limiting_resource(shell: Shell) -> None:
 
 def test_the_critical_path_is_known_after_an_interruption(shell: Shell) -> None:
     debugger = shell.debugger
-    debugger.execution.replay(300)  # as if Ctrl-C had come before anybody looked at it
+    debugger.replay(300)  # as if Ctrl-C had come before anybody looked at it
     shell.execute("until end")
     report = debugger.report()
     assert sum(report.critical_path.values()) == report.cycles

@@ -59,7 +59,7 @@ def test_a_shown_descriptor_equals_memory_at_the_fetch(
     """Where nothing overwrites it."""
     debugger = Debugger(digits, seven, engine=engine)
     debugger.run_to_end()
-    machine, known = debugger.execution.machine, 0
+    machine, known = debugger.machine, 0
     for layer in debugger.layers:
         for done in trace_layer(debugger, layer.index):
             name = done.instruction.descriptor

@@ -43,7 +43,7 @@ def fresh(engine: str = "compiled", budget_mib: int = 512) -> Debugger:
 
 
 def state(debugger: Debugger) -> list[bytes]:
-    machine = debugger.execution.machine
+    machine = debugger.machine
     return [
         array.tobytes() for array in (*list_paged_memories(machine), *list_small_arrays(machine))
     ]
@@ -97,7 +97,7 @@ def test_a_position_determines_the_state(positions: list[int]) -> None:
     for position in positions:
         wanderer.go_to(position)
     direct.go_to(positions[-1])
-    assert wanderer.execution.position == direct.execution.position
+    assert wanderer.position == direct.position
     assert state(wanderer) == state(direct)
 
 
@@ -106,12 +106,12 @@ def test_a_step_back_undoes_a_step(debugger: Debugger, unit: Any) -> None:
     debugger.step("layer", 2)
     for _ in range(3):
         debugger.step(unit, core=None)
-    here, before = debugger.execution.position, state(debugger)
+    here, before = debugger.position, state(debugger)
     debugger.step(unit)
-    assert debugger.execution.position > here
+    assert debugger.position > here
     stopped = debugger.step(unit, back=True)
     assert stopped.reason == "step"
-    assert (debugger.execution.position, state(debugger)) == (here, before)
+    assert (debugger.position, state(debugger)) == (here, before)
 
 
 def test_both_engines_stop_at_the_same_places() -> None:
@@ -139,7 +139,7 @@ def test_breakpoints_stop_a_run_and_a_run_back(debugger: Debugger) -> None:
 def test_a_breakpoint_at_an_address_can_name_a_core(debugger: Debugger) -> None:
     debugger.step("layer")
     debugger.step("instruction", 10)
-    pc = int(debugger.execution.machine.cores[5].pc)
+    pc = int(debugger.machine.cores[5].pc)
     debugger.restart()
     debugger.add_breakpoint(AddressCondition(pc, 5), "there")
     stopped = debugger.run()
@@ -160,8 +160,8 @@ def test_snapshots_keep_their_budget(debugger: Debugger) -> None:
     small = fresh(budget_mib=5)
     small.run()
     debugger.run()
-    assert small.execution.snapshots.nbytes < debugger.execution.snapshots.nbytes
-    assert len(small.execution.snapshots) >= 2
+    assert small.snapshots.nbytes < debugger.snapshots.nbytes
+    assert len(small.snapshots) >= 2
 
 
 @cache
@@ -169,8 +169,8 @@ def ends_of_layers() -> list[tuple[int, int]]:
     """Cycle and next address of core 0 at each position where a snapshot is kept."""
     debugger, found = fresh(), list[tuple[int, int]]()
     while debugger.step("layer").reason == "step":
-        core = debugger.execution.machine.cores[0]
-        found.append((debugger.execution.cycle, int(core.pc)))
+        core = debugger.machine.cores[0]
+        found.append((debugger.cycle, int(core.pc)))
     return found
 
 
@@ -198,25 +198,25 @@ def test_a_condition_is_evaluated_at_the_stop(debugger: Debugger) -> None:
     places = []
     debugger.add_breakpoint(StallCondition(20), "all")
     while debugger.run().reason == "breakpoint":
-        places.append(debugger.execution.position)
+        places.append(debugger.position)
     debugger.delete_breakpoint(1)
     third = places[len(places) // 3 :: 3]
     asked = []
 
     def holds() -> bool:
-        asked.append(debugger.execution.position)
-        return debugger.execution.position in third
+        asked.append(debugger.position)
+        return debugger.position in third
 
     debugger.restart()
     debugger.add_breakpoint(StallCondition(20), "some", holds)
     met = []
     while debugger.run().reason == "breakpoint":
-        met.append(debugger.execution.position)
+        met.append(debugger.position)
     assert met == third
     assert sorted(set(asked)) == places
     back = []
     while debugger.run(back=True).reason == "breakpoint":
-        back.append(debugger.execution.position)
+        back.append(debugger.position)
     assert back == third[::-1]
     assert debugger.run().reason == "breakpoint"
     debugger.delete_breakpoint(2)
@@ -231,11 +231,11 @@ def test_false_conditions_change_no_step(unit: Any, count: int, data: st.DataObj
     layers = data.draw(st.integers(1, 4))
     for one in (debugger, other):
         one.step("layer", layers)
-    pcs = {int(core.pc) for core in debugger.execution.machine.cores if core.pc}
+    pcs = {int(core.pc) for core in debugger.machine.cores if core.pc}
     for pc in sorted(pcs)[:6]:
         for address in (pc, pc + 4, pc + 8):
             debugger.add_breakpoint(AddressCondition(address), "never", lambda: False)
-    cycle = debugger.execution.cycle
+    cycle = debugger.cycle
     for later in range(1, 200, 13):
         debugger.add_breakpoint(CycleCondition(cycle + later), "never", lambda: False)
     for _ in range(4):

@@ -32,8 +32,8 @@ MAKE = GET + WAIT_LOAD + USE + WAIT_VECTOR
 def hazards(text: str, cores: int = 2, tables: str = COPY) -> list[str]:
     debugger = opened(text, tables, cores)
     debugger.run()
-    assert debugger.execution.trap is None
-    assert debugger.execution.is_over
+    assert debugger.trap is None
+    assert debugger.is_over
     return [hazard.what for hazard in debugger.find_hazards()]
 
 

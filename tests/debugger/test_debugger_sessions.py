@@ -27,7 +27,7 @@ ORDERED = ONLY_0 + GET + WAIT_LOAD + USE + WAIT_VECTOR + PUT + "other:" + END
 
 def wait_of(shell: Shell, unit: str) -> int:
     """Address of the program's first wait for a unit."""
-    machine, bundle = shell.debugger.execution.machine, shell.debugger.bundle
+    machine, bundle = shell.debugger.machine, shell.debugger.bundle
     for at in range(bundle.image_base, bundle.image_base + len(bundle.image) - 3, 4):
         if disassemble_word(word_at(machine, 0, at) or 0, at, {}).startswith(f"nmp.wait {unit}"):
             return at
@@ -72,9 +72,9 @@ def test_the_work_log_equals_the_run(shell: Shell) -> None:
     shell.execute("until layer conv1")
     shell.execute("change conv1 out_post 14")
     shell.execute("until end")
-    other = Debugger(debugger.bundle, debugger.execution.inputs)
+    other = Debugger(debugger.bundle, debugger.inputs)
     other.record_work()
-    other.apply_edits(debugger.execution.edits)
+    other.apply_edits(debugger.edits)
     other.run_to_end()
     assert np.array_equal(sorted_spans(debugger.get_work_log()), sorted_spans(other.get_work_log()))
     shell.execute("revert")
@@ -160,7 +160,7 @@ def test_overlapping_edits_make_a_valid_patch(shell: Shell, digits: Bundle, tmp_
             shell.execute(f"set {at:#x} {value} {nbytes}")
         shell.execute(f"export {path}")
         patched = bundle_from_bytes(apply_patch(bytes(digits.file), load_patch(path), "digits"))
-        image: Mapping[str, Any] = {"now": shell.debugger.execution.machine.image}
+        image: Mapping[str, Any] = {"now": shell.debugger.machine.image}
         np.testing.assert_array_equal(patched.image, image["now"])
 
 

@@ -33,9 +33,9 @@ def check_elements(debugger: Debugger, seed: int) -> int:
 
 def test_why_explains_every_layer_of_the_digits(debugger: Debugger) -> None:
     debugger.run()
-    position = debugger.execution.position
+    position = debugger.position
     assert check_elements(debugger, 3) == 5
-    assert debugger.execution.position == position
+    assert debugger.position == position
 
 
 @pytest.mark.parametrize(

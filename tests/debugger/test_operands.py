@@ -44,7 +44,7 @@ def test_operands_equal_the_output_of_the_previous_layer(
     assert turned is not None
     assert (turned.values.reshape(-1) == debugger.layer_outputs[0].reshape(-1)).all()
     data = find_operand(debugger, module, known, "data", 0)
-    assert data is not None and (data.values == debugger.execution.inputs["data"]).all()
+    assert data is not None and (data.values == debugger.inputs["data"]).all()
     assert find_operand(debugger, module, known, "nothing", 0) is None
 
 

@@ -134,10 +134,10 @@ class Session:
                 f"change {layer} clip_high {self.random.randint(-20, 127)}",
             ]
         )
-        count = len(self.debugger.execution.edits)
+        count = len(self.debugger.edits)
         with suppress(UserError):  # the layer is never reached, or cannot have that
             self.do(line)
-        for edit in self.debugger.execution.edits[count:]:
+        for edit in self.debugger.edits[count:]:
             self.expected += [(0, address, now) for address, now in edit.pieces]
         return None
 
@@ -159,15 +159,15 @@ class Session:
         tensor = self.random.choice([*tensors, *self.debugger.bundle.metadata.inputs])
         at = [self.random.randrange(n) for n in tensor.shape]
         value = self.random.randint(-128, 127)
-        here = self.debugger.execution.position
+        here = self.debugger.position
         self.do(f"set {tensor.name} {' '.join(map(str, at))} {value}")
         dtype = np.float32 if tensor.elem == "float" else np.int8
         flat = int(np.ravel_multi_index(at, tensor.shape)) * np.dtype(dtype).itemsize
         now = dtype(value).tobytes()
         self.expected.append((here, tensor.address + flat, now))
         start = tensor.address + flat - self.debugger.bundle.rw_base
-        assert self.debugger.execution.machine.ram[start : start + len(now)].tobytes() == now
-        assert self.debugger.execution.position == here
+        assert self.debugger.machine.ram[start : start + len(now)].tobytes() == now
+        assert self.debugger.position == here
 
     def move(self) -> str:
         """A line that moves."""
@@ -208,10 +208,10 @@ class Session:
     def fresh(self) -> Shell:
         """The same list of changes and the same place in a debugger that knows nothing else."""
         shell, debugger = shell_of(self.number, DEFAULT_BUDGET_MIB), self.debugger
-        shell.debugger.apply_edits(debugger.execution.edits)
-        shell.debugger.go_to(max([debugger.execution.position, *debugger.layer_ends.values()]))
-        if debugger.execution.trap is None:
-            shell.debugger.go_to(debugger.execution.position)
+        shell.debugger.apply_edits(debugger.edits)
+        shell.debugger.go_to(max([debugger.position, *debugger.layer_ends.values()]))
+        if debugger.trap is None:
+            shell.debugger.go_to(debugger.position)
         else:
             shell.debugger.run_to_end()
         for line in self.breakpoints:
@@ -226,7 +226,7 @@ class Session:
 
     def check_list(self) -> None:
         """The edits are what was asked for, and the program is what they make of it."""
-        execution = self.debugger.execution
+        execution = self.debugger
         found = [(e.position, at, now) for e in execution.edits for at, now in e.pieces]
         assert found == self.expected
         image = execution.bundle.image.copy()
@@ -239,7 +239,7 @@ class Session:
     def check_patch(self) -> None:
         """The device with the exported patch does the same, if no element was set."""
         bundle, inputs = program(self.number)
-        edits = self.debugger.execution.edits
+        edits = self.debugger.edits
         if any(edit.position for edit in edits) or any(
             at >= bundle.rw_base for edit in edits for at, _ in edit.pieces
         ):
@@ -247,9 +247,9 @@ class Session:
         self.do("until end")
         patched = apply_patch(bytes(bundle.file), build_patch(bundle, edits), "patched")
         other = bundle_from_bytes(patched)
-        config = self.debugger.execution.config
+        config = self.debugger.config
         report = nmpsim.Device(config, threads=1).run(other, inputs, strict=False)
-        trap = self.debugger.execution.trap
+        trap = self.debugger.trap
         assert (report.trap is None) == (trap is None)
         if trap is None:  # where one core traps others may have run ahead
             assert report.cycles == self.debugger.report().cycles

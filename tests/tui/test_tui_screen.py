@@ -72,13 +72,13 @@ def test_steps_go_forwards_and_backwards(start: Start) -> None:
     async def play(user: User) -> None:
         text = await user.press("n", "n")
         assert "layer 2 pool1__2  2/8 done" in text
-        cycle = user.app.shell.debugger.execution.cycle
+        cycle = user.app.shell.debugger.cycle
         assert f"cycle {cycle:,}" in text
         assert "✓  [1] conv1__2" in text
         await user.press("t", "i", "s")
-        assert user.app.shell.debugger.execution.cycle > cycle
+        assert user.app.shell.debugger.cycle > cycle
         await user.press("S", "I", "T")
-        assert user.app.shell.debugger.execution.cycle <= cycle
+        assert user.app.shell.debugger.cycle <= cycle
         assert "8/8 done" in await user.press("c")
         assert "the end: cycle" in user.text()
         assert "layer 0 conv1__6_quantize  0/8 done" in await user.press("R")
@@ -126,7 +126,7 @@ def test_a_breakpoint_at_an_address_is_set(start: Start) -> None:
         assert "nmp.conv t0" in found
         await user.press("b", "c")
         assert "breakpoint 1: core" in user.text()
-        core = user.app.shell.debugger.execution.machine.cores[user.app.view.core]
+        core = user.app.shell.debugger.machine.cores[user.app.view.core]
         assert f"●▶ {int(core.pc):08x}  nmp.conv t0" in user.text()
 
     drive(start(), SMALL, play)

@@ -228,7 +228,7 @@ def _show_progress(debugger: Debugger) -> Iterator[None]:
     from nmpsim.core.run import Progress
 
     with show_progress() as progress:
-        compilation = debugger.execution.engine.compilation
+        compilation = debugger.engine.compilation
         compilation.listener = lambda: progress(Progress("compiling"))
 
         def show(at: Location) -> None:
@@ -380,9 +380,7 @@ def _apply_timeout(request: Request, debugger: Debugger) -> Iterator[None]:
         return
     from nmpsim.core.limits import TimeBudget
 
-    with debugger.execution.limit_time(
-        TimeBudget(request.limits.make_limits(), subject="the command")
-    ):
+    with debugger.limit_time(TimeBudget(request.limits.make_limits(), subject="the command")):
         yield
 
 

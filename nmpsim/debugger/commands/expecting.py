@@ -83,7 +83,7 @@ def _integer(word: str) -> int:
 
 
 FUNCTIONS: Mapping[str, Callable[[Context, Sequence[str]], Number]] = {
-    "cycle": lambda context, _: context.debugger.execution.cycle,
+    "cycle": lambda context, _: context.debugger.cycle,
     "cycles": _cycles,
     "saturation": _saturation,
     "differing": lambda *asked: sum(one.differing for one in _differences(*asked)),
@@ -94,7 +94,7 @@ FUNCTIONS: Mapping[str, Callable[[Context, Sequence[str]], Number]] = {
     "hits": _hits,
     "layers_done": lambda context, _: context.debugger.get_location().layers_done,
     "position": lambda context, _: context.debugger.position,
-    "trapped": lambda context, _: int(context.debugger.execution.trap is not None),
+    "trapped": lambda context, _: int(context.debugger.trap is not None),
 }
 """Function of an expression -> its implementation, in the order of the help."""
 

@@ -34,7 +34,7 @@ MAX_CHANNELS = 6
 
 def show_location(context: Context) -> CommandResult:
     """Show the current layer, cycle, position and next instruction."""
-    at, trap = context.debugger.get_location(), context.debugger.execution.trap
+    at, trap = context.debugger.get_location(), context.debugger.trap
     message = None if trap is None else trap.message
     return make_result(
         *([] if message is None else [f"trap: {message}"]),

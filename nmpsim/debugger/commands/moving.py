@@ -89,7 +89,7 @@ def _step(
 def continue_run(context: Context) -> CommandResult:
     """Run to the next breakpoint, or to the end."""
     hint = "  the run was over: `restart` begins again, `reverse` and `back` go back"
-    notes = (hint,) if context.debugger.execution.is_over else ()
+    notes = (hint,) if context.debugger.is_over else ()
     return make_stop_result(context.debugger.run(), *notes)
 
 

@@ -92,7 +92,7 @@ def show_help(context: Context, command: str = "") -> CommandResult:
 
 def write_core(context: Context, path: Path) -> CommandResult:
     """Write a core file that reopens the run at the current position."""
-    execution = context.debugger.execution
+    execution = context.debugger
     core = CoreDump(
         bytes(execution.bundle.file), execution.inputs, execution.config, execution.engine.name,
         None if execution.trap else execution.position, execution.edits,
