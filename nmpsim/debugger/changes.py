@@ -25,7 +25,7 @@ from nmpsim.debugger.scale_changes import (
     change_scale,
     recompile_bundle,
 )
-from nmpsim.debugger.tracing import find_last_writer, find_load_source, trace_layer
+from nmpsim.debugger.tracing import find_last_writer, find_transfer_source, trace_layer
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.isa.profiles import INTEGER, PROFILES, ROWS
 from nmpsim.isa.table import CHANNEL_RECORD, DESCRIPTORS, SCALE_RECORD, Descriptor
@@ -71,7 +71,7 @@ def _record(
     address = done.words[table] + channel * record.nbytes + 4 * names.index(word)
     before = [o for o in trace if o.core == done.core and o.position < done.position]
     load = find_last_writer(before, "scratchpad", address)
-    source = find_load_source(load, address) if load and load.words.get("dram") else None
+    source = find_transfer_source(load, address) if load and load.words.get("dram") else None
     if source is not None:
         yield source, size
 

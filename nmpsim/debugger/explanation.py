@@ -6,7 +6,8 @@ built from its instructions and from memory as it stood when they were issued.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from typing import Any
 
 import attrs
@@ -27,10 +28,10 @@ from nmpsim.debugger.events import list_host_accesses
 from nmpsim.debugger.inspect import ravel_index, unravel_index
 from nmpsim.debugger.instructions import ExecutedInstruction
 from nmpsim.debugger.tracing import (
-    ScratchpadSources,
     find_access,
     find_last_writer,
-    find_store_source,
+    find_scratchpad_source,
+    find_transfer_source,
     locate_byte,
     trace_layer,
 )
@@ -174,70 +175,62 @@ def _explain_stored_element(
     done: Sequence[ExecutedInstruction],
     store: ExecutedInstruction,
 ) -> Explanation:
+    """Explain an element by the instruction that made it, which may be the store itself or a load.
+
+    Both are in ``done``, the instructions of the layer.
+    """
     own = [one for one in done if one.core == store.core and one.position < store.position]
-    stored = _make_event("store", store, layer)
-    if store.unit is None:
-        made = _trace_scalar_store(store, found.address, layer)
-        return attrs.evolve(found, made=made, events=(stored,), sources=("a core's register",))
-    spm = find_store_source(store, found.address)
-    maker = find_last_writer(own, "scratchpad", spm)
-    if maker is None:
-        return attrs.evolve(found, events=(stored,), sources=("nothing wrote it on this core",))
-    computed = _make_event("compute", maker, layer)
-    if maker.unit is None:
-        made = _trace_scalar_store(maker, spm, layer)
-        events = (computed, stored)
-        return attrs.evolve(found, made=made, events=events, sources=("a core's register",))
-    if maker.unit == Unit.LOAD:
-        return _explain_moved_element(debugger, layer, found, own, (maker, store), spm)
-    before = [one for one in own if one.position < maker.position]
-    made, parts = _trace_element(debugger, before, maker, spm)
-    sources = ScratchpadSources(debugger, layer.index, before)
+    stored, maker, address = _make_event("store", store, layer), store, found.address
+    if store.unit is not None:
+        address = find_transfer_source(store, address) or 0
+        last = find_last_writer(own, "scratchpad", address)
+        if last is None:
+            sources = ("nothing wrote it on this core",)
+            return attrs.evolve(found, events=(stored,), sources=sources)
+        maker = last
+    is_load = maker.unit == Unit.LOAD
+    before = own if is_load else [one for one in own if one.position < maker.position]
+    find_source = cache(partial(find_scratchpad_source, debugger, layer.index, before))
 
     def name(address: int | None) -> str:
-        return "" if address is None else sources.find(address)[1]
+        return "" if address is None else find_source(address)[1]
 
+    parts: list[ExecutedInstruction] = []
+    made: ResultTrace | None
+    if maker.unit is None:
+        made = _trace_scalar_store(maker, address, layer)
+    elif is_load:
+        made = _trace_move(debugger, layer, store, address, name(address))
+    else:
+        made, parts = _trace_element(debugger, before, maker, address)
+    terms = () if made is None else made.terms
+    computes = [("part", part) for part in parts]
+    computes += [] if is_load or maker is store else [("compute", maker)]
     return attrs.evolve(
         found,
         made=made,
-        terms=tuple(NamedTerm(t, name(t.address), name(t.weight_address)) for t in made.terms),
+        terms=tuple(NamedTerm(t, name(t.address), name(t.weight_address)) for t in terms),
         events=(
-            *(
-                _make_operand_event(one, data, layer)
-                for one, data in _operand_writers(sources, made)
-            ),
-            *(_make_event("part", part, layer) for part in parts),
-            computed,
+            *_list_operand_events(find_source, terms, layer),
+            *(_make_event(what, one, layer) for what, one in computes),
             stored,
         ),
-        tile=_describe_tile(maker),
+        sources=("a core's register",) if maker.unit is None else (),
+        tile="" if maker.unit is None else _describe_tile(maker),
     )
 
 
-def _explain_moved_element(
-    debugger: Debugger,
-    layer: Layer,
-    found: Explanation,
-    own: Sequence[ExecutedInstruction],
-    moves: tuple[ExecutedInstruction, ExecutedInstruction],
-    spm: int,
-) -> Explanation:
-    """Explain a value that was loaded to scratchpad address ``spm`` and stored from there."""
-    load, store = moves
-    _, source = ScratchpadSources(debugger, layer.index, own).find(spm)
+def _trace_move(
+    debugger: Debugger, layer: Layer, store: ExecutedInstruction, address: int, source: str
+) -> ResultTrace:
+    """Trace a value that was loaded to a scratchpad address and stored from there."""
+    dtype = ELEM_DTYPES[layer.output.elem]
     with debugger.visit(store.position - 1):
-        dtype = ELEM_DTYPES[layer.output.elem]
-        held = bytes_at(debugger.machine, store.core, spm, dtype.itemsize) or b""
+        held = bytes_at(debugger.machine, store.core, address, dtype.itemsize) or b""
     value = np.frombuffer(held, dtype)[0].item()
     formula = "as it is" if source else "padding: what the load fills with"
-    term = Term((), spm, value)
-    return attrs.evolve(
-        found,
-        made=ResultTrace((term,), (ArithmeticStep("moved", formula, value),), value),
-        terms=(NamedTerm(term, source, ""),),
-        events=(_make_event("load", load, layer, source), _make_event("store", store, layer)),
-        tile=_describe_tile(load),
-    )
+    step = ArithmeticStep("moved", formula, value)
+    return ResultTrace((Term((), address, value),), (step,), value)
 
 
 def _trace_scalar_store(
@@ -296,22 +289,20 @@ def _find_parts(
     return parts
 
 
-def _operand_writers(
-    sources: ScratchpadSources, made: ResultTrace
-) -> list[tuple[ExecutedInstruction, str]]:
-    """Return the instructions that wrote the operands, each with the first operand it wrote."""
+def _list_operand_events(
+    find_source: Callable[[int], tuple[ExecutedInstruction | None, str]],
+    terms: Sequence[Term],
+    layer: Layer,
+) -> Iterator[ElementEvent]:
+    """Yield the instructions that wrote the operands, each with the first operand it wrote."""
     found: dict[int, tuple[ExecutedInstruction, str]] = {}
-    for term in made.terms:
-        for address in (term.address, term.weight_address):
-            writer, name = (None, "") if address is None else sources.find(address)
-            if writer is not None and not found.get(writer.position, (writer, ""))[1]:
-                found[writer.position] = (writer, name)  # not what is padding there
-    return [found[position] for position in sorted(found)]
-
-
-def _make_operand_event(writer: ExecutedInstruction, data: str, layer: Layer) -> ElementEvent:
-    is_load = writer.unit == Unit.LOAD
-    return _make_event("load" if is_load else "made", writer, layer, data if is_load else "")
+    for address in (a for term in terms for a in (term.address, term.weight_address)):
+        writer, name = (None, "") if address is None else find_source(address)
+        if writer is not None and not found.get(writer.position, (writer, ""))[1]:
+            found[writer.position] = (writer, name)  # not what is padding there
+    for _, (writer, name) in sorted(found.items()):
+        is_load = writer.unit == Unit.LOAD
+        yield _make_event("load" if is_load else "made", writer, layer, name if is_load else "")
 
 
 def _make_event(what: str, done: ExecutedInstruction, layer: Layer, data: str = "") -> ElementEvent:

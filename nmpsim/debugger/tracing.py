@@ -12,6 +12,7 @@ from nmpsim.debugger.execution import Pause
 from nmpsim.debugger.inspect import describe_dram_address, unravel_index
 from nmpsim.debugger.instructions import ExecutedInstruction, MemoryAccess, iterate_instructions
 from nmpsim.diagnostics import fail
+from nmpsim.isa.table import Unit
 
 
 def trace_layer(debugger: Debugger, index: int) -> list[ExecutedInstruction]:
@@ -65,47 +66,29 @@ def locate_byte(region: ByteRuns, address: int) -> tuple[tuple[int, ...], int]:
     return at, address - int(starts[index])
 
 
-def find_store_source(store: ExecutedInstruction, address: int) -> int:
-    """Return the scratchpad address from which a store read a byte of DRAM."""
-    accesses = {access.what: access.region for access in store.accesses}
-    (y, x), byte = locate_byte(accesses["dram"], address)
-    d = store.words
-    return d["spm"] + y * d["spm_stride_y"] + x * d["spm_stride_x"] + byte
-
-
-def find_load_source(load: ExecutedInstruction, address: int) -> int | None:
-    """Return the DRAM address from which a load read a scratchpad byte, or None for padding."""
-    accesses = {access.what: access.region for access in load.accesses}
-    (y, x), byte = locate_byte(accesses["spm"], address)
-    d = load.words
-    y, x = y - d["pad_y_before"], x - d["pad_x_before"]
+def find_transfer_source(done: ExecutedInstruction, address: int) -> int | None:
+    """Return the address from which a load or store read a byte, or None for padding."""
+    source, target = ("dram", "spm") if done.unit == Unit.LOAD else ("spm", "dram")
+    (region,) = (access.region for access in done.accesses if access.what == target)
+    (y, x), byte = locate_byte(region, address)
+    d = done.words
+    y, x = y - d.get("pad_y_before", 0), x - d.get("pad_x_before", 0)
     if not (0 <= y < d["count_y"] and 0 <= x < d["count_x"]):
         return None
-    return d["dram"] + y * d["dram_stride_y"] + x * d["dram_stride_x"] + byte
+    return d[source] + y * d[f"{source}_stride_y"] + x * d[f"{source}_stride_x"] + byte
 
 
-class ScratchpadSources:
-    """Lookup of the origin of bytes in a core's scratchpad at one moment of a layer."""
+def find_scratchpad_source(
+    debugger: Debugger, index: int, own: Sequence[ExecutedInstruction], address: int
+) -> tuple[ExecutedInstruction | None, str]:
+    """Return the last writer of a scratchpad byte, or None, and the name of what it wrote.
 
-    def __init__(self, debugger: Debugger, index: int, own: Sequence[ExecutedInstruction]) -> None:
-        """``own`` is what the core executed in layer ``index`` up to that moment."""
-        self._debugger, self._own = debugger, own
-        self._layers = debugger.list_layers_before(index)
-        self._known: dict[int, tuple[ExecutedInstruction | None, str]] = {}
-
-    def find(self, address: int) -> tuple[ExecutedInstruction | None, str]:
-        """Return the last writer of a scratchpad byte, and the name of its source."""
-        if address not in self._known:
-            self._known[address] = self._find(address)
-        return self._known[address]
-
-    def _find(self, address: int) -> tuple[ExecutedInstruction | None, str]:
-        writer = find_last_writer(self._own, "scratchpad", address)
-        if writer is None:
-            return None, ""
-        if writer.instruction.mnemonic != "nmp.load":
-            return writer, writer.instruction.mnemonic
-        source = find_load_source(writer, address)
-        if source is None:
-            return writer, ""
-        return writer, describe_dram_address(self._debugger, source, self._layers)
+    ``own`` is what the core executed in layer ``index`` so far. The name of padding is empty.
+    """
+    writer = find_last_writer(own, "scratchpad", address)
+    if writer is None or writer.unit != Unit.LOAD:
+        return writer, "" if writer is None else writer.instruction.mnemonic
+    source = find_transfer_source(writer, address)
+    if source is None:
+        return writer, ""
+    return writer, describe_dram_address(debugger, source, debugger.list_layers_before(index))
