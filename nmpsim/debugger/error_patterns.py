@@ -26,7 +26,6 @@ MIN_OFF_BY_ONE = 64
 FREQUENT_SHARE = 0.05
 """Share of all elements from which an error is frequent."""
 
-_CLIPS = ("layer L", "source L")
 _OF_CHANNELS = ": a weight, a bias, a factor?"
 
 
@@ -78,21 +77,22 @@ def find_error_patterns(
         return ()
     inner = _inner(actual, expected) & others
     limit = _limit(actual, expected, wrong)
-    found = find_error_regions(wrong, inner if limit is None else limit.visible, owners)
+    visible, traits = (inner, traits) if limit is None else (limit[1], LayerTraits(False, False))
+    found = find_error_regions(wrong, visible, owners)
+    patterns = list(_describe_regions(found, traits))
     if limit is not None:
-        return (*_describe_regions(found, LayerTraits(False, False)), limit.pattern)
+        return (*patterns, limit[0])
     within = found[-1].mask if found else np.ones(wrong.shape, np.bool_)
-    own, other = (np.where(within, side, 0).astype(np.float64) for side in (actual, expected))
-    side = _Sides(own - offset, other - offset, wrong, within & inner)
-    parts = owners[-1].labels if owners else np.zeros(wrong.shape, np.int64)
-    moved = find_displacement(actual, expected, wrong, parts)
+    labels = owners[-1].labels if owners else np.zeros(wrong.shape, np.int64)
+    moved = find_displacement(actual, expected, wrong, labels)
     if moved is not None:
-        how: ErrorPattern | None = _moved(moved, actual.shape, traits)
-    elif any(one.text.endswith(_OF_CHANNELS) for one in _describe_regions(found, traits)):
-        how = None  # an amount or a factor of a channel: that is said already
-    else:
-        how = _describe_values(side)
-    return (*_describe_regions(found, traits), *(() if how is None else (how,)))
+        patterns.append(_moved(moved, actual.shape, traits))
+    elif not any(one.text.endswith(_OF_CHANNELS) for one in patterns):  # it is said already
+        own, other = (np.where(within, side, 0).astype(np.float64) for side in (actual, expected))
+        sides = _Sides(own - offset, other - offset, wrong, within & inner)
+        looks = (look(sides) for look in (_offset, _factor, _amounts, _rounding))
+        patterns += filter(None, [next(filter(None, looks), None)])
+    return tuple(patterns)
 
 
 def _inner(actual: Array, expected: Array) -> Mask:
@@ -140,12 +140,6 @@ class _Sides:
     def apart(self) -> Array:
         """Difference of each element."""
         return np.asarray(self.own - self.other)
-
-
-def _describe_values(side: _Sides) -> ErrorPattern | None:
-    """Return the first pattern that explains the values."""
-    looks = (_offset, _factor, _amounts, _rounding)
-    return next((found for look in looks if (found := look(side)) is not None), None)
 
 
 def _moved(moved: Displacement, shape: tuple[int, ...], traits: LayerTraits) -> ErrorPattern:
@@ -239,36 +233,25 @@ def _has_constant_lines(apart: Array) -> bool:
     return bool(near.mean() >= 0.95 and np.ptp(middle) > 2)
 
 
-@attrs.frozen(eq=False)
-class _Limit:
-    """A limit that is too narrow or missing."""
+def _limit(actual: Array, expected: Array, wrong: Mask) -> tuple[ErrorPattern, Mask] | None:
+    """Detect a limit that is too narrow or missing, and the elements that it makes wrong.
 
-    pattern: ErrorPattern
-    visible: Mask
-    """Elements that the limit makes wrong."""
-
-
-def _limit(actual: Array, expected: Array, wrong: Mask) -> _Limit | None:
-    """Detect elements that all have one value where they should exceed it, or the reverse."""
-    own, other = actual[wrong], expected[wrong]
-    if own.size < MIN_VALUES:
+    The wrong elements all have one value and should be beyond it, or the reverse.
+    """
+    if np.count_nonzero(wrong) < MIN_VALUES:
         return None
-    first, right = own[0], other[0]
-    more = "all of the wrong elements"
-    if (own == first).all() and (
-        ((other > first).all() and first > actual.min())
-        or ((other < first).all() and first < actual.max())
-    ):
-        visible = expected > first if other[0] > first else expected < first
-        pattern = ErrorPattern(f"{more} are {first} and should be beyond: a clip?", _CLIPS)
-        return _Limit(pattern, visible)
-    if (other == right).all() and (
-        ((own > right).all() and right == expected.max())
-        or ((own < right).all() and right == expected.min())
-    ):
-        text = f"{more} should be {right} and are beyond: a clip, an activation?"
-        return _Limit(ErrorPattern(text, _CLIPS), np.asarray(expected == right))
-    return None
+    sign = 1 if expected[wrong][0] > actual[wrong][0] else -1  # the wrong ones become too small
+    low, high = (sign * side.astype(np.int64) for side in (actual, expected))
+    own, other = low[wrong], high[wrong]
+    if (own == own[0]).all() and (other > own[0]).all() and own[0] > low.min():
+        text, visible = f"are {sign * own[0]} and should be beyond: a clip?", high > own[0]
+    elif (other == other[0]).all() and (own < other[0]).all() and other[0] == high.min():
+        text = f"should be {sign * other[0]} and are beyond: a clip, an activation?"
+        visible = high == other[0]
+    else:
+        return None
+    pattern = ErrorPattern(f"all of the wrong elements {text}", ("layer L", "source L"))
+    return pattern, np.asarray(visible)
 
 
 def _rounding(side: _Sides) -> ErrorPattern | None:
@@ -366,14 +349,10 @@ def _recognize(own: Array, expected: Array, wrong: Mask) -> tuple[Array, Array, 
 
 
 def _hash_windows(values: Array) -> Array:
-    """Return a hash of each window."""
-    data = values.astype(np.int64).view(np.uint64) + np.uint64(1 << 40)
-    count = data.size - WINDOW + 1
-    mixed = np.zeros(count, np.uint64)
-    for n in range(WINDOW):
-        term = data[n : n + count] * _FACTORS[n]
-        mixed += (term ^ (term >> np.uint64(29))) * _FACTORS[WINDOW - 1 - n]
-    return mixed
+    """Return a hash of each window; values of one byte have no collisions."""
+    windows = np.lib.stride_tricks.sliding_window_view(values, WINDOW)
+    words = np.ascontiguousarray(windows).view(np.uint64)
+    return np.asarray((words * _FACTORS[: words.shape[1]]).sum(axis=1))
 
 
 def _fit_stretch(there: Array, distance: Array, shape: tuple[int, ...]) -> Displacement | None:
