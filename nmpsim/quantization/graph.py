@@ -7,6 +7,8 @@ program.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -86,21 +88,17 @@ class Graph:
     views: dict[Value, tuple[Value, int]]
     """View -> its source and the index of its first element there."""
 
-    def find_consumers(self) -> dict[Value, list[Node]]:
-        """Return the nodes that read each value, in program order."""
-        found: dict[Value, list[Node]] = {}
-        for node in self.nodes:
-            for value in dict.fromkeys(node.sources):
-                found.setdefault(value, []).append(node)
-        return found
+    @cached_property
+    def consumers(self) -> dict[Value, list[Node]]:
+        """Nodes that read each value, in program order."""
+        return _group_by_value(
+            (one, node) for node in self.nodes for one in dict.fromkeys(node.sources)
+        )
 
-    def find_producers(self) -> dict[Value, list[Node]]:
-        """Return the nodes that write each value, in program order."""
-        found: dict[Value, list[Node]] = {}
-        for node in self.nodes:
-            for value in node.results:
-                found.setdefault(value, []).append(node)
-        return found
+    @cached_property
+    def producers(self) -> dict[Value, list[Node]]:
+        """Nodes that write each value, in program order."""
+        return _group_by_value((one, node) for node in self.nodes for one in node.results)
 
     def get_constant(self, value: Value) -> npt.NDArray[Any] | None:
         """Return the elements of a constant or of a view of one, or None for other values."""
@@ -113,6 +111,13 @@ class Graph:
         if whole is None:
             return None
         return whole.reshape(-1)[start : start + value.type.elements].reshape(value.type.shape)
+
+
+def _group_by_value(pairs: Iterable[tuple[Value, Node]]) -> dict[Value, list[Node]]:
+    found: dict[Value, list[Node]] = {}
+    for value, node in pairs:
+        found.setdefault(value, []).append(node)
+    return found
 
 
 def build_graph(module: Module) -> Graph:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from nmpsim.frontends.module_builder import ModuleBuilder
 from nmpsim.frontends.module_builder import Value as Tensor
-from nmpsim.lir.nodes import Instruction, Module, TensorType
+from nmpsim.lir.nodes import Module, Span, TensorType
 from nmpsim.quantization.graph import Graph, Node, Value
 from nmpsim.quantization.parameters import quantize
 from nmpsim.quantization.scales import ValueScales, get_parameters
@@ -19,19 +19,18 @@ from nmpsim.quantization.scales import ValueScales, get_parameters
 class QuantizedModuleBuilder(ModuleBuilder):
     """Builder of the quantized module of a float program."""
 
-    reader: Instruction
-    """Instruction of the float program that is being rewritten."""
+    reader: str
+    """Name of the float instruction that is being rewritten."""
 
     def __init__(self, graph: Graph, quantized: frozenset[Value], scales: ValueScales) -> None:
         super().__init__(graph.module.name, graph.module.file)
         self.graph = graph
         self.quantized = quantized
         self.scales = scales
-        self.producers = graph.find_producers()
+        self._variables = [weight for weight in graph.module.weights if not weight.constant]
         self.variables = {
-            weight.name: Tensor(self.unique_name(weight.name), weight.type, weight.name)
-            for weight in graph.module.weights
-            if not weight.constant
+            one.name: Tensor(self.unique_name(one.name), one.type, one.name)
+            for one in self._variables
         }
         """Inputs and outputs of the program."""
         self._tensors = {(one, one.type): self.variables[one.name] for one in graph.inputs}
@@ -40,14 +39,12 @@ class QuantizedModuleBuilder(ModuleBuilder):
             value: weight
             for weight, value in graph.outputs.items()
             if weight not in inputs
-            and value in self.producers
+            and value in graph.producers
             and value not in quantized
             and value not in graph.views
             and value.type == self.variables[weight].type
         }
         """Float result -> name of the output that it is written to directly."""
-        self.saturated: dict[Value, int] = {}
-        """Result of an operation with a bias -> number of saturated elements of the bias."""
         self._floats: dict[str, npt.NDArray[np.float32]] = {}
         """Constant of the program -> its values before quantization."""
 
@@ -62,14 +59,13 @@ class QuantizedModuleBuilder(ModuleBuilder):
         self._names.add(candidate)
         return candidate
 
-    def begin_instruction(self, instruction: Instruction) -> None:
-        """Set the float instruction that is rewritten next."""
-        self.reader, self.span = instruction, instruction.span
+    def begin_instruction(self, name: str, span: Span) -> None:
+        """Set name and place of the float instruction that is rewritten next."""
+        self.reader, self.span = name, span
 
     def build_module(self) -> Module:
         """Return the verified module with the inputs and outputs of the float program."""
-        variables = [weight for weight in self.graph.module.weights if not weight.constant]
-        return attrs.evolve(self.build(variables), floats=self._floats)
+        return attrs.evolve(self.build(self._variables), floats=self._floats)
 
     def get_type(self, value: Value) -> TensorType:
         """Return the type of a value in the quantized program."""
@@ -91,7 +87,7 @@ class QuantizedModuleBuilder(ModuleBuilder):
             tensor = self.add_real_constant(value.name, array, type_)
             if type_.quant is not None:
                 self.record_float(tensor, array)
-        if len(self.producers.get(value, ())) < 2:  # one in parts may change before the next use
+        if len(self.graph.producers.get(value, ())) < 2:  # parts may change before the next use
             self._tensors[value, type_] = tensor
         return tensor
 
@@ -109,11 +105,11 @@ class QuantizedModuleBuilder(ModuleBuilder):
     def _convert(self, value: Value, type_: TensorType) -> Tensor:
         own = self.get_type(value)
         if own.quant is None:
-            opcode, name = "quantize", f"{self.reader.name}_quantize"
+            opcode, name = "quantize", f"{self.reader}_quantize"
         elif type_.quant is None:
             opcode, name = "dequantize", f"{value.name}_dequantize"
         else:
-            opcode, name = "rescalequantized", f"{self.reader.name}_rescale"
+            opcode, name = "rescalequantized", f"{self.reader}_rescale"
         buffer = self.allocate(f"{name}_res", type_)
         self.add_instruction(opcode, name, (buffer, self._tensors[value, own]))
         return buffer
@@ -123,9 +119,7 @@ class QuantizedModuleBuilder(ModuleBuilder):
         type_, output = self.get_type(value), self.direct_outputs.get(value)
         if (value, type_) not in self._tensors:
             self._tensors[value, type_] = (
-                self.variables[output]
-                if output
-                else self.allocate(f"{node.instruction.name}_res", type_)
+                self.variables[output] if output else self.allocate(f"{self.reader}_res", type_)
             )
         whole, part = self._tensors[value, type_], node.part
         if part is None or part.type.shape == value.type.shape:

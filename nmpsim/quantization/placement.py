@@ -88,7 +88,7 @@ def _spread(graph: Graph, computed: set[Value], settings: Settings) -> set[Value
 def _moved(graph: Graph, settings: Settings) -> dict[Value, list[Value]]:
     """Return float values made by moving others that may be quantized -> those others."""
     found: dict[Value, list[Value]] = {}
-    for value, producers in graph.find_producers().items():
+    for value, producers in graph.producers.items():
         if (
             all(node.opcode in MOVES and not _asked(node, settings) for node in producers)
             and value.type.elem == "float"
@@ -163,9 +163,8 @@ def find_lookup_chains(graph: Graph, settings: Settings) -> dict[Value, Elementw
     programs have look-up tables.
     """
     found: dict[Value, ElementwiseChain] = {}
-    producers = graph.find_producers()
     for node in graph.nodes if settings.elem == "i8" else ():
-        if not _is_by_element(node, settings) or len(producers[node.results[0]]) > 1:
+        if not _is_by_element(node, settings) or len(graph.producers[node.results[0]]) > 1:
             continue
         parts = [source for source in node.sources if _number(source, graph) is None]
         bases = {found[part].source if part in found else part for part in parts}

@@ -197,7 +197,7 @@ def find_profile_ranges(graph: Graph, profile: Mapping[str, Range]) -> dict[Valu
         if node.part is None:
             for number, value in enumerate(node.results):
                 _set_range(ranges, value, _range_of(node, number, ranges, recorded))
-    for value, producers in graph.find_producers().items():
+    for value, producers in graph.producers.items():
         if any(node.part for node in producers):
             _set_range(ranges, value, recorded.find(value.name))
     return ranges

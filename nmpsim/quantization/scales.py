@@ -35,15 +35,13 @@ class ValueScales:
         self._quantized = quantized
         self._ranges = ranges
         self._settings = settings
-        self._consumers = graph.find_consumers()
-        self._producers = graph.find_producers()
         self._parent: dict[Value, Value] = {}
         """Value -> another value with the same parameters; the last one's range decides."""
         self.narrowed: dict[Value, Node] = {}
         """Result with the range of the activation after it -> that activation."""
         for node in graph.nodes:
             self._share(node)
-        for value, producers in self._producers.items():
+        for value, producers in self._graph.producers.items():
             if value in quantized and any(node.part for node in producers):
                 self._gather(value, producers)
         self._require_ranges()
@@ -78,7 +76,7 @@ class ValueScales:
         if result not in self._quantized or node.part or not node.sources:
             return
         source = node.sources[0]
-        alone = len(self._producers[result]) == 1
+        alone = len(self._graph.producers[result]) == 1
         if node.kind is Kind.CLIP and alone and self._may_narrow(source):
             self._parent[source] = result
             self.narrowed[source] = node
@@ -87,12 +85,12 @@ class ValueScales:
 
     def _may_narrow(self, source: Value) -> bool:
         """Return whether only one activation reads the result of an operation that can clip."""
-        producers = self._producers.get(source, [])
+        producers = self._graph.producers.get(source, [])
         return (
             source in self._quantized
             and len(producers) == 1
             and producers[0].kind in SATURATES_ANYWHERE
-            and len(self._consumers[source]) == 1
+            and len(self._graph.consumers[source]) == 1
             and source not in self._graph.outputs.values()
         )
 
@@ -113,7 +111,7 @@ class ValueScales:
             and all(
                 self._passes_on(node, member) and self._root(node.results[0]) in (root, target)
                 for member in members
-                for node in self._consumers.get(member, [])
+                for node in self._graph.consumers.get(member, [])
             )
         )
 
@@ -130,7 +128,7 @@ class ValueScales:
     def _shared_range(self, root: Value) -> Range:
         """Return the union of the deciding value's range and those of values in parts."""
         range_ = self._range(root)
-        for value, producers in self._producers.items():
+        for value, producers in self._graph.producers.items():
             if any(node.part for node in producers) and self._root(value) == root:
                 range_ = range_.union(self._range(value))
         return range_

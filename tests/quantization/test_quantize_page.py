@@ -54,7 +54,7 @@ def test_commands_of_the_page_run(repository):
 @pytest.mark.slow
 def test_the_table_of_the_page_is_current(repository):
     (compared,) = shell(blocks("sh")[1])
-    assert compared.stdout == shown("against the float program")
+    assert compared.stdout == shown("errors against the float program")
 
 
 def test_the_python_of_the_page_runs(repository):
