@@ -29,7 +29,7 @@ from nmpsim.frontends.imported_model import ImportedModel, ImportOptions
 from nmpsim.frontends.module_builder import ModuleBuilder
 from nmpsim.frontends.onnx import SUPPORTED_OPERATORS, lower_onnx_graph
 from nmpsim.frontends.onnx.function_inlining import inline_functions
-from nmpsim.frontends.onnx.model import read_graph
+from nmpsim.frontends.onnx.model import get_dimensions, read_graph
 from nmpsim.lir.names import make_legal_name
 from nmpsim.report.data import RunReport
 
@@ -77,7 +77,7 @@ class PreparedModel(BackendRep):
         held = {one.name for one in model.graph.initializer}
         self._infos = {one.name: one for one in model.graph.input}
         self._needed = [name for name in self._infos if name not in held]
-        shapes = [_dimensions(self._infos[name]) for name in self._needed]
+        shapes = [get_dimensions(self._infos[name]) for name in self._needed]
         with _unsupported_as_skip():
             graph = read_graph(inline_functions(model, SUPPORTED_OPERATORS), {}, _PLACE)
             if all(shape is not None and None not in shape for shape in shapes):
@@ -138,7 +138,7 @@ class PreparedModel(BackendRep):
         for name, value in given.items():
             array, info = np.asarray(value), self._infos[name]
             dtype = onnx.helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
-            shape = _dimensions(info)
+            shape = get_dimensions(info)
             fits = shape is None or (
                 len(shape) == array.ndim
                 and all(d in (None, own) for d, own in zip(shape, array.shape, strict=True))
@@ -202,14 +202,6 @@ class PreparedModel(BackendRep):
             _PLACE,
             self._options,
         )
-
-
-def _dimensions(info: Any) -> tuple[int | None, ...] | None:
-    """Return the dimensions of an input, None for an open one; None if even the rank is open."""
-    kind = info.type.tensor_type
-    if not kind.HasField("shape"):
-        return None
-    return tuple(d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim)
 
 
 def _with_values(graph: Graph, values: Mapping[str, Array]) -> Graph:

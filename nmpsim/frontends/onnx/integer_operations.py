@@ -21,41 +21,35 @@ from nmpsim.frontends.graph.nodes import (
 from nmpsim.frontends.graph.operators import INTEGER_OPERATORS, IntegerOperator
 from nmpsim.frontends.imported_model import UnsupportedError, require
 
+QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
+_COMMUTING = ("MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice")
+"""Operators through which ONNX Runtime moves both conversions."""
+_MOVING = (*_COMMUTING, "Flatten", "Expand", "Gather", "Resize", "Tile")
+"""Operators on integers if they are between both conversions by one scale."""
 _KIND_PRESERVING = (
-    *("MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice"),
-    *("Flatten", "Expand", "Gather", "Resize", "Tile", "Split", "Concat", "Identity", "Dropout"),
+    *(*_MOVING, "Split", "Concat", "Identity", "Dropout"),
     *("DepthToSpace", "GlobalMaxPool", "Pad", "SpaceToDepth", "Upsample"),
 )
 """Operators whose results have the quantization of their first input."""
-
-
-@attrs.frozen
-class _Layout:
-    """Positions of the inputs of an operator."""
-
-    kind: str
-    """ONNX name of the operator on floats."""
-    sources: int
-    """Number of sources; each is tensor, scale, zero point, from the first input on."""
-    bias: int | None = None
-    result: int | None = None
-    """Position of the result's scale, if it does not follow the sources."""
-
-
-_LAYOUTS = {
-    "QLinearConv": _Layout("Conv", 2, bias=8),
-    "QLinearMatMul": _Layout("MatMul", 2),
-    "com.microsoft.QGemm": _Layout("Gemm", 2, bias=6, result=7),
-    "com.microsoft.QLinearAdd": _Layout("Add", 2),
-    "com.microsoft.QLinearAveragePool": _Layout("AveragePool", 1),
-    "com.microsoft.QLinearGlobalAveragePool": _Layout("GlobalAveragePool", 1),
-    "com.microsoft.QLinearLeakyRelu": _Layout("LeakyRelu", 1),
-    "com.microsoft.QLinearMul": _Layout("Mul", 2),
-    "com.microsoft.QLinearSigmoid": _Layout("Sigmoid", 1),
-    "com.microsoft.QLinearSoftmax": _Layout("Softmax", 1),
+_CLIPS = ("Relu", "Clip")
+_WIDE_TYPES = ("int16", "uint16")
+_BIAS_TOLERANCE, _BIAS_DIFFERENCE = 1e-2, 1e-6
+"""Tolerance for the scale of a bias, relative and absolute, as of ONNX Runtime 1.32."""
+QLINEAR_OPERATORS = {
+    "QLinearConv": "Conv",
+    "QLinearMatMul": "MatMul",
+    "com.microsoft.QGemm": "Gemm",
+    **{
+        f"com.microsoft.QLinear{kind}": kind
+        for kind in (
+            *("Add", "AveragePool", "Concat", "GlobalAveragePool"),
+            *("LeakyRelu", "Mul", "Sigmoid", "Softmax"),
+        )
+    },
 }
-_CONCAT = "com.microsoft.QLinearConcat"
-QLINEAR_OPERATORS = frozenset((*_LAYOUTS, _CONCAT))
+"""Operator of the QOperator format -> ONNX name of the operator on floats."""
+_BIAS_AND_RESULT = {"Conv": (8, 6), "Gemm": (6, 7)}
+"""Operator on floats -> positions of the bias and of the result's scale."""
 
 
 def convert_qlinear_node(node: Node, constants: Constants) -> Node:
@@ -68,26 +62,33 @@ def convert_qlinear_node(node: Node, constants: Constants) -> Node:
     UnsupportedError
         If a scale or zero point is not a valid constant.
     """
-    if node.op == _CONCAT:
-        count = len(node.inputs)
+    kind, count = QLINEAR_OPERATORS[node.op], len(node.inputs)
+    first, end = 0, 3 * INTEGER_OPERATORS[kind].inputs
+    bias, at = _BIAS_AND_RESULT.get(kind, (count, end))
+    if kind == "Concat":
         require(count > 4 and count % 3 == 2, f"{count} inputs")
-        kind, bias, first, at, sources_end = "Concat", "", 2, 0, count
-    else:
-        layout = _LAYOUTS[node.op]
-        kind, first, sources_end = layout.kind, 0, 3 * layout.sources
-        bias = "" if layout.bias is None else node.get_input(layout.bias)
-        at = sources_end if layout.result is None else layout.result
-        if layout.result is not None and not node.get_input(at):
-            return node
+        first, end, at = 2, count, 0
+    if kind == "Gemm" and not node.get_input(at):
+        return node
     sources = tuple(
         read_quantization(constants, *(node.get_input(i + j) for j in range(3)))
-        for i in range(first, sources_end, 3)
+        for i in range(first, end, 3)
     )
-    result = read_quantization(
-        constants, node.outputs[0], node.get_input(at), node.get_input(at + 1)
+    result = _read_parameters(node, node.outputs[0], constants, sources[0].dtype, at)
+    return attrs.evolve(
+        node, integers=IntegerOperation(kind, sources, result, node.get_input(bias))
     )
-    result = attrs.evolve(result, dtype=result.dtype or sources[0].dtype)
-    return attrs.evolve(node, integers=IntegerOperation(kind, sources, result, bias))
+
+
+def _read_parameters(
+    node: Node, name: str, constants: Constants, dtype: str = "", at: int = 1
+) -> QuantizedTensor:
+    """Return a tensor with the scale in an input of a node and the zero point in the next one.
+
+    ``dtype`` is the element type if the zero point is left out.
+    """
+    found = read_quantization(constants, name, node.get_input(at), node.get_input(at + 1))
+    return attrs.evolve(found, dtype=found.dtype or dtype)
 
 
 def infer_quantization(graph: Graph, steps: Sequence[Node]) -> dict[str, QuantizedTensor]:
@@ -97,11 +98,21 @@ def infer_quantization(graph: Graph, steps: Sequence[Node]) -> dict[str, Quantiz
     reads it. Operators that only move elements preserve it.
     """
     known: dict[str, QuantizedTensor] = {}
+
+    def add_conversion(name: str, node: Node, dtype: str) -> None:
+        """Add what a conversion says of the tensor on its integer side, if that is valid."""
+        try:
+            found = _read_parameters(node, name, graph.constants, dtype)
+        except UnsupportedError:
+            return
+        is_single = found.scales.size == 1
+        known.setdefault(name, found if is_single else make_unit_quantization(name, found.dtype))
+
     for step in steps:
         if step.integers:
             known.setdefault(step.results[0], step.integers.result)
-        elif step.op == "QuantizeLinear":
-            _add_conversion(known, step.outputs[0], step, graph.constants, "uint8")
+        elif step.op == QUANTIZE:
+            add_conversion(step.outputs[0], step, "uint8")
         elif step.op == "DynamicQuantizeLinear":
             known |= {name: make_unit_quantization(name, "uint8") for name in step.results}
     for step in reversed(steps):
@@ -109,51 +120,23 @@ def infer_quantization(graph: Graph, steps: Sequence[Node]) -> dict[str, Quantiz
             for source in step.integers.sources:
                 if source.scales.size == 1:
                     known.setdefault(source.name, source)
-        elif step.op == "DequantizeLinear":
-            _add_conversion(known, step.inputs[0], step, graph.constants, "")
+        elif step.op == DEQUANTIZE:
+            add_conversion(step.inputs[0], step, "")
         elif step.op in _KIND_PRESERVING and step.outputs[0] in known:
             known.setdefault(step.inputs[0], known[step.outputs[0]])
-    for one in graph.inputs:
-        if one.dtype in INTEGER_RANGES and one.dtype != "int32":
-            known.setdefault(one.name, make_unit_quantization(one.name, one.dtype))
+    types = {one.name: one.dtype for one in graph.inputs}
+    for name, dtype in types.items():
+        if dtype in INTEGER_RANGES and dtype != "int32":
+            known.setdefault(name, make_unit_quantization(name, dtype))
     for step in steps:
         if not step.integers and step.op in _KIND_PRESERVING and step.inputs[0] in known:
             for name in step.outputs:
                 known.setdefault(name, known[step.inputs[0]])
-    types = {one.name: one.dtype for one in graph.inputs}
     types |= {name: str(values.dtype) for name, values in graph.constants.items()}
     return {
         name: attrs.evolve(one, dtype=one.dtype or types.get(name, "uint8"))
         for name, one in known.items()
     }
-
-
-def _add_conversion(
-    known: dict[str, QuantizedTensor], name: str, node: Node, constants: Constants, dtype: str
-) -> None:
-    """Add what a conversion says of the tensor on its integer side, if that is valid."""
-    if name in known:
-        return
-    try:
-        found = read_quantization(constants, name, node.get_input(1), node.get_input(2))
-    except UnsupportedError:
-        return
-    dtype = found.dtype or dtype
-    is_single = found.scales.size == 1
-    known[name] = (
-        attrs.evolve(found, dtype=dtype) if is_single else make_unit_quantization(name, dtype)
-    )
-
-
-QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
-_COMMUTING = ("MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice")
-"""Operators through which ONNX Runtime moves both conversions."""
-_MOVING = (*_COMMUTING, "Flatten", "Expand", "Gather", "Resize", "Tile")
-"""Operators on integers if they are between both conversions by one scale."""
-_CLIPS = ("Relu", "Clip")
-_WIDE_TYPES = ("int16", "uint16")
-_BIAS_TOLERANCE, _BIAS_DIFFERENCE = 1e-2, 1e-6
-"""Tolerance for the scale of a bias, relative and absolute, as of ONNX Runtime 1.32."""
 
 
 @attrs.frozen(eq=False)
@@ -177,104 +160,102 @@ def fuse_qdq(graph: Graph, has_islands: bool) -> FusedGraph:
     has_islands : bool
         Whether to include operators that ONNX Runtime computes in float32.
     """
-    fusion = _Fusion(_with_moved_conversions(graph), graph, has_islands)
-    return fusion.run()
+    nodes = list(graph.nodes)
+    while _move_conversion(nodes, _Edges(nodes, graph)):
+        pass
+    return _Fusion(nodes, graph, has_islands).run()
 
 
 class _Edges:
     """Which nodes write and read each tensor."""
 
-    def __init__(self, nodes: list[Node], outputs: tuple[str, ...]) -> None:
+    def __init__(self, nodes: Sequence[Node], graph: Graph) -> None:
         self.writers = {name: node for node in nodes for name in node.outputs if name}
+        self.constants = graph.constants
         self._readers: dict[str, list[Node]] = {}
         for node in nodes:
             for name in node.inputs:
                 self._readers.setdefault(name, []).append(node)
-        self._outputs = outputs
+        self.outputs = graph.outputs
+        self._names = {*self.writers, *graph.constants, *(one.name for one in graph.inputs)}
 
-    def only_reader(self, name: str) -> Node | None:
+    def find_only_reader(self, name: str) -> Node | None:
         """Return the only node that reads a tensor, None for an output of the model."""
         readers = self._readers.get(name, [])
-        return readers[0] if len(readers) == 1 and name not in self._outputs else None
+        return readers[0] if len(readers) == 1 and name not in self.outputs else None
 
-    def writer(self, name: str, op: str) -> Node | None:
-        """Return the node that writes a tensor if it is of an operator."""
+    def find_dequantize(self, name: str) -> Node | None:
+        """Return the DequantizeLinear that writes a tensor, None if another node does."""
         node = self.writers.get(name)
-        return node if node is not None and node.op == op else None
+        return node if node is not None and node.op == DEQUANTIZE else None
+
+    def find_quantize(self, node: Node) -> Node | None:
+        """Return the QuantizeLinear that alone reads a node's only result."""
+        after = self.find_only_reader(node.outputs[0])
+        is_only = len([name for name in node.outputs if name]) == 1
+        return after if is_only and after is not None and after.op == QUANTIZE else None
+
+    def make_quantized_name(self, name: str) -> str:
+        """Return a new name for the integers of a tensor, as ONNX Runtime's quantizer does."""
+        new = f"{name}_quantized"
+        while new in self._names:
+            new += "_"
+        return new
 
 
-def _with_moved_conversions(graph: Graph) -> list[Node]:
-    """Return the nodes, with conversions moved through those that only move elements.
+def _move_conversion(nodes: list[Node], edges: _Edges) -> bool:
+    """Move one conversion through a node that only moves elements; return whether there was one.
 
     Forwards: DQ, move becomes move, DQ. Backwards: move, Q becomes Q, move.
     """
-    nodes = list(graph.nodes)
-    while _move_conversion(nodes, graph):
-        pass
-    return nodes
-
-
-def _move_conversion(nodes: list[Node], graph: Graph) -> bool:
-    """Move one conversion through a node; return whether there was one."""
-    edges = _Edges(nodes, graph.outputs)
     for at, node in enumerate(nodes):
         if node.op not in _COMMUTING or len(node.results) != 1:
             continue
         source, result = node.inputs[0], node.outputs[0]
-        before, after = edges.writer(source, DEQUANTIZE), edges.only_reader(result)
-        if after is not None and after.op != QUANTIZE:
-            after = None
+        before, after = edges.find_dequantize(source), edges.find_quantize(node)
         conversion = after or before
-        if (before and after) or conversion is None or not _has_one_scale(conversion, graph):
+        if (before and after) or conversion is None:
             continue
-        if after and edges.only_reader(source):
-            name = _quantized_name(source, edges, graph)
-            nodes[nodes.index(after)] = _rewired(node, name, after.outputs[0])
-            nodes[at] = _rewired(after, source, name)
+        scale = edges.constants.get(conversion.get_input(1))
+        if scale is None or scale.size != 1:
+            continue
+        if after and edges.find_only_reader(source):
+            name = edges.make_quantized_name(source)
+            nodes[nodes.index(after)] = _rewire(node, name, after.outputs[0])
+            nodes[at] = _rewire(after, source, name)
             return True
-        if before and result not in graph.outputs:
-            name = _quantized_name(result, edges, graph)
-            moved = _rewired(node, before.inputs[0], name)
-            nodes[at : at + 1] = [moved, _rewired(before, name, result)]
+        if before and result not in edges.outputs:
+            name = edges.make_quantized_name(result)
+            moved = _rewire(node, before.inputs[0], name)
+            nodes[at : at + 1] = [moved, _rewire(before, name, result)]
             return True
     return False
 
 
-def _rewired(node: Node, source: str, result: str) -> Node:
+def _rewire(node: Node, source: str, result: str) -> Node:
     """Return a node with another first input and another output."""
     return attrs.evolve(node, inputs=(source, *node.inputs[1:]), outputs=(result,))
 
 
-def _quantized_name(name: str, edges: _Edges, graph: Graph) -> str:
-    """Return a new name for the integers of a tensor, as ONNX Runtime's quantizer names them."""
-    new = f"{name}_quantized"
-    taken = {*edges.writers, *graph.constants, *(one.name for one in graph.inputs)}
-    while new in taken:
-        new += "_"
-    return new
-
-
-def _has_one_scale(node: Node, graph: Graph) -> bool:
-    scale = graph.constants.get(node.get_input(1))
-    return scale is not None and scale.size == 1
+_FusedNode = tuple[Node, list[Node]]
+"""The integer form of a node and the other nodes that are part of it."""
 
 
 class _Fusion:
     def __init__(self, nodes: list[Node], graph: Graph, has_islands: bool) -> None:
         self._nodes = nodes
-        self._edges = _Edges(nodes, graph.outputs)
+        self._edges = _Edges(nodes, graph)
         self._constants = graph.constants
-        self._outputs = graph.outputs
         self._has_islands = has_islands
         self._operators = {
             op: row
             for op, row in INTEGER_OPERATORS.items()
-            if row.inputs and (has_islands or not row.is_island)
+            if op == "Concat" or (row.inputs and (has_islands or not row.is_island))
         }
-        self._fused: dict[int, str] = {}
         self._island_labels: list[str] = []
 
     def run(self) -> FusedGraph:
+        reasons: dict[int, str] = {}
         parts: set[int] = set()
         fused: dict[int, Node] = {}
         for node in self._nodes:
@@ -282,95 +263,68 @@ class _Fusion:
             if group is not None:
                 fused[id(node)], others = group
                 parts.update(map(id, others))
-                label = fused[id(node)].label
-                self._fused |= {part.index: f"part of {label}" for part in others}
+                reasons |= {part.index: f"part of {group[0].label}" for part in others}
         steps = [fused.get(id(node), node) for node in self._nodes if id(node) not in parts]
-        kept = tuple(self._without_unread_conversions(steps))
-        return FusedGraph(kept, self._fused, tuple(self._island_labels))
-
-    def _without_unread_conversions(self, steps: list[Node]) -> list[Node]:
-        """Return the nodes without conversions to float that only integer operations read."""
-        read = {name for step in steps for name in step.operands}.union(self._outputs)
+        read = {name for step in steps for name in step.operands}.union(self._edges.outputs)
         kept: list[Node] = []
         for step in steps:
-            is_conversion = not step.integers and step.op == DEQUANTIZE
-            if is_conversion and not read.intersection(step.results):
-                self._fused[step.index] = "the operations that read it take integers"
+            if not step.integers and step.op == DEQUANTIZE and read.isdisjoint(step.results):
+                reasons[step.index] = "the operations that read it take integers"
             else:
                 kept.append(step)
-        return kept
+        return FusedGraph(tuple(kept), reasons, tuple(self._island_labels))
 
-    def _fuse(self, node: Node) -> tuple[Node, list[Node]] | None:
+    def _fuse(self, node: Node) -> _FusedNode | None:
         """Return the integer form of a node and the nodes fused into it; None if it stays float."""
-        is_computed = node.op in self._operators and not (
-            node.op in _MOVING and not _is_interpolated(node)
+        is_interpolated = (
+            node.op == "Resize" and node.attributes.get("mode", "nearest") != "nearest"
         )
         try:
-            if is_computed or node.op == "Concat":
-                return self._computed(node)
-            return self._moved(node) if node.op in _MOVING else None
+            if node.op in _MOVING and not is_interpolated:
+                return self._fuse_movement(node)
+            row = self._operators.get(node.op)
+            return None if row is None else self._fuse_computation(node, row)
         except UnsupportedError:
             return None
 
-    def _moved(self, node: Node) -> tuple[Node, list[Node]] | None:
-        before, after = self._edges.writer(node.inputs[0], DEQUANTIZE), self._conversion(node)
-        if before is None or after is None:
+    def _fuse_movement(self, node: Node) -> _FusedNode | None:
+        after = self._edges.find_quantize(node)
+        if after is None:
             return None
-        source, result = self._source(node.inputs[0]), self._result(after)
+        source, result = self._read_source(node.inputs[0]), self._read_result(after)
         is_wide = source.dtype in _WIDE_TYPES and node.op in ("MaxPool", "Resize")
         is_equal = source.has_equal_parameters(result) and source.scales.size == 1
-        if not is_equal or (is_wide and not self._has_islands) or _is_interpolated(node):
+        if not is_equal or (is_wide and not self._has_islands):
             return None
-        return _rewired(node, source.name, result.name), [after]
+        return _rewire(node, source.name, result.name), [after]
 
-    def _conversion(self, node: Node) -> Node | None:
-        """Return the QuantizeLinear that alone reads a node's only result."""
-        after = self._edges.only_reader(node.outputs[0])
-        is_only = len([name for name in node.outputs if name]) == 1
-        return after if is_only and after is not None and after.op == QUANTIZE else None
-
-    def _source(self, name: str) -> QuantizedTensor:
-        node = self._edges.writer(name, DEQUANTIZE)
-        if node is None:
-            raise UnsupportedError(f"{name} is float")
-        return read_quantization(
-            self._constants, node.inputs[0], node.get_input(1), node.get_input(2)
-        )
-
-    def _result(self, node: Node) -> QuantizedTensor:
-        """Return the tensor that a QuantizeLinear writes."""
-        result = read_quantization(
-            self._constants, node.outputs[0], node.get_input(1), node.get_input(2)
-        )
-        return attrs.evolve(result, dtype=result.dtype or "uint8")
-
-    def _computed(self, node: Node) -> tuple[Node, list[Node]] | None:
-        row = self._operators.get(node.op, INTEGER_OPERATORS["Concat"])
+    def _fuse_computation(self, node: Node, row: IntegerOperator) -> _FusedNode | None:
         count = row.inputs or len(node.inputs)
         if node.op == "Div" and self._edges.writers.get(node.get_input(1)) is not None:
             count = 2
         if count == 0 or len(node.inputs) < count:
             return None
-        sources = tuple(self._source(name) for name in node.inputs[:count])
-        bias, last = "", node
+        sources = tuple(self._read_source(name) for name in node.inputs[:count])
+        bias, last, limits = "", node, None
         if node.get_input(count) and node.op in ("Conv", "ConvTranspose", "Gemm"):
-            bias = self._bias(node.get_input(count), sources)
+            bias = self._find_bias(node.get_input(count), sources)
         is_island = row.is_island or sources[0].dtype in _WIDE_TYPES
         parts: list[Node] = []
-        if node.op == "MatMul" and (added := self._added_bias(node, sources)) is not None:
+        if node.op == "MatMul" and (added := self._find_added_bias(node, sources)) is not None:
             last, bias = added
             parts.append(last)
-        limits = self._limits(node) if node.op in _CLIPS else None
-        between = self._edges.only_reader(last.outputs[0])
-        if between is not None and between.op in _CLIPS and limits is None:
-            parts.append(between)
-            last = between
-        after = self._conversion(last)
+        if node.op in _CLIPS:
+            limits = self._read_limits(node)
+        clip = self._edges.find_only_reader(last.outputs[0])
+        if clip is not None and clip.op in _CLIPS and limits is None:
+            parts.append(clip)
+            last = clip
+        after = self._edges.find_quantize(last)
         if after is None:
             return None
-        result = self._result(after)
+        result = self._read_result(after)
         if last.op in _CLIPS and last is not node:
-            limits = self._limits(last)
+            limits = self._read_limits(last)
             if limits is None:
                 return None
             if self._is_implied(result, after, limits, last.op):
@@ -385,16 +339,26 @@ class _Fusion:
         float_nodes: list[Node] = []
         if is_island:
             self._island_labels.append(node.label)
-            writers = [self._edges.writer(n, DEQUANTIZE) for n in (*node.operands, *last.operands)]
+            writers = map(self._edges.find_dequantize, (*node.operands, *last.operands))
             float_nodes = [*(one for one in writers if one is not None), node, *parts, after]
         kind = "Gemm" if node.op == "MatMul" and bias else node.op
         integers = IntegerOperation(kind, sources, result, bias, limits, tuple(float_nodes))
         return attrs.evolve(node, integers=integers), [*parts, after]
 
+    def _read_source(self, name: str) -> QuantizedTensor:
+        node = self._edges.find_dequantize(name)
+        if node is None:
+            raise UnsupportedError(f"{name} is float")
+        return _read_parameters(node, node.inputs[0], self._constants)
+
+    def _read_result(self, node: Node) -> QuantizedTensor:
+        """Return the tensor that a QuantizeLinear writes."""
+        return _read_parameters(node, node.outputs[0], self._constants, "uint8")
+
     def _takes_limits(self, node: Node, row: IntegerOperator) -> bool:
         """Return whether the lowering of an operator takes the bounds of a clip after it."""
         if node.op == "MatMul":
-            right = self._constants.get(self._source(node.inputs[1]).name)
+            right = self._constants.get(self._read_source(node.inputs[1]).name)
             return right is not None and right.ndim == 2
         return row.takes_limits
 
@@ -412,7 +376,7 @@ class _Fusion:
 
     def _axes_agree(self, node: Node, row: IntegerOperator) -> bool:
         """Return whether several scales of weights are those of its output channels."""
-        if not row.is_weighted or self._source(node.inputs[1]).scales.size == 1:
+        if not row.is_weighted or self._read_source(node.inputs[1]).scales.size == 1:
             return True
         before = self._edges.writers[node.inputs[1]]
         weights = self._constants.get(before.inputs[0])
@@ -425,9 +389,9 @@ class _Fusion:
         expected = {"Conv": 0, "ConvTranspose": 1}.get(node.op, columns)
         return int(before.attributes.get("axis", 1)) % rank == expected
 
-    def _bias(self, name: str, sources: tuple[QuantizedTensor, ...]) -> str:
+    def _find_bias(self, name: str, sources: tuple[QuantizedTensor, ...]) -> str:
         """Return the name of an int32 constant nearly on the scale of the sum."""
-        source = self._source(name)
+        source = self._read_source(name)
         require(
             source.dtype == "int32" and source.name in self._constants, f"a bias of {source.dtype}"
         )
@@ -437,21 +401,21 @@ class _Fusion:
         require(is_near and not source.zero_points.any(), "a bias with another scale")
         return source.name
 
-    def _added_bias(
+    def _find_added_bias(
         self, node: Node, sources: tuple[QuantizedTensor, ...]
     ) -> tuple[Node, str] | None:
         """Return the Add of a bias to a product, as ONNX Runtime fuses it, and the bias."""
-        after = self._edges.only_reader(node.outputs[0])
+        after = self._edges.find_only_reader(node.outputs[0])
         if after is None or after.op != "Add" or len(after.inputs) != 2:
             return None
         other = after.inputs[1 if after.inputs[0] == node.outputs[0] else 0]
         try:
-            bias = self._bias(other, sources)
+            bias = self._find_bias(other, sources)
         except UnsupportedError:
             return None
         return (after, bias) if self._constants[bias].ndim == 1 else None
 
-    def _limits(self, node: Node) -> Limits | None:
+    def _read_limits(self, node: Node) -> Limits | None:
         """Return the constant bounds of a ReLU or Clip; None if unknown or not in order."""
         if node.op == "Relu":
             return 0.0, None
@@ -483,8 +447,3 @@ class _Fusion:
             for limit in (limits[0], np.inf if limits[1] is None else limits[1])
         )
         return bool(least <= low and most >= high)
-
-
-def _is_interpolated(node: Node) -> bool:
-    """Return whether a Resize uses more than the nearest element."""
-    return node.op == "Resize" and node.attributes.get("mode", "nearest") != "nearest"

@@ -7,7 +7,7 @@ must be in the folder of the file, and any exception of the package onnx becomes
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
@@ -82,34 +82,22 @@ def read_graph(
         raise make_damaged_error(place, _first_line(error)) from error
 
 
-def _has_open_shape(one: Any) -> bool:
-    """Return whether an input leaves a dimension open, besides the first one, the batch."""
-    return any(not dim.HasField("dim_value") for dim in one.type.tensor_type.shape.dim[1:])
+def get_dimensions(one: Any) -> tuple[int | None, ...] | None:
+    """Return the dimensions of an input, None for an open one; None if even the rank is open."""
+    kind = one.type.tensor_type
+    if not kind.HasField("shape"):
+        return None
+    return tuple(int(d.dim_value) if d.HasField("dim_value") else None for d in kind.shape.dim)
 
 
-def _example_shape(one: Any) -> str:
-    """Return name and shape of an input, as ``--input-shape`` takes them."""
-    dims = one.type.tensor_type.shape.dim
-    sizes = [
-        d.dim_value if d.HasField("dim_value") else 224 if n else 1 for n, d in enumerate(dims)
-    ]
-    return f"{one.name}={','.join(map(str, sizes))}"
-
-
-def _open_warning(example: str) -> str:
-    return (
-        f"input {example.rpartition('=')[0]} has open dimensions, which are taken as 1;"
-        f" `nmpsim compile` takes --input-shape {example}"
-    )
-
-
-def _shape_from_sample(one: Any, sample: tuple[int, ...]) -> tuple[int, ...] | None:
+def _shape_from_sample(
+    dims: Sequence[int | None], sample: tuple[int, ...]
+) -> tuple[int, ...] | None:
     """Return the shape of an input with its open dimensions from an array of samples.
 
     None if the array does not fit the dimensions that are known.
     """
-    dims = one.type.tensor_type.shape.dim
-    first, *rest = (d.dim_value if d.HasField("dim_value") else None for d in dims)
+    first, *rest = dims
     if len(sample) == 2 and len(rest) == 3:  # height and width of an image
         is_nchw = rest[0] in (1, 3)
         image = [rest[0], *sample] if is_nchw else [*sample, rest[2]]
@@ -119,7 +107,7 @@ def _shape_from_sample(one: Any, sample: tuple[int, ...]) -> tuple[int, ...] | N
     sample = sample[-len(rest) :]
     if any(size not in (None, own) for size, own in zip(rest, sample, strict=True)):
         return None
-    return (1 if first is None else int(first), *sample)
+    return (1 if first is None else first, *sample)
 
 
 def get_operator_domain(one: Any) -> str:
@@ -154,18 +142,19 @@ class _Reader:
         constants = {one.name: self._values(one, one.name) for one in graph.initializer}
         self._check_names(graph)
         own = [one for one in graph.input if one.name not in constants]
-        closed = {
-            one.name: shape
-            for one in own
-            if _has_open_shape(one)
-            and (
-                sample := sample_shapes.get(
-                    one.name, sample_shapes.get("") if len(own) == 1 else None
-                )
-            )
-            and (shape := _shape_from_sample(one, sample))
-        }
-        inputs = tuple(self._input(one, {**closed, **shapes}) for one in own)
+        if len(own) == 1 and "" in sample_shapes:
+            sample_shapes = {own[0].name: sample_shapes[""], **sample_shapes}
+        inputs, open_inputs = [], []
+        for one in own:
+            dims, shape = get_dimensions(one), shapes.get(one.name)
+            if shape is None and dims is not None:
+                sample, is_open = sample_shapes.get(one.name), None in dims[1:]
+                shape = _shape_from_sample(dims, sample) if sample and is_open else None
+                if shape is None and is_open:
+                    sizes = (224 if at and d is None else d or 1 for at, d in enumerate(dims))
+                    open_inputs.append(f"{one.name}={','.join(example)}")
+                shape = shape or tuple(1 if d is None else d for d in dims)
+            inputs.append(self._input(one, shape))
         unknown = sorted(set(shapes) - {one.name for one in inputs})
         if unknown:
             raise fail(
@@ -180,13 +169,23 @@ class _Reader:
         outputs = tuple(one.name for one in graph.output)
         if not outputs:
             raise make_damaged_error(self._place, "no outputs")
-        open_inputs = tuple(
-            _example_shape(one)
-            for one in own
-            if _has_open_shape(one) and one.name not in {**closed, **shapes}
+        warnings = [
+            *self._untested_versions(),
+            *(
+                f"input {example.rpartition('=')[0]} has open dimensions, which are taken as 1;"
+                f" `nmpsim compile` takes --input-shape {example}"
+                for example in open_inputs
+            ),
+        ]
+        return Graph(
+            nodes,
+            constants,
+            tuple(inputs),
+            outputs,
+            self._opset(),
+            tuple(open_inputs),
+            tuple(warnings),
         )
-        warnings = (*self._untested_versions(), *map(_open_warning, open_inputs))
-        return Graph(nodes, constants, inputs, outputs, self._opset(), open_inputs, warnings)
 
     def _check_names(self, graph: Any) -> None:
         """Raise UserError (MODEL001) for a name that is no UTF-8, which protobuf gives as bytes."""
@@ -207,7 +206,7 @@ class _Reader:
         UserError
             MODEL001 if nodes form a cycle, or two make the same tensor.
         """
-        makers: dict[str, Node] = {}
+        makers: dict[str, int] = {}
         for node in nodes:
             for name in node.results:
                 if name in known or name in makers:
@@ -215,22 +214,16 @@ class _Reader:
                         self._place,
                         f"node {node.label} computes a tensor that another node computes",
                     )
-                makers[name] = node
-        made, is_ordered = set(known), True
-        for node in nodes:
-            is_ordered &= all(name in made or name not in makers for name in node.operands)
-            made.update(node.results)
-        if is_ordered:
-            return nodes
-        by_index = {node.index: node for node in nodes}
+                makers[name] = node.index
         sources = {
-            node.index: [makers[name].index for name in node.operands if name in makers]
-            for node in nodes
+            node.index: [makers[name] for name in node.operands if name in makers] for node in nodes
         }
+        if all(source < index for index, before in sources.items() for source in before):
+            return nodes
         try:
-            return tuple(by_index[index] for index in TopologicalSorter(sources).static_order())
+            return tuple(nodes[index] for index in TopologicalSorter(sources).static_order())
         except CycleError as error:
-            cycle = ", ".join(by_index[index].label for index in error.args[1][1:][:MAX_CYCLE])
+            cycle = ", ".join(nodes[index].label for index in error.args[1][1:][:MAX_CYCLE])
             raise make_damaged_error(self._place, f"a cycle: {cycle}") from error
 
     def _untested_versions(self) -> Iterator[str]:
@@ -252,30 +245,27 @@ class _Reader:
             raise make_damaged_error(self._place, "no version of the standard operator set")
         return int(own[0])
 
-    def _input(self, one: Any, shapes: Shapes) -> GraphInput:
-        kind = one.type.tensor_type
-        dtype = ONNX_DTYPES.get(kind.elem_type)
+    def _input(self, one: Any, shape: tuple[int, ...] | None) -> GraphInput:
+        number = one.type.tensor_type.elem_type
+        dtype = ONNX_DTYPES.get(number)
         if not one.name or dtype is None:
-            found = self._type_name(kind.elem_type) if one.name else "an input without a name"
+            found = self._type_name(number) if one.name else "an input without a name"
             message = f"input {one.name} cannot be compiled"
             raise fail("MODEL002", message, place=self._place, found=found)
-        if one.name in shapes:
-            return GraphInput(one.name, dtype, self._valid_shape(shapes[one.name], one.name))
-        if not kind.HasField("shape"):
-            return GraphInput(one.name, dtype, None)
-        dims = tuple(int(d.dim_value) if d.HasField("dim_value") else 1 for d in kind.shape.dim)
-        return GraphInput(one.name, dtype, self._valid_shape(dims, one.name))
+        if shape is not None:
+            self._check_shape(shape, one.name, 1)
+        return GraphInput(one.name, dtype, shape)
 
     def _type_name(self, number: int) -> str:
         kinds = self._onnx.TensorProto.DataType
         return kinds.Name(number).lower() if number in kinds.values() else f"type {number}"
 
-    def _valid_shape(self, shape: tuple[int, ...], name: str) -> tuple[int, ...]:
-        if (problem := find_size_problem(shape)) or min(shape, default=1) < 1:
-            found, expected = problem or (f"shape {list(shape)}", "dimensions of 1 or more")
+    def _check_shape(self, shape: tuple[int, ...], name: str, low: int) -> None:
+        """Raise UserError (MODEL001) for a tensor that is too large, or a dimension below a limit."""
+        if (problem := find_size_problem(shape)) or min(shape, default=low) < low:
+            found, expected = problem or (f"shape {list(shape)}", f"dimensions of {low} or more")
             message = f"tensor {name} has an invalid shape"
             raise fail("MODEL001", message, place=self._place, found=found, expected=expected)
-        return shape
 
     def _node(self, one: Any, index: int) -> Node:
         if not one.output or not one.output[0]:
@@ -323,11 +313,7 @@ class _Reader:
     def _values(self, tensor: Any, name: str) -> Array:
         """Return the values of a tensor; for an unsupported type an object array with its name."""
         shape = tuple(int(dim) for dim in tensor.dims)
-        problem = find_size_problem(shape)
-        if problem or min(shape, default=0) < 0:
-            found, expected = problem or (f"shape {list(shape)}", "dimensions of 0 or more")
-            message = f"tensor {name} has an invalid shape"
-            raise fail("MODEL001", message, place=self._place, found=found, expected=expected)
+        self._check_shape(shape, name, 0)
         dtype = ONNX_DTYPES.get(tensor.data_type)
         if dtype is None:
             return np.array(self._type_name(tensor.data_type), object)
