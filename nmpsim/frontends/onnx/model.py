@@ -151,8 +151,8 @@ class _Reader:
                 sample, is_open = sample_shapes.get(one.name), None in dims[1:]
                 shape = _shape_from_sample(dims, sample) if sample and is_open else None
                 if shape is None and is_open:
-                    sizes = (224 if at and d is None else d or 1 for at, d in enumerate(dims))
-                    open_inputs.append(f"{one.name}={','.join(example)}")
+                    sizes = ((224 if at else 1) if d is None else d for at, d in enumerate(dims))
+                    open_inputs.append(f"{one.name}={','.join(map(str, sizes))}")
                 shape = shape or tuple(1 if d is None else d for d in dims)
             inputs.append(self._input(one, shape))
         unknown = sorted(set(shapes) - {one.name for one in inputs})
@@ -261,7 +261,7 @@ class _Reader:
         return kinds.Name(number).lower() if number in kinds.values() else f"type {number}"
 
     def _check_shape(self, shape: tuple[int, ...], name: str, low: int) -> None:
-        """Raise UserError (MODEL001) for a tensor that is too large, or a dimension below a limit."""
+        """Raise UserError (MODEL001) for a tensor that is too large or has a small dimension."""
         if (problem := find_size_problem(shape)) or min(shape, default=low) < low:
             found, expected = problem or (f"shape {list(shape)}", f"dimensions of {low} or more")
             message = f"tensor {name} has an invalid shape"

@@ -15,7 +15,6 @@ from nmpsim.frontends.imported_model import (
     ImportedModel,
     ImportOptions,
     UnsupportedError,
-    require,
 )
 from nmpsim.frontends.module_builder import ModuleBuilder
 from nmpsim.frontends.torch.float_operators import FLOAT_OPERATIONS
@@ -73,7 +72,7 @@ def lower_recording(recording: ModelRecording) -> ImportedModel:
     for call in recording.calls:
         builder.begin_call(call)
         before = len(builder.steps)
-        builder.try_translate(lambda: _translate(builder), problems)
+        builder.try_translate(lambda: builder.translate_call(QUANTIZED_OPERATIONS), problems)
         if len(builder.steps) == before:
             mappings[call.number] = OperatorMapping(call.label, (), VIEW_ONLY)
     lowering = Lowering(builder.build(), builder.steps, module_builder, place)
@@ -90,17 +89,6 @@ def _check_interface(recording: ModelRecording, place: Place) -> None:
         message = "an input or output cannot be compiled"
         expected = "float32 or quint8"
         raise fail("MODEL002", message, place=place, found=str(error), expected=expected) from error
-
-
-def _translate(builder: TorchGraphBuilder) -> None:
-    call = builder.call
-    require(
-        call.operation in QUANTIZED_OPERATIONS,
-        "an unsupported operation"
-        if call.results
-        else "control flow or a number that depends on the values of a tensor",
-    )
-    QUANTIZED_OPERATIONS[call.operation](builder)
 
 
 _QUANTIZED_PREFIXES = ("quantized.", "quantized_decomposed.", "aten.quantize", "aten.dequantize")
@@ -123,8 +111,7 @@ def build_float_graph(recording: ModelRecording) -> Graph:
     for call in recording.calls:
         builder.begin_call(call)
         try:
-            require(call.operation in FLOAT_OPERATIONS, "an unsupported operation")
-            FLOAT_OPERATIONS[call.operation](builder)
+            builder.translate_call(FLOAT_OPERATIONS)
         except UnsupportedError:
             tensors = [one for one in call.arguments.values() if isinstance(one, RecordedTensor)]
             outputs = list(builder.outputs()) or [builder.unique_name("nothing")]

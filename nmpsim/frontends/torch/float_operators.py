@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
 from nmpsim.frontends.graph.nodes import Shape
+from nmpsim.frontends.graph.operation import bind_attributes
 from nmpsim.frontends.imported_model import require
 from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, Translation
 from nmpsim.frontends.torch.movement import MOVEMENTS, translate_identity, translate_pad
@@ -20,71 +22,87 @@ def _check(has_operator: object) -> None:
     require(has_operator, "a form without an ONNX operator")
 
 
-def _tensors(builder: TorchGraphBuilder, *arguments: str) -> list[str]:
+def _name_tensors(builder: TorchGraphBuilder, *arguments: str) -> list[str]:
     """Return the names of arguments that are tensors."""
-    given = [builder.arguments[argument] for argument in arguments]
+    given = [builder.arguments.get(argument) for argument in arguments]
     _check(all(isinstance(one, RecordedTensor) for one in given))
     return [builder.get_name(one) for one in given]
 
 
-def _local_name(builder: TorchGraphBuilder, suffix: str) -> str:
-    return f"{builder.call.name}.{suffix}".strip(".")
-
-
-def _temporary(builder: TorchGraphBuilder, suffix: str) -> str:
+def _name_temporary(builder: TorchGraphBuilder, suffix: str) -> str:
     """Return a new name for a tensor between two nodes."""
-    return builder.unique_name(_local_name(builder, suffix))
+    return builder.unique_name(f"{builder.call.name}.{suffix}".strip("."))
 
 
-def _number(builder: TorchGraphBuilder, name: str, value: float) -> str:
+def _add_number(builder: TorchGraphBuilder, name: str, value: float) -> str:
     return builder.add_constant(name, np.array(value, np.float32))
+
+
+@attrs.frozen
+class _Argument:
+    """Attribute of an operator that is an argument of the PyTorch operation, or left out."""
+
+    name: str
+    convert: Callable[[Any], Any] = float
+
+    def read(self, builder: TorchGraphBuilder) -> Any:
+        """Return the converted argument of the current operation, None if it has none."""
+        value = builder.arguments.get(self.name)
+        _check(not isinstance(value, RecordedTensor))
+        return None if value is None else self.convert(value)
 
 
 def _operator(op: str, *arguments: str, **attributes: Any) -> Translation:
     """Return the translation to one operator of some arguments, by default ``self``."""
 
     def translate(builder: TorchGraphBuilder) -> None:
-        builder.add_node(op, _tensors(builder, *(arguments or ("self",))), **attributes)
+        given = {
+            name: value.read(builder) if isinstance(value, _Argument) else value
+            for name, value in attributes.items()
+        }
+        builder.add_node(op, _name_tensors(builder, *(arguments or ("self",))), **given)
 
     return translate
 
 
-def _convolution(builder: TorchGraphBuilder) -> None:
-    given = builder.arguments
-    is_transposed = given["transposed"]
+def _translate_convolution(
+    builder: TorchGraphBuilder,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    bias: Any = None,
+) -> None:
     builder.add_node(
-        "ConvTranspose" if is_transposed else "Conv",
-        _tensors(builder, "input", "weight", *(("bias",) if given["bias"] is not None else ())),
-        strides=tuple(given["stride"]),
-        pads=tuple(given["padding"]) * 2,
-        dilations=tuple(given["dilation"]),
-        group=given["groups"],
-        output_padding=tuple(given["output_padding"]) if is_transposed else None,
+        "ConvTranspose" if transposed else "Conv",
+        _name_tensors(builder, "input", "weight", *(() if bias is None else ("bias",))),
+        strides=tuple(stride),
+        pads=tuple(padding) * 2,
+        dilations=tuple(dilation),
+        group=groups,
+        output_padding=tuple(output_padding) if transposed else None,
     )
 
 
-def _batch_norm(builder: TorchGraphBuilder) -> None:
-    given = builder.arguments
-    mean, variance = given["running_mean"], given["running_var"]
-    _check(not given.get("training") and mean is not None and variance is not None)
-    names = _tensors(builder, "input")
-    for part, number in (("weight", 1), ("bias", 0), ("running_mean", 0), ("running_var", 1)):
-        if given[part] is None:
-            values = np.full(mean.shape[0], number, np.float32)
-            names.append(builder.add_constant(f"{builder.call.name}.{part}", values))
+def _translate_batch_norm(
+    builder: TorchGraphBuilder,
+    eps: float,
+    running_mean: Any = None,
+    running_var: Any = None,
+    training: bool = False,
+) -> None:
+    _check(not training and running_mean is not None and running_var is not None)
+    names = _name_tensors(builder, "input")
+    for part, number in (("weight", 1), ("bias", 0)):
+        if part in builder.arguments:
+            names.append(builder.get_name(builder.arguments[part]))
         else:
-            names.append(builder.get_name(given[part]))
-    builder.add_node("BatchNormalization", names, epsilon=float(given["eps"]))
-
-
-def _clip(low: str, high: str) -> Translation:
-    def translate(builder: TorchGraphBuilder) -> None:
-        limits = [builder.arguments.get(name) for name in (low, high)]
-        _check(not any(isinstance(limit, RecordedTensor) for limit in limits))
-        least, most = (None if limit is None else float(limit) for limit in limits)
-        builder.add_node("Clip", _tensors(builder, "self"), min=least, max=most)
-
-    return translate
+            values = np.full(running_mean.shape[0], number, np.float32)
+            names.append(builder.add_constant(f"{builder.call.name}.{part}", values))
+    inputs = [*names, running_mean, running_var]
+    builder.add_node("BatchNormalization", inputs, epsilon=float(eps))
 
 
 def as_pair(value: Any) -> tuple[int, int]:
@@ -96,19 +114,25 @@ def as_pair(value: Any) -> tuple[int, int]:
 def make_pool_translation(op: str) -> Translation:
     """Return a function that translates a PyTorch pool to an ONNX pool."""
 
-    def translate(builder: TorchGraphBuilder) -> None:
-        given = builder.arguments
-        _check(given.get("divisor_override") is None)
-        counts = given.get("count_include_pad")
+    def translate(
+        builder: TorchGraphBuilder,
+        kernel_size: Any,
+        stride: Any = (),
+        padding: Any = None,
+        dilation: Any = None,
+        ceil_mode: bool = False,
+        divisor_override: Any = None,
+    ) -> None:
+        _check(divisor_override is None)
         builder.add_node(
             op,
-            _tensors(builder, "self"),
-            kernel_shape=as_pair(given["kernel_size"]),
-            strides=as_pair(given.get("stride") or given["kernel_size"]),
-            pads=as_pair(given.get("padding") or 0) * 2,
-            dilations=as_pair(given.get("dilation") or 1),
-            ceil_mode=int(given.get("ceil_mode", 0)),
-            count_include_pad=None if counts is None else int(counts),
+            _name_tensors(builder, "self"),
+            kernel_shape=as_pair(kernel_size),
+            strides=as_pair(stride or kernel_size),
+            pads=as_pair(padding or 0) * 2,
+            dilations=as_pair(dilation or 1),
+            ceil_mode=int(ceil_mode),
+            count_include_pad=_Argument("count_include_pad", int).read(builder),
         )
 
     return translate
@@ -133,190 +157,155 @@ def _binary(op: str, is_reversed: bool = False) -> Translation:
     The second operand, or the first one if the operands are reversed, is multiplied by ``alpha``.
     """
 
-    def translate(builder: TorchGraphBuilder) -> None:
-        given = builder.arguments
-        _check(given.get("rounding_mode") is None)
-        factor = given.get("alpha")
-        factor = 1.0 if factor is None else float(factor)
-        names = []
-        for is_second, side in enumerate((given["self"], given["other"])):
-            alpha = factor if is_second != is_reversed else 1.0
+    def translate(
+        builder: TorchGraphBuilder,
+        self: Any,
+        other: Any,
+        alpha: float = 1.0,
+        rounding_mode: Any = None,
+    ) -> None:
+        _check(rounding_mode is None)
+        names, factors = [], (alpha, 1.0) if is_reversed else (1.0, alpha)
+        for side, factor in zip((self, other), factors, strict=True):
             if not isinstance(side, RecordedTensor):
-                name = _local_name(builder, "number")
-                names.append(_number(builder, name, float(side) * alpha))
+                name = f"{builder.call.name}.number".strip(".")
+                names.append(_add_number(builder, name, float(side) * factor))
                 continue
             _check(side.dtype == "float32")
             names.append(builder.get_name(side))
-            if alpha != 1:
-                multiplier = _number(builder, _local_name(builder, "alpha"), alpha)
-                scaled = _temporary(builder, "scaled")
+            if factor != 1:
+                multiplier = _add_number(builder, f"{builder.call.name}.alpha".strip("."), factor)
+                scaled = _name_temporary(builder, "scaled")
                 names[-1] = builder.add_node("Mul", [names[-1], multiplier], scaled)
         builder.add_node(op, names[::-1] if is_reversed else names)
 
     return translate
 
 
-def _addmm(builder: TorchGraphBuilder) -> None:
-    given = builder.arguments
-    alpha, beta = float(given["alpha"]), float(given["beta"])
-    builder.add_node("Gemm", _tensors(builder, "mat1", "mat2", "self"), alpha=alpha, beta=beta)
-
-
-def _linear(builder: TorchGraphBuilder) -> None:
-    given = builder.arguments
-    weights = given["weight"]
-    _check(weights.values is not None)
-    name = weights.name or f"{builder.call.name}.weight"
-    source = _tensors(builder, "input")
-    names = [*source, builder.add_constant(name, np.asarray(weights.values).T)]
-    if given["bias"] is None:
+def _translate_linear(builder: TorchGraphBuilder, weight: RecordedTensor, bias: Any = None) -> None:
+    _check(weight.values is not None)
+    name = weight.name or f"{builder.call.name}.weight"
+    source = _name_tensors(builder, "input")
+    names = [*source, builder.add_constant(name, np.asarray(weight.values).T)]
+    if bias is None:
         builder.add_node("MatMul", names)
         return
-    product = builder.add_node("MatMul", names, _temporary(builder, "product"))
-    builder.add_node("Add", [product, builder.get_name(given["bias"])])
+    product = builder.add_node("MatMul", names, _name_temporary(builder, "product"))
+    builder.add_node("Add", [product, bias])
 
 
-def _reshape(builder: TorchGraphBuilder, source: str, shape: Shape, *result: str) -> str:
+def _add_reshape(builder: TorchGraphBuilder, source: Any, shape: Shape, *result: str) -> str:
     return builder.add_node("Reshape", [source, builder.add_integers(shape)], *result)
 
 
-def _select(builder: TorchGraphBuilder) -> None:
-    given, source = builder.arguments, builder.get_source()
-    axis = given["dim"] % len(source.shape)
-    start = given["index"] % source.shape[axis]
+def _translate_select(builder: TorchGraphBuilder, dim: int, index: int) -> None:
+    source = builder.get_source()
+    axis = dim % len(source.shape)
+    start = index % source.shape[axis]
     numbers = [builder.add_integers([one]) for one in (start, start + 1, axis)]
-    part = builder.add_node("Slice", [source, *numbers], _temporary(builder, "part"))
-    _reshape(builder, part, builder.result.shape)
+    part = builder.add_node("Slice", [source, *numbers], _name_temporary(builder, "part"))
+    _add_reshape(builder, part, builder.result.shape)
 
 
-def _concatenation(builder: TorchGraphBuilder) -> None:
-    given = builder.arguments
-    names = [builder.get_name(part) for part in given["tensors"] if part.shape != (0,)]
-    builder.add_node("Concat", names, axis=given["dim"])
+def _translate_concatenation(
+    builder: TorchGraphBuilder, tensors: Sequence[RecordedTensor], dim: int = 0
+) -> None:
+    builder.add_node("Concat", [part for part in tensors if part.shape != (0,)], axis=dim)
 
 
-def _stack(builder: TorchGraphBuilder) -> None:
-    shape, axis = builder.result.shape, builder.arguments["dim"]
-    axis %= len(shape)
+def _translate_stack(
+    builder: TorchGraphBuilder, tensors: Sequence[RecordedTensor], dim: int
+) -> None:
+    shape = builder.result.shape
+    axis = dim % len(shape)
     single = (*shape[:axis], 1, *shape[axis + 1 :])
     parts = [
-        _reshape(builder, builder.get_name(part), single, _temporary(builder, "part"))
-        for part in builder.arguments["tensors"]
+        _add_reshape(builder, part, single, _name_temporary(builder, "part")) for part in tensors
     ]
     builder.add_node("Concat", parts, axis=axis)
 
 
-def _expand(builder: TorchGraphBuilder) -> None:
+def _translate_expand(builder: TorchGraphBuilder) -> None:
     _check(builder.get_source().shape == builder.result.shape)
     translate_identity(builder)
 
 
-def _channel_shuffle(builder: TorchGraphBuilder) -> None:
-    shape, groups = builder.result.shape, builder.arguments["groups"]
+def _translate_channel_shuffle(builder: TorchGraphBuilder, groups: int) -> None:
+    shape = builder.result.shape
     images, channels, *rest = shape
     split = (images, groups, channels // groups, *rest)
-    (source,) = _tensors(builder, "self")
-    grouped = _reshape(builder, source, split, _temporary(builder, "apart"))
+    (source,) = _name_tensors(builder, "self")
+    grouped = _add_reshape(builder, source, split, _name_temporary(builder, "apart"))
     order = (0, 2, 1, *range(3, 3 + len(rest)))
-    swapped = builder.add_node("Transpose", [grouped], _temporary(builder, "turned"), perm=order)
-    _reshape(builder, swapped, shape)
+    swapped = _name_temporary(builder, "turned")
+    _add_reshape(builder, builder.add_node("Transpose", [grouped], swapped, perm=order), shape)
 
 
-def _power(builder: TorchGraphBuilder) -> None:
-    exponent = builder.arguments["exponent"]
+def _translate_power(builder: TorchGraphBuilder, exponent: Any) -> None:
     _check(not isinstance(exponent, RecordedTensor))
-    number = _number(builder, "exponent", float(exponent))
-    builder.add_node("Pow", [*_tensors(builder, "self"), number])
+    number = _add_number(builder, "exponent", float(exponent))
+    builder.add_node("Pow", [*_name_tensors(builder, "self"), number])
 
 
-def _with_argument(
-    op: str, argument: str, attribute: str, read: Callable[[Any], Any] = float
-) -> Translation:
-    """Return the translation to an operator with one attribute that is an argument."""
-
-    def translate(builder: TorchGraphBuilder) -> None:
-        value = read(builder.arguments[argument])
-        builder.add_node(op, _tensors(builder, "self"), **{attribute: value})
-
-    return translate
+def _translate_mean(builder: TorchGraphBuilder, dim: Any = None, keepdim: bool = False) -> None:
+    source = builder.get_source()
+    numbers = builder.add_integers(np.ravel(dim or range(len(source.shape))))
+    builder.add_node("ReduceMean", [source, numbers], keepdims=int(keepdim))
 
 
-def _mean(builder: TorchGraphBuilder) -> None:
-    given = builder.arguments
-    axes = given.get("dim") or tuple(range(len(given["self"].shape)))
-    numbers = builder.add_integers(axes if isinstance(axes, tuple) else (axes,))
-    keepdims = int(bool(given.get("keepdim")))
-    builder.add_node("ReduceMean", [*_tensors(builder, "self"), numbers], keepdims=keepdims)
-
-
-def _prelu(builder: TorchGraphBuilder) -> None:
-    source, slopes = (builder.arguments[name] for name in ("self", "weight"))
-    _check(slopes.values is not None)
-    shape = [1] * len(source.shape)
+def _translate_prelu(
+    builder: TorchGraphBuilder, self: RecordedTensor, weight: RecordedTensor
+) -> None:
+    _check(weight.values is not None)
+    slopes = np.asarray(weight.values)
+    shape = [1] * len(self.shape)
     if len(shape) > 1:
-        shape[1] = slopes.values.size
-    values = np.asarray(slopes.values).reshape(shape)
-    name = builder.add_constant(slopes.name or f"{builder.call.name}.weight", values)
-    builder.add_node("PRelu", [source, name])
+        shape[1] = slopes.size
+    name = weight.name or f"{builder.call.name}.weight"
+    builder.add_node("PRelu", [self, builder.add_constant(name, slopes.reshape(shape))])
 
 
-def _upsample_nearest(builder: TorchGraphBuilder) -> None:
-    sizes = builder.add_integers(builder.result.shape)
+def _translate_upsample(builder: TorchGraphBuilder) -> None:
     builder.add_node(
         "Resize",
-        [builder.get_source(), "", "", sizes],
+        [builder.get_source(), "", "", builder.add_integers(builder.result.shape)],
         mode="nearest",
         coordinate_transformation_mode="asymmetric",
         nearest_mode="floor",
     )
 
 
-def _pixel_shuffle(builder: TorchGraphBuilder) -> None:
-    block = builder.arguments["upscale_factor"]
-    builder.add_node("DepthToSpace", _tensors(builder, "self"), blocksize=block, mode="CRD")
-
-
 # --- formulas of several operators -----------------------------------------------------------
 
 
-class _FormulaWriter:
-    """Writer of nested operators; numbers become constants."""
-
-    def __init__(self, builder: TorchGraphBuilder) -> None:
-        self._builder = builder
-        self.call = builder.call
-
-    def __call__(self, op: str, *operands: str | float) -> str:
-        """Add an operator; return the name of its result."""
-        names = [
-            one if isinstance(one, str) else _number(self._builder, "number", one)
-            for one in operands
-        ]
-        return self._builder.add_node(op, names, self._builder.unique_name(op.lower()))
-
-    def argument(self, name: str) -> float:
-        """Return a number argument, by default 1."""
-        return float(self.call.arguments.get(name, 1))
-
-    def softplus(self, x: str) -> str:
-        """Add ``log(1 + exp(x))``, computed without an exponential of more than 0."""
-        small = self("Exp", self("Neg", self("Abs", x)))
-        return self("Add", self("Relu", x), self("Log", self("Add", small, 1.0)))
+_Writer = Callable[..., str]
+"""Adds an operator on tensor names and numbers, and returns the name of its result."""
 
 
-def _formula(write: Callable[[_FormulaWriter, str], str]) -> Translation:
-    """Return the translation of a function of each value to several operators."""
+def _write_operator(builder: TorchGraphBuilder, op: str, *operands: str | float) -> str:
+    names = [
+        one if isinstance(one, str) else _add_number(builder, "number", one) for one in operands
+    ]
+    return builder.add_node(op, names, builder.unique_name(op.lower()))
 
-    def translate(builder: TorchGraphBuilder) -> None:
-        write(_FormulaWriter(builder), builder.get_name(builder.arguments["self"]))
+
+def _formula(write: Callable[..., str]) -> Translation:
+    """Return the translation of a function of each value to several operators.
+
+    ``write`` takes a :data:`_Writer`, the name of the operand, and arguments of the operation.
+    """
+
+    def translate(builder: TorchGraphBuilder, self: RecordedTensor) -> None:
+        given = bind_attributes(write, builder.arguments)
+        write(functools.partial(_write_operator, builder), builder.get_name(self), **given)
         builder.steps[-1] = attrs.evolve(builder.steps[-1], outputs=(builder.get_first_output(),))
 
     return translate
 
 
-def _gelu(write: _FormulaWriter, x: str) -> str:
+def _write_gelu(write: _Writer, x: str, approximate: str = "none") -> str:
     """Add ``x * (1 + erf(x / sqrt(2))) / 2``, or its approximation by tanh."""
-    if write.call.arguments.get("approximate") == "tanh":
+    if approximate == "tanh":
         cube = write("Mul", write("Mul", write("Mul", x, x), x), 0.044715)
         inner = write("Mul", write("Add", x, cube), math.sqrt(2 / math.pi))
         share = write("Tanh", inner)
@@ -325,79 +314,96 @@ def _gelu(write: _FormulaWriter, x: str) -> str:
     return write("Mul", write("Mul", x, write("Add", share, 1.0)), 0.5)
 
 
-def _elu(write: _FormulaWriter, x: str) -> str:
-    """Add ELU, CELU or SELU: ``scale * (max(x, 0) + alpha * (exp(inner * min(x, 0)) - 1))``."""
-    alpha, scale, inner = map(write.argument, ("alpha", "scale", "input_scale"))
-    if write.call.operation == "aten.celu":
-        inner = 1 / alpha
-    below = write("Mul", write("Neg", write("Relu", write("Neg", x))), inner)
+def _write_elu(
+    write: _Writer, x: str, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0
+) -> str:
+    """Add ``scale * (max(x, 0) + alpha * (exp(input_scale * min(x, 0)) - 1))``."""
+    below = write("Mul", write("Neg", write("Relu", write("Neg", x))), input_scale)
     bent = write("Mul", write("Sub", write("Exp", below), 1.0), alpha)
     return write("Mul", write("Add", write("Relu", x), bent), scale)
 
 
-def _softplus(write: _FormulaWriter, x: str) -> str:
+def _write_softplus(write: _Writer, x: str) -> str:
+    """Add ``log(1 + exp(x))``, computed without an exponential of more than 0."""
+    small = write("Exp", write("Neg", write("Abs", x)))
+    return write("Add", write("Relu", x), write("Log", write("Add", small, 1.0)))
+
+
+def _write_scaled_softplus(write: _Writer, x: str, beta: float = 1.0) -> str:
     """Add ``log(1 + exp(beta * x)) / beta``."""
-    beta = write.argument("beta")
-    return write("Div", write.softplus(write("Mul", x, beta)), beta)
+    return write("Div", _write_softplus(write, write("Mul", x, beta)), beta)
 
 
 FLOAT_OPERATIONS: dict[str, Translation] = {
     **MOVEMENTS,
+    **{
+        f"aten.{name}": _operator(op)
+        for name, op in {
+            "abs": "Abs",
+            "erf": "Erf",
+            "exp": "Exp",
+            "hardswish": "HardSwish",
+            "log": "Log",
+            "neg": "Neg",
+            "reciprocal": "Reciprocal",
+            "relu": "Relu",
+            "sigmoid": "Sigmoid",
+            "sqrt": "Sqrt",
+            "tanh": "Tanh",
+        }.items()
+    },
     "aten._adaptive_avg_pool2d": _adaptive_pool("AveragePool"),
-    "aten._log_softmax": _with_argument("LogSoftmax", "dim", "axis", int),
-    "aten._native_batch_norm_legit_no_training": _batch_norm,
-    "aten._prelu_kernel": _prelu,
-    "aten._softmax": _with_argument("Softmax", "dim", "axis", int),
+    "aten._log_softmax": _operator("LogSoftmax", axis=_Argument("dim", int)),
+    "aten._native_batch_norm_legit_no_training": _translate_batch_norm,
+    "aten._prelu_kernel": _translate_prelu,
+    "aten._softmax": _operator("Softmax", axis=_Argument("dim", int)),
     "aten._to_copy": translate_identity,
-    "aten.abs": _operator("Abs"),
     "aten.adaptive_max_pool2d": _adaptive_pool("MaxPool"),
     "aten.add": _binary("Add"),
-    "aten.addmm": _addmm,
+    "aten.addmm": _operator(
+        "Gemm", "mat1", "mat2", "self", alpha=_Argument("alpha"), beta=_Argument("beta")
+    ),
     "aten.avg_pool2d": make_pool_translation("AveragePool"),
     "aten.bmm": _operator("MatMul", "self", "mat2"),
-    "aten.cat": _concatenation,
-    "aten.celu": _formula(_elu),
-    "aten.channel_shuffle": _channel_shuffle,
-    "aten.clamp": _clip("min", "max"),
-    "aten.clamp_max": _clip("", "max"),
-    "aten.clamp_min": _clip("min", ""),
+    "aten.cat": _translate_concatenation,
+    "aten.celu": _formula(
+        lambda write, x, alpha=1.0: _write_elu(write, x, alpha, input_scale=1 / alpha)
+    ),
+    "aten.channel_shuffle": _translate_channel_shuffle,
+    "aten.clamp": _operator("Clip", min=_Argument("min"), max=_Argument("max")),
+    "aten.clamp_max": _operator("Clip", max=_Argument("max")),
+    "aten.clamp_min": _operator("Clip", min=_Argument("min")),
     "aten.constant_pad_nd": translate_pad,
-    "aten.convolution": _convolution,
+    "aten.convolution": _translate_convolution,
     "aten.div": _binary("Div"),
-    "aten.elu": _formula(_elu),
-    "aten.erf": _operator("Erf"),
-    "aten.exp": _operator("Exp"),
-    "aten.expand": _expand,
-    "aten.gelu": _formula(_gelu),
+    "aten.elu": _formula(_write_elu),
+    "aten.expand": _translate_expand,
+    "aten.gelu": _formula(_write_gelu),
     "aten.hardsigmoid": _operator("HardSigmoid", alpha=1 / 6, beta=0.5),
-    "aten.hardswish": _operator("HardSwish"),
-    "aten.hardtanh": _clip("min_val", "max_val"),
-    "aten.leaky_relu": _with_argument("LeakyRelu", "negative_slope", "alpha"),
-    "aten.linear": _linear,
-    "aten.log": _operator("Log"),
+    "aten.hardtanh": _operator("Clip", min=_Argument("min_val"), max=_Argument("max_val")),
+    "aten.leaky_relu": _operator("LeakyRelu", alpha=_Argument("negative_slope")),
+    "aten.linear": _translate_linear,
     "aten.max_pool2d_with_indices": make_pool_translation("MaxPool"),
     "aten.maximum": _operator("Max", "self", "other"),
-    "aten.mean": _mean,
+    "aten.mean": _translate_mean,
     "aten.minimum": _operator("Min", "self", "other"),
-    "aten.mish": _formula(lambda write, x: write("Mul", x, write("Tanh", write.softplus(x)))),
+    "aten.mish": _formula(
+        lambda write, x: write("Mul", x, write("Tanh", _write_softplus(write, x)))
+    ),
     "aten.mm": _operator("MatMul", "self", "mat2"),
     "aten.mul": _binary("Mul"),
-    "aten.native_batch_norm": _batch_norm,
-    "aten.neg": _operator("Neg"),
-    "aten.pixel_shuffle": _pixel_shuffle,
-    "aten.pow": _power,
-    "aten.reciprocal": _operator("Reciprocal"),
-    "aten.relu": _operator("Relu"),
+    "aten.native_batch_norm": _translate_batch_norm,
+    "aten.pixel_shuffle": _operator(
+        "DepthToSpace", blocksize=_Argument("upscale_factor", int), mode="CRD"
+    ),
+    "aten.pow": _translate_power,
     "aten.rsqrt": _formula(lambda write, x: write("Reciprocal", write("Sqrt", x))),
     "aten.rsub": _binary("Sub", is_reversed=True),
-    "aten.select": _select,
-    "aten.sigmoid": _operator("Sigmoid"),
+    "aten.select": _translate_select,
     "aten.silu": _formula(lambda write, x: write("Mul", x, write("Sigmoid", x))),
-    "aten.softplus": _formula(_softplus),
-    "aten.sqrt": _operator("Sqrt"),
-    "aten.stack": _stack,
+    "aten.softplus": _formula(_write_scaled_softplus),
+    "aten.stack": _translate_stack,
     "aten.sub": _binary("Sub"),
-    "aten.tanh": _operator("Tanh"),
-    "aten.upsample_nearest2d": _upsample_nearest,
+    "aten.upsample_nearest2d": _translate_upsample,
 }
 """Operation of PyTorch -> translation."""

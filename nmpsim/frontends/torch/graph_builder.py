@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from nmpsim.frontends.graph.graph_builder import GraphBuilder
 from nmpsim.frontends.graph.nodes import Graph, Kind, QuantizedTensor, Shape
+from nmpsim.frontends.graph.operation import bind_attributes
 from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.torch.recording import ModelRecording, RecordedCall, RecordedTensor
 
@@ -27,6 +29,8 @@ class TorchGraphBuilder(GraphBuilder):
 
     call: RecordedCall
     """The current operation."""
+    arguments: Mapping[str, Any]
+    """Arguments of the current operation, without those that are None."""
 
     def __init__(self, recording: ModelRecording, is_float: bool) -> None:
         super().__init__()
@@ -44,11 +48,23 @@ class TorchGraphBuilder(GraphBuilder):
     def begin_call(self, call: RecordedCall) -> None:
         """Select the PyTorch operation that the next nodes belong to, and name its results."""
         self.call = call
+        self.arguments = {name: one for name, one in call.arguments.items() if one is not None}
         self.begin_operator(call.number, call.label)
         for result in call.results:
             own = self.unique_name(call.name or call.operation.rpartition(".")[2])
             self._names[result.number] = self._outputs.get(result.number, own)
             self.name_layer(self._names[result.number], own)
+
+    def translate_call(self, operations: Mapping[str, Translation]) -> None:
+        """Add the nodes of the current operation with the translation in a table."""
+        require(
+            self.call.operation in operations,
+            "an unsupported operation"
+            if self.call.results
+            else "control flow or a number that depends on the values of a tensor",
+        )
+        translate = operations[self.call.operation]
+        translate(self, **bind_attributes(translate, self.arguments))
 
     def build(self) -> Graph:
         """Return the graph of the recorded run."""
@@ -88,18 +104,9 @@ class TorchGraphBuilder(GraphBuilder):
             self.get_name(self.result)
 
     @property
-    def arguments(self) -> Mapping[str, Any]:
-        """Arguments of the current operation."""
-        return self.call.arguments
-
-    @property
     def result(self) -> RecordedTensor:
         """First result of the current operation."""
         return self.call.results[0]
-
-    def get_names(self, *arguments: str) -> list[str]:
-        """Return the names of tensor arguments; raise UnsupportedError unless they are quint8."""
-        return [self.get_name(self.get_tensor(one)) for one in arguments]
 
     def get_tensor(self, argument: str, *dtypes: str) -> RecordedTensor:
         """Return a tensor argument; raise UnsupportedError if its dtype is not in ``dtypes``."""
@@ -124,7 +131,7 @@ class TorchGraphBuilder(GraphBuilder):
         """Declare an intermediate tensor and return its name."""
         return self.declare(self.unique_name(f"{self.call.name}_{suffix}"), kind, shape)
 
-    def add_integers(self, values: Sequence[int] | int) -> str:
+    def add_integers(self, values: npt.ArrayLike) -> str:
         """Add an int64 constant and return its name."""
         return self.add_constant("numbers", np.array(values, np.int64))
 
@@ -134,8 +141,9 @@ class TorchGraphBuilder(GraphBuilder):
         return name
 
 
-Translation = Callable[[TorchGraphBuilder], None]
-"""Adds the nodes of the current operation."""
+Translation = Callable[..., None]
+"""Adds the nodes of the current operation; takes a :class:`TorchGraphBuilder` and, by name, the
+arguments in its signature."""
 
 
 def get_tensor_kind(tensor: RecordedTensor) -> Kind:

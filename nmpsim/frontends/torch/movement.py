@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from nmpsim.frontends.imported_model import require
 from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, Translation
 
@@ -18,61 +21,57 @@ def translate_identity(builder: TorchGraphBuilder) -> None:
     builder.add_node("Identity", [source])
 
 
-def _translate_permutation(builder: TorchGraphBuilder) -> None:
+def _translate_permutation(
+    builder: TorchGraphBuilder, dims: Sequence[int] | None = None, dim0: int = 0, dim1: int = 1
+) -> None:
     """Translate a permutation; in a quantized model it is delayed until it is needed."""
     source = builder.get_source()
-    order = _permutation(builder, len(source.shape))
+    rank = len(source.shape)
+    order = list(range(rank))
+    if dims is not None:
+        order = [int(axis) % rank for axis in dims]
+    elif rank >= 2:
+        order[dim0 % rank], order[dim1 % rank] = order[dim1 % rank], order[dim0 % rank]
     if builder.is_float:
-        builder.add_node("Transpose", [source], perm=order)
+        builder.add_node("Transpose", [source], perm=tuple(order))
     else:
-        builder.permute(source, order)
+        builder.permute(source, tuple(order))
 
 
-def _permutation(builder: TorchGraphBuilder, rank: int) -> tuple[int, ...]:
-    given, order = builder.arguments, list(range(rank))
-    if "dims" in given:
-        return tuple(int(axis) % rank for axis in given["dims"])
-    if rank >= 2:
-        first, second = (int(given.get(n, d)) % rank for n, d in (("dim0", 0), ("dim1", 1)))
-        order[first], order[second] = order[second], order[first]
-    return tuple(order)
-
-
-def _translate_slice(builder: TorchGraphBuilder) -> None:
-    given, source = builder.arguments, builder.get_source()
-    axis = int(given.get("dim", 0)) % len(source.shape)
-    size, step = source.shape[axis], given.get("step", 1)
-    start = int(given.get("start") or 0)
-    first = min(max(start + size if start < 0 else start, 0), size)
-    name = builder.get_name(source)
+def _translate_slice(
+    builder: TorchGraphBuilder, dim: int = 0, start: int = 0, end: Any = None, step: int = 1
+) -> None:
+    source = builder.get_source()
+    axis = dim % len(source.shape)
+    size, name = source.shape[axis], builder.get_name(source)
     if step != 1:
         require(builder.is_float, f"steps of {step}")
-        end = size if given["end"] is None else min(given["end"], size)
-        builder.add_node(
-            "Slice", [name, *(builder.add_integers([n]) for n in (start, end, axis, step))]
-        )
+        end = size if end is None else min(end, size)
+        numbers = (builder.add_integers([one]) for one in (start, end, axis, step))
+        builder.add_node("Slice", [name, *numbers])
         return
+    first = min(max(start + size if start < 0 else start, 0), size)
     end = first + builder.result.shape[axis]
     builder.add_node("Slice", [name], starts=(first,), ends=(end,), axes=(axis,))
 
 
-def _translate_split(builder: TorchGraphBuilder) -> None:
-    source, call = builder.get_source(), builder.call
-    axis = int(call.arguments.get("dim", 0)) % len(source.shape)
-    sizes = tuple(result.shape[axis] for result in call.results)
+def _translate_split(builder: TorchGraphBuilder, dim: int = 0) -> None:
+    source = builder.get_source()
+    axis = dim % len(source.shape)
+    sizes = tuple(result.shape[axis] for result in builder.call.results)
     builder.add_node("Split", [source], *builder.outputs(), axis=axis, split=sizes)
 
 
-def translate_pad(builder: TorchGraphBuilder) -> None:
+def translate_pad(builder: TorchGraphBuilder, pad: Sequence[int], value: float = 0.0) -> None:
     """Translate padding with a constant, which must be zero in a quantized model."""
-    source, result, given = builder.get_source(), builder.result, builder.arguments
-    pads, value, rank = given["pad"], float(given.get("value") or 0), len(source.shape)
+    source, result = builder.get_source(), builder.result
+    rank = len(source.shape)
     before, after = [0] * rank, [0] * rank
-    for index in range(len(pads) // 2):  # PyTorch's are pairs, from the last dimension on
-        before[rank - 1 - index], after[rank - 1 - index] = map(int, pads[2 * index :][:2])
+    for index in range(len(pad) // 2):  # PyTorch's are pairs, from the last dimension on
+        before[rank - 1 - index], after[rank - 1 - index] = map(int, pad[2 * index :][:2])
     require(
-        builder.is_float or (not value and min(pads, default=0) >= 0),
-        f"paddings {list(pads)} with {value:g}",
+        builder.is_float or (not value and min(pad, default=0) >= 0),
+        f"paddings {list(pad)} with {value:g}",
     )
     require(
         (source.scale, source.zero_point) == (result.scale, result.zero_point),

@@ -8,8 +8,8 @@ one step apart. Int8 is stored as quint8, 128 more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import attrs
 import numpy as np
@@ -24,18 +24,47 @@ from nmpsim.frontends.torch.recording import (
 )
 
 _NAMESPACE = "quantized_decomposed."
-_MOVEMENTS = frozenset(
-    {
-        *("aten.view", "aten._unsafe_view", "aten.permute", "aten.transpose", "aten.slice"),
-        *("aten.select", "aten.squeeze", "aten.unsqueeze", "aten.clone", "aten.alias"),
-        *("aten.detach", "aten.t", "aten.split", "aten.split_with_sizes"),
-    }
-)
-"""Operations that, on a dequantized tensor, only move its integers."""
-_TRANSPOSITIONS = ("aten.t", "aten.permute", "aten.transpose")
 _ENGINE = "fbgemm"
 """Engine of the converted model; its bias stays float, as in the PT2E model."""
+_TRANSPOSITIONS = ("aten.t", "aten.permute", "aten.transpose")
+_SAME_SCALE_OPERATIONS = {
+    **{
+        operation: operation
+        for operation in (
+            *_TRANSPOSITIONS,
+            *("aten.view", "aten._unsafe_view", "aten.slice", "aten.select"),
+            *("aten.squeeze", "aten.unsqueeze", "aten.clone", "aten.alias"),
+            *("aten.detach", "aten.split", "aten.split_with_sizes"),
+            *("aten.avg_pool2d", "aten._adaptive_avg_pool2d"),
+        )
+    },
+    "aten.max_pool2d_with_indices": "aten.quantized_max_pool2d",
+    "aten.mean": "aten._adaptive_avg_pool2d",
+}
+"""Operation that, on a dequantized tensor, keeps scale and zero point -> its integer form."""
 ErrorHandler = Callable[[RecordedCall, UnsupportedError], None]
+
+
+@attrs.frozen
+class _IntegerForm:
+    """Integer operation for a float operation between dequantize and quantize."""
+
+    operation: str
+    operands: Mapping[str, str]
+    """Operand of the integer operation -> operand of the float operation."""
+    weights: str = ""
+    """Argument that holds the weights; empty if there are none."""
+    bias: str = ""
+
+
+_PAIR = {"qa": "self", "qb": "other"}
+_INTEGER_FORMS = {
+    "aten.add": _IntegerForm("quantized.add", _PAIR),
+    "aten.addmm": _IntegerForm("quantized.linear", {"X": "mat1"}, "mat2", "self"),
+    "aten.convolution": _IntegerForm("quantized.conv2d", {"qx": "input"}, "weight", "bias"),
+    "aten.mm": _IntegerForm("quantized.linear", {"X": "self"}, "mat2"),
+    "aten.mul": _IntegerForm("quantized.mul", _PAIR),
+}
 
 
 @attrs.frozen(eq=False)
@@ -45,11 +74,6 @@ class _PendingOperation:
     call: RecordedCall
     operation: str
     arguments: Mapping[str, Any]
-    has_relu: bool = False
-
-
-_Floats = RecordedTensor | QuantizedWeights | _PendingOperation
-_F = TypeVar("_F", RecordedTensor, QuantizedWeights, _PendingOperation)
 
 
 def is_pt2e_model(recording: ModelRecording) -> bool:
@@ -73,7 +97,9 @@ def convert_pt2e(recording: ModelRecording, on_error: ErrorHandler) -> ModelReco
             conversion.convert(call)
         except UnsupportedError as error:
             on_error(call, error)
-    outputs = tuple((name, conversion.output(one, on_error)) for name, one in recording.outputs)
+    outputs = tuple(
+        (name, conversion.convert_output(one, on_error)) for name, one in recording.outputs
+    )
     calls = tuple(attrs.evolve(call, number=at) for at, call in enumerate(conversion.calls))
     return attrs.evolve(recording, engine=_ENGINE, calls=calls, outputs=outputs)
 
@@ -83,7 +109,7 @@ class _Conversion:
         self.calls: list[RecordedCall] = []
         self._integers: dict[int, RecordedTensor] = {}
         """Number of an integer tensor -> the same as quint8."""
-        self._floats: dict[int, _Floats] = {}
+        self._floats: dict[int, RecordedTensor | QuantizedWeights | _PendingOperation] = {}
         """Number of a float tensor -> the quint8 tensor, constant or operation it stands for."""
         self._count = 1 + max(
             (t.number for call in recording.calls for t in call.results), default=0
@@ -91,73 +117,32 @@ class _Conversion:
 
     def convert(self, call: RecordedCall) -> None:
         """Convert one operation."""
-        name = call.operation.removeprefix(_NAMESPACE)
-        if name in ("dequantize_per_tensor", "dequantize_per_channel"):
+        operation = call.operation
+        if operation.startswith(f"{_NAMESPACE}dequantize_per_"):
             self._dequantize(call)
-        elif name == "quantize_per_tensor":
+        elif operation == f"{_NAMESPACE}quantize_per_tensor":
             self._quantize(call)
-        elif call.operation in _MOVEMENTS:
-            self._move(call)
+        elif operation in _SAME_SCALE_OPERATIONS:
+            self._keep_scale(call)
+        elif operation == "aten.relu":
+            self._clip_negative(call)
         else:
-            require(call.operation in _RULES, "a float operation without an integer form")
-            self._floats[call.results[0].number] = _RULES[call.operation](self, call)
+            require(operation in _INTEGER_FORMS, "a float operation without an integer form")
+            self._floats[call.results[0].number] = self._begin_group(call)
 
-    def output(self, tensor: RecordedTensor, on_error: ErrorHandler) -> RecordedTensor:
+    def convert_output(self, tensor: RecordedTensor, on_error: ErrorHandler) -> RecordedTensor:
         """Return an output of the model, dequantized if it is float."""
         source = self._floats.get(tensor.number)
         if isinstance(source, _PendingOperation):
             on_error(source.call, UnsupportedError("a float result that is not quantized"))
         if isinstance(source, RecordedTensor):
-            self._add("aten.dequantize", "dequantize", tensor, self=source)
+            self._add("aten.dequantize", "dequantize", {"self": source}, tensor)
         return self._integers.get(tensor.number, tensor)
 
-    def find(self, tensor: Any, kind: type[_F]) -> _F | None:
-        """Return what a float tensor stands for, if it is of a kind."""
-        is_tensor = isinstance(tensor, RecordedTensor)
-        source = self._floats.get(tensor.number) if is_tensor else None
-        return source if isinstance(source, kind) else None
-
-    def quantized(self, tensor: Any) -> RecordedTensor:
-        """Return the quint8 tensor of a float tensor."""
-        source = self.find(tensor, RecordedTensor)
-        if source is None:
-            raise UnsupportedError("an input that is not quantized")
-        return source
-
-    def weights(self, tensor: Any, bias: Any, **window: Any) -> QuantizedWeights:
-        """Return the weights of a layer, given as float tensors."""
-        weights = self.find(tensor, QuantizedWeights)
-        if weights is None:
-            raise UnsupportedError("weights that are not quantized")
-        require(weights.weights.dtype == np.int8, f"weights of {weights.weights.dtype}")
-        values = bias.values if isinstance(bias, RecordedTensor) else None
-        require(bias is None or values is not None, "a bias that is not a constant")
-        values = None if values is None else values.astype(np.float32)
-        return attrs.evolve(weights, bias=values, **window)
-
-    def add_like(
-        self, operation: str, call: RecordedCall, source: RecordedTensor, /, **arguments: Any
-    ) -> RecordedTensor:
-        """Add an operation whose result has the scale of its input."""
-        result = self._new(call.results[0].shape, source)
-        return self._add(operation, call.name, result, **arguments)
-
-    def clip(
-        self, call: RecordedCall, source: RecordedTensor, low: int, high: int
-    ) -> RecordedTensor:
-        """Add a clip of stored integers."""
-        table = np.clip(np.arange(256), low, high).astype(np.uint8)
-        return self._look_up(call, source, self._new(source.shape, source), table)
-
-    def _look_up(
-        self, call: RecordedCall, source: RecordedTensor, result: RecordedTensor, table: Array
-    ) -> RecordedTensor:
-        given = {"self": source}
-        self.calls.append(RecordedCall(0, "aten.clamp", call.name, given, (result,), (table,)))
-        return result
+    # --- conversions -------------------------------------------------------------------------
 
     def _dequantize(self, call: RecordedCall) -> None:
-        given, (result,) = call.arguments, call.results
+        given, number = call.arguments, call.results[0].number
         stored, is_per_channel = given["input"], call.operation.endswith("per_channel")
         if is_per_channel:
             require(
@@ -168,11 +153,11 @@ class _Conversion:
         else:
             scales, zeros = np.array([float(given["scale"])]), np.array([int(given["zero_point"])])
         if stored.values is None:
-            self._floats[result.number] = self._integers[stored.number]
+            self._floats[number] = self._integers[stored.number]
             return
         scales, zeros = scales.astype(np.float32), zeros.astype(np.int64)
         weights = QuantizedWeights(stored.values, scales, zeros, is_per_channel, None, _ENGINE)
-        self._floats[result.number] = weights
+        self._floats[number] = weights
 
     def _quantize(self, call: RecordedCall) -> None:
         given, (result,) = call.arguments, call.results
@@ -180,20 +165,18 @@ class _Conversion:
         require(dtype in ("int8", "uint8"), f"{dtype}")
         offset = 128 if dtype == "int8" else 0
         scale, zero = float(given["scale"]), int(given["zero_point"]) + offset
-        target = RecordedTensor(self._next_number(), "quint8", result.shape, scale, zero)
+        target = self._make_tensor(result.shape, scale, zero)
         source = self._floats.get(given["input"].number)
         require(not isinstance(source, QuantizedWeights), "constants quantized again")
         if isinstance(source, _PendingOperation):
-            operation = source.operation + "_relu" * source.has_relu
-            quantized = self._add(operation, source.call.name, target, **source.arguments)
+            self._add(source.operation, source.call.name, source.arguments, target)
         elif isinstance(source, RecordedTensor):
-            quantized = self._rescale(call, source, target)
+            target = self._rescale(call, source, target)
         else:
-            operation = "aten.quantize_per_tensor"
-            quantized = self._add(operation, call.name, target, self=given["input"])
+            self._add("aten.quantize_per_tensor", call.name, {"self": given["input"]}, target)
         if (low + offset, high + offset) != (0, 255):
-            quantized = self.clip(call, quantized, low + offset, high + offset)
-        self._integers[result.number] = quantized
+            target = self._clip(call, target, low + offset, high + offset)
+        self._integers[result.number] = target
 
     def _rescale(
         self, call: RecordedCall, source: RecordedTensor, target: RecordedTensor
@@ -203,125 +186,120 @@ class _Conversion:
             return source
         floats = (np.arange(256) - source.zero_point).astype(np.float32) * np.float32(source.scale)
         steps = np.rint(floats * (np.float32(1) / np.float32(target.scale))) + target.zero_point
-        return self._look_up(call, source, target, np.clip(steps, 0, 255).astype(np.uint8))
+        return self._look_up(call, source, target, np.clip(steps, 0, 255))
 
-    def _move(self, call: RecordedCall) -> None:
-        (name, tensor), *rest = call.arguments.items()
+    # --- operations --------------------------------------------------------------------------
+
+    def _begin_group(self, call: RecordedCall) -> _PendingOperation:
+        """Return the integer form of an operation on dequantized tensors."""
+        given, form = call.arguments, _INTEGER_FORMS[call.operation]
+        arguments: dict[str, Any] = {}
+        require(
+            given.get("alpha", 1) == given.get("beta", 1) == 1, "factors alpha or beta other than 1"
+        )
+        require(
+            not given.get("transposed") and len(given.get("stride", (1, 1))) == 2,
+            "a convolution that is transposed or not two-dimensional",
+        )
+        if form.weights:
+            bias = given[form.bias] if form.bias else None
+            weights = self._find_weights(given[form.weights], bias)
+            if "stride" in given:
+                names = ("stride", "padding", "dilation", "groups")
+                weights = attrs.evolve(weights, **{name: given[name] for name in names})
+            else:
+                weights = _transpose(weights)
+            arguments["packed_weight"] = weights
+        for name, operand in form.operands.items():
+            arguments[name] = self._find_quantized(given[operand])
+        return _PendingOperation(call, form.operation, arguments)
+
+    def _keep_scale(self, call: RecordedCall) -> None:
+        """Add the integer form of an operation whose result has the scale of its input."""
+        (name, tensor), *_ = call.arguments.items()
         weights = self._floats.get(tensor.number)
         if isinstance(weights, QuantizedWeights):
             require(
                 call.operation in _TRANSPOSITIONS,
                 "an operation on weights other than a transposition",
             )
-            self._floats[call.results[0].number] = _transposed(weights)
+            self._floats[call.results[0].number] = _transpose(weights)
             return
-        source = self.quantized(tensor)
-        results = tuple(self._new(result.shape, source) for result in call.results)
-        arguments = {name: source, **dict(rest)}
-        self.calls.append(attrs.evolve(call, arguments=arguments, results=results))
-        for result, moved in zip(call.results, results, strict=True):
-            self._floats[result.number] = moved
+        source, given = self._find_quantized(tensor), call.arguments
+        if call.operation == "aten.mean":
+            axes = sorted(int(axis) % len(source.shape) for axis in given["dim"] or ())
+            is_global = axes == [2, 3] and given["keepdim"] and len(source.shape) == 4
+            require(is_global, f"a mean along {axes}")
+        results = [one for one in call.results if one.dtype == "float32"]
+        moved = [self._make_tensor(one.shape, source.scale, source.zero_point) for one in results]
+        operation = _SAME_SCALE_OPERATIONS[call.operation]
+        self._add(operation, call.name, {**given, name: source}, *moved)
+        self._floats |= {one.number: new for one, new in zip(results, moved, strict=True)}
 
-    def _add(
-        self, operation: str, name: str, result: RecordedTensor, /, **arguments: Any
+    def _clip_negative(self, call: RecordedCall) -> None:
+        """Fuse a ReLU into the operation before it, or clip quantized values."""
+        tensor, number = call.arguments["self"], call.results[0].number
+        source = self._floats.get(tensor.number)
+        if isinstance(source, _PendingOperation):
+            operation = source.operation.removesuffix("_relu") + "_relu"
+            self._floats[number] = attrs.evolve(source, operation=operation)
+        else:
+            quantized = self._find_quantized(tensor)
+            self._floats[number] = self._clip(call, quantized, quantized.zero_point, 255)
+
+    def _clip(
+        self, call: RecordedCall, source: RecordedTensor, low: int, high: int
     ) -> RecordedTensor:
-        self.calls.append(RecordedCall(0, operation, name, arguments, (result,)))
+        """Add a clip of stored integers."""
+        result = self._make_tensor(source.shape, source.scale, source.zero_point)
+        return self._look_up(call, source, result, np.clip(np.arange(256), low, high))
+
+    def _look_up(
+        self, call: RecordedCall, source: RecordedTensor, result: RecordedTensor, table: Array
+    ) -> RecordedTensor:
+        tables = (table.astype(np.uint8),)
+        self._add("aten.clamp", call.name, {"self": source}, result, tables=tables)
         return result
 
-    def _new(self, shape: tuple[int, ...], like: RecordedTensor) -> RecordedTensor:
-        number = self._next_number()
-        return RecordedTensor(number, "quint8", shape, like.scale, like.zero_point)
+    # --- tensors -----------------------------------------------------------------------------
 
-    def _next_number(self) -> int:
+    def _find_quantized(self, tensor: Any) -> RecordedTensor:
+        """Return the quint8 tensor of a float tensor."""
+        is_tensor = isinstance(tensor, RecordedTensor)
+        source = self._floats.get(tensor.number) if is_tensor else None
+        if not isinstance(source, RecordedTensor):
+            raise UnsupportedError("an input that is not quantized")
+        return source
+
+    def _find_weights(self, tensor: RecordedTensor, bias: Any) -> QuantizedWeights:
+        """Return the weights of a layer, given as float tensors."""
+        weights = self._floats.get(tensor.number)
+        if not isinstance(weights, QuantizedWeights):
+            raise UnsupportedError("weights that are not quantized")
+        require(weights.weights.dtype == np.int8, f"weights of {weights.weights.dtype}")
+        if bias is None:
+            return weights
+        values = bias.values if isinstance(bias, RecordedTensor) else None
+        if values is None:
+            raise UnsupportedError("a bias that is not a constant")
+        return attrs.evolve(weights, bias=values.astype(np.float32))
+
+    def _add(
+        self,
+        operation: str,
+        name: str,
+        arguments: Mapping[str, Any],
+        *results: RecordedTensor,
+        tables: Sequence[Array] = (),
+    ) -> None:
+        self.calls.append(RecordedCall(0, operation, name, arguments, results, tuple(tables)))
+
+    def _make_tensor(
+        self, shape: tuple[int, ...], scale: float | None, zero_point: int
+    ) -> RecordedTensor:
         self._count += 1
-        return self._count
+        return RecordedTensor(self._count, "quint8", shape, scale, zero_point)
 
 
-def _transposed(weights: QuantizedWeights) -> QuantizedWeights:
+def _transpose(weights: QuantizedWeights) -> QuantizedWeights:
     return attrs.evolve(weights, weights=np.ascontiguousarray(weights.weights.T))
-
-
-_Rule = Callable[[_Conversion, RecordedCall], _Floats]
-
-
-def _convolution(conversion: _Conversion, call: RecordedCall) -> _Floats:
-    given = call.arguments
-    require(
-        not given["transposed"] and len(given["stride"]) == 2,
-        "a convolution that is transposed or not two-dimensional",
-    )
-    window = {name: given[name] for name in ("stride", "padding", "dilation")}
-    groups = int(given["groups"])
-    weights = conversion.weights(given["weight"], given["bias"], groups=groups, **window)
-    operands = {"qx": conversion.quantized(given["input"]), "packed_weight": weights}
-    return _PendingOperation(call, "quantized.conv2d", operands)
-
-
-def _product(source: str, weights: str, bias: str | None) -> _Rule:
-    def rule(conversion: _Conversion, call: RecordedCall) -> _Floats:
-        given = call.arguments
-        require(
-            given.get("beta", 1) == given.get("alpha", 1) == 1, "factors alpha or beta other than 1"
-        )
-        packed = conversion.weights(given[weights], given[bias] if bias else None)
-        operands = {"X": conversion.quantized(given[source]), "W_prepack": _transposed(packed)}
-        return _PendingOperation(call, "quantized.linear", operands)
-
-    return rule
-
-
-def _pair(operation: str) -> _Rule:
-    def rule(conversion: _Conversion, call: RecordedCall) -> _Floats:
-        given = call.arguments
-        require(given.get("alpha", 1) == 1, "a factor alpha other than 1")
-        operands = {
-            "qa": conversion.quantized(given["self"]),
-            "qb": conversion.quantized(given["other"]),
-        }
-        return _PendingOperation(call, operation, operands)
-
-    return rule
-
-
-def _relu(conversion: _Conversion, call: RecordedCall) -> _Floats:
-    tensor = call.arguments["self"]
-    pending = conversion.find(tensor, _PendingOperation)
-    if pending:
-        return attrs.evolve(pending, has_relu=True)
-    source = conversion.quantized(tensor)
-    return conversion.clip(call, source, source.zero_point, 255)
-
-
-def _max_pool(conversion: _Conversion, call: RecordedCall) -> _Floats:
-    given = call.arguments
-    source = conversion.quantized(given["self"])
-    names = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
-    window = {name: given[name] for name in names if name in given}
-    return conversion.add_like("aten.quantized_max_pool2d", call, source, self=source, **window)
-
-
-def _average(conversion: _Conversion, call: RecordedCall) -> _Floats:
-    source, given = conversion.quantized(call.arguments["self"]), call.arguments
-    if call.operation == "aten.mean":
-        axes = sorted(int(axis) % len(source.shape) for axis in given["dim"] or ())
-        require(
-            axes == [2, 3] and given["keepdim"] and len(source.shape) == 4, f"a mean along {axes}"
-        )
-        return conversion.add_like("aten._adaptive_avg_pool2d", call, source, self=source)
-    arguments = {**given, "self": source}
-    return conversion.add_like(call.operation, call, source, **arguments)
-
-
-_RULES: Mapping[str, _Rule] = {
-    "aten._adaptive_avg_pool2d": _average,
-    "aten.add": _pair("quantized.add"),
-    "aten.addmm": _product("mat1", "mat2", "self"),
-    "aten.avg_pool2d": _average,
-    "aten.convolution": _convolution,
-    "aten.max_pool2d_with_indices": _max_pool,
-    "aten.mean": _average,
-    "aten.mm": _product("self", "mat2", None),
-    "aten.mul": _pair("quantized.mul"),
-    "aten.relu": _relu,
-}
-"""Float operation between dequantize and quantize -> its integer form."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,9 @@ from nmpsim.frontends.torch.recording import (
 )
 
 
-def _convolution(builder: TorchGraphBuilder) -> None:
+def _translate_convolution(builder: TorchGraphBuilder) -> None:
     """Translate ``quantized::conv2d`` and its fused ReLU."""
-    weights, source = _weights(builder), builder.get_tensor("qx")
+    weights, source = _get_weights(builder), builder.get_tensor("qx")
     require(
         weights.weights.ndim == len(source.shape) == 4, f"an input of shape {list(source.shape)}"
     )
@@ -38,20 +39,18 @@ def _convolution(builder: TorchGraphBuilder) -> None:
     }
     if builder.call.operation.endswith("_relu"):
         words["FusedActivation"] = "RELU"
-    constants = _parameters(builder, weights, weights.weights)
+    constants = _add_parameters(builder, weights, weights.weights)
     opcode = "convolution"
     if weights.is_per_channel:
         opcode, ones = "channelwisequantizedconvolution", np.ones(len(weights.scales), np.float32)
-        constants += _vectors(builder, "weight", weights.scales, weights.zero_points)
-        constants += _vectors(builder, "bias", ones, np.zeros(ones.size))  # it is float
-    numerics = _numerics(builder, weights)
-    operands = [builder.get_name(source), *constants]
+        constants += _add_vectors(builder, "bias", ones, np.zeros(ones.size))  # it is float
+    operands, numerics = [builder.get_name(source), *constants], _get_numerics(builder, weights)
     builder.add_instruction(opcode, operands, image=True, numerics=numerics, **words)
 
 
-def _linear(builder: TorchGraphBuilder) -> None:
+def _translate_linear(builder: TorchGraphBuilder) -> None:
     """Translate ``quantized::linear`` and its fused ReLU."""
-    weights, source = _weights(builder), builder.get_tensor("X")
+    weights, source = _get_weights(builder), builder.get_tensor("X")
     outs, ins = weights.weights.shape
     require(
         source.shape and source.shape[-1] == ins,
@@ -61,15 +60,13 @@ def _linear(builder: TorchGraphBuilder) -> None:
     opcode, matrix = "fullyconnected", weights.weights.T
     if weights.is_per_channel:
         opcode, matrix = "rowwisequantizedfullyconnected", weights.weights
-    operands = [builder.get_name(source), *_parameters(builder, weights, matrix)]
-    if weights.is_per_channel:
-        operands += _vectors(builder, "weight", weights.scales, weights.zero_points)
-    views, numerics = ((rows, outs), (rows, ins)), _numerics(builder, weights)
+    operands = [builder.get_name(source), *_add_parameters(builder, weights, matrix)]
+    views, numerics = ((rows, outs), (rows, ins)), _get_numerics(builder, weights)
     _add_with_relu(builder, opcode, operands, views=views, numerics=numerics)
 
 
 def _add_with_relu(
-    builder: TorchGraphBuilder, opcode: str, operands: list[str], **given: Any
+    builder: TorchGraphBuilder, opcode: str, operands: Sequence[Any], **given: Any
 ) -> None:
     """Add an instruction and, if the operation has one, the ReLU after it."""
     if not builder.call.operation.endswith("_relu"):
@@ -80,7 +77,7 @@ def _add_with_relu(
     builder.add_instruction("relu", [builder.add_instruction(opcode, operands, total, **given)])
 
 
-def _weights(builder: TorchGraphBuilder) -> QuantizedWeights:
+def _get_weights(builder: TorchGraphBuilder) -> QuantizedWeights:
     given = builder.arguments
     weights = given.get("packed_weight", given.get("W_prepack"))
     if not isinstance(weights, QuantizedWeights):
@@ -88,26 +85,31 @@ def _weights(builder: TorchGraphBuilder) -> QuantizedWeights:
     return weights
 
 
-def _numerics(builder: TorchGraphBuilder, weights: QuantizedWeights) -> str | None:
+def _get_numerics(builder: TorchGraphBuilder, weights: QuantizedWeights) -> str | None:
     """Return the numerics profile of a layer if it differs from the model's."""
     own = ENGINE_PROFILES[weights.engine]
     return None if own == ENGINE_PROFILES[builder.recording.engine] else own
 
 
-def _parameters(builder: TorchGraphBuilder, weights: QuantizedWeights, values: Array) -> list[str]:
-    """Add the weights and the bias, which stays float."""
+def _add_parameters(
+    builder: TorchGraphBuilder, weights: QuantizedWeights, values: Array
+) -> list[str]:
+    """Add the weights and the bias, which stays float, and the parameters of each channel."""
     scales, zeros = weights.scales[:1], weights.zero_points[:1]
     if weights.is_per_channel:
         scales, zeros = np.ones(1, np.float32), np.zeros(1, np.int64)
     kind, name = QuantizedTensor("", "int8", scales, zeros), builder.call.name
     bias = np.zeros(len(weights.weights), np.float32) if weights.bias is None else weights.bias
-    return [
+    constants = [
         builder.add_constant(f"{name}.weight", values, kind),
         builder.add_constant(f"{name}.bias", bias, "float32"),
     ]
+    if weights.is_per_channel:
+        constants += _add_vectors(builder, "weight", weights.scales, weights.zero_points)
+    return constants
 
 
-def _vectors(builder: TorchGraphBuilder, suffix: str, scales: Array, zeros: Array) -> list[str]:
+def _add_vectors(builder: TorchGraphBuilder, suffix: str, scales: Array, zeros: Array) -> list[str]:
     name = f"{builder.call.name}.{suffix}"
     return [
         builder.add_constant(f"{name}_scales", scales, "float32"),
@@ -123,14 +125,14 @@ _AVERAGED_CHANNELS = 16
 """Number of adjacent channels that PyTorch averages at once."""
 
 
-def _quantize(builder: TorchGraphBuilder) -> None:
+def _translate_quantize(builder: TorchGraphBuilder) -> None:
     """Translate a conversion from float32 to integers."""
     builder.add_instruction("quantize", [builder.get_tensor("self", "float32")])
 
 
-def _dequantize(builder: TorchGraphBuilder) -> None:
+def _translate_dequantize(builder: TorchGraphBuilder) -> None:
     """Translate a conversion from integers to float32."""
-    builder.add_instruction("dequantize", builder.get_names("self"), plain=True)
+    builder.add_instruction("dequantize", [builder.get_tensor("self")], plain=True)
 
 
 def _binary_translation(opcode: str) -> Translation:
@@ -142,14 +144,12 @@ def _binary_translation(opcode: str) -> Translation:
             builder.result.shape in [side.shape for side in sides],
             " and ".join(str(list(side.shape)) for side in sides),
         )
-        _add_with_relu(
-            builder, opcode, [builder.get_name(side) for side in sides], is_broadcast=True
-        )
+        _add_with_relu(builder, opcode, sides, is_broadcast=True)
 
     return translate
 
 
-def _elementwise(builder: TorchGraphBuilder) -> None:
+def _translate_elementwise(builder: TorchGraphBuilder) -> None:
     """Translate a function of each value to a clip, if its table is one, or to the table."""
     call = builder.call
     if (
@@ -198,20 +198,21 @@ def _real_bounds(call: RecordedCall) -> tuple[float | None, float | None]:
     return None if low is None else float(low), None if high is None else float(high)
 
 
-def _softmax(builder: TorchGraphBuilder) -> None:
-    rank, axis = len(builder.get_tensor("self", "float32").shape), int(builder.arguments["dim"])
-    require(rank and axis % rank == rank - 1, f"softmax along dimension {axis}")
-    builder.add_node("Softmax", [builder.get_source()], axis=axis)
+def _translate_softmax(builder: TorchGraphBuilder, dim: int) -> None:
+    rank = len(builder.get_tensor("self", "float32").shape)
+    require(rank and dim % rank == rank - 1, f"softmax along dimension {dim}")
+    builder.add_node("Softmax", [builder.get_source()], axis=dim)
 
 
-def _select(builder: TorchGraphBuilder) -> None:
-    given, source = builder.arguments, builder.get_source()
-    axis = int(given["dim"]) % len(source.shape)
-    index = builder.add_integers(int(given["index"]) % source.shape[axis])
-    builder.add_node("Gather", [source, index], axis=axis)
+def _translate_select(builder: TorchGraphBuilder, dim: int, index: int) -> None:
+    source = builder.get_source()
+    axis = dim % len(source.shape)
+    builder.add_node(
+        "Gather", [source, builder.add_integers(index % source.shape[axis])], axis=axis
+    )
 
 
-def _concatenation(builder: TorchGraphBuilder) -> None:
+def _translate_concatenation(builder: TorchGraphBuilder, dim: int = 0) -> None:
     """Translate a concatenation; inputs of another scale are rescaled by a table."""
     call = builder.call
     parts = next(iter(call.arguments.values()))
@@ -219,7 +220,7 @@ def _concatenation(builder: TorchGraphBuilder) -> None:
         all(isinstance(part, RecordedTensor) and part.shape for part in parts),
         "inputs that are not tensors",
     )
-    axis = int(call.arguments.get("dim") or 0) % len(parts[0].shape)
+    axis = dim % len(parts[0].shape)
     in_blocks = axis == 1 and all(part.channels_last for part in parts)
     names = []
     for index, part in enumerate(parts):
@@ -269,24 +270,31 @@ def _rescaled(
 # --- pools -----------------------------------------------------------------------------------
 
 
-def _max_pool(builder: TorchGraphBuilder) -> None:
-    shape, dilation = builder.get_tensor("self").shape, builder.arguments.get("dilation") or 1
+def _translate_max_pool(builder: TorchGraphBuilder, dilation: Any = None) -> None:
+    shape = builder.get_tensor("self").shape
     require(len(shape) == 4, f"an input of shape {list(shape)}")
-    require(as_pair(dilation) == (1, 1), f"a window with gaps, dilation {dilation}")
-    make_pool_translation("MaxPool")(builder)
+    require(as_pair(dilation or 1) == (1, 1), f"a window with gaps, dilation {dilation}")
+    builder.translate_call({builder.call.operation: make_pool_translation("MaxPool")})
 
 
-def _average_pool(builder: TorchGraphBuilder) -> None:
+def _translate_average_pool(
+    builder: TorchGraphBuilder,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = None,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: Any = None,
+) -> None:
     """Translate an average pool; its kernel adds the zero point before or after rounding."""
-    source, given = builder.get_tensor("self"), builder.arguments
+    source = builder.get_tensor("self")
     require(len(source.shape) == 4, f"an input of shape {list(source.shape)}")
-    require(given.get("divisor_override") is None, "a divisor_override")
-    kernel = as_pair(given["kernel_size"])
-    strides, pads = as_pair(given.get("stride") or kernel), as_pair(given.get("padding") or 0)
+    require(divisor_override is None, "a divisor_override")
+    kernel = as_pair(kernel_size)
+    strides, pads = as_pair(stride or kernel), as_pair(padding or 0)
     sizes = zip(source.shape[2:], builder.result.shape[2:], kernel, strides, pads, strict=True)
     excess = [max((out - 1) * s + k - size - 2 * p, 0) for size, out, k, s, p in sizes]
-    is_qnnpack = builder.recording.engine == "qnnpack" and not given.get("ceil_mode")
-    counts = bool(given.get("count_include_pad", True))
+    is_qnnpack, counts = builder.recording.engine == "qnnpack" and not ceil_mode, count_include_pad
     require(not any(excess) or not (counts or is_qnnpack), "windows that reach beyond the padding")
     late = source.shape[1] // _AVERAGED_CHANNELS * _AVERAGED_CHANNELS
     late = late if source.channels_last else 0
@@ -298,7 +306,7 @@ def _average_pool(builder: TorchGraphBuilder) -> None:
     _add_average(builder, window, counts, None if is_qnnpack else late)
 
 
-def _adaptive_average_pool(builder: TorchGraphBuilder) -> None:
+def _translate_adaptive_average_pool(builder: TorchGraphBuilder) -> None:
     """Translate an adaptive average pool whose windows divide the input evenly."""
     shape = builder.get_tensor("self").shape
     require(len(shape) == 4, f"an input of shape {list(shape)}")
@@ -351,23 +359,23 @@ def _add_average(
 
 QUANTIZED_OPERATIONS: dict[str, Translation] = {
     **MOVEMENTS,
-    **dict.fromkeys(ELEMENTWISE_FUNCTIONS, _elementwise),
-    "aten._adaptive_avg_pool2d": _adaptive_average_pool,
-    "aten._softmax": _softmax,
-    "aten.avg_pool2d": _average_pool,
-    "aten.cat": _concatenation,
+    **dict.fromkeys(ELEMENTWISE_FUNCTIONS, _translate_elementwise),
+    "aten._adaptive_avg_pool2d": _translate_adaptive_average_pool,
+    "aten._softmax": _translate_softmax,
+    "aten.avg_pool2d": _translate_average_pool,
+    "aten.cat": _translate_concatenation,
     "aten.constant_pad_nd": translate_pad,
-    "aten.dequantize": _dequantize,
-    "aten.quantize_per_tensor": _quantize,
-    "aten.quantized_max_pool2d": _max_pool,
-    "aten.select": _select,
+    "aten.dequantize": _translate_dequantize,
+    "aten.quantize_per_tensor": _translate_quantize,
+    "aten.quantized_max_pool2d": _translate_max_pool,
+    "aten.select": _translate_select,
     "quantized.add": _binary_translation("elementadd"),
     "quantized.add_relu": _binary_translation("elementadd"),
-    "quantized.cat": _concatenation,
-    "quantized.conv2d": _convolution,
-    "quantized.conv2d_relu": _convolution,
-    "quantized.linear": _linear,
-    "quantized.linear_relu": _linear,
+    "quantized.cat": _translate_concatenation,
+    "quantized.conv2d": _translate_convolution,
+    "quantized.conv2d_relu": _translate_convolution,
+    "quantized.linear": _translate_linear,
+    "quantized.linear_relu": _translate_linear,
     "quantized.mul": _binary_translation("elementmul"),
     "quantized.mul_relu": _binary_translation("elementmul"),
 }

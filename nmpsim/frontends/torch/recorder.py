@@ -293,7 +293,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
         if isinstance(value, torch.ScriptObject):
             return self._weights(value)
         if isinstance(value, (tuple, list)):
-            return tuple(map(self._held, value))
+            return tuple(map(self._record, value))
         if isinstance(value, (torch.dtype, torch.layout, torch.device, torch.memory_format)):
             return str(value).removeprefix("torch.")
         return value
