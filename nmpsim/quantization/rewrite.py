@@ -271,9 +271,11 @@ class _Rewriter(QuantizedModuleBuilder):
     def _choose_bias(self, bias: Value, source: Value, weights: Value) -> Parameters:
         """Return the parameters of a bias that is added to a sum of products."""
         array, elem = self._array(bias), self._settings.bias_elem
-        scales = (get_parameters(self.scales.get_type(one)).scale for one in (source, weights))
+        first, second = (
+            get_parameters(self.scales.get_type(one)).scale for one in (source, weights)
+        )
         own = self._choose(array.min(), array.max(), elem)
-        return choose_bias_parameters(own, *scales, elem, not array.any())
+        return choose_bias_parameters(own, first, second, elem, not array.any())
 
     def _add_layer_bias(self, node: Node) -> Tensor:
         """Add a bias with one scale: the result's if so chosen, else Glow's."""

@@ -24,7 +24,7 @@ def _check(has_operator: object) -> None:
 
 def _name_tensors(builder: TorchGraphBuilder, *arguments: str) -> list[str]:
     """Return the names of arguments that are tensors."""
-    given = [builder.arguments.get(argument) for argument in arguments]
+    given: list[Any] = [builder.arguments.get(argument) for argument in arguments]
     _check(all(isinstance(one, RecordedTensor) for one in given))
     return [builder.get_name(one) for one in given]
 
