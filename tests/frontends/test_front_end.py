@@ -212,7 +212,10 @@ def test_an_output_without_an_operator_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "through.tflite"
     path.write_bytes(tflite_file([FileTensor("x", (1, 4))], [], [0], [0]))
     (finding,) = refused(path).diagnostics
-    assert (finding.code, finding.found) == ("MODEL002", "an input or a constant")
+    assert (finding.code, finding.found) == (
+        "MODEL002",
+        "an input, or a tensor that no node computes",
+    )
 
 
 @pytest.mark.parametrize(

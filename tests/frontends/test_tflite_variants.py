@@ -309,7 +309,7 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
     ),
     "nothing to slice": (
         lambda: Variant("SLICE").reads(X[:0]).takes([0] * 4).takes([-1] * 4).gives((0, 4, 6, 4)),
-        "t0 has no elements",
+        "a shape [0, 4, 6, 4]",
     ),
     "ends that are sizes": (
         lambda: Variant("STRIDED_SLICE", StridedSliceOptions={"Offset": True})
@@ -318,16 +318,16 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
     ),
     "a result that is larger than the operands": (
         lambda: Variant("MUL").reads(X[:1, :1, :1, :1]).reads(X).gives((3, 4, 6, 4)),
-        "[1, 1, 1, 1] and [2, 4, 6, 4] for a result of shape [3, 4, 6, 4]",
+        "a result of shape [2, 4, 6, 4], declared with shape [3, 4, 6, 4]",
     ),
     "a part of another rank": (
         lambda: Variant("CONCATENATION", ConcatenationOptions={"Axis": 1})
         .reads(X).reads(X[0]).gives((2, 8, 6, 4)),
-        "[4, 6, 4] as a part of [2, 8, 6, 4]",
+        "found 4 Offsets, Src of 3 dimensions, expected as many as Dest has",
     ),
     "a dimension that is not there": (
         lambda: Variant("PACK", PackOptions={"Axis": 5}).reads(X).gives((1, *X.shape)),
-        "dimension [5] of 5",
+        "dimension 5 of [1, 2, 4, 6, 4]",
     ),
     "a result without a scale": (
         lambda: Variant("LOGISTIC").reads(X).gives(X.shape, scale=None),

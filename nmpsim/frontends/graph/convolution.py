@@ -43,9 +43,14 @@ def read_convolution(op: OperatorContext, filters: Array) -> tuple[Window, int, 
         filters.shape[1] * groups == shape[1] and len(filters) % groups == 0,
         f"{groups} groups and a filter of shape {list(filters.shape)} for {shape[1]} channels",
     )
-    extra = op.lowering.padding.get(op.names[0], (0, 0, 0, 0))
-    window = read_window(shape[2:], filters.shape[2:], extra, **bind(read_window, attributes))
+    window = read_padded_window(op, filters.shape[2:], **bind(read_window, attributes))
     return window, groups, np.moveaxis(filters, 1, -1).reshape(len(filters), *window.kernel, -1)
+
+
+def read_padded_window(op: OperatorContext, kernel: Shape, **attributes: Any) -> Window:
+    """Return the window of a convolution, with the padding of the node before it."""
+    extra = op.lowering.padding.get(op.names[0], (0, 0, 0, 0))
+    return read_window(op.get_image_shape()[2:], kernel, extra, **attributes)
 
 
 def restore_rank(op: OperatorContext, image: Value) -> Value:

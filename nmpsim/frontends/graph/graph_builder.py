@@ -12,6 +12,7 @@ import numpy as np
 
 from nmpsim.frontends.graph.nodes import (
     INTEGER_RANGES,
+    OPSET,
     UNSIGNED_OFFSETS,
     Array,
     Graph,
@@ -28,8 +29,6 @@ from nmpsim.frontends.graph.operation import INSTRUCTION
 from nmpsim.frontends.graph.problems import Problems
 from nmpsim.frontends.imported_model import UnsupportedError
 
-OPSET = 21
-"""Version of ONNX's operators that the graph has."""
 _REFUSED = "nmpsim.Refused"
 """Operator of the node that stands for an operator that is not supported."""
 

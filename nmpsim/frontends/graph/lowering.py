@@ -30,7 +30,9 @@ from nmpsim.frontends.graph.nodes import (
 )
 from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.module_builder import ModuleBuilder, Value, make_quantized_type
+from nmpsim.lir.instruction_check import find_instruction_problem
 from nmpsim.lir.nodes import TensorType, find_size_problem
+from nmpsim.lir.opcodes import OPCODES
 
 Layout = Literal["plain", "last"]
 PLAIN: Layout = "plain"
@@ -140,12 +142,15 @@ class Lowering:
         return move_channels_second(dims) if self.graph.channels_last else tuple(dims)
 
     def define_placeholder(self, name: str) -> bool:
-        """Define a declared tensor whose node failed, and return whether it is declared."""
+        """Define a declared tensor whose node failed; return False if that is not possible."""
         declaration = self.graph.declarations.get(name)
         if declaration is None:
             return False
         if not self.is_defined(name):
-            type = self.make_tensor_type(declaration.kind, declaration.shape)
+            try:
+                type = self.make_tensor_type(declaration.kind, declaration.shape)
+            except UnsupportedError:
+                return False
             self.define(name, self.builder.allocate(f"{name}_res", type), PLAIN, is_own=True)
         return True
 
@@ -184,6 +189,7 @@ class Lowering:
             require(kind in _ELEMS, f"{kind} without a scale")
             return TensorType(_ELEMS[kind], shape)
         dtype = kind.dtype or "uint8"
+        require(dtype in INTEGER_RANGES, f"{kind.name} is {dtype} with a scale")
         elem = f"i{8 * np.dtype(dtype).itemsize}"
         zero_point = kind.zero_point - UNSIGNED_OFFSETS.get(dtype, 0)
         return make_quantized_type(elem, shape, kind.scale, zero_point)
@@ -286,6 +292,10 @@ class Lowering:
         self, opcode: str, name: str, operands: Sequence[Value], **attributes: Any
     ) -> str:
         """Add an instruction that computes a tensor, and return its layer name."""
+        roles = OPCODES[opcode].operands
+        kinds = [(role.kind, one.type) for role, one in zip(roles, operands, strict=True)]
+        problem = find_instruction_problem(opcode, kinds, attributes)
+        require(problem is None, f"{opcode}: {problem}")
         layer = self.graph.layers.get(name, name)
         return self.builder.add_instruction(opcode, layer, operands, **attributes)
 

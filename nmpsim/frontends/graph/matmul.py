@@ -148,16 +148,20 @@ def lower_integer_matmul(op: OperatorContext) -> LoweringResult:
     shape, other = get_matmul_shapes(op)
     if op.kind == "MatMul" and op.lowering.is_constant(op.names[1]) and len(other) == 2:
         rows = op.view(op.read(0, PLAIN), (math.prod(shape[:-1]), shape[-1]))
-        return op.view(_connect_integers(op, rows, get_signed_weights(op)), (*shape[:-1], other[1]))
+        return op.view(connect_integers(op, rows, get_signed_weights(op)), (*shape[:-1], other[1]))
     require(not op.bias and not op.limits, "a bias or clip fused into a product of two activations")
-    batch = _batch_shape(shape, other)
-    operands = [op.read(index, PLAIN) for index in range(2)]
+    return multiply_integers(op, op.read(0, PLAIN), op.read(1, PLAIN))
+
+
+def multiply_integers(op: OperatorContext, left: Value, right: Value) -> Value:
+    """Emit the products of integer matrices, with an instruction for each."""
+    batch = _batch_shape(left.shape, right.shape)
     require(
         math.prod(batch) <= _MAX_PRODUCTS, f"{math.prod(batch)} matrix products in one operator"
     )
-    whole = op.allocate(op.result, (*batch, shape[-2], other[-1]))
+    whole = op.allocate(op.result, (*batch, left.shape[-2], right.shape[-1]))
     for index in np.ndindex(*batch):
-        matrices = [_matrix_view(op, value, index) for value in (whole, *operands)]
+        matrices = [_matrix_view(op, value, index) for value in (whole, left, right)]
         op.lowering.add_instruction("matmul", op.name, matrices)
     return whole
 
@@ -199,12 +203,12 @@ def lower_integer_gemm(
         f"weights of shape {list(weights.shape)} for an input of shape {list(rows)}",
     )
     flat = op.view(value, (math.prod(rows[:-1]), rows[-1]))
-    result = _connect_integers(op, flat, weights)
+    result = connect_integers(op, flat, weights)
     return op.view(result, (*rows[:-1], weights.shape[1]) if shape is None else shape)
 
 
-def _connect_integers(op: OperatorContext, rows: Value, weights: Array) -> Value:
-    """Emit a fully connected layer of integers; weights are [ins, outs]."""
+def connect_integers(op: OperatorContext, rows: Value, weights: Array) -> Value:
+    """Emit a fully connected layer of integers with weights [ins, outs]."""
     outs, own, lowering = weights.shape[1], op.sources[1], op.lowering
     scales, zeros = get_channel_parameters(own, outs)
     opcode, bias_scale = "fullyconnected", 0.0

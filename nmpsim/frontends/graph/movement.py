@@ -21,11 +21,11 @@ from nmpsim.frontends.graph.nodes import Node, QuantizedTensor, Shape
 from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext, normalize_axis
 from nmpsim.frontends.imported_model import require
 from nmpsim.frontends.module_builder import Value
-from nmpsim.lir.nodes import TensorType
 
 Indices = Mapping[int, npt.NDArray[np.int64]]
 """Axis -> the index in the source for each index of the result."""
 Integers = Sequence[int]
+_CONVOLUTIONS = ("Conv", "CONV_2D", "DEPTHWISE_CONV_2D")
 
 
 def emit_gather(op: OperatorContext, indices: Indices) -> Value:
@@ -39,8 +39,8 @@ def emit_gather(op: OperatorContext, indices: Indices) -> Value:
 def emit_stored_gather(op: OperatorContext, value: Value, indices: Indices) -> Value:
     """Emit gathers of constant indices along axes of the stored layout."""
     for axis, index in indices.items():
-        shape = (*value.shape[:axis], len(index), *value.shape[axis + 1 :])
-        type = TensorType("index64", index.shape)
+        shape = (*value.shape[:axis], *index.shape, *value.shape[axis + 1 :])
+        type = op.lowering.make_tensor_type(str(index.dtype), index.shape)
         constant = op.lowering.builder.add_constant(f"{op.name}_places", index, type)
         value = op.emit("gather", value, constant, shape=shape, BatchDims=axis)
     return value if indices else op.emit("copy", value)
@@ -265,32 +265,43 @@ def lower_pad(
     value: float = 0.0,
 ) -> LoweringResult:
     """Lower Pad; zeros around an image may become the padding of the next convolutions."""
-    lowering, own = op.lowering, op.get_shape()
+    own = op.get_shape()
     pads = pads or paddings
     if pads is None:
         pads = op.get_integers(1)
     axes = op.get_integers(3) if op.node.get_input(3) else range(len(own))
-    require(mode in ("constant", "edge", "reflect", "symmetric", "wrap"), f"mode {mode}")
     count = len(axes)
     require(
         len(pads) == 2 * count and all(-len(own) <= axis < len(own) for axis in axes),
         f"pads {list(pads)} for {list(own)}",
     )
-    require(all(0 <= pad < 1 << 20 for pad in pads), f"pads {list(pads)}")
     before, after = [0] * len(own), [0] * len(own)
     for i, axis in enumerate(axes):
         before[axis], after[axis] = int(pads[i]), int(pads[count + i])
-    sides = list(zip(own, before, after, strict=True))
+    if mode == "constant" and op.node.get_input(2):
+        given = op.get_constant(2)
+        require(given.size == 1, f"{given.size} padding values")
+        value = given.reshape(-1)[0]
+    return emit_pad(op, before, after, mode, value)
+
+
+def emit_pad(
+    op: OperatorContext, before: Integers, after: Integers, mode: str = "constant", value: float = 0
+) -> LoweringResult:
+    """Emit padding of the first operand; a quantized ``value`` is an integer of its type.
+
+    Zeros around an image may become the padding of the next convolutions.
+    """
+    require(mode in ("constant", "edge", "reflect", "symmetric", "wrap"), f"mode {mode}")
+    pads, lowering = [*before, *after], op.lowering
+    require(all(0 <= pad < 1 << 20 for pad in pads), f"pads {pads}")
+    sides = list(zip(op.get_shape(), before, after, strict=True))
     if mode != "constant":
         return emit_gather(
             op,
             {a: _padded_indices(d, s, mode) for a, (d, *s) in enumerate(sides) if any(s)},
         )
     source = op.read_any_type()
-    if op.node.get_input(2):
-        given = op.get_constant(2)
-        require(given.size == 1, f"{given.size} padding values")
-        value = given.reshape(-1)[0]
     kind = get_value_kind(lowering, op.names[0], source)
     real = float(value)
     if isinstance(kind, QuantizedTensor):
@@ -326,7 +337,7 @@ def _is_padding_of_convolutions(op: OperatorContext, before: Shape, after: Shape
 
 def _can_pad(reader: Node, name: str) -> bool:
     is_open = reader.attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
-    return reader.kind == "Conv" and is_open and reader.operands[0] == name
+    return reader.kind in _CONVOLUTIONS and is_open and reader.operands[0] == name
 
 
 def lower_depth_to_space(

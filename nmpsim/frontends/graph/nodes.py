@@ -16,6 +16,8 @@ import numpy.typing as npt
 
 from nmpsim.frontends.imported_model import NotConstantError, UnsupportedError, require
 
+OPSET = 21
+"""Version of ONNX's operators in graphs of other formats."""
 Array = npt.NDArray[Any]
 Constants = Mapping[str, Array]
 Shape = tuple[int, ...]
@@ -54,6 +56,8 @@ class QuantizedTensor:
     """[1], or one for each index of a dimension."""
     zero_points: npt.NDArray[np.int64]
     """As many as scales."""
+    axis: int = 0
+    """Dimension that several scales belong to, if the file gives it with the tensor."""
 
     @property
     def scale(self) -> float:
@@ -77,6 +81,23 @@ class QuantizedTensor:
 
     def _require_one_scale(self) -> None:
         require(self.scales.size == 1, f"{self.name} has {self.scales.size} scales")
+
+
+class UniqueNames:
+    """Names that have been given out."""
+
+    def __init__(self) -> None:
+        self._next_suffix: dict[str, int] = {}
+
+    def add(self, name: str) -> str:
+        """Return a name, with ``__N`` appended (as in Glow) if it has been given out."""
+        candidate, number = name, self._next_suffix.get(name, 0)
+        while candidate in self._next_suffix:
+            number += 1
+            candidate = f"{name}__{number}"
+        self._next_suffix[name] = number
+        self._next_suffix.setdefault(candidate, 0)
+        return candidate
 
 
 Kind = QuantizedTensor | str

@@ -17,7 +17,15 @@ from nmpsim.frontends.graph.lowering import (
     Lowering,
     move_channels_last,
 )
-from nmpsim.frontends.graph.nodes import Array, Kind, Limits, Node, QuantizedTensor, Shape
+from nmpsim.frontends.graph.nodes import (
+    INTEGER_RANGES,
+    Array,
+    Kind,
+    Limits,
+    Node,
+    QuantizedTensor,
+    Shape,
+)
 from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.module_builder import Value
 from nmpsim.lir.nodes import TensorType
@@ -92,6 +100,18 @@ class OperatorContext:
     @layout.setter
     def layout(self, layout: Layout) -> None:
         self._layout = PLAIN if self.lowering.graph.channels_last else layout
+
+    @property
+    def quantized_result(self) -> QuantizedTensor:
+        """Kind of the result; raise UnsupportedError if the result is not quantized."""
+        if isinstance(self.result, str):
+            raise UnsupportedError(f"{self.name} is {self.result}")
+        return self.result
+
+    @property
+    def declared_shape(self) -> Shape:
+        """Shape of the result, for files that declare all tensors."""
+        return self.lowering.graph.declarations[self.name].shape
 
     # --- operands ----------------------------------------------------------------------------
 
@@ -210,6 +230,17 @@ class OperatorContext:
         """Emit an instruction that copies a value into a buffer at the given offsets."""
         attributes = {"Offsets": offsets, "Count": 1, "Axis": 0}
         self.lowering.add_instruction("inserttensor", self.name, (whole, part), **attributes)
+
+    def emit_table(self, value: Value, results: Array) -> Value:
+        """Emit a look-up table and return its result.
+
+        ``results`` are stored integers, one for each stored integer of ``value``, the lowest first.
+        """
+        dtype = "int8" if results.size == 256 else "int16"
+        table = np.clip(results, *INTEGER_RANGES[dtype]).astype(dtype)
+        type = self.lowering.make_tensor_type(self.result, table.shape)
+        constant = self.lowering.builder.add_constant(f"{self.name}_table", table, type)
+        return self.emit_result("intlookuptable", value, constant)
 
     def apply_limits(self, value: Value) -> Value:
         """Emit the fused ReLU or clip and return its result; return ``value`` without one."""

@@ -23,8 +23,6 @@ from nmpsim.frontends.graph.operation import (
 from nmpsim.frontends.imported_model import require
 from nmpsim.frontends.module_builder import Value
 
-EXPLICIT = "nmpsim.EXPLICIT"
-"""Value of auto_pad: padding as given, to which no node before adds any."""
 _MAX_SIZE = 1 << 20
 
 
@@ -68,7 +66,7 @@ def read_window(
     extra_pads : tuple of int
         Padding by a node before, added on top, left, bottom and right.
     kernel_shape, strides, dilations, pads, auto_pad, ceil_mode, count_include_pad
-        Attributes of ONNX.
+        Attributes of ONNX; auto_pad may be SAME, TFLite's padding for strides of any size.
 
     Raises
     ------
@@ -127,25 +125,24 @@ def _padding(
 ) -> tuple[list[int], list[int]]:
     """Return the padding before and after each dimension."""
     dims = len(spatial)
-    if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-        is_upper = auto_pad == "SAME_UPPER"
+    if auto_pad in ("SAME", "SAME_UPPER", "SAME_LOWER"):
+        is_upper = auto_pad != "SAME_LOWER"
         less, more = [], []
         for size, extent, stride in zip(spatial, extents, strides, strict=True):
             total = (-(-size // stride) - 1) * stride + extent - size
             # ONNX Runtime leaves out as much in front as behind, where it computes it at all.
             require(
-                total >= (-1 if is_upper else -2),
+                auto_pad == "SAME" or total >= (-1 if is_upper else -2),
                 f"{auto_pad} at strides {list(strides)} larger than the window",
             )
             total = max(total, 0)
             less.append(total // 2)
             more.append(total - total // 2)
         return (less, more) if is_upper else (more, less)
-    if auto_pad not in ("NOTSET", EXPLICIT) or pads is None:
+    if auto_pad != "NOTSET" or pads is None:
         pads = (0,) * (2 * dims)
-    is_known = auto_pad in ("NOTSET", EXPLICIT, "VALID")
     require(
-        is_known and isinstance(pads, tuple) and len(pads) == 2 * dims,
+        auto_pad in ("NOTSET", "VALID") and isinstance(pads, tuple) and len(pads) == 2 * dims,
         f"pads {pads}, auto_pad {auto_pad}",
     )
     require(min(pads) >= 0 and max(pads) < _MAX_SIZE, f"pads {list(pads)}")
@@ -173,16 +170,8 @@ def lower_average_pool(op: OperatorContext) -> LoweringResult:
         # ONNX Runtime takes one window over all as GlobalAveragePool, which rounds otherwise.
         if window.kernel[2 - len(spatial) :] == spatial and not any(window.pads):
             words = {"Global": 1}
-    result = op.emit_result(
-        "avgpool",
-        as_image(op, value),
-        shape=(images, *window.out, channels),
-        Kernels=window.kernel,
-        Strides=window.strides,
-        Pads=window.pads,
-        CountIncludePads=int(counts),
-        **words,
-    )
+    words["CountIncludePads"] = int(counts)
+    result = emit_pool(op, "avgpool", as_image(op, value), window, **words)
     return op.apply_limits(op.view(result, (images, *window.out[2 - len(spatial) :], channels)))
 
 
@@ -203,13 +192,27 @@ def lower_max_pool(op: OperatorContext, *, auto_pad: str = "NOTSET") -> Lowering
         f"dilations {list(window.dilation)} and {auto_pad}",
     )
     value = as_image(op, op.read_any_type(0, CHANNELS_LAST))
-    strides, pads = window.strides, window.pads
     if has_gaps:
         value = _gather_taps(op, value, window)
-        strides, pads = window.kernel, (0, 0, 0, 0)
-    words: dict[str, Any] = {"Kernels": window.kernel, "Strides": strides, "Pads": pads}
-    result = op.emit("maxpool", value, shape=(shape[0], *window.out, shape[1]), **words)
+        window = attrs.evolve(window, strides=window.kernel, pads=(0, 0, 0, 0))
+    result = emit_pool(op, "maxpool", value, window)
     return op.view(result, (shape[0], *window.out[4 - len(shape) :], shape[1]))
+
+
+def emit_pool(
+    op: OperatorContext, opcode: str, image: Value, window: Window, **words: Any
+) -> Value:
+    """Emit a pool of an image; a maximum has the element type of the image."""
+    return op.emit(
+        opcode,
+        image,
+        shape=(image.shape[0], *window.out, image.shape[3]),
+        kind=None if opcode == "maxpool" else op.result,
+        Kernels=window.kernel,
+        Strides=window.strides,
+        Pads=window.pads,
+        **words,
+    )
 
 
 def _gather_taps(op: OperatorContext, image: Value, window: Window) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.diagnostics import UserError, fail
@@ -16,6 +16,8 @@ from nmpsim.frontends.imported_model import ImportedModel, UnsupportedError
 from nmpsim.lir.nodes import Span
 from nmpsim.lir.parser import MAX_ERRORS
 
+Operators = Mapping[str, OperatorFunction]
+
 
 def lower_graph(
     nodes: Sequence[Node],
@@ -24,6 +26,7 @@ def lower_graph(
     problems: Problems,
     numerics: str,
     max_problems: int = MAX_ERRORS,
+    operators: Operators = OPERATORS,
 ) -> ImportedModel:
     """Lower the nodes of a graph to LIR.
 
@@ -41,6 +44,8 @@ def lower_graph(
         Numerics profile of the file's reference.
     max_problems : int
         Limit for the reported problems.
+    operators : mapping of str to OperatorFunction
+        Operator -> lowering of a node without an integer form.
 
     Raises
     ------
@@ -53,7 +58,7 @@ def lower_graph(
     except UserError:
         problems.raise_errors(max_problems)  # problems of the nodes that read it say more
         raise
-    _lower_nodes(nodes, lowering, labels, mappings, problems)
+    _lower_nodes(nodes, lowering, labels, mappings, problems, operators)
     problems.raise_errors(max_problems)
     outputs = lowering.output_names
     for name in lowering.graph.outputs:
@@ -98,6 +103,7 @@ def _lower_nodes(
     labels: dict[int, str],
     mappings: dict[int, OperatorMapping],
     problems: Problems,
+    operators: Operators,
 ) -> None:
     """Lower every node.
 
@@ -112,7 +118,7 @@ def _lower_nodes(
         lowering.builder.span = Span(0, 0, labels[index])
         before = len(lowering.builder.layers)
         try:
-            reason = _lower_node(lowering, step)
+            reason = _lower_node(lowering, step, operators)
             lowering.transpose_outputs(step.results)
         except (UnsupportedError, *INVALID_NODE_ERRORS) as error:
             problems.add(index, step.label, error)
@@ -124,7 +130,7 @@ def _lower_nodes(
         mappings[index] = OperatorMapping(labels[index], layers, "" if layers else reason)
 
 
-def _lower_node(lowering: Lowering, step: Node) -> str:
+def _lower_node(lowering: Lowering, step: Node, operators: Operators) -> str:
     """Lower a node; return why it has no layers, if it has none."""
     if step.integers:
         try:
@@ -136,15 +142,15 @@ def _lower_node(lowering: Lowering, step: Node) -> str:
         lowering.float_labels.add(step.label)
         for node in float_nodes:
             if not lowering.is_defined(node.outputs[0]):
-                _lower_node(lowering, node)
+                _lower_node(lowering, node, operators)
         return ""
     values = fold_node(lowering, step)
     if values is not None:
         lowering.define_constant(step.outputs[0], values)
         return IS_CONSTANT
-    if step.op not in OPERATORS:
+    if step.op not in operators:
         raise UnsupportedError("an unsupported operator")
-    return _apply(OPERATORS[step.op], lowering, step)
+    return _apply(operators[step.op], lowering, step)
 
 
 def _apply(function: OperatorFunction, lowering: Lowering, step: Node) -> str:

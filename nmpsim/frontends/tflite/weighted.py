@@ -1,4 +1,4 @@
-"""Translation of TFLite's convolutions and fully connected layers."""
+"""Lowering of TFLite's convolutions and matrix products."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.frontends.graph.nodes import Array, QuantizedTensor, Shape
-from nmpsim.frontends.graph.pooling import EXPLICIT
-from nmpsim.frontends.imported_model import UnsupportedError, require
-from nmpsim.frontends.tflite.graph_builder import (
-    TFLiteGraphBuilder,
-    Translation,
-    check_quantized,
-    get_constant_values,
+from nmpsim.frontends.graph.convolution import (
+    convolve_integers,
+    convolve_spread_image,
+    read_padded_window,
 )
-from nmpsim.frontends.tflite.model import TFLiteOperator, TFLiteTensor
+from nmpsim.frontends.graph.matmul import connect_integers, multiply_integers
+from nmpsim.frontends.graph.nodes import Array
+from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext
+from nmpsim.frontends.graph.pooling import read_window
+from nmpsim.frontends.imported_model import require
 
-SAME, VALID = 0, 1
 _CHUNK_ELEMENTS = 1 << 15
 """Number of weights that are widened to 64 bits at once."""
 _INT32 = 2
@@ -29,181 +28,110 @@ _TYPES = (("int8", "int8"), ("int8", "int4"), ("uint8", "uint8"), ("int16", "int
 """Types of input and weights."""
 
 
-@attrs.frozen
-class _Operands:
-    source: TFLiteTensor
-    weights: TFLiteTensor
-    bias: TFLiteTensor | None
-
-    @classmethod
-    def read(cls, operator: TFLiteOperator, source: int = 0, bias: int = 2) -> _Operands:
-        """Return the inputs at these positions; weights are always the second one."""
-        inputs = (*operator.inputs, None, None, None)
-        read, weights = inputs[source], inputs[1]
-        if read is None or weights is None:
-            raise UnsupportedError(f"{len(operator.inputs)} inputs")
-        check_quantized(read)
-        check_quantized(weights)
-        require(
-            (read.dtype, weights.dtype) in _TYPES,
-            f"{read.dtype} inputs with {weights.dtype} weights",
-        )
-        return cls(read, weights, inputs[bias])
-
-    def check_fit(self, condition: bool) -> None:
-        """Raise UnsupportedError unless a filter fits the image."""
-        shapes = f"{list(self.weights.shape)} for an input of shape {list(self.source.shape)}"
-        require(condition, f"filter {shapes}")
-
-    def check_images(self) -> None:
-        """Raise UnsupportedError unless input and weights have four dimensions."""
-        self.check_fit(len(self.source.shape) == len(self.weights.shape) == 4)
-
-
-def _conv_2d(builder: TFLiteGraphBuilder) -> None:
-    operands = _Operands.read(builder.operator)
-    operands.check_images()
-    channels, depth = operands.source.shape[3], operands.weights.shape[3]
-    operands.check_fit(depth > 0 and channels % depth == 0)
-    filters = np.moveaxis(get_constant_values(operands.weights), -1, 1)
-    _add_convolution(builder, operands, filters, channels // depth, 0)
-
-
-def _depthwise_conv_2d(builder: TFLiteGraphBuilder) -> None:
-    operands = _Operands.read(builder.operator)
-    operands.check_images()
-    channels = operands.source.shape[3]
-    operands.check_fit(operands.weights.shape[3] % channels == 0)
-    filters = get_constant_values(operands.weights).transpose(3, 0, 1, 2)
-    _add_convolution(builder, operands, filters, channels, 3)
-
-
-def _add_convolution(
-    builder: TFLiteGraphBuilder, operands: _Operands, filters: Array, groups: int, axis: int
-) -> None:
-    """Add a convolution with filters OIHW; ``axis`` is that of their outputs in the file."""
-    options, kernel = builder.options, (filters.shape[2], filters.shape[3])
-    strides = (options["StrideH"], options["StrideW"])
-    dilations = (options["DilationHFactor"], options["DilationWFactor"])
-    pads = compute_window_pads(builder.operator, operands.source.shape, kernel, strides, dilations)
-    is_valid = options["Padding"] == VALID  # a node before it may become its padding
-    _add_weighted(
-        builder,
-        "Conv",
-        operands,
-        filters,
-        axis,
-        strides=strides,
-        dilations=dilations,
-        group=groups,
-        auto_pad="VALID" if is_valid else EXPLICIT,
-        pads=None if is_valid else pads,
+def lower_convolution(
+    op: OperatorContext, *, strides: Any, dilations: Any, auto_pad: str
+) -> LoweringResult:
+    """Lower CONV_2D, with a group for each depth of the filters, or DEPTHWISE_CONV_2D."""
+    channels = op.get_shape()[3]
+    if op.kind == "CONV_2D":
+        filters = _read_weights(op, 0)
+        groups = channels // filters.shape[3]
+    else:
+        filters, groups = _read_weights(op, 3).transpose(3, 1, 2, 0), channels
+    window = read_padded_window(
+        op, filters.shape[1:3], strides=strides, dilations=dilations, auto_pad=auto_pad
     )
+    return convolve_integers(op, op.read(), filters, window, groups)
 
 
-def _transpose_conv(builder: TFLiteGraphBuilder) -> None:
-    operator, result = builder.operator, builder.result
-    operands = _Operands.read(operator, source=2, bias=3)
-    strides = (operator.options["StrideH"], operator.options["StrideW"])
-    operands.check_images()
-    operands.check_fit(len(result.shape) == 4)
-    kernel = (operands.weights.shape[1], operands.weights.shape[2])
-    # The padding is that of the convolution from the result back to the input.
-    top, left, *_ = compute_window_pads(operator, result.shape, kernel, strides)
-    extra = [
-        result.shape[1 + d] + before - (operands.source.shape[1 + d] - 1) * strides[d] - kernel[d]
-        for d, before in enumerate((top, left))
+def lower_transposed_convolution(
+    op: OperatorContext, *, strides: Any, auto_pad: str
+) -> LoweringResult:
+    """Lower TRANSPOSE_CONV, padded as the convolution from the result back to the input."""
+    filters, (_, rows, columns, _) = _read_weights(op, 0), op.declared_shape
+    kernel, out = filters.shape[1:3], (rows, columns)
+    window = read_window(out, kernel, strides=strides, auto_pad=auto_pad)
+    above, left = (size - 1 - pad for size, pad in zip(window.kernel, window.pads, strict=False))
+    window = attrs.evolve(window, out=out)
+    return convolve_spread_image(op, op.read(), filters[:, ::-1, ::-1], window, (above, left), 1)
+
+
+def lower_fully_connected(op: OperatorContext, *, weights_format: int) -> LoweringResult:
+    """Lower FULLY_CONNECTED on the last dimension of the weights."""
+    weights = _read_weights(op, 0)
+    require(weights_format == 0, "weights in a shuffled format")
+    ins = weights.shape[1]
+    rows = op.view(op.read(), (math.prod(op.get_shape()) // ins, ins))
+    return op.view(connect_integers(op, rows, weights.T), op.declared_shape)
+
+
+def lower_batch_matmul(
+    op: OperatorContext, *, adj_x: bool = False, adj_y: bool = False
+) -> LoweringResult:
+    """Lower BATCH_MATMUL; operands are transposed first."""
+    left, right = op.sources
+    require(left.dtype == right.dtype, f"{left.dtype} times {right.dtype}")
+    operands = [
+        op.swap_with_last(op.read(index), len(op.get_shape(index)) - 2) if flag else op.read(index)
+        for index, flag in enumerate((adj_x, adj_y))
     ]
-    filters = get_constant_values(operands.weights).transpose(3, 0, 1, 2)
-    _add_weighted(
-        builder,
-        "ConvTranspose",
-        operands,
-        filters,
-        0,
-        strides=strides,
-        pads=(top, left, *(max(-one, 0) for one in extra)),
-        output_padding=tuple(max(one, 0) for one in extra),
-    )
+    if left.dtype == "int16":
+        largest = np.full(1, 32768.0**2 * operands[0].shape[-1])
+        _check_rescaled_sums(op, largest, right.scales)
+    return multiply_integers(op, *operands)
 
 
-def _fully_connected(builder: TFLiteGraphBuilder) -> None:
-    operands = _Operands.read(builder.operator)
-    source, weights = operands.source, operands.weights
-    require(
-        builder.options["WeightsFormat"] == 0 and len(weights.shape) == 2,
-        f"weights of shape {list(weights.shape)} in a shuffled format",
-    )
-    ins, elements = weights.shape[1], math.prod(source.shape)
-    require(
-        ins > 0 and elements % ins == 0,
-        f"weights of shape {list(weights.shape)} for an input of shape {list(source.shape)}",
-    )
-    _add_weighted(
-        builder,
-        "Gemm",
-        operands,
-        get_constant_values(weights),
-        0,
-        transB=1,
-        rows=(elements // ins, ins),
-        shape=builder.result.shape,
-    )
+def _read_weights(op: OperatorContext, axis: int) -> Array:
+    """Return the constant weights, whose outputs are along ``axis``, and set the bias.
 
-
-def _add_weighted(
-    builder: TFLiteGraphBuilder,
-    kind: str,
-    operands: _Operands,
-    values: Array,
-    axis: int,
-    **attributes: Any,
-) -> None:
-    """Add a weighted operator.
-
-    Parameters
-    ----------
-    builder : TFLiteGraphBuilder
-        The graph under construction.
-    kind : str
-        ONNX name of the operator.
-    operands : _Operands
-        Inputs of the TFLite operator.
-    values : ndarray
-        Weights in ONNX's order.
-    axis : int
-        Axis of the outputs in the file's weights.
-    **attributes
-        Attributes of the ONNX operator.
+    Raises
+    ------
+    UnsupportedError
+        For types and scales that TFLite does not have, and for sums for which its arithmetic is
+        undefined or unknown.
     """
-    source, weights, bias = operands.source, operands.weights, operands.bias
-    outs, has_one_scale = weights.shape[axis], weights.scales.size == 1
+    source, weights = op.sources
+    values, has_one_scale = op.lowering.get_constant(weights.name), weights.scales.size == 1
+    is_connected, is_wide = op.kind == "FULLY_CONNECTED", source.dtype == "int16"
+    require(
+        (source.dtype, weights.dtype) in _TYPES,
+        f"{source.dtype} inputs with {weights.dtype} weights",
+    )
     require(
         has_one_scale or weights.axis == axis,
         f"scales along dimension {weights.axis} of the weights",
     )
-    is_plain = builder.operator.name == "FULLY_CONNECTED" and has_one_scale
+    # TFLite ignores zero points of other types.
+    has_zero_points = weights.dtype == "uint8" or (is_connected and has_one_scale)
+    require(
+        has_zero_points or not weights.zero_points.any(),
+        f"{weights.dtype} weights with zero points",
+    )
     require(
         weights.dtype != "uint8" or has_one_scale, "uint8 weights with a scale for each channel"
     )
-    # TFLite ignores zero points of other types.
-    require(
-        weights.dtype == "uint8" or is_plain or not weights.zero_points.any(),
-        f"{weights.dtype} weights with zero points",
-    )
-    added = get_constant_values(bias) if bias else np.zeros(outs, np.int32)
-    require(
-        added.shape == (outs,) and added.dtype in (np.int32, np.int64),
-        f"a bias of shape {list(added.shape)} of {added.dtype}",
-    )
-    sizes = _absolute_sums(get_constant_values(weights), weights.zero_points, axis)
-    _check_sums(builder, operands, added, sizes)
-    dtype = weights.dtype.replace("int4", "int8")
-    quantized = QuantizedTensor("", dtype, weights.scales, weights.zero_points)
-    names = (builder.get_name(source), builder.add_constant(weights.name, values, quantized))
-    bias_name = builder.add_constant(bias.name, added, str(added.dtype)) if bias else ""
-    limits = builder.limits
-    builder.add_integer_operation(kind, names, bias=bias_name, limits=limits, **attributes)
+    sums = _absolute_sums(values, weights.zero_points, axis) * (32768 if is_wide else 255)
+    op.sources = (source, attrs.evolve(weights, dtype=weights.dtype.replace("int4", "int8")))
+    op.bias = op.node.get_input(3 if op.kind == "TRANSPOSE_CONV" else 2)
+    if op.bias:
+        bias = op.lowering.get_constant(op.bias)
+        require(bias.shape == sums.shape, f"a bias of shape {list(bias.shape)}")
+        sums += np.abs(bias.astype(np.float64))
+        if is_wide:
+            declared = op.node.attributes.get("quantized_bias_type", 0) == _INT32
+            is_declared = declared == (bias.dtype == np.int32)  # else it would be read as another
+            require(is_declared, f"a bias of {bias.dtype}, where another type is declared")
+            require(
+                is_connected or not declared, "Int16 sums of 32 bits, which TFLite rounds twice"
+            )
+    if is_wide or is_connected:
+        _check_rescaled_sums(op, sums, weights.scales)
+    else:
+        # A sum is shifted up first if its factor is 1 or more.
+        shifts = np.frexp(_factors(op, weights.scales))[1]
+        is_narrow = (sums * np.exp2(shifts) < 1 << 31) | (shifts <= 0)
+        require(is_narrow.all(), "sums that may exceed 32 bits when shifted left")
+    return op.lowering.to_signed(values)
 
 
 def _absolute_sums(values: Array, zeros: Array, axis: int) -> npt.NDArray[np.float64]:
@@ -217,69 +145,15 @@ def _absolute_sums(values: Array, zeros: Array, axis: int) -> npt.NDArray[np.flo
     return sums
 
 
-def _check_sums(
-    builder: TFLiteGraphBuilder, operands: _Operands, bias: Array, sizes: npt.NDArray[np.float64]
-) -> None:
-    """Raise UnsupportedError for sums for which TFLite's arithmetic is undefined or unknown.
-
-    ``sizes`` are the absolute sums of the weights of each output channel.
-    """
-    source, weights = operands.source, operands.weights
-    is_wide, is_connected = source.dtype == "int16", builder.operator.name == "FULLY_CONNECTED"
-    if is_wide and operands.bias is not None:
-        declared = builder.options.get("QuantizedBiasType", 0) == _INT32
-        is_declared = declared == (bias.dtype == np.int32)  # else it would be read as another type
-        require(is_declared, f"a bias of {bias.dtype}, where another type is declared")
-        require(is_connected or not declared, "Int16 sums of 32 bits, which TFLite rounds twice")
-    largest = sizes * (32768 if is_wide else 255) + np.abs(bias.astype(np.float64))
-    factors = builder.get_tensor_quantization(source).scale * weights.scales.astype(np.float64)
-    factors = factors / builder.get_tensor_quantization(builder.result).scale
-    if is_wide or is_connected:
-        check_rescaled_sums(largest, factors)
-    else:
-        shifts = np.frexp(factors)[1]  # a factor of 1 or more shifts the sum up before
-        is_narrow = (largest * np.exp2(shifts) < 1 << 31) | (shifts <= 0)
-        require(is_narrow.all(), "sums that may exceed 32 bits when shifted left")
+def _factors(op: OperatorContext, scales: Array) -> Array:
+    """Return the factors from sums to the result for these scales of the second operand."""
+    return op.sources[0].scale * scales.astype(np.float64) / op.quantized_result.scale
 
 
-def check_rescaled_sums(largest: npt.NDArray[np.float64], factors: Array) -> None:
+def _check_rescaled_sums(op: OperatorContext, largest: Array, scales: Array) -> None:
     """Raise UnsupportedError if a rescaled sum may exceed 32 bits, where TFLite overflows.
 
     This concerns Int16 and fully connected layers, whose sums are wider until then.
     """
-    require(
-        (largest * factors < 1 << 31).all(), "sums that may exceed 32 bits on the result's scale"
-    )
-
-
-def compute_window_pads(
-    operator: TFLiteOperator,
-    shape: Shape,
-    kernel: tuple[int, int],
-    strides: tuple[int, int],
-    dilation: tuple[int, int] = (1, 1),
-) -> tuple[int, int, int, int]:
-    """Return top, left, bottom and right padding of a window by TFLite's rules.
-
-    Source: ``ComputePaddingWithOffset`` (tensorflow/lite/kernels/padding.h).
-    """
-    require(
-        min(*strides, *dilation, *kernel) > 0,
-        f"strides {strides}, dilation {dilation}, window {kernel}",
-    )
-    before, after = [], []
-    for size, window, stride, step in zip(shape[1:3], kernel, strides, dilation, strict=True):
-        extent = (window - 1) * step + 1
-        out = -(-size // stride) if operator.options["Padding"] == SAME else 0
-        total = max((out - 1) * stride + extent - size, 0)
-        before.append(total // 2)
-        after.append(total - total // 2)
-    return before[0], before[1], after[0], after[1]
-
-
-OPERATORS: dict[str, Translation] = {
-    "CONV_2D": _conv_2d,
-    "DEPTHWISE_CONV_2D": _depthwise_conv_2d,
-    "FULLY_CONNECTED": _fully_connected,
-    "TRANSPOSE_CONV": _transpose_conv,
-}
+    is_narrow = largest * _factors(op, scales) < 1 << 31
+    require(is_narrow.all(), "sums that may exceed 32 bits on the result's scale")

@@ -1,0 +1,74 @@
+"""Graph of a TFLite model: a node for each operator, with the schema's name and options."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from nmpsim.frontends.graph.nodes import (
+    OPSET,
+    Graph,
+    GraphInput,
+    Kind,
+    Node,
+    QuantizedTensor,
+    TensorDeclaration,
+    UniqueNames,
+)
+from nmpsim.frontends.tflite.model import TFLiteModel, TFLiteOperator, TFLiteTensor
+
+_PADDINGS = {0: "SAME", 1: "VALID"}
+_WINDOW_ATTRIBUTES = {
+    "strides": ("stride_h", "stride_w"),
+    "dilations": ("dilation_h_factor", "dilation_w_factor"),
+    "kernel_shape": ("filter_height", "filter_width"),
+}
+"""ONNX attribute for rows and columns -> options of TFLite."""
+
+
+def build_graph(model: TFLiteModel) -> tuple[Graph, dict[int, str]]:
+    """Return the graph of a TFLite model, and the name in it of each tensor by its index."""
+    unique = UniqueNames()
+    ordered = sorted(model.tensors, key=lambda tensor: tensor.values is not None)
+    names: dict[int, str] = {}
+    for tensor in (*model.inputs, *model.outputs, *ordered):
+        if tensor.index not in names:
+            names[tensor.index] = unique.add(tensor.name)
+    kinds = {names[one.index]: (_kind(one, names[one.index]), one.shape) for one in model.tensors}
+    graph = Graph(
+        tuple(_node(operator, names) for operator in model.operators),
+        {names[one.index]: one.values for one in model.tensors if one.values is not None},
+        tuple(GraphInput(names[one.index], one.dtype, one.shape) for one in model.inputs),
+        tuple(names[one.index] for one in model.outputs),
+        OPSET,
+        quantization={
+            name: kind for name, (kind, _) in kinds.items() if isinstance(kind, QuantizedTensor)
+        },
+        declarations={name: TensorDeclaration(*one) for name, one in kinds.items()},
+        channels_last=True,
+    )
+    return graph, names
+
+
+def _kind(tensor: TFLiteTensor, name: str) -> Kind:
+    if not tensor.is_quantized:
+        return tensor.dtype
+    return QuantizedTensor(name, tensor.dtype, tensor.scales, tensor.zero_points, tensor.axis)
+
+
+def _node(operator: TFLiteOperator, names: dict[int, str]) -> Node:
+    inputs = tuple("" if one is None else names[one.index] for one in operator.inputs)
+    outputs = tuple(names[one.index] for one in operator.outputs)
+    return Node(operator.index, operator.name, inputs, outputs, _attributes(operator))
+
+
+def _attributes(operator: TFLiteOperator) -> dict[str, Any]:
+    """Return the options as PotScaleInt16 under names as pot_scale_int16; windows as in ONNX."""
+    options = operator.options.items()
+    found = {re.sub("(?<!^)(?=[A-Z])", "_", name).lower(): value for name, value in options}
+    for name, (rows, columns) in _WINDOW_ATTRIBUTES.items():
+        if rows in found:
+            found[name] = (found[rows], found[columns])
+    if "padding" in found:
+        found["auto_pad"] = _PADDINGS.get(found["padding"], str(found["padding"]))
+    return found

@@ -1,0 +1,82 @@
+"""Lowering of TFLite's pools, means, sums and extremes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nmpsim.frontends.graph.convolution import convolve_integers
+from nmpsim.frontends.graph.integer_ops import get_unsigned_attribute
+from nmpsim.frontends.graph.nodes import QuantizedTensor
+from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext, normalize_axis
+from nmpsim.frontends.graph.pooling import Window, emit_pool, read_window
+from nmpsim.frontends.imported_model import require
+from nmpsim.frontends.module_builder import Value
+
+
+def lower_pool(
+    op: OperatorContext, *, kernel_shape: Any, strides: Any, auto_pad: str
+) -> LoweringResult:
+    """Lower AVERAGE_POOL_2D, which counts only elements inside the input, or MAX_POOL_2D."""
+    value = op.read()
+    window = read_window(
+        value.shape[1:-1], kernel_shape=kernel_shape, strides=strides, auto_pad=auto_pad
+    )
+    if op.kind == "MAX_POOL_2D":
+        return op.apply_limits(emit_pool(op, "maxpool", value, window))
+    words = {"CountIncludePads": 0, **get_unsigned_attribute(op)}
+    return op.apply_limits(emit_pool(op, "avgpool", value, window, **words))
+
+
+def lower_reduction(op: OperatorContext) -> LoweringResult:
+    """Lower MEAN or REDUCE_MAX to a pool over rows."""
+    rows = _read_rows(op)
+    opcode, words = "maxpool", {}
+    if op.kind == "MEAN":
+        opcode, words = "avgpool", {"CountIncludePads": 1}
+    return op.view(emit_pool(op, opcode, rows, _row_window(rows), **words), op.declared_shape)
+
+
+def lower_sum(op: OperatorContext) -> LoweringResult:
+    """Lower SUM to a convolution with ones.
+
+    Source: ``QuantizedMeanOrSum`` (internal/reference/reduce.h). LiteRT 2.3's kernels read Int8 as
+    uint8, and sums of Int16 from memory that nothing writes.
+    """
+    dtype = op.sources[0].dtype
+    require(dtype == "uint8", f"a sum of {dtype}, which TFLite's kernels compute wrongly")
+    rows = _read_rows(op)
+    window, channels = _row_window(rows), rows.shape[3]
+    ones = QuantizedTensor(f"{op.name}_ones", "int8", np.ones(1, np.float32), np.zeros(1, np.int64))
+    op.sources = (op.sources[0], ones)
+    filters = np.ones((channels, *window.kernel, 1), np.int8)
+    return op.view(convolve_integers(op, rows, filters, window, channels), op.declared_shape)
+
+
+def lower_arg_extreme(op: OperatorContext) -> LoweringResult:
+    """Lower ARG_MAX or ARG_MIN, which the host computes."""
+    value, (axis,) = op.read(), op.get_integers(1)
+    axis = normalize_axis(axis, value.shape)
+    opcode, shape = op.kind.lower().replace("_", ""), op.declared_shape
+    return op.emit_result(opcode, value, shape=shape, Axis=axis, KeepDims=0)
+
+
+def _read_rows(op: OperatorContext) -> Value:
+    """Return the input as an image [outer, rows, 1, inner] whose rows are reduced."""
+    value, rank, given = op.read(), len(op.get_shape()), op.get_integers(1)
+    reduced = sorted({axis % rank for axis in given if -rank <= axis < rank})
+    require(reduced, f"axes {given}")
+    first, last = reduced[0], reduced[-1] + 1
+    if last - first != len(reduced):
+        order = (*(axis for axis in range(rank) if axis not in reduced), *reduced)
+        value, first, last = op.transpose(value, order), rank - len(reduced), rank
+    parts = value.shape[:first], value.shape[first:last], value.shape[last:]
+    outer, rows, inner = map(math.prod, parts)
+    return op.view(value, (outer, rows, 1, inner))
+
+
+def _row_window(image: Value) -> Window:
+    """Return the window over all rows of an image."""
+    return Window((image.shape[1], 1), (1, 1), (1, 1), (0, 0, 0, 0), (1, 1))
