@@ -82,19 +82,20 @@ class ByteRuns:
             other.start - self.start, self.run, self.repeats, other.run, other.repeats
         )
 
-    def coalesce(self) -> ByteRuns:
-        """Return the same set with adjacent runs merged into longer ones."""
-        run, repeats = self.run, list(self.repeats)
-        while repeats and (repeats[-1][1] == run or repeats[-1][0] == 1):
-            run *= repeats.pop()[0]
-        return ByteRuns(self.space, self.start, run, tuple(repeats))
-
     def get_mask(self) -> npt.NDArray[np.bool_]:
         """Return a mask [end - start] of the addresses from ``start`` on that are in the set."""
-        coalesce = self.coalesce()
-        if not coalesce.repeats:
-            return np.ones(coalesce.end - coalesce.start, np.bool_)
-        return coalesce._marked(coalesce.start, coalesce.end)
+        run, repeats = self.run, list(self.repeats)
+        while repeats and (repeats[-1][1] == run or repeats[-1][0] == 1):  # adjacent runs
+            run *= repeats.pop()[0]
+        merged = ByteRuns(self.space, self.start, run, tuple(repeats))
+        if not repeats:
+            return np.ones(merged.end - self.start, np.bool_)
+        return merged._marked(self.start, merged.end)
+
+    def list_offsets(self, base: int, size: int) -> npt.NDArray[np.int64]:
+        """Return the addresses of the range [base, base + size) in the set, relative to base."""
+        offsets = self.get_mask().nonzero()[0] + self.start - base
+        return np.asarray(offsets[(offsets >= 0) & (offsets < size)])
 
     def _marked(self, low: int, high: int) -> npt.NDArray[np.bool_]:
         """Return which bytes of an address range belong to the set, [high - low]."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from functools import cached_property, lru_cache
+from typing import Any, Literal
 
 import attrs
 import numpy as np
 
-from nmpsim.core.state import NEVER, Machine
+from nmpsim.core.state import Machine
+from nmpsim.core.stop_conditions import TraceColumn
 from nmpsim.debugger.byte_runs import ByteRuns, Space
 from nmpsim.debugger.execution import Pause
 from nmpsim.isa.table import (
@@ -42,7 +43,9 @@ from nmpsim.memory.footprint import (
 
 AccessKind = Literal["read", "write"]
 WORD_BYTES = 4
-_NAMES = {name: [word.name for word in record] for name, record in DESCRIPTORS.items()}
+_NAMES: Mapping[str | None, list[str]] = {
+    name: [word.name for word in record] for name, record in DESCRIPTORS.items()
+}
 
 
 @attrs.frozen
@@ -57,30 +60,52 @@ class MemoryAccess:
 
 @attrs.frozen
 class ExecutedInstruction:
-    """Instruction that a core has executed, with its operands and memory accesses."""
+    """Instruction that a core has executed: a row of a trace, and the words of its descriptor."""
 
-    position: int
-    """Position just after it."""
+    number: int
+    """Row of the instruction table."""
+    turn: int
+    """Position just before it."""
     core: int
     pc: int
-    instruction: Instruction
+    word: int
+    rs1: int
+    rs2: int
     begin: int
     """Cycle at which the core reached it."""
     end: int
     """Cycle at which the core continued."""
-    rs1: int
-    rs2: int
     job: int
     """Number in the queue of its unit; -1 if it has no unit."""
-    finished: int | None
-    """Cycle at which its unit finished it; None if that was not known yet."""
-    word: int
+    finished: int
+    """Cycle at which its unit finished it; NEVER if that was not known yet."""
     words: Mapping[str, int]
     """Words of its descriptor by name; empty if it has none."""
-    accesses: tuple[MemoryAccess, ...]
-    fetches: tuple[MemoryAccess, ...] = ()
-    """Reads by the core itself: the descriptor, and the instruction word if its memory is
-    writable."""
+    is_code_writable: bool
+    """Whether the instruction word could change, because it is not in the program's image."""
+
+    @property
+    def position(self) -> int:
+        """Position just after it."""
+        return self.turn + 1
+
+    @property
+    def instruction(self) -> Instruction:
+        """Row of the instruction table."""
+        return INSTRUCTIONS[self.number]
+
+    @cached_property
+    def accesses(self) -> tuple[MemoryAccess, ...]:
+        """Memory accesses of the instruction: reads, then writes."""
+        return list_accesses(self.instruction, self.words, self.word, self.rs1)
+
+    @cached_property
+    def fetches(self) -> tuple[MemoryAccess, ...]:
+        """Reads by the core itself: the instruction word if it is writable, the descriptor."""
+        name = self.instruction.descriptor
+        reads = [("code", self.pc, WORD_BYTES)] if self.is_code_writable else []
+        reads += [] if name is None else [("descriptor", self.rs1, DESCRIPTORS[name].nbytes)]
+        return tuple(_touch("read", what, _space_of(at), at, size) for what, at, size in reads)
 
     @property
     def layer(self) -> int | None:
@@ -115,47 +140,12 @@ def format_code_command(core: int, pc: int) -> str:
 
 def iterate_instructions(pause: Pause, machine: Machine) -> Iterator[ExecutedInstruction]:
     """Yield the instructions executed before a pause."""
-    image = range(base := int(machine.shared[0].image_base), base + machine.image.size)
+    base = int(machine.shared[0].image_base)
     for row, held in zip(pause.trace.tolist(), pause.words.tolist(), strict=True):
-        yield _done(row, held, image)
-
-
-def _done(row: Sequence[int], held: Sequence[int], image: range) -> ExecutedInstruction:
-    """Return the instruction of a trace row and the words of its descriptor.
-
-    ``image`` is the range of addresses whose code cannot change.
-    """
-    number, turn, core, pc, word, rs1, rs2, begin, end, job, finished = row  # as in Row
-    instruction = INSTRUCTIONS[number]
-    words: dict[str, int] = {}
-    if instruction.descriptor is not None:
-        words = dict(zip(_NAMES[instruction.descriptor], held, strict=False))
-    return ExecutedInstruction(
-        position=turn + 1,
-        core=core,
-        pc=pc,
-        instruction=instruction,
-        begin=begin,
-        end=end,
-        rs1=rs1,
-        rs2=rs2,
-        job=job,
-        finished=None if finished >= NEVER else finished,
-        word=word,
-        words=words,
-        accesses=list_accesses(instruction, words, word, rs1),
-        fetches=_fetched(instruction, pc, rs1, image),
-    )
-
-
-def _fetched(instruction: Instruction, pc: int, rs1: int, image: range) -> tuple[MemoryAccess, ...]:
-    found: tuple[MemoryAccess, ...] = ()
-    if pc not in image:
-        found = (_touch("read", "code", _space_of(pc), pc, WORD_BYTES),)
-    if instruction.descriptor is not None:
-        nbytes = DESCRIPTORS[instruction.descriptor].nbytes
-        found = (*found, _touch("read", "descriptor", _space_of(rs1), rs1, nbytes))
-    return found
+        names = _NAMES.get(INSTRUCTIONS[row[TraceColumn.NUMBER]].descriptor, ())
+        is_writable = not base <= row[TraceColumn.PC] < base + machine.image.size
+        fields: list[Any] = [*row, dict(zip(names, held, strict=False)), is_writable]
+        yield ExecutedInstruction(*fields)
 
 
 def _space_of(address: int) -> Space:

@@ -73,8 +73,7 @@ def find_output_writers(layer: Layer, trace: Sequence[ExecutedInstruction]) -> O
         for region in _written(done):
             if not region.overlaps(whole):
                 continue
-            places = region.get_mask().nonzero()[0] + region.coalesce().start - whole.start
-            places = places[(places >= 0) & (places < whole.run)]
+            places = region.list_offsets(whole.start, whole.run)
             first[places] = np.where(first[places] < 0, len(stores), first[places])
             last[places] = len(stores)
             stores.append(done)
@@ -153,7 +152,7 @@ def _find_outside_stores(
     for done in trace:
         if done.layer == layer.index:
             for region in _written(done):
-                if not output.start <= region.coalesce().start <= region.end <= output.end:
+                if not output.start <= region.start <= region.end <= output.end:
                     yield done
 
 
@@ -247,8 +246,7 @@ def _is_read(debugger: Debugger, read: Sequence[ByteRuns], size: int) -> Mask:
     is_read, base = np.zeros(size, np.bool_), debugger.bundle.rw_base
     for region in read:
         if region.space == "dram":
-            places = region.get_mask().nonzero()[0] + region.coalesce().start - base
-            is_read[places[(places >= 0) & (places < size)]] = True
+            is_read[region.list_offsets(base, size)] = True
     for edit in debugger.edits:
         for address, data in edit.pieces:
             is_read[max(address - base, 0) : max(address - base + len(data), 0)] = False
