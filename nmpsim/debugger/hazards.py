@@ -17,18 +17,16 @@ written: they are zero in the simulator, and undefined on a chip.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from functools import lru_cache
-from typing import Any
+from operator import attrgetter
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.debugger.instructions import ExecutedInstruction, MemoryAccess
-from nmpsim.debugger.ordering import HappensBefore, RivalPosts
+from nmpsim.debugger.ordering import SCALAR, HappensBefore, RivalPosts
 from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import OUTSTANDING, SCRATCHPAD_BASE, UNIT, Kind, Unit, list_mnemonics
 
@@ -58,16 +56,16 @@ class Hazard:
         return found
 
 
-@attrs.define(eq=False)
+@attrs.frozen(eq=False)
 class _OpenAccess:
     """An access that later accesses may not be ordered after."""
 
     done: ExecutedInstruction
     access: MemoryAccess
-    unit: Unit | None
-    """Unit that accesses; None for the core itself."""
-    awaited_at: int | None = None
-    """Local time at which its core knew that it had finished; None if it does not."""
+    unit: int
+    """Unit that accesses, or SCALAR."""
+    job: int
+    """Number of the unit's job."""
 
 
 class _SharedAccesses:
@@ -75,33 +73,28 @@ class _SharedAccesses:
 
     def __init__(self) -> None:
         self._accesses: list[_OpenAccess] = []
-        self._starts = np.empty(MAX_OPEN + 1)
-        self._ends = np.empty(MAX_OPEN + 1)
-        """First address, and address after the last. Floats also hold values beyond 64 bits."""
-        self._are_writes = np.empty(MAX_OPEN + 1, np.bool_)
+        self._table = np.empty((3, MAX_OPEN + 1))
+        """First address, address after the last, and whether it is a write, of each access. Floats
+        also hold values beyond 64 bits."""
 
     def near(self, access: MemoryAccess) -> list[_OpenAccess]:
         """Return accesses whose address range overlaps that of ``access``, unless both are reads.
 
         Ranges include the gaps between the runs of an access, so some of them share no byte.
         """
-        count = len(self._accesses)
-        found = self._starts[:count] < access.region.end
-        found &= self._ends[:count] > access.region.start
+        starts, ends, are_writes = self._table[:, : len(self._accesses)]
+        found = starts < access.region.end
+        found &= ends > access.region.start
         if access.kind == "read":
-            found &= self._are_writes[:count]
+            found &= are_writes > 0
         return [self._accesses[index] for index in found.nonzero()[0].tolist()]
 
     def add(self, opened: _OpenAccess) -> None:
         """Add the latest access; drop the older half of too many."""
-        if opened.unit is None:
+        if opened.unit == SCALAR:
             self._drop_same(opened)
-        count = len(self._accesses)
-        self._starts[count], self._ends[count] = (
-            opened.access.region.start,
-            opened.access.region.end,
-        )
-        self._are_writes[count] = opened.access.kind == "write"
+        region, is_write = opened.access.region, opened.access.kind == "write"
+        self._table[:, len(self._accesses)] = region.start, region.end, is_write
         self._accesses.append(opened)
         if len(self._accesses) > MAX_OPEN:
             self._keep(range(MAX_OPEN // 2, len(self._accesses)))
@@ -109,29 +102,21 @@ class _SharedAccesses:
     def _drop_same(self, opened: _OpenAccess) -> None:
         """Drop the previous access of a loop that repeats the same access."""
         count, region = len(self._accesses), opened.access.region
-        same = (self._starts[:count] == region.start) & (self._ends[:count] == region.end)
-        for index in np.flatnonzero(same).tolist():
+        starts, ends, _ = self._table[:, :count]
+        for index in np.flatnonzero((starts == region.start) & (ends == region.end)).tolist():
             one = self._accesses[index]
-            if (
-                one.unit is None
-                and one.done.core == opened.done.core
-                and one.access == opened.access
-            ):
+            is_same = one.done.core == opened.done.core and one.access == opened.access
+            if one.unit == SCALAR and is_same:
                 del self._accesses[index]
-                for column in self._columns():
-                    column[index : count - 1] = column[index + 1 : count]
+                self._table[:, index : count - 1] = self._table[:, index + 1 : count]
                 return
 
     def keep(self, condition: Callable[[_OpenAccess], bool]) -> None:
         """Keep the accesses for which the condition is true."""
         self._keep([i for i, one in enumerate(self._accesses) if condition(one)])
 
-    def _columns(self) -> tuple[npt.NDArray[Any], ...]:
-        return self._starts, self._ends, self._are_writes
-
     def _keep(self, indices: Sequence[int]) -> None:
-        for column in self._columns():
-            column[: len(indices)] = column[indices]
+        self._table[:, : len(indices)] = self._table[:, indices]
         self._accesses = [self._accesses[index] for index in indices]
 
 
@@ -152,12 +137,11 @@ class InitializationTracker:
         copied like that.
         """
         found = None
-        for kind in ("read", "write"):  # an instruction reads before it writes
-            for access in accesses:
-                if access.kind == kind and access.region.space == "scratchpad":
-                    missing = self._missing(core, access)
-                    if kind == "read" and missing is not None and found is None:
-                        found = access, missing
+        for access in sorted(accesses, key=attrgetter("kind")):  # reads come before writes
+            if access.region.space == "scratchpad":
+                missing = self._missing(core, access)
+                if access.kind == "read" and missing is not None and found is None:
+                    found = access, missing
         return found
 
     def _missing(self, core: int, access: MemoryAccess) -> int | None:
@@ -222,7 +206,7 @@ class HazardDetector:
     def _repeat(self, before: _Accesses, rivals: RivalPosts) -> list[Hazard]:
         """Repeat all steps since the first post or pend with the known rivals."""
         self._accesses = deepcopy(before)
-        self._accesses.order = HappensBefore(self._accesses.order.cores, rivals)
+        self._accesses.order.known_rivals = rivals
         found: list[Hazard] = []
         for step in self._steps:
             found += step(self._accesses)
@@ -240,29 +224,27 @@ class _Accesses:
         self.order = HappensBefore(cores)
         self._written = InitializationTracker(cores, scratchpad_bytes)
         self._depth, self._read_only_end = queue_depth, read_only_end
-        self._unfinished: list[dict[int, deque[_OpenAccess]]] = [
-            {unit: deque() for unit in Unit} for _ in range(cores)
-        ]
-        """For each core and unit, accesses that the core has not waited for."""
+        self._unfinished = defaultdict[tuple[int, int], deque[_OpenAccess]](deque)
+        """Core and unit -> accesses that the core has not waited for."""
         self._shared = _SharedAccesses()
         """Accesses to writable DRAM that some core is not ordered after."""
 
     def process(self, done: ExecutedInstruction) -> list[Hazard]:
         """Process one instruction: the core's own reads, synchronization, and operands."""
-        found = self._access(done, done.fetches, None)
+        found = self._access(done, done.fetches, SCALAR)
         if done.instruction.kind is Kind.SYNC:
             _SYNC[done.instruction.mnemonic](self, done)
         elif done.unit is not None:
-            # The queue had room: so this one was finished.
-            self._finish(done.core, done.unit, done.job - self._depth)
-        return found + self._access(done, done.accesses, done.unit)
+            # The queue had room: so earlier ones were finished.
+            self._finish(done.core, done.unit, done.job + 1 - self._depth)
+        return found + self._access(done, done.accesses, _get_unit(done))
 
     def process_host_access(self, position: int, access: MemoryAccess) -> list[Hazard]:
         """Process a host access, which is ordered after everything that cores waited for."""
         found = [
             Hazard(position, one.done, None, _host_sentence(one, access))
             for one in self._shared.near(access)
-            if one.awaited_at is None and _conflict(access, one.access)
+            if not self._is_done(one, one.done.core) and _conflict(access, one.access)
         ]
         return self._report(found[:1])
 
@@ -273,7 +255,7 @@ class _Accesses:
         return []
 
     def _access(
-        self, done: ExecutedInstruction, accesses: Sequence[MemoryAccess], unit: Unit | None
+        self, done: ExecutedInstruction, accesses: Sequence[MemoryAccess], unit: int
     ) -> list[Hazard]:
         checked = []
         for access in accesses:
@@ -288,13 +270,18 @@ class _Accesses:
             Hazard(done.position, other.done, done, _sentence(other, done, access))
             for access in checked
             for other in self._others(done, access)
-            if not self._is_ordered(done, unit, other) and _conflict(access, other.access)
+            if not self._is_ordered(done.core, unit, other) and _conflict(access, other.access)
         ]
         missing = self._written.process(done.core, checked)
         if missing is not None:
             found.append(Hazard(done.position, None, done, _unwritten(done, *missing)))
+        job = self.order.count_scalar_job(done.core) if unit == SCALAR else done.job
         for access in checked:
-            self._open(_OpenAccess(done, access, unit))
+            opened = _OpenAccess(done, access, unit, job)
+            if unit != SCALAR:
+                self._unfinished[done.core, unit].append(opened)
+            if access.region.space != "scratchpad":
+                self._shared.add(opened)
         return self._report(found[:1])
 
     def _report(self, found: list[Hazard]) -> list[Hazard]:
@@ -303,18 +290,8 @@ class _Accesses:
             first, then = hazard.first, hazard.then
             is_own = first is not None and (then is None or first.core == then.core)
             if first is not None and first.unit is not None and is_own:
-                self._finish(first.core, first.unit, first.job)
+                self._finish(first.core, first.unit, first.job + 1)
         return found
-
-    def _open(self, opened: _OpenAccess) -> None:
-        core, access = opened.done.core, opened.access
-        if opened.unit is not None:
-            self._unfinished[core][opened.unit].append(opened)
-        if access.region.space == "scratchpad":
-            return
-        if opened.unit is None:
-            opened.awaited_at = self.order.get_time(core)
-        self._shared.add(opened)
 
     def _others(self, done: ExecutedInstruction, access: MemoryAccess) -> list[_OpenAccess]:
         if access.region.space != "scratchpad":
@@ -322,77 +299,64 @@ class _Accesses:
         start, end, is_write = access.region.start, access.region.end, access.kind == "write"
         return [
             one
-            for queue in self._unfinished[done.core].values()
-            for one in queue
+            for unit in Unit
+            for one in self._unfinished[done.core, unit]
             if one.access.region.start < end and start < one.access.region.end
             if is_write or one.access.kind == "write"
         ]
 
-    def _is_ordered(self, done: ExecutedInstruction, unit: Unit | None, other: _OpenAccess) -> bool:
-        if other.done.core == done.core:
-            return (unit is not None and other.unit == unit) or other.awaited_at is not None
-        awaited = other.awaited_at
-        return awaited is not None and self.order.is_ordered_after(
-            done.core, other.done.core, awaited
-        )
+    def _is_ordered(self, core: int, unit: int, other: _OpenAccess) -> bool:
+        is_queued = (core, unit) == (other.done.core, other.unit)  # the core itself never waits
+        return is_queued or self._is_done(other, core)
+
+    def _is_done(self, opened: _OpenAccess, core: int) -> bool:
+        """Return whether a core knows that an access is done."""
+        return self.order.is_done(core, opened.done.core, opened.unit, opened.job)
 
     def wait(self, done: ExecutedInstruction) -> None:
-        """Process ``nmp.wait``."""
-        core, (unit, outstanding) = done.core, _awaited(done.word)
-        if queue := self._unfinished[core].get(unit):  # a word may name a unit that does not exist
-            self._finish(core, unit, queue[-1].done.job - outstanding)
+        """Process ``nmp.wait``, whose word may name a unit that does not exist."""
+        core, unit, outstanding = done.core, UNIT.decode(done.word), OUTSTANDING.decode(done.word)
+        if queue := self._unfinished[core, unit]:
+            self._finish(core, unit, queue[-1].job + 1 - outstanding)
 
-    def _finish(self, core: int, unit: int, job: int) -> None:
-        """Mark a job of a unit and all earlier ones as finished, as the core knows."""
-        queue = self._unfinished[core][unit]
-        if not queue or queue[0].done.job > job:
+    def _finish(self, core: int, unit: int, jobs: int) -> None:
+        """Record that a core knows that the first ``jobs`` jobs of its unit are done."""
+        queue = self._unfinished[core, unit]
+        if not queue or queue[0].job >= jobs:
             return
-        now = self.order.get_time(core)
-        while queue and queue[0].done.job <= job:
-            queue.popleft().awaited_at = now
+        self.order.finish(core, unit, jobs)
+        while queue and queue[0].job < jobs:
+            queue.popleft()
         if self.order.cores == 1:
-            self._shared.keep(lambda opened: opened.awaited_at is None)
+            self._drop_ordered()
 
     def barrier(self, done: ExecutedInstruction) -> None:
         """Process ``nmp.barrier``."""
         if self.order.reach_barrier(done.core, done.rs1, done.rs2):
             self._drop_ordered()
 
-    def post(self, done: ExecutedInstruction) -> None:
-        """Process ``nmp.post``."""
-        self.order.post(done.core, done.rs1, done.rs2)
-
-    def pend(self, done: ExecutedInstruction) -> None:
-        """Process ``nmp.pend``."""
-        self.order.pend(done.core, done.rs1, done.rs2)
-
-    def halt(self, done: ExecutedInstruction) -> None:
-        """Process ``nmp.halt``, which orders nothing by itself; see ``end_segment``."""
-
     def _drop_ordered(self) -> None:
         """Drop the accesses that every core is ordered after."""
-        known = self.order.list_common_times()
-        self._shared.keep(lambda o: o.awaited_at is None or o.awaited_at >= known[o.done.core])
+        known = self.order.clocks.min(axis=0).tolist()
+        self._shared.keep(lambda one: one.job >= known[one.done.core][one.unit])
 
 
-_SYNC: dict[str, Callable[[_Accesses, ExecutedInstruction], None]] = exhaustive_table(
+_SYNC: dict[str, Callable[[_Accesses, ExecutedInstruction], object]] = exhaustive_table(
     f"{__name__}._SYNC",
     {
         "nmp.wait": _Accesses.wait,
         "nmp.barrier": _Accesses.barrier,
-        "nmp.post": _Accesses.post,
-        "nmp.pend": _Accesses.pend,
-        "nmp.halt": _Accesses.halt,
+        "nmp.post": lambda accesses, done: accesses.order.post(done.core, done.rs1, done.rs2),
+        "nmp.pend": lambda accesses, done: accesses.order.pend(done.core, done.rs1, done.rs2),
+        "nmp.halt": lambda *_: None,  # orders nothing by itself; see ``end_segment``
     },
     list_mnemonics(Kind.SYNC),
 )
 """Mnemonic -> function that updates the order."""
 
 
-@lru_cache(maxsize=1 << 8)
-def _awaited(word: int) -> tuple[int, int]:
-    """Return the unit that an ``nmp.wait`` waits for and the jobs that may stay outstanding."""
-    return UNIT.decode(word), OUTSTANDING.decode(word)
+def _get_unit(done: ExecutedInstruction) -> int:
+    return SCALAR if done.unit is None else done.unit
 
 
 def _conflict(one: MemoryAccess, other: MemoryAccess) -> bool:
@@ -433,12 +397,12 @@ def _unwritten(done: ExecutedInstruction, access: MemoryAccess, address: int) ->
 
 
 def _missing(first: _OpenAccess, then: ExecutedInstruction) -> str:
-    if first.done.core == then.core and first.unit is not None:
+    if first.unit == SCALAR:
+        return "no barrier, or post and pend, between them"
+    if first.done.core == then.core:
         return f"no nmp.wait {_name(first.unit)} between them"
-    if first.unit is not None:
-        return "no wait and barrier, or post and pend, between them"
-    return "no barrier, or post and pend, between them"
+    return "no wait and barrier, or post and pend, between them"
 
 
-def _name(unit: Unit | None) -> str:
-    return "" if unit is None else Unit(unit).name.lower()
+def _name(unit: int) -> str:
+    return Unit(unit).name.lower()

@@ -1,9 +1,8 @@
 """Happens-before order between cores, independent of timing: vector clocks.
 
-Each core counts its own time, and knows up to which time of each other core it is ordered after
-that core (Mattern, *Virtual Time and Global States of Distributed Systems*, 1989). It learns this
-at barriers, from words of the control block, and from posts without which its pend could not
-succeed.
+Each core knows how many jobs of every unit of every core are done (Mattern, *Virtual Time and
+Global States of Distributed Systems*, 1989). It learns this by waiting, at barriers, from words of
+the control block, and from posts without which its pend could not succeed.
 
 Which posts these are is known late: a post that comes after the pend in simulated time, and does
 not know of it, could have come first. Such posts are *rivals* of the pend. If one of them
@@ -14,94 +13,100 @@ the rivals known from the start (``is_too_strict``).
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Mapping
+from functools import partial
 from operator import itemgetter
 
 import attrs
+import numpy as np
 
-RivalPosts = Mapping[tuple[int, int], Mapping[int, int]]
+from nmpsim.core.state import Int64s
+from nmpsim.isa.table import Unit
+
+SCALAR = len(Unit)
+"""Number of the core itself, after those of its units; each of its accesses is a job."""
+
+RivalPosts = Mapping[tuple[int, int], Int64s]
 """(semaphore, number of the pend) -> amount that each core posted later and that could have
-come first."""
+come first, [cores]."""
 
 
-@attrs.define
+@attrs.frozen(eq=False)
 class _Pend:
     """A pend that succeeded."""
 
     core: int
-    time: int
-    """Local time of the core at that point."""
+    job: int
     taken: int
     """Amount that the core has taken from this semaphore, including this time."""
-    posted: list[int]
-    """Amount posted by each core until then."""
+    posted: Int64s
+    """Amount posted by each core until then, [cores]."""
+
+    def count_needed(self, rivals: Int64s) -> Int64s:
+        """Return how much each core must have posted for the pend to succeed, [cores]."""
+        posted = self.posted + rivals
+        return np.asarray(self.taken - posted.sum() + posted)
 
 
-@attrs.define
+def _zeros(*shape: int) -> Int64s:
+    return np.zeros(shape, np.int64)
+
+
 class _Semaphore:
-    value: int
-    posted: list[int]
-    """Amount posted by each core so far."""
-    taken: list[int]
-    """Amount taken by each core so far."""
-    posts: list[list[tuple[int, list[int]]]]
-    """For each core, the amount posted after each post, and what the core knew then."""
-    open: list[list[int]]
-    """For each core, numbers of the pends that it did not know at its last post and that would have
-    learned less if its post had come first."""
-    served: list[_Pend] = attrs.field(factory=list)
-
-    @classmethod
-    def of(cls, cores: int) -> _Semaphore:
-        """Return an unused semaphore."""
-        return cls(
-            0, [0] * cores, [0] * cores, [[] for _ in range(cores)], [[] for _ in range(cores)]
-        )
+    def __init__(self, cores: int) -> None:
+        self.value = 0
+        self.posted, self.taken = _zeros(2, cores)
+        """Amounts posted and taken by each core so far, [cores]."""
+        self.posts: list[list[tuple[int, Int64s]]] = [[] for _ in range(cores)]
+        """For each core, the amount posted after each post, and what the core knew then."""
+        self.open: list[list[int]] = [[] for _ in range(cores)]
+        """For each core, numbers of the pends that it did not know at its last post and that would
+        have learned less if its post had come first."""
+        self.served: list[_Pend] = []
 
 
 class HappensBefore:
     """Happens-before order of the synchronization between cores."""
 
-    def __init__(self, cores: int, rivals: RivalPosts | None = None) -> None:
-        """``rivals`` are the rivals known from the start."""
-        self._known: RivalPosts = rivals or {}
-        self._seen: dict[tuple[int, int], dict[int, int]] = {}
+    def __init__(self, cores: int) -> None:
+        self.cores = cores
+        self.known_rivals: RivalPosts = {}
+        """Rivals known from the start."""
+        self._seen = defaultdict[tuple[int, int], Int64s](partial(_zeros, cores))
         self.is_too_strict = False
         """Whether a rival was found that was not known."""
-        self._times = [[1 if i == n else 0 for i in range(cores)] for n in range(cores)]
+        self.clocks = _zeros(cores, cores, SCALAR + 1)
+        """[core, other core, unit] number of jobs that the core knows to be done."""
         self._arrived: dict[int, tuple[int, int]] = {}
         """Core -> (barrier, core count) that it waits at."""
         self._pending: dict[int, tuple[int, int]] = {}
         """Core -> (semaphore, count) that it waits for."""
-        self._semaphores: dict[int, _Semaphore] = {}
-        self._words: dict[int, list[int]] = {}
+        self._semaphores = defaultdict[int, _Semaphore](partial(_Semaphore, cores))
+        self._words = defaultdict[int, Int64s](partial(_zeros, cores, SCALAR + 1))
         """Word of the control block -> knowledge of the cores that wrote it."""
-
-    @property
-    def cores(self) -> int:
-        """Number of cores."""
-        return len(self._times)
 
     @property
     def rivals(self) -> RivalPosts:
         """Posts to semaphores that came after a pend but could have come before it."""
-        found = {key: dict(counts) for key, counts in self._known.items()}
+        found = dict(self.known_rivals)
         for key, counts in self._seen.items():
-            known = found.setdefault(key, {})
-            known |= {core: max(count, known.get(core, 0)) for core, count in counts.items()}
+            found[key] = np.maximum(counts, found.get(key, 0))
         return found
 
-    def get_time(self, core: int) -> int:
-        """Return the local time of a core."""
-        return self._times[core][core]
+    def finish(self, core: int, unit: int, jobs: int) -> None:
+        """Record that a core knows that the first ``jobs`` jobs of its unit are done."""
+        self.clocks[core, core, unit] = max(self.clocks[core, core, unit], jobs)
 
-    def is_ordered_after(self, core: int, other: int, time: int) -> bool:
-        """Return whether a core is ordered after another core's local time."""
-        return time < self._times[core][other]
+    def count_scalar_job(self, core: int) -> int:
+        """Return the number of the core's own next job, which is done at once."""
+        job = int(self.clocks[core, core, SCALAR])
+        self.finish(core, SCALAR, job + 1)
+        return job
 
-    def list_common_times(self) -> list[int]:
-        """Return the local time of each core that all cores are ordered after, [cores]."""
-        return [min(times) for times in zip(*self._times, strict=True)]
+    def is_done(self, core: int, other: int, unit: int, job: int) -> bool:
+        """Return whether a core knows that a job of another core's unit is done."""
+        return job < self.clocks.item(core, other, unit)
 
     def reach_barrier(self, core: int, number: int, count: int) -> bool:
         """Record that a core reaches a barrier; return whether it was the last one."""
@@ -116,49 +121,35 @@ class HappensBefore:
 
     def end_segment(self) -> None:
         """Record that all cores have halted."""
-        self._synchronize(range(self.cores))
+        self._synchronize(list(range(self.cores)))
 
-    def _synchronize(self, cores: list[int] | range) -> None:
-        knowledge = [self._publish(core) for core in cores]
-        merged = [max(times) for times in zip(*knowledge, strict=True)]
-        for core in cores:
-            self._learn(core, merged)
+    def _synchronize(self, cores: list[int]) -> None:
+        self.clocks[cores] = self.clocks[cores].max(axis=0)
 
-    def _publish(self, core: int) -> list[int]:
-        """Return the knowledge of a core for others, without anything it does from now on."""
-        self._times[core][core] += 1
-        return list(self._times[core])
-
-    def _learn(self, core: int, knew: list[int]) -> None:
-        self._times[core] = [max(pair) for pair in zip(self._times[core], knew, strict=True)]
+    def _learn(self, core: int, knew: Int64s) -> None:
+        np.maximum(self.clocks[core], knew, out=self.clocks[core])
 
     def write_word(self, core: int, address: int) -> None:
         """Record that a core writes a word of the control block."""
-        before = self._words.get(address, [0] * self.cores)
-        self._words[address] = [max(p) for p in zip(before, self._publish(core), strict=True)]
+        self._words[address] = np.maximum(self._words[address], self.clocks[core])
 
     def read_word(self, core: int, address: int) -> None:
         """Record that a core reads a word of the control block."""
-        self._learn(core, self._words.get(address, [0] * self.cores))
+        self._learn(core, self._words[address])
 
     def post(self, core: int, semaphore: int, count: int) -> None:
         """Record that a core posts to a semaphore."""
-        one = self._semaphore(semaphore)
+        one = self._semaphores[semaphore]
         pends = ((number, one.served[number]) for number in one.open[core])
         one.open[core] = [
-            n for n, pend in pends if not self.is_ordered_after(core, pend.core, pend.time)
+            n for n, pend in pends if not self.is_done(core, pend.core, SCALAR, pend.job)
         ]
         for number in one.open[core]:
             self._record_rival((semaphore, number), one.served[number], core, count)
         one.posted[core] += count
-        one.posts[core].append((one.posted[core], self._publish(core)))
+        one.posts[core].append((int(one.posted[core]), self.clocks[core].copy()))
         one.value += count
         self._wake_pending(semaphore)
-
-    def _semaphore(self, number: int) -> _Semaphore:
-        if number not in self._semaphores:
-            self._semaphores[number] = _Semaphore.of(self.cores)
-        return self._semaphores[number]
 
     def pend(self, core: int, semaphore: int, count: int) -> None:
         """Record that a core pends on a semaphore."""
@@ -167,7 +158,7 @@ class HappensBefore:
 
     def _wake_pending(self, semaphore: int) -> None:
         """Let pending cores continue while the semaphore suffices, lower core numbers first."""
-        one = self._semaphore(semaphore)
+        one = self._semaphores[semaphore]
         for core in range(self.cores):
             at, count = self._pending.get(core, (-1, 0))
             if at != semaphore or one.value < count:
@@ -179,34 +170,26 @@ class HappensBefore:
     def _take_posts(self, core: int, semaphore: int, one: _Semaphore, count: int) -> None:
         """Learn from the posts without which the semaphore would not have sufficed."""
         one.taken[core] += count
-        pend = _Pend(core, self.get_time(core), one.taken[core], one.posted.copy())
-        number = len(one.served)
-        rivals = self._known.get((semaphore, number), {})
+        number, job = len(one.served), int(self.clocks[core, core, SCALAR])
+        pend = _Pend(core, job, int(one.taken[core]), one.posted.copy())
         one.served.append(pend)
-        needed = [_needed(pend, other, rivals) for other in range(self.cores)]
-        for other, least in enumerate(needed):
+        needed = pend.count_needed(self.known_rivals.get((semaphore, number), 0 * one.posted))
+        for other, least in enumerate(needed.tolist()):
             enough = bisect_left(one.posts[other], least, key=itemgetter(0))
             if least > 0 and enough < len(one.posts[other]):
                 self._learn(core, one.posts[other][enough][1])
-            if other != core and any(n > 0 for by, n in enumerate(needed) if by != other):
+            if other != core and (np.delete(needed, other) > 0).any():
                 one.open[other].append(number)
-        self._times[core][core] += 1
+        self.count_scalar_job(core)
 
     def _record_rival(self, key: tuple[int, int], pend: _Pend, core: int, count: int) -> None:
         """Record a post that could have satisfied an earlier pend."""
-        seen = self._seen.setdefault(key, {})
-        seen[core] = seen.get(core, 0) + count
-        known = self._known.get(key, {})
-        if seen[core] <= known.get(core, 0):
+        seen = self._seen[key]
+        seen[core] += count
+        known = self.known_rivals.get(key, 0 * seen)
+        if seen[core] <= known[core]:
             return
-        now = {**known, core: seen[core]}
-        before = (_needed(pend, other, known) for other in range(self.cores))
-        after = (_needed(pend, other, now) for other in range(self.cores))
-        self.is_too_strict |= any(b > 0 and a < b for b, a in zip(before, after, strict=True))
-
-
-def _needed(pend: _Pend, other: int, rivals: Mapping[int, int]) -> int:
-    """Return how much a core must have posted for a pend to succeed."""
-    return pend.taken - sum(
-        posted + rivals.get(core, 0) for core, posted in enumerate(pend.posted) if core != other
-    )
+        now = known.copy()
+        now[core] = seen[core]
+        before, after = pend.count_needed(known), pend.count_needed(now)
+        self.is_too_strict |= bool(((before > 0) & (after < before)).any())
