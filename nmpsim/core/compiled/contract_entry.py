@@ -6,7 +6,7 @@ import functools
 import inspect
 from typing import Any
 
-from nmpsim.core import access_cache, watch
+from nmpsim.core import access_cache, cycle_accounting, synchronization, units, watch
 from nmpsim.core.compiled import (
     contract,
     contract_order,
@@ -26,6 +26,9 @@ PLAIN_MODULES = (
     dram_conflicts,
     access_cache,
     watch,
+    cycle_accounting,
+    units,
+    synchronization,
 )
 """Modules whose functions compiled code may call."""
 

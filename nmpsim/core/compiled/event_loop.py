@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.access_cache import is_cached
-from nmpsim.core.compiled.cycle_accounting import ON_CONTROL, attribute_cycles
 from nmpsim.core.compiled.event_queue import (
     MAY_RELEASE,
     find_earliest,
@@ -37,13 +36,13 @@ from nmpsim.core.compiled.traps import (
     WENT_ON,
     ZERO,
 )
-from nmpsim.core.compiled.units import choose_grant, count_loggable_steps, serve
 from nmpsim.core.compiled.watch import (
     compute_access_address,
     is_in_image,
     read_source,
     record_instruction,
 )
+from nmpsim.core.cycle_accounting import ON_CONTROL, attribute_cycles
 from nmpsim.core.instruction_tables import (
     ILLEGAL,
     INSTRUCTION_UNIT,
@@ -53,6 +52,7 @@ from nmpsim.core.instruction_tables import (
 )
 from nmpsim.core.state import NEVER, CoreStatus, Machine, Outcome
 from nmpsim.core.stop_conditions import MAX_STEPS, TENSOR_STEPS, StopConditions
+from nmpsim.core.units import choose_grant, count_loggable_steps, serve
 from nmpsim.core.watch import count_turns, is_stop_address, should_stop_after, trace_is_full
 from nmpsim.isa.words import MAX_WORDS
 from nmpsim.kernels.array_types import Int

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.cycle_accounting import CONTROL, begin_layer, spend_cycles
 from nmpsim.core.compiled.fetch import decode_rs1
 from nmpsim.core.compiled.kernel_arguments import LoopContext
 from nmpsim.core.compiled.kernel_context import make_python_context
@@ -28,9 +27,10 @@ from nmpsim.core.compiled.traps import (
     to_signed,
     trap,
 )
-from nmpsim.core.compiled.units import await_job, fetch
+from nmpsim.core.cycle_accounting import CONTROL, begin_layer, spend_cycles
 from nmpsim.core.instruction_tables import INSTRUCTION_UNIT, WORD_COUNT, WORD_SIGNED
 from nmpsim.core.state import Count, Machine
+from nmpsim.core.units import await_job, fetch_descriptor
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.numba_settings import IS_JIT_DISABLED
@@ -123,7 +123,8 @@ def issue_tensor(
     begin_layer(m, core, layer)
     m.cores[core].descriptor = address
     if is_fetched:
-        spend_cycles(m, core, CONTROL, fetch(m, costs, core, layer, address, 4 * count))
+        waited = fetch_descriptor(m, costs, core, layer, address, 4 * count)
+        spend_cycles(m, core, CONTROL, waited)
     spend_cycles(m, core, CONTROL, costs.control_descriptor_cycles)
     if is_transfer:
         bad = check_dram_range(m, d, unit == LOAD_UNIT)

@@ -10,14 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.cycle_accounting import (
-    ON_BARRIER,
-    ON_IMBALANCE,
-    ON_SEMAPHORE,
-    leave_layer,
-    mark_unused,
-    wait_cycles,
-)
 from nmpsim.core.compiled.fetch import (
     decode_csr,
     decode_outstanding,
@@ -42,7 +34,6 @@ from nmpsim.core.compiled.traps import (
     set_register,
     trap,
 )
-from nmpsim.core.compiled.units import await_job, record_wait
 from nmpsim.core.instruction_tables import (
     KIND,
     KIND_OF,
@@ -51,90 +42,15 @@ from nmpsim.core.instruction_tables import (
     decides_instructions,
     decides_kinds,
 )
-from nmpsim.core.state import CSR_COLUMN, CSRS, CoreStatus, Count, Machine, WaitTarget
+from nmpsim.core.state import CSR_COLUMN, CSRS, Machine
+from nmpsim.core.synchronization import arrive, halt, pend, post
+from nmpsim.core.units import await_job
 from nmpsim.isa.csrs import CSR_ROWS, MIE, MPIE, MPP, Counter, is_read_only
 from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import SEMAPHORES, Kind, Unit
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit
 from nmpsim.timing import Costs
-
-RUNNING, _WAITING_UNIT, AT_BARRIER, PENDING, HALTED = map(int, CoreStatus)
-AT_A_BARRIER, AT_A_SEMAPHORE = int(WaitTarget.BARRIER), int(WaitTarget.SEMAPHORE)
-BARRIER = np.int64(Count.BARRIER)
-SEMAPHORE = np.int64(Count.SEMAPHORE)
-
-
-@jit
-def arrive(m: Machine, costs: Costs, core: Int, barrier: Int, cores: Int) -> None:
-    """Wait at a barrier; the last of ``cores`` to arrive releases all."""
-    m.cores[core].status = AT_BARRIER
-    m.cores[core].wait[0] = barrier
-    m.cores[core].wait[1] = cores
-    arrived = 0
-    latest = 0
-    last = core
-    has_work = False
-    for other in range(m.cores.size):
-        if m.cores[other].status == AT_BARRIER and m.cores[other].wait[0] == barrier:
-            arrived += 1
-            if m.cores[other].clock > latest:
-                latest, last = m.cores[other].clock, other
-            has_work = has_work or m.cores[other].layer >= 0
-    if arrived < cores:
-        return
-    release = latest + costs.sync_barrier_cycles
-    known = barrier < m.barriers.size
-    ended = m.barriers[barrier].layer if known else m.layers.size - 1
-    for other in range(m.cores.size):
-        if m.cores[other].status == AT_BARRIER and m.cores[other].wait[0] == barrier:
-            record_wait(m, other, AT_A_BARRIER, m.cores[other].clock, latest, release, last)
-            wait_cycles(m, other, BARRIER, ON_IMBALANCE, latest - m.cores[other].clock)
-            wait_cycles(m, other, BARRIER, ON_BARRIER, costs.sync_barrier_cycles)
-            m.cores[other].status = RUNNING
-            if known:
-                if has_work and m.cores[other].layer < 0:
-                    mark_unused(m, other)
-                leave_layer(m, other, ended)
-    if known:
-        m.barriers[barrier].cycle = release
-    m.shared[0].last_barrier = barrier
-
-
-@jit
-def post(m: Machine, costs: Costs, core: Int, semaphore: Int, count: Int) -> None:
-    """Add ``count`` to a semaphore and release waiting cores, lower core numbers first."""
-    m.shared[0].semaphores[semaphore] += count
-    release = m.cores[core].clock + costs.sync_semaphore_cycles
-    for other in range(m.cores.size):
-        if m.cores[other].status != PENDING or m.cores[other].wait[0] != semaphore:
-            continue
-        if m.shared[0].semaphores[semaphore] >= m.cores[other].wait[1]:
-            m.shared[0].semaphores[semaphore] -= m.cores[other].wait[1]
-            posted = m.cores[core].clock
-            record_wait(m, other, AT_A_SEMAPHORE, m.cores[other].clock, posted, release, core)
-            wait_cycles(m, other, SEMAPHORE, ON_SEMAPHORE, max(release - m.cores[other].clock, 0))
-            m.cores[other].status = RUNNING
-
-
-@jit
-def pend(m: Machine, core: Int, semaphore: Int, count: Int) -> Any:
-    """Subtract ``count`` from a semaphore; return False if the core must wait for posts."""
-    if m.shared[0].semaphores[semaphore] >= count:
-        m.shared[0].semaphores[semaphore] -= count
-        return True
-    m.cores[core].status = PENDING
-    m.cores[core].wait[0] = semaphore
-    m.cores[core].wait[1] = count
-    return False
-
-
-@jit
-def halt(m: Machine, core: Int) -> None:
-    """Halt the core."""
-    m.cores[core].status = HALTED
-    leave_layer(m, core, m.cores[core].previous_layer)
-
 
 ILLEGAL_ACCESS: Any = np.int64(-1)
 """Result of an illegal CSR access."""

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.compiled.transfers import load, store
-from nmpsim.core.compiled.units import compute
 from nmpsim.core.instruction_tables import (
     CHANNELS_WORD,
     FOOTPRINT_KIND,
@@ -17,6 +16,7 @@ from nmpsim.core.instruction_tables import (
     UNIT,
 )
 from nmpsim.core.state import Count, Machine
+from nmpsim.core.units import compute
 from nmpsim.isa.words import CONV
 from nmpsim.kernels.array_types import Int, Int32s, Int64s
 from nmpsim.kernels.jit import jit

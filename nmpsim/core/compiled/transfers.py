@@ -8,8 +8,8 @@ import numpy as np
 
 from nmpsim.core.compiled.kernel_context import KernelContext, scratchpad_offset
 from nmpsim.core.compiled.memory import IMAGE, RAM, locate
-from nmpsim.core.compiled.units import DESCRIPTOR, LAYER, PC, READY, SETUP, enqueue_transfer
 from nmpsim.core.state import Count, Machine
+from nmpsim.core.units import enqueue_transfer
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import INT16, LOAD, STORE
 from nmpsim.kernels.array_types import Int, Int64s
@@ -17,7 +17,6 @@ from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import copy_strided, fill_rows
 from nmpsim.kernels.operands import CopyShape
 from nmpsim.memory.bounds import count_spanned_bytes
-from nmpsim.memory.dram import start_transfer
 from nmpsim.timing import Costs
 
 
@@ -143,19 +142,8 @@ def transfer(
     m: Machine, costs: Costs, core: Int, unit: Int, d: Int64s, layer: Int, setup: Int
 ) -> None:
     """Append the transfer of a load or store to its queue."""
-    job = m.cores[core].jobs[unit, m.cores[core].issued[unit] % costs.queues_depth]
-    start_transfer(
-        job,
-        d[LOAD.dram],
-        d[LOAD.run_bytes],
-        d[LOAD.count_x],
-        d[LOAD.count_y],
-        d[LOAD.dram_stride_x],
-        d[LOAD.dram_stride_y],
-    )
-    job[LAYER] = layer
-    job[READY] = m.cores[core].clock
-    job[SETUP] = setup
-    job[PC] = m.cores[core].pc
-    job[DESCRIPTOR] = m.cores[core].descriptor
-    enqueue_transfer(m, costs, core, unit)
+    enqueue_transfer(
+        m, costs, core, unit, layer, setup,
+        d[LOAD.dram], d[LOAD.run_bytes], d[LOAD.count_x], d[LOAD.count_y],
+        d[LOAD.dram_stride_x], d[LOAD.dram_stride_y],
+    )  # fmt: skip

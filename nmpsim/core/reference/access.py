@@ -35,12 +35,11 @@ def locate(core: Core, address: int, nbytes: int) -> MemoryLocation | None:
     return None if found is None else MemoryLocation(*found)
 
 
-def spend_access_cycles(s: InstructionContext, region: Region) -> None:
-    """Advance the core's clock by the cycles of a scalar access."""
+def get_access_cycles(s: InstructionContext, region: Region) -> int:
+    """Return the extra cycles of a scalar access."""
     if region in (Region.IMAGE, Region.RAM):
-        s.spend_cycles(s.costs.control_dram_access_cycles)
-    else:
-        s.spend_cycles(s.costs.control_scratchpad_access_cycles)
+        return s.costs.control_dram_access_cycles
+    return s.costs.control_scratchpad_access_cycles
 
 
 def load(s: InstructionContext) -> None:
@@ -55,8 +54,7 @@ def load(s: InstructionContext) -> None:
         s.require_turn()
     value = found.read(nbytes)
     s.set_rd(to_signed(value, 8 * nbytes) if s.instruction.is_signed else value)
-    spend_access_cycles(s, found.region)
-    s.retire()
+    s.retire(get_access_cycles(s, found.region))
 
 
 def store(s: InstructionContext) -> None:
@@ -71,8 +69,7 @@ def store(s: InstructionContext) -> None:
     if found.region.is_shared:
         s.require_turn()
     found.write(nbytes, value)
-    spend_access_cycles(s, found.region)
-    s.retire()
+    s.retire(get_access_cycles(s, found.region))
 
 
 _EXECUTE = {Kind.LOAD: load, Kind.STORE: store}

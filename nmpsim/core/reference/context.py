@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nmpsim.core.cycle_accounting import CONTROL, spend_cycles
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.words import to_unsigned
-from nmpsim.core.state import Count, CycleCause, Machine
+from nmpsim.core.state import Machine
+from nmpsim.core.units import await_job
 from nmpsim.isa.table import Cause, Instruction
 from nmpsim.records import frozen
 from nmpsim.timing import Costs
@@ -90,15 +92,23 @@ class InstructionContext:
         if not self.has_turn:
             raise EndOfTurnError
 
-    def spend_cycles(self, extra: int = 0) -> None:
-        """Charge the control core one cycle plus ``extra``."""
-        self.core.spend(Count.CONTROL, CycleCause.CONTROL, 1 + extra)
+    def await_unit(self, unit: int, outstanding: int) -> int:
+        """Stall the core until at most ``outstanding`` jobs of a unit are unfinished.
 
-    def retire(self) -> None:
-        """Retire the instruction and advance pc to the next one."""
-        self.retire_to(self.core.pc + 4)
+        Returns the cycles waited. If the end of the awaited job is not known yet, the core stops,
+        and repeats the instruction when the DRAM has served the job.
+        """
+        job = int(self.core.record["issued"][unit]) - outstanding - 1
+        waited = int(await_job(self.machine, self.costs, self.core.number, unit, job))
+        if waited < 0:
+            raise EndOfTurnError
+        return waited
 
-    def retire_to(self, pc: int) -> None:
-        """Retire the instruction and set pc."""
+    def retire(self, extra: int = 0, pc: int | None = None) -> None:
+        """Retire the instruction, which took one cycle plus ``extra``, and set pc.
+
+        By default pc advances to the next instruction.
+        """
+        spend_cycles(self.machine, self.core.number, CONTROL, 1 + extra)
         self.core.retired += 1
-        self.core.pc = pc
+        self.core.pc = self.core.pc + 4 if pc is None else pc

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpsim.core.cycle_accounting import ON_CONTROL, attribute_cycles
 from nmpsim.core.engine import Engine
 from nmpsim.core.reference.access import ACCESS, locate
 from nmpsim.core.reference.context import (
@@ -26,7 +27,6 @@ from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.integer import INTEGER
 from nmpsim.core.reference.system import SYSTEM, enter_trap
 from nmpsim.core.reference.tensor import TENSOR
-from nmpsim.core.reference.units import UnitQueue, choose_with_lookahead, serve
 from nmpsim.core.reference.watch import ExecutionMonitor
 from nmpsim.core.state import (
     NEVER,
@@ -38,11 +38,11 @@ from nmpsim.core.state import (
     as_plain_arrays,
 )
 from nmpsim.core.stop_conditions import StopConditions, default_stop_conditions
+from nmpsim.core.units import choose_grant, count_loggable_steps, serve
 from nmpsim.core.watch import count_turns, is_stop_address, trace_is_full
-from nmpsim.core.work import count_loggable_steps
 from nmpsim.isa.codec import decode
 from nmpsim.isa.exhaustive import exhaustive_table
-from nmpsim.isa.table import Cause, Kind, Unit, list_mnemonics
+from nmpsim.isa.table import Cause, Kind, list_mnemonics
 from nmpsim.timing import Costs
 
 if TYPE_CHECKING:
@@ -103,10 +103,14 @@ def take_turn(
         return Outcome.PAUSED
     core = find_first_running(machine)
     queue, cycle = find_next_grant(machine, costs)
-    if (core is not None or queue is not None) and trace_is_full(watch.stops):
+    if (core is not None or cycle < NEVER) and trace_is_full(watch.stops):
         return Outcome.STOPPED
-    if queue is not None and (core is None or cycle < core.clock):
-        return serve_request(machine, queue, cycle, watch)
+    if cycle < (NEVER if core is None else core.clock):
+        if cycle >= watch.stops.until_cycle:
+            return Outcome.STOPPED
+        serve(machine, costs, queue >> 1, queue & 1)
+        count_turns(watch.stops, 1)
+        return None
     if core is None:
         is_done = bool((machine.cores["status"] == CoreStatus.HALTED).all())
         return Outcome.DONE if is_done else Outcome.DEADLOCK
@@ -118,17 +122,6 @@ def take_turn(
     ):
         return Outcome.STOPPED
     return take_core_turn(core, costs, stop_at_layers, watch, most_steps)
-
-
-def serve_request(
-    machine: Machine, queue: UnitQueue, cycle: int, watch: ExecutionMonitor
-) -> Outcome | None:
-    """Serve one DRAM request."""
-    if cycle >= watch.stops.until_cycle:
-        return Outcome.STOPPED
-    serve(machine, queue)
-    count_turns(watch.stops, 1)
-    return None
 
 
 def take_core_turn(
@@ -145,6 +138,8 @@ def take_core_turn(
         return Outcome.TRAP
     except ViolationError:
         return Outcome.VIOLATION
+    finally:
+        attribute_cycles(machine, core.number, ON_CONTROL)
     has_retired = core.retired > retired
     count_turns(watch.stops, 1)
     is_known = 0 <= int(machine.shared[0]["last_barrier"]) < machine.barriers.size
@@ -161,19 +156,17 @@ def find_first_running(machine: Machine) -> Core | None:
     return Core(machine, number) if clocks[number] < NEVER else None
 
 
-def find_next_grant(machine: Machine, costs: Costs) -> tuple[UnitQueue | None, int]:
+def find_next_grant(machine: Machine, costs: Costs) -> tuple[int, int]:
     """Return the queue that the DRAM serves next and the cycle of that decision.
 
-    Without look-ahead it is the earliest request; ties by core, loads before stores.
+    Queues are numbered by core, loads before stores. The cycle is NEVER if there is no request.
     """
-    if machine.cores["request"].min() == NEVER:
-        return None, NEVER
-    requests = np.argwhere(machine.cores["request"] < NEVER)
-    asking = [UnitQueue(Core(machine, core), Unit(unit), costs) for core, unit in requests.tolist()]
-    if costs.dram_lookahead_cycles:
-        return choose_with_lookahead(machine, asking, costs)
-    first = min(asking, key=lambda queue: queue.request)
-    return first, first.request
+    requests = machine.cores["request"].reshape(-1)
+    first = int(requests.argmin())
+    if requests[first] == NEVER:
+        return first, NEVER
+    queue, cycle = choose_grant(machine, costs, requests, first)
+    return int(queue), int(cycle)
 
 
 def record_cycle_limit(core: Core) -> None:

@@ -81,26 +81,23 @@ def execute_arithmetic(s: InstructionContext) -> None:
     a = to_unsigned(a) if operation.is_unsigned_a else a
     b = to_unsigned(b) if operation.is_unsigned_b else b
     s.set_rd(operation.compute(a, b))
+    extra = 0
     if s.instruction.kind is Kind.MULTIPLY:
-        s.spend_cycles(s.costs.control_multiply_cycles)
+        extra = s.costs.control_multiply_cycles
     elif s.instruction.kind is Kind.DIVIDE:
-        s.spend_cycles(s.costs.control_divide_cycles)
-    else:
-        s.spend_cycles()
-    s.retire()
+        extra = s.costs.control_divide_cycles
+    s.retire(extra)
 
 
 def lui(s: InstructionContext) -> None:
     """Load an upper immediate."""
     s.set_rd(s.immediate)
-    s.spend_cycles()
     s.retire()
 
 
 def auipc(s: InstructionContext) -> None:
     """Add an upper immediate to pc."""
     s.set_rd(s.core.pc + s.immediate)
-    s.spend_cycles()
     s.retire()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from nmpsim.core.cycle_accounting import CONTROL, spend_cycles
 from nmpsim.core.reference.context import (
     EndOfRunError,
     EndOfTurnError,
@@ -12,7 +13,7 @@ from nmpsim.core.reference.context import (
 )
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.words import to_signed, to_unsigned
-from nmpsim.core.state import CSR_COLUMN, Count, CycleCause, TrapField
+from nmpsim.core.state import CSR_COLUMN, TrapField
 from nmpsim.isa.csrs import CSR_ROWS, MIE, MPIE, MPP, Counter, Csr, is_read_only
 from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import Cause
@@ -31,7 +32,7 @@ def enter_trap(core: Core, trap: TrapError, has_turn: bool) -> None:
     core.set_csr(Csr.MTVAL, trap.value)
     was_enabled = core.csr(Csr.MSTATUS) & MIE
     core.set_csr(Csr.MSTATUS, MPP | (MPIE if was_enabled else 0))
-    core.spend(Count.CONTROL, CycleCause.CONTROL, 1)
+    spend_cycles(core.machine, core.number, CONTROL, 1)
     core.pc = handler
 
 
@@ -59,8 +60,7 @@ def mret(s: InstructionContext) -> None:
     """Return from a trap handler."""
     was_enabled = s.core.csr(Csr.MSTATUS) & MPIE
     s.core.set_csr(Csr.MSTATUS, MPP | MPIE | (MIE if was_enabled else 0))
-    s.spend_cycles()
-    s.retire_to(s.core.csr(Csr.MEPC))
+    s.retire(pc=s.core.csr(Csr.MEPC))
 
 
 COUNTER_VALUES: dict[Counter, Callable[[Core], int]] = exhaustive_table(
@@ -130,7 +130,6 @@ def access_csr(s: InstructionContext) -> None:
     if writes:
         write_csr(s.core, csr, CSR_UPDATES[s.instruction.mnemonic](old, value))
     s.set_rd(old)
-    s.spend_cycles()
     s.retire()
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 
+from nmpsim.core.cycle_accounting import CONTROL, begin_layer, spend_cycles
 from nmpsim.core.reference import mac, transfers, vector
 from nmpsim.core.reference.access import locate
 from nmpsim.core.reference.context import EndOfTurnError, InstructionContext, TrapError
 from nmpsim.core.reference.operands import Descriptor
 from nmpsim.core.reference.saturation import LayerCounters
 from nmpsim.core.reference.transfers import OperandError
-from nmpsim.core.reference.units import UnitQueue, await_slot, compute, fetch
-from nmpsim.core.state import Count, CycleCause
+from nmpsim.core.state import Count
+from nmpsim.core.units import compute
+from nmpsim.core.units import fetch_descriptor as fetch_from_dram
 from nmpsim.isa.codec import decode_descriptor, descriptor_offsets
 from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import DESCRIPTOR_ALIGNMENT, DESCRIPTORS, INSTRUCTIONS, Cause, Unit
@@ -61,7 +63,8 @@ def execute_compute(s: InstructionContext) -> None:
     work(s, d, LayerCounters(s.machine, layer))
     descriptor = DESCRIPTORS[get_descriptor_name(s)]
     s.machine.layers[layer]["counts"][Count.MACS] += count_named_macs(descriptor, d)
-    compute(get_queue(s), layer, count_named_cycles(descriptor, d, s.costs))
+    cycles = count_named_cycles(descriptor, d, s.costs)
+    compute(s.machine, s.costs, s.core.number, get_unit(s), layer, cycles)
     finish_tensor_instruction(s, layer)
 
 
@@ -75,7 +78,7 @@ def fetch_descriptor(s: InstructionContext) -> Descriptor:
     is_cached = is_transfer or found.region.is_shared or is_descriptor_fetched(s)
     if is_cached:
         s.require_turn()
-    if await_slot(get_queue(s)) > 0 and is_cached:
+    if s.await_unit(get_unit(s), s.costs.queues_depth - 1) > 0 and is_cached:
         raise EndOfTurnError  # it is later now, so others may come first
     d = decode_descriptor(name, found.memory[found.offset :][: DESCRIPTORS[name].nbytes].tobytes())
     spm_bytes = int(s.machine.shared[0]["scratchpad_bytes"])
@@ -114,30 +117,28 @@ def get_descriptor_name(s: InstructionContext) -> str:
     return s.instruction.descriptor
 
 
-def get_queue(s: InstructionContext) -> UnitQueue:
-    """Return the queue of the instruction's unit."""
+def get_unit(s: InstructionContext) -> Unit:
+    """Return the unit of a tensor instruction."""
     assert s.instruction.unit is not None
-    return UnitQueue(s.core, s.instruction.unit, s.costs)
+    return s.instruction.unit
 
 
 def begin_tensor_instruction(s: InstructionContext, d: Descriptor) -> int:
     """Add the cycles of the descriptor fetch, and return the index of the layer."""
     layer = min(d["layer"], int(s.machine.layers.size) - 1)
-    s.core.begin_layer(layer)
-    s.core.descriptor = s.unsigned_rs1
+    core, address, cycles = s.core.number, s.unsigned_rs1, s.costs.control_descriptor_cycles
+    begin_layer(s.machine, core, layer)
+    s.core.descriptor = address
     if is_descriptor_fetched(s):
-        there = fetch(
-            s.core, s.costs, layer, s.unsigned_rs1, DESCRIPTORS[get_descriptor_name(s)].nbytes
-        )
-        s.core.spend(Count.CONTROL, CycleCause.CONTROL, there - s.core.clock)
-    s.core.spend(Count.CONTROL, CycleCause.CONTROL, s.costs.control_descriptor_cycles)
+        nbytes = DESCRIPTORS[get_descriptor_name(s)].nbytes
+        cycles += fetch_from_dram(s.machine, s.costs, core, layer, address, nbytes)
+    spend_cycles(s.machine, core, CONTROL, cycles)
     return layer
 
 
 def finish_tensor_instruction(s: InstructionContext, layer: int) -> None:
     """Count the issued instruction and retire it."""
     s.machine.layers[layer]["counts"][Count.TENSOR_INSTRUCTIONS] += 1
-    s.spend_cycles()
     s.retire()
 
 

@@ -12,12 +12,11 @@ from nmpsim.core.reference.operands import (
     compute_addresses,
     get_element_type,
 )
-from nmpsim.core.reference.units import UnitQueue, begin_transfers
-from nmpsim.core.state import Count, Job
+from nmpsim.core.state import Count
+from nmpsim.core.units import enqueue_transfer
 from nmpsim.isa.table import Unit
 from nmpsim.memory.address_map import Region
 from nmpsim.memory.bounds import count_spanned_bytes
-from nmpsim.memory.dram import start_transfer
 from nmpsim.timing.compute import ceil_div
 
 
@@ -86,23 +85,7 @@ def locate_dram(
 
 
 def enqueue(s: InstructionContext, unit: Unit, d: Descriptor, layer: int, setup: int) -> None:
-    """Append a transfer to its queue, and begin it if the queue was idle."""
-    queue = UnitQueue(s.core, unit, s.costs)
-    was_idle = queue.served == queue.issued
-    transfer = queue.transfer(queue.issue())
-    start_transfer(
-        transfer,
-        d["dram"],
-        d["run_bytes"],
-        d["count_x"],
-        d["count_y"],
-        d["dram_stride_x"],
-        d["dram_stride_y"],
-    )
-    transfer[Job.LAYER] = layer
-    transfer[Job.READY] = s.core.clock
-    transfer[Job.SETUP] = setup
-    transfer[Job.PC] = s.core.pc
-    transfer[Job.DESCRIPTOR] = s.core.descriptor
-    if was_idle:
-        begin_transfers(queue)
+    """Append a transfer to its queue; ``setup`` is the number of cycles to its first request."""
+    names = ("dram", "run_bytes", "count_x", "count_y", "dram_stride_x", "dram_stride_y")
+    box = [d[name] for name in names]
+    enqueue_transfer(s.machine, s.costs, s.core.number, unit, layer, setup, *box)

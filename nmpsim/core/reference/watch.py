@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from nmpsim.core.reference.access import locate
 from nmpsim.core.reference.cores import Core
-from nmpsim.core.reference.units import UnitQueue
 from nmpsim.core.reference.words import to_unsigned
 from nmpsim.core.stop_conditions import TENSOR_STEPS, StopConditions, StopState
 from nmpsim.core.watch import add_trace_row, should_stop_after, should_trace
@@ -72,9 +71,9 @@ class ExecutionMonitor:
             return
         job, finished = -1, core.clock
         if decoded.instruction.unit is not None:
-            queue = UnitQueue(core, decoded.instruction.unit, self._costs)
-            job = queue.issued - 1
-            finished = queue.finished(job)
+            unit = decoded.instruction.unit
+            job = int(core.record["issued"][unit]) - 1
+            finished = int(core.record["finished"][unit, job % self._costs.queues_depth])
         registers = self._source, to_unsigned(core.register(RS2.decode(self._word)))
         add_trace_row(
             self.stops, core.number, number, self._word, registers, (begin, core.clock),

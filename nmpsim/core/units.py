@@ -1,4 +1,8 @@
-"""Queues of the units, and the DRAM that serves transfers."""
+"""Queues of the units, and the DRAM that serves transfers, for both engines.
+
+The functions are plain Python on the arrays of a :class:`~nmpsim.core.state.Machine`; compiled code
+calls them, too.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.compiled.cycle_accounting import (
+from nmpsim.core.cycle_accounting import (
     ON_CONTROL,
     WAIT_LOAD,
     attribute_cycles,
@@ -17,9 +21,7 @@ from nmpsim.core.state import MAX_NOTES, NEVER, CoreStatus, Count, Job, Machine
 from nmpsim.core.stop_conditions import MAX_STEPS
 from nmpsim.isa.table import Unit
 from nmpsim.kernels.array_types import Int, Int64s
-from nmpsim.kernels.jit import jit
 from nmpsim.memory.dram import (
-    ADDRESS,
     BYTES_DONE,
     COUNT_X,
     COUNT_Y,
@@ -28,6 +30,7 @@ from nmpsim.memory.dram import (
     RUNS_DONE,
     is_served,
     next_address,
+    start_transfer,
     take_grant,
 )
 from nmpsim.timing import Costs
@@ -41,35 +44,28 @@ LOAD_UNIT = int(Unit.LOAD)
 RUNNING, WAITING_UNIT = int(CoreStatus.RUNNING), int(CoreStatus.WAITING_UNIT)
 
 
-@jit
 def count_loggable_steps(m: Machine) -> Any:
     """Return the number of steps whose log entries certainly fit; MAX_STEPS without a log."""
     if m.work.size == 0:
         return MAX_STEPS
-    steps = (m.work.size - m.shared[0].noted) // MAX_NOTES
+    steps = (m.work.size - m.shared[0]["noted"]) // MAX_NOTES
     if m.waits.size == 0:
         return steps
-    return min(steps, m.waits.size - m.shared[0].waited - m.cores.size)
+    return min(steps, m.waits.size - m.shared[0]["waited"] - m.cores.size)
 
 
-@jit
 def record_wait(
     m: Machine, core: Int, what: Int, begin: Int, happened: Int, end: Int, awaited: Int
 ) -> None:
     """Record that a core waits from ``begin`` to ``end``."""
     if m.waits.size == 0 or end <= begin:
         return
-    n = m.shared[0].waited
-    m.shared[0].waited = n + 1
-    m.waits[n].core = core
-    m.waits[n].what = what
-    m.waits[n].begin = begin
-    m.waits[n].happened = happened
-    m.waits[n].end = end
-    m.waits[n].awaited = awaited
+    wait = m.waits[m.shared[0]["waited"]]
+    m.shared[0]["waited"] += 1
+    wait["core"], wait["what"], wait["awaited"] = core, what, awaited
+    wait["begin"], wait["happened"], wait["end"] = begin, happened, end
 
 
-@jit
 def record_work(
     m: Machine,
     core: Int,
@@ -86,22 +82,15 @@ def record_work(
     """Append an entry to the work log; return its index, or -1 if there is no log."""
     if m.work.size == 0:
         return np.int64(-1)
-    n = m.shared[0].noted
-    m.shared[0].noted = n + 1
-    m.work[n].core = core
-    m.work[n].unit = unit
-    m.work[n].is_grant = is_grant
-    m.work[n].pc = pc
-    m.work[n].descriptor = descriptor
-    m.work[n].layer = layer
-    m.work[n].begin = begin
-    m.work[n].end = end
-    m.work[n].done = done
-    m.work[n].bytes = nbytes
+    n = m.shared[0]["noted"]
+    m.shared[0]["noted"] = n + 1
+    work = m.work[n]
+    work["core"], work["unit"], work["is_grant"], work["layer"] = core, unit, is_grant, layer
+    work["pc"], work["descriptor"], work["bytes"] = pc, descriptor, nbytes
+    work["begin"], work["end"], work["done"] = begin, end, done
     return n
 
 
-@jit
 def record_grant(
     m: Machine,
     core: Int,
@@ -116,51 +105,46 @@ def record_grant(
     """Record a DRAM grant; ``runs_done`` and ``bytes_done`` are the progress before it."""
     n = record_work(m, core, unit, 1, job[PC], job[DESCRIPTOR], job[LAYER], begin, end, end, nbytes)
     if n >= 0:
+        cursor = m.work[n]["cursor"]
         for word in range(CURSOR_WORDS):
-            m.work[n].cursor[word] = job[word]
-        m.work[n].cursor[RUNS_DONE] = runs_done
-        m.work[n].cursor[BYTES_DONE] = bytes_done
+            cursor[word] = job[word]
+        cursor[RUNS_DONE], cursor[BYTES_DONE] = runs_done, bytes_done
 
 
-@jit
 def record_fetch(
     m: Machine,
     core: Int,
     layer: Int,
-    address: Int,
-    run_bytes: Int,
+    address: int,
+    run_bytes: int,
     bytes_done: Int,
     begin: Int,
     end: Int,
     nbytes: Int,
 ) -> None:
     """Record a DRAM grant that reads a descriptor, a transfer of one run."""
-    pc, descriptor = m.cores[core].pc, m.cores[core].descriptor
+    c = m.cores[core]
+    pc, descriptor = c["pc"], c["descriptor"]
     n = record_work(m, core, LOAD_UNIT, 1, pc, descriptor, layer, begin, end, end, nbytes)
     if n >= 0:
-        for word in range(CURSOR_WORDS):
-            m.work[n].cursor[word] = 0
-        m.work[n].cursor[ADDRESS] = address
-        m.work[n].cursor[BYTES_DONE] = bytes_done
-        m.work[n].cursor[RUN] = run_bytes
-        m.work[n].cursor[COUNT_X] = 1
-        m.work[n].cursor[COUNT_Y] = 1
+        cursor = m.work[n]["cursor"]
+        start_transfer(cursor, address, run_bytes, 1, 1, 0, 0)
+        cursor[BYTES_DONE] = bytes_done
 
 
-@jit
 def await_job(m: Machine, costs: Costs, core: Int, unit: Int, job: Int) -> Any:
     """Wait for a job of a unit; return the cycles waited, or -1 if its end is unknown."""
-    if job < 0 or job < m.cores[core].issued[unit] - costs.queues_depth:
+    c = m.cores[core]
+    if job < 0 or job < c["issued"][unit] - costs.queues_depth:
         return 0
     slot = job % costs.queues_depth
-    end = m.cores[core].finished[unit, slot]
+    end = c["finished"][unit, slot]
     if end == NEVER:
-        m.cores[core].status = WAITING_UNIT
-        m.cores[core].wait[0] = unit
-        m.cores[core].wait[1] = job
+        c["status"] = WAITING_UNIT
+        c["wait"][0], c["wait"][1] = unit, job
         return -1
-    waited = max(end - m.cores[core].clock, 0)
-    record_wait(m, core, unit, m.cores[core].clock, end, end, job)
+    waited = max(end - c["clock"], 0)
+    record_wait(m, core, unit, c["clock"], end, end, job)
     if waited > 0 and unit < 2:
         wait_for_transfer(m, core, unit, slot, waited)
     else:
@@ -168,93 +152,116 @@ def await_job(m: Machine, costs: Costs, core: Int, unit: Int, job: Int) -> Any:
     return waited
 
 
-@jit
 def compute(m: Machine, costs: Costs, core: Int, unit: Int, layer: Int, cycles: Int) -> None:
     """Issue a job of ``cycles`` cycles to the MAC array or the vector unit."""
     attribute_cycles(m, core, ON_CONTROL)
-    start = max(m.cores[core].clock, m.cores[core].unit_free[unit])
+    c = m.cores[core]
+    start = max(c["clock"], c["unit_free"][unit])
     end = start + cycles
-    m.cores[core].unit_free[unit] = end
-    m.cores[core].finished[unit, m.cores[core].issued[unit] % costs.queues_depth] = end
-    m.cores[core].issued[unit] += 1
-    m.layers[layer].counts[BUSY_LOAD + unit] += cycles
-    pc, descriptor = m.cores[core].pc, m.cores[core].descriptor
-    record_work(m, core, unit, 0, pc, descriptor, layer, start, end, end, 0)
+    c["unit_free"][unit] = end
+    c["finished"][unit, c["issued"][unit] % costs.queues_depth] = end
+    c["issued"][unit] += 1
+    m.layers[layer]["counts"][BUSY_LOAD + unit] += cycles
+    record_work(m, core, unit, 0, c["pc"], c["descriptor"], layer, start, end, end, 0)
 
 
-@jit
-def enqueue_transfer(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
-    """Append the transfer in the next slot of ``jobs`` to its queue."""
-    job = m.cores[core].issued[unit]
-    m.cores[core].finished[unit, job % costs.queues_depth] = NEVER
-    m.cores[core].issued[unit] += 1
-    if m.cores[core].served[unit] == job:
+def enqueue_transfer(
+    m: Machine,
+    costs: Costs,
+    core: Int,
+    unit: Int,
+    layer: Int,
+    setup: Int,
+    address: int,
+    run_bytes: int,
+    count_x: int,
+    count_y: int,
+    stride_x: int,
+    stride_y: int,
+) -> None:
+    """Append a transfer to its queue, and begin it if the queue was idle.
+
+    ``setup`` is the number of cycles to its first request; for the box see
+    :func:`~nmpsim.memory.dram.start_transfer`.
+    """
+    c = m.cores[core]
+    number = c["issued"][unit]
+    slot = number % costs.queues_depth
+    job = c["jobs"][unit, slot]
+    start_transfer(job, address, run_bytes, count_x, count_y, stride_x, stride_y)
+    job[LAYER], job[SETUP], job[READY] = layer, setup, c["clock"]
+    job[PC], job[DESCRIPTOR] = c["pc"], c["descriptor"]
+    c["finished"][unit, slot] = NEVER
+    c["issued"][unit] = number + 1
+    if c["served"][unit] == number:
         begin_transfer(m, costs, core, unit)
 
 
-@jit
 def begin_transfer(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
     """Begin the queue's next transfers until one needs the DRAM or none is left."""
-    while m.cores[core].served[unit] < m.cores[core].issued[unit]:
-        slot = m.cores[core].served[unit] % costs.queues_depth
-        job = m.cores[core].jobs[unit, slot]
-        job[BEGIN] = max(job[READY], m.cores[core].unit_free[unit])
+    c = m.cores[core]
+    while c["served"][unit] < c["issued"][unit]:
+        slot = c["served"][unit] % costs.queues_depth
+        job = c["jobs"][unit, slot]
+        job[BEGIN] = max(job[READY], c["unit_free"][unit])
         start = job[BEGIN] + job[SETUP]
-        if job[READY] >= m.cores[core].unit_free[unit]:
-            m.cores[core].queueing_charged[unit] = m.cores[core].queueing[unit]  # no delay
+        if job[READY] >= c["unit_free"][unit]:
+            c["queueing_charged"][unit] = c["queueing"][unit]  # no delay
         if not is_served(job):
-            m.cores[core].request[unit] = start
+            c["request"][unit] = start
             job[KNOWN], job[END] = convert_to_ticks(start, costs), 0
             return
         finish_transfer(m, core, unit, slot, start, start)
-    m.cores[core].request[unit] = NEVER
+    c["request"][unit] = NEVER
 
 
-@jit
 def finish_transfer(m: Machine, core: Int, unit: Int, slot: Int, free: Int, finished: Int) -> None:
     """Complete a transfer: set when its queue is free and its data have arrived."""
-    job = m.cores[core].served[unit]
-    transfer = m.cores[core].jobs[unit, slot]
-    nbytes = transfer[RUN] * transfer[COUNT_X] * transfer[COUNT_Y]
-    pc, descriptor, layer = transfer[PC], transfer[DESCRIPTOR], transfer[LAYER]
-    begin = transfer[BEGIN]
+    c = m.cores[core]
+    number, job = c["served"][unit], c["jobs"][unit, slot]
+    nbytes = job[RUN] * job[COUNT_X] * job[COUNT_Y]
+    pc, descriptor, layer, begin = job[PC], job[DESCRIPTOR], job[LAYER], job[BEGIN]
     record_work(m, core, unit, 0, pc, descriptor, layer, begin, free, finished, nbytes)
-    m.cores[core].unit_free[unit] = free
-    m.cores[core].finished[unit, slot] = finished
-    m.cores[core].queueing_at[unit, slot] = m.cores[core].queueing[unit]
-    m.cores[core].served[unit] += 1
-    if (
-        m.cores[core].status == WAITING_UNIT
-        and m.cores[core].wait[0] == unit
-        and m.cores[core].wait[1] == job
-    ):
-        m.cores[core].status = RUNNING
-        record_wait(m, core, unit, m.cores[core].clock, finished, finished, job)
-        wait_for_transfer(m, core, unit, slot, max(finished - m.cores[core].clock, 0))
+    c["unit_free"][unit] = free
+    c["finished"][unit, slot] = finished
+    c["queueing_at"][unit, slot] = c["queueing"][unit]
+    c["served"][unit] = number + 1
+    if c["status"] == WAITING_UNIT and c["wait"][0] == unit and c["wait"][1] == number:
+        c["status"] = RUNNING
+        record_wait(m, core, unit, c["clock"], finished, finished, number)
+        wait_for_transfer(m, core, unit, slot, max(finished - c["clock"], 0))
 
 
-@jit
 def get_next_request(m: Machine, costs: Costs, queue: Int) -> Any:
     """Return the DRAM row of a queue's next request and the tick at which it became known."""
-    core, unit = queue >> 1, queue & 1
-    job = m.cores[core].jobs[unit, m.cores[core].served[unit] % costs.queues_depth]
+    c, unit = m.cores[queue >> 1], queue & 1
+    job = c["jobs"][unit, c["served"][unit] % costs.queues_depth]
     return next_address(job) // costs.dram_row_bytes, job[KNOWN]
 
 
-@jit
 def choose_grant(m: Machine, costs: Costs, requests: Int64s, earliest_one: Int) -> Any:
     """Return the queue that the DRAM serves next, and the cycle of the decision.
 
     With look-ahead, a channel decides when it is free: of the requests within the look-ahead after
     its oldest one it serves the one whose first burst is earliest.
+
+    Parameters
+    ----------
+    m, costs
+        The machine, and the costs of its device.
+    requests
+        int64 [2 * cores] cycle of the next request of each transfer queue, or NEVER.
+    earliest_one
+        Index of the earliest request.
     """
     if costs.dram_lookahead_cycles == 0:
         return earliest_one, requests[earliest_one]
+    dram = m.shared[0]["dram"]
     now, chooses = np.int64(NEVER), 0
     for queue in range(requests.size):
         if requests[queue] != NEVER:
             number = find_channel(get_next_request(m, costs, queue)[0], costs)
-            free = m.shared[0].dram[number, FREE] // costs.dram_bytes_per_cycle
+            free = dram[number, FREE] // costs.dram_bytes_per_cycle
             if max(requests[queue], free) < now:
                 now, chooses = max(requests[queue], free), number
     oldest = NEVER
@@ -272,61 +279,61 @@ def choose_grant(m: Machine, costs: Costs, requests: Int64s, earliest_one: Int) 
         row, known = get_next_request(m, costs, queue)
         if find_channel(row, costs) != chooses:
             continue
-        channel, request = m.shared[0].dram[chooses], convert_to_ticks(requests[queue], costs)
-        tick = first_burst(channel, row, queue & 1, known, request, costs)
+        request = convert_to_ticks(requests[queue], costs)
+        tick = first_burst(dram[chooses], row, queue & 1, known, request, costs)
         if tick < best_tick or (tick == best_tick and requests[queue] < best_request):
             best, best_tick, best_request = np.int64(queue), tick, requests[queue]
     return best, now
 
 
-@jit
-def fetch(m: Machine, costs: Costs, core: Int, layer: Int, first: Any, nbytes: Int) -> Any:
+def fetch_descriptor(
+    m: Machine, costs: Costs, core: Int, layer: Int, first: Any, nbytes: Any
+) -> Any:
     """Read a descriptor from DRAM; return the number of cycles until it is available.
 
     It is the core's turn, so all earlier requests are served.
     """
-    now, there = m.cores[core].clock, m.cores[core].clock
-    request = convert_to_ticks(now, costs)
+    now, counts = m.cores[core]["clock"], m.layers[layer]["counts"]
+    request, there = convert_to_ticks(now, costs), now
     address, end = first, first + nbytes
     while address < end:
         row = address // costs.dram_row_bytes
         last = min(end, (row + 1) * costs.dram_row_bytes) - 1
         bursts = last // costs.dram_burst_bytes - address // costs.dram_burst_bytes + 1
         moved = bursts * costs.dram_burst_bytes
-        channel = m.shared[0].dram[find_channel(row, costs)]
+        channel = m.shared[0]["dram"][find_channel(row, costs)]
         begin = convert_to_cycles(max(request, channel[FREE]), costs)
         ticks = grant_ticks(moved, costs)
         end_tick, miss = serve_grant(channel, row, 0, request, request, ticks, costs)
         free = convert_to_cycles(end_tick, costs)
-        m.layers[layer].counts[BUSY_LOAD] += free - begin
-        m.layers[layer].counts[BURSTS] += bursts
-        m.layers[layer].counts[ROW_MISSES] += 1 if miss else 0
+        counts[BUSY_LOAD] += free - begin
+        counts[BURSTS] += bursts
+        counts[ROW_MISSES] += 1 if miss else 0
         record_fetch(m, core, layer, first, nbytes, address - first, begin, free, moved)
         there = max(there, free + costs.dram_latency_cycles)
         address = last + 1
     return there - now
 
 
-@jit
 def serve(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
     """Serve one DRAM grant of a queue."""
-    slot = m.cores[core].served[unit] % costs.queues_depth
-    job = m.cores[core].jobs[unit, slot]
+    c, per_cycle = m.cores[core], costs.dram_bytes_per_cycle
+    slot, request = c["served"][unit] % costs.queues_depth, c["request"][unit]
+    job = c["jobs"][unit, slot]
     row = next_address(job) // costs.dram_row_bytes
-    channel = m.shared[0].dram[find_channel(row, costs)]
+    channel, counts = m.shared[0]["dram"][find_channel(row, costs)], m.layers[job[LAYER]]["counts"]
     runs_done, bytes_done = job[RUNS_DONE], job[BYTES_DONE]
     bursts = take_grant(job, costs)
     nbytes = bursts * costs.dram_burst_bytes
-    request, per_cycle = m.cores[core].request[unit], costs.dram_bytes_per_cycle
     begin_tick = max(request * per_cycle, channel[FREE])
     end_tick, miss = serve_grant(
         channel, row, unit, job[KNOWN], request * per_cycle, grant_ticks(nbytes, costs), costs
     )
     start, end = convert_to_cycles(begin_tick, costs), convert_to_cycles(end_tick, costs)
-    m.cores[core].queueing[unit] += begin_tick // per_cycle - request
-    m.layers[job[LAYER]].counts[BUSY_LOAD + unit] += end - start
-    m.layers[job[LAYER]].counts[BURSTS] += bursts
-    m.layers[job[LAYER]].counts[ROW_MISSES] += 1 if miss else 0
+    c["queueing"][unit] += begin_tick // per_cycle - request
+    counts[BUSY_LOAD + unit] += end - start
+    counts[BURSTS] += bursts
+    counts[ROW_MISSES] += 1 if miss else 0
     record_grant(m, core, unit, job, runs_done, bytes_done, start, end, nbytes)
     all_end = max(job[END], end_tick)
     if is_served(job):
@@ -335,7 +342,5 @@ def serve(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
         begin_transfer(m, costs, core, unit)
     else:
         next_row = next_address(job) // costs.dram_row_bytes
-        m.cores[core].request[unit] = next_request(
-            row, next_row, begin_tick, end_tick, job[END], costs
-        )
+        c["request"][unit] = next_request(row, next_row, begin_tick, end_tick, job[END], costs)
         job[KNOWN], job[END] = begin_tick, all_end

@@ -1,0 +1,101 @@
+"""Barriers, semaphores and halt, for both engines.
+
+The functions are plain Python on the arrays of a :class:`~nmpsim.core.state.Machine`; compiled code
+calls them, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nmpsim.core.cycle_accounting import (
+    ON_BARRIER,
+    ON_IMBALANCE,
+    ON_SEMAPHORE,
+    leave_layer,
+    mark_unused,
+    wait_cycles,
+)
+from nmpsim.core.state import CoreStatus, Count, Machine, WaitTarget
+from nmpsim.core.units import record_wait
+from nmpsim.kernels.array_types import Int
+from nmpsim.timing import Costs
+
+RUNNING, _WAITING_UNIT, AT_BARRIER, PENDING, HALTED = map(int, CoreStatus)
+AT_A_BARRIER, AT_A_SEMAPHORE = int(WaitTarget.BARRIER), int(WaitTarget.SEMAPHORE)
+BARRIER, SEMAPHORE = int(Count.BARRIER), int(Count.SEMAPHORE)
+
+
+def wait_for(m: Machine, core: Int, status: Int, number: Int, count: Int) -> None:
+    """Let a core wait for a barrier or a semaphore, given by a status, a number and a count."""
+    c = m.cores[core]
+    c["status"] = status
+    c["wait"][0], c["wait"][1] = number, count
+
+
+def waits_for(m: Machine, core: Int, status: Int, number: Int) -> Any:
+    """Return whether a core waits for this barrier or semaphore."""
+    return m.cores[core]["status"] == status and m.cores[core]["wait"][0] == number
+
+
+def arrive(m: Machine, costs: Costs, core: Int, barrier: Int, cores: Int) -> None:
+    """Wait at a barrier; the last of ``cores`` to arrive releases all."""
+    wait_for(m, core, AT_BARRIER, barrier, cores)
+    arrived, latest, last, has_work = 0, 0, core, False
+    for other in range(m.cores.size):
+        if waits_for(m, other, AT_BARRIER, barrier):
+            arrived += 1
+            if m.cores[other]["clock"] > latest:
+                latest, last = m.cores[other]["clock"], other
+            has_work = has_work or m.cores[other]["layer"] >= 0
+    if arrived < cores:
+        return
+    release = latest + costs.sync_barrier_cycles
+    is_known = barrier < m.barriers.size
+    ended = m.barriers[barrier]["layer"] if is_known else m.layers.size - 1
+    for other in range(m.cores.size):
+        if waits_for(m, other, AT_BARRIER, barrier):
+            clock = m.cores[other]["clock"]
+            record_wait(m, other, AT_A_BARRIER, clock, latest, release, last)
+            wait_cycles(m, other, BARRIER, ON_IMBALANCE, latest - clock)
+            wait_cycles(m, other, BARRIER, ON_BARRIER, costs.sync_barrier_cycles)
+            m.cores[other]["status"] = RUNNING
+            if is_known:
+                if has_work and m.cores[other]["layer"] < 0:
+                    mark_unused(m, other)
+                leave_layer(m, other, ended)
+    if is_known:
+        m.barriers[barrier]["cycle"] = release
+    m.shared[0]["last_barrier"] = barrier
+
+
+def post(m: Machine, costs: Costs, core: Int, semaphore: Int, count: Int) -> None:
+    """Add ``count`` to a semaphore and release waiting cores, lower core numbers first."""
+    values, posted = m.shared[0]["semaphores"], m.cores[core]["clock"]
+    values[semaphore] += count
+    release = posted + costs.sync_semaphore_cycles
+    for other in range(m.cores.size):
+        if not waits_for(m, other, PENDING, semaphore):
+            continue
+        wanted, clock = m.cores[other]["wait"][1], m.cores[other]["clock"]
+        if values[semaphore] >= wanted:
+            values[semaphore] -= wanted
+            record_wait(m, other, AT_A_SEMAPHORE, clock, posted, release, core)
+            wait_cycles(m, other, SEMAPHORE, ON_SEMAPHORE, max(release - clock, 0))
+            m.cores[other]["status"] = RUNNING
+
+
+def pend(m: Machine, core: Int, semaphore: Int, count: Int) -> Any:
+    """Subtract ``count`` from a semaphore; return False if the core must wait for posts."""
+    values = m.shared[0]["semaphores"]
+    if values[semaphore] >= count:
+        values[semaphore] -= count
+        return True
+    wait_for(m, core, PENDING, semaphore, count)
+    return False
+
+
+def halt(m: Machine, core: Int) -> None:
+    """Halt the core."""
+    m.cores[core]["status"] = HALTED
+    leave_layer(m, core, m.cores[core]["previous_layer"])
