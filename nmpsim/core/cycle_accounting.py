@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.state import Count, CycleCause, Machine
+from nmpsim.core.state import Count, CycleCause, Int, Machine
 from nmpsim.isa.table import Unit
-from nmpsim.kernels.array_types import Int
 
 CONTROL = np.int64(Count.CONTROL)
 WAIT_LOAD = np.int64(Count.WAIT_LOAD)

@@ -16,6 +16,7 @@ from nmpsim.kernels.saturation_stages import STAGE_NAMES
 from nmpsim.memory.dram import CURSOR_WORDS
 from nmpsim.timing.dram import CHANNEL_WORDS, MAX_CHANNELS, reset_dram, restart_dram
 
+Int = int | np.int64
 Int64s = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 

@@ -16,9 +16,8 @@ from nmpsim.core.cycle_accounting import (
     mark_unused,
     wait_cycles,
 )
-from nmpsim.core.state import CoreStatus, Count, Machine, WaitTarget
+from nmpsim.core.state import CoreStatus, Count, Int, Machine, WaitTarget
 from nmpsim.core.units import record_wait
-from nmpsim.kernels.array_types import Int
 from nmpsim.timing import Costs
 
 RUNNING, _WAITING_UNIT, AT_BARRIER, PENDING, HALTED = map(int, CoreStatus)

@@ -17,10 +17,11 @@ from nmpsim.core.cycle_accounting import (
     spend_cycles,
     wait_for_transfer,
 )
-from nmpsim.core.state import MAX_NOTES, NEVER, CoreStatus, Count, Job, Machine
+from nmpsim.core.instruction_tables import FOOTPRINT_KIND, INSTRUCTION_UNIT
+from nmpsim.core.state import MAX_NOTES, NEVER, CoreStatus, Count, Int, Int64s, Job, Machine
 from nmpsim.core.stop_conditions import MAX_STEPS
 from nmpsim.isa.table import Unit
-from nmpsim.kernels.array_types import Int, Int64s
+from nmpsim.isa.words import LOAD
 from nmpsim.memory.dram import (
     BYTES_DONE,
     COUNT_X,
@@ -34,13 +35,16 @@ from nmpsim.memory.dram import (
     take_grant,
 )
 from nmpsim.timing import Costs
-from nmpsim.timing.compute import convert_to_cycles, convert_to_ticks, grant_ticks
+from nmpsim.timing.compute import ceil_div, convert_to_cycles, convert_to_ticks, grant_ticks
 from nmpsim.timing.dram import FREE, find_channel, first_burst, next_request, serve_grant
+from nmpsim.timing.work import cycles, macs
 
 LAYER, READY, SETUP, BEGIN, PC, DESCRIPTOR, KNOWN, END = map(int, Job)
 BUSY_LOAD = int(Count.BUSY_LOAD)
 BURSTS, ROW_MISSES = int(Count.BURSTS), int(Count.ROW_MISSES)
-LOAD_UNIT = int(Unit.LOAD)
+BYTES_READ, MACS = int(Count.BYTES_READ), int(Count.MACS)
+TENSOR_INSTRUCTIONS = int(Count.TENSOR_INSTRUCTIONS)
+LOAD_UNIT, STORE_UNIT = int(Unit.LOAD), int(Unit.STORE)
 RUNNING, WAITING_UNIT = int(CoreStatus.RUNNING), int(CoreStatus.WAITING_UNIT)
 
 
@@ -165,30 +169,46 @@ def compute(m: Machine, costs: Costs, core: Int, unit: Int, layer: Int, cycles: 
     record_work(m, core, unit, 0, c["pc"], c["descriptor"], layer, start, end, end, 0)
 
 
-def enqueue_transfer(
-    m: Machine,
-    costs: Costs,
-    core: Int,
-    unit: Int,
-    layer: Int,
-    setup: Int,
-    address: int,
-    run_bytes: int,
-    count_x: int,
-    count_y: int,
-    stride_x: int,
-    stride_y: int,
-) -> None:
-    """Append a transfer to its queue, and begin it if the queue was idle.
+def count_padding_bytes(words: Any) -> Any:
+    """Return the number of padding bytes of a load."""
+    wide = words[LOAD.pad_x_before] + words[LOAD.count_x] + words[LOAD.pad_x_after]
+    high = words[LOAD.pad_y_before] + words[LOAD.count_y] + words[LOAD.pad_y_after]
+    return (wide * high - words[LOAD.count_y] * words[LOAD.count_x]) * words[LOAD.run_bytes]
 
-    ``setup`` is the number of cycles to its first request; for the box see
-    :func:`~nmpsim.memory.dram.start_transfer`.
-    """
+
+def start_unit(m: Machine, costs: Costs, core: Int, number: Int, words: Any, layer: Int) -> None:
+    """Start the work of a tensor instruction on its unit; ``words`` is its descriptor."""
+    unit, kind, counts = INSTRUCTION_UNIT[number], FOOTPRINT_KIND[number], m.layers[layer]["counts"]
+    counts[TENSOR_INSTRUCTIONS] += 1
+    if unit > STORE_UNIT:
+        counts[MACS] += macs(kind, words)
+        compute(m, costs, core, unit, layer, cycles(kind, words, costs))
+        return
+    # The first words of a load and a store are the same.
+    counts[BYTES_READ + unit] += words[LOAD.count_y] * words[LOAD.count_x] * words[LOAD.run_bytes]
+    setup = costs.dma_startup_cycles
+    if unit == LOAD_UNIT:
+        setup += ceil_div(count_padding_bytes(words), costs.dma_fill_bytes_per_cycle)
+    enqueue_transfer(m, costs, core, unit, words, layer, setup)
+
+
+def enqueue_transfer(
+    m: Machine, costs: Costs, core: Int, unit: Int, words: Any, layer: Int, setup: Int
+) -> None:
+    """Append a transfer to its queue; ``setup`` is the number of cycles to its first request."""
     c = m.cores[core]
     number = c["issued"][unit]
     slot = number % costs.queues_depth
     job = c["jobs"][unit, slot]
-    start_transfer(job, address, run_bytes, count_x, count_y, stride_x, stride_y)
+    start_transfer(
+        job,
+        words[LOAD.dram],
+        words[LOAD.run_bytes],
+        words[LOAD.count_x],
+        words[LOAD.count_y],
+        words[LOAD.dram_stride_x],
+        words[LOAD.dram_stride_y],
+    )
     job[LAYER], job[SETUP], job[READY] = layer, setup, c["clock"]
     job[PC], job[DESCRIPTOR] = c["pc"], c["descriptor"]
     c["finished"][unit, slot] = NEVER

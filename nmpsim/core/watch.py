@@ -1,19 +1,17 @@
-"""Stop conditions and the instruction trace, for both engines.
+"""Stop conditions, the instruction trace and the end of a run, for both engines.
 
-The functions are plain Python on :class:`~nmpsim.core.stop_conditions.StopConditions` and integers;
-compiled code calls them, too.
+The functions are plain Python on arrays and integers; compiled code calls them, too.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nmpsim.core.access_cache import add_access, invalidate, is_cached
 from nmpsim.core.instruction_tables import INSTRUCTION_UNIT, IS_ACCESS, IS_TRACED, WORD_COUNT
+from nmpsim.core.state import Int, Machine
 from nmpsim.core.stop_conditions import ANY_INSTRUCTION, StopConditions, StopState, TraceColumn
-
-if TYPE_CHECKING:
-    from nmpsim.kernels.array_types import Int
+from nmpsim.timing import Costs
 
 TURNS, ROWS, STOPPED_CORE, FETCHED_AT = map(int, StopState)
 NUMBER, TURN, CORE, PC, WORD_COLUMN, RS1, RS2, BEGIN, END, JOB, FINISHED = map(int, TraceColumn)
@@ -73,42 +71,57 @@ def should_trace(stops: StopConditions, core: Int, number: Int, address: Int, in
     return True
 
 
-def add_trace_row(
+def record_instruction(
+    m: Machine,
+    costs: Costs,
     stops: StopConditions,
     core: Int,
     number: Int,
     word: Int,
     registers: tuple[Int, Int],
-    cycles: tuple[Int, Int],
-    job: tuple[Int, Int],
+    address: Int,
     words: Any,
 ) -> None:
-    """Append an instruction to the trace.
+    """Append a core's completed instruction to the trace, if the trace must contain it.
 
     Parameters
     ----------
+    m, costs
+        The machine, and the costs of its device.
     stops : StopConditions
         Stop conditions with the trace.
     core, number, word : int
         The core, the row of the instruction table and the instruction word.
     registers : tuple of int
         Values of rs1 and rs2.
-    cycles : tuple of int
-        Cycles at which the core's previous instruction and this one were done.
-    job : tuple of int
-        Job number in the unit's queue and cycle at which the unit is done with it.
+    address : int
+        Address of a load or store.
     words : sequence of int
         Words of the descriptor.
     """
+    c = m.cores[core]
+    begin, end = stops.clocks[core], c["clock"]
+    stops.clocks[core] = end
+    if stops.trace.shape[0] == 0:
+        return
+    in_image = 0 <= stops.noted[FETCHED_AT] - m.shared[0]["image_base"] < m.image.size
+    if not should_trace(stops, core, number, address, in_image):
+        return
     row = stops.noted[ROWS]
     stops.noted[ROWS] = row + 1
-    stops.trace[row, NUMBER] = number
-    stops.trace[row, TURN] = stops.noted[TURNS]
-    stops.trace[row, CORE] = core
-    stops.trace[row, PC] = stops.noted[FETCHED_AT]
-    stops.trace[row, WORD_COLUMN] = word
-    stops.trace[row, RS1], stops.trace[row, RS2] = registers
-    stops.trace[row, BEGIN], stops.trace[row, END] = cycles
-    stops.trace[row, JOB], stops.trace[row, FINISHED] = job
+    trace, unit = stops.trace[row], INSTRUCTION_UNIT[number]
+    trace[NUMBER], trace[TURN], trace[CORE] = number, stops.noted[TURNS], core
+    trace[PC], trace[WORD_COLUMN] = stops.noted[FETCHED_AT], word
+    trace[RS1], trace[RS2] = registers
+    trace[BEGIN], trace[END], trace[JOB], trace[FINISHED] = begin, end, -1, end
+    if unit >= 0:
+        job = c["issued"][unit] - 1
+        trace[JOB], trace[FINISHED] = job, c["finished"][unit, job % costs.queues_depth]
     for i in range(min(stops.words.shape[0], 1) * WORD_COUNT[number]):
         stops.words[row, i] = words[i]
+
+
+def record_end(m: Machine, core: Int, pc: Int, cause: Int, value: Int) -> None:
+    """Record where a core ends the run, with the cause and value of a trap or -1."""
+    trap = m.shared[0]["trap"]
+    trap[0], trap[1], trap[2], trap[3], trap[4] = core, cause, value, pc, m.cores[core]["clock"]

@@ -6,17 +6,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from nmpsim.isa.descriptors import DESCRIPTORS
 from nmpsim.isa.layouts import Throughput
-from nmpsim.isa.records import Descriptor
 from nmpsim.isa.words import word_positions
-from nmpsim.timing import Costs
 from nmpsim.timing.compute import conv_cycles, depthwise_cycles, transpose_cycles, vector_cycles
 
 PRODUCT, DEPTHWISE = int(Throughput.PRODUCT), int(Throughput.DEPTHWISE)
@@ -83,26 +79,6 @@ def cycles(kind: int, d: Any, costs: Any) -> int:
         product(_GROUPS, kind, d),
         d[_ELEMENT_WORD[kind]] if _ELEMENT_WORD[kind] >= 0 else 0,
         costs,
-    )
-
-
-def count_named_macs(descriptor: Descriptor, words: Mapping[str, int]) -> int:
-    """Return the number of multiplications of an instruction, given its words by name."""
-    work = descriptor.work
-    if work.throughput not in (Throughput.PRODUCT, Throughput.DEPTHWISE):
-        return 0
-    return math.prod(words[name] for name in (*work.rows, *work.depth, *work.columns))
-
-
-def count_named_cycles(descriptor: Descriptor, words: Mapping[str, int], costs: Costs) -> int:
-    """Return the busy cycles of an instruction, given its words by name."""
-    work = descriptor.work
-    rows, depth, columns, groups = (
-        math.prod(words[name] for name in names)
-        for names in (work.rows, work.depth, work.columns, work.groups)
-    )
-    return unit_cycles(
-        work.throughput, rows, depth, columns, groups, words.get("element", 0), costs
     )
 
 

@@ -81,7 +81,7 @@ class Watch:
 
         monkeypatch.setattr(tensor, "begin_layer", noted_work)
         monkeypatch.setattr(synchronization, "leave_layer", noted_leave)
-        monkeypatch.setattr(tensor, "compute", noted_compute)
+        monkeypatch.setattr(units, "compute", noted_compute)
         for module in (cycle_accounting, units, context, system, tensor):
             monkeypatch.setattr(module, "spend_cycles", noted_spend)
 

@@ -6,7 +6,14 @@ import functools
 import inspect
 from typing import Any
 
-from nmpsim.core import access_cache, cycle_accounting, synchronization, units, watch
+from nmpsim.core import (
+    access_cache,
+    cycle_accounting,
+    descriptor_data,
+    synchronization,
+    units,
+    watch,
+)
 from nmpsim.core.compiled import (
     contract,
     contract_order,
@@ -27,6 +34,7 @@ PLAIN_MODULES = (
     access_cache,
     watch,
     cycle_accounting,
+    descriptor_data,
     units,
     synchronization,
 )

@@ -17,7 +17,7 @@ from nmpsim.core.compiled.event_queue import (
     update_all_cycles,
     update_cycles,
 )
-from nmpsim.core.compiled.fetch import decode_rs1, fetch
+from nmpsim.core.compiled.fetch import decode_rs1, decode_rs2, fetch
 from nmpsim.core.compiled.issue import issue_tensor
 from nmpsim.core.compiled.kernel_arguments import NO_RESULT, LoopContext
 from nmpsim.core.compiled.recorder import (
@@ -28,21 +28,21 @@ from nmpsim.core.compiled.recorder import (
 )
 from nmpsim.core.compiled.rv32im import DECODED, DECODED_WORDS, run_rv32im
 from nmpsim.core.compiled.scalar import execute_scalar
-from nmpsim.core.compiled.tensor import find_weight_tail
 from nmpsim.core.compiled.traps import (
     FETCHED,
     NOT_COMPILED,
     TRAPPED,
     WENT_ON,
+    WORD,
     ZERO,
 )
 from nmpsim.core.compiled.watch import (
     compute_access_address,
     is_in_image,
     read_source,
-    record_instruction,
 )
 from nmpsim.core.cycle_accounting import ON_CONTROL, attribute_cycles
+from nmpsim.core.descriptor_data import find_weight_tail
 from nmpsim.core.instruction_tables import (
     ILLEGAL,
     INSTRUCTION_UNIT,
@@ -53,7 +53,14 @@ from nmpsim.core.instruction_tables import (
 from nmpsim.core.state import NEVER, CoreStatus, Machine, Outcome
 from nmpsim.core.stop_conditions import MAX_STEPS, TENSOR_STEPS, StopConditions
 from nmpsim.core.units import choose_grant, count_loggable_steps, serve
-from nmpsim.core.watch import count_turns, is_stop_address, should_stop_after, trace_is_full
+from nmpsim.core.watch import (
+    count_turns,
+    is_stop_address,
+    record_end,
+    record_instruction,
+    should_stop_after,
+    trace_is_full,
+)
 from nmpsim.isa.words import MAX_WORDS
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit, jit_allocating
@@ -86,15 +93,6 @@ def all_halted(m: Machine) -> Any:
         if m.cores[core].status != HALTED:
             return False
     return True
-
-
-@jit
-def record_violation(m: Machine, core: Int, address: Int) -> None:
-    """Record a core's last instruction as a contract violation."""
-    m.shared[0].trap[0] = core
-    m.shared[0].trap[2] = address
-    m.shared[0].trap[3] = m.cores[core].pc - 4
-    m.shared[0].trap[4] = m.cores[core].clock
 
 
 @jit_allocating
@@ -148,9 +146,7 @@ def run_events(
             count_turns(stops, 1)
             continue
         if m.cores[core].clock > costs.limits_cycles:
-            m.shared[0].trap[0] = core
-            m.shared[0].trap[3] = m.cores[core].pc
-            m.shared[0].trap[4] = m.cores[core].clock
+            record_end(m, core, m.cores[core].pc, -1, -1)
             return CYCLE_LIMIT
         if m.cores[core].clock >= stops.until_cycle or is_stop_address(
             stops, core, m.cores[core].pc, m.cores[core].retired
@@ -197,9 +193,9 @@ def run_events(
                         passed += (m.cores[core].retired - done) * (TENSOR_STEPS - 1)
                         is_done = m.cores[core].retired > done and not is_recording(context)
                         if stops.strict and is_done:
-                            tail = find_weight_tail(m, core, number, d)
+                            tail = find_weight_tail(number, d, m.scratchpad[core])
                             if tail >= 0:
-                                record_violation(m, core, tail)
+                                record_end(m, core, m.cores[core].pc - 4, -1, tail)
                                 return VIOLATION
                     else:
                         ended = execute_scalar(m, costs, core, number, word, has_turn)
@@ -207,7 +203,9 @@ def run_events(
                         if is_sync and m.cores[core].retired > done:
                             record_sync(m, context, core, number, word)
             if m.cores[core].retired > done:
-                record_instruction(m, costs, stops, core, number, word, source, d)
+                other = np.int64(m.cores[core].registers[decode_rs2(word)]) & WORD
+                address = compute_access_address(number, word, source)
+                record_instruction(m, costs, stops, core, number, word, (source, other), address, d)
             if ended == TRAPPED and not has_turn:
                 m.shared[0].trap[
                     :

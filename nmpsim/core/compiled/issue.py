@@ -11,9 +11,8 @@ from nmpsim.core.compiled.kernel_arguments import LoopContext
 from nmpsim.core.compiled.kernel_context import make_python_context
 from nmpsim.core.compiled.memory import IMAGE, NOWHERE, RAM, get_memory, is_shared, locate, read
 from nmpsim.core.compiled.recorder import is_recording, record_tensor
-from nmpsim.core.compiled.tensor import start_unit, validate_descriptor, validate_tables
 from nmpsim.core.compiled.tensor_kernels import PYTHON_KERNELS
-from nmpsim.core.compiled.transfers import LOAD_UNIT, check_dram_range
+from nmpsim.core.compiled.transfers import check_dram_range
 from nmpsim.core.compiled.traps import (
     DESCRIPTOR_FAULT,
     NEEDS_TURN,
@@ -28,13 +27,15 @@ from nmpsim.core.compiled.traps import (
     trap,
 )
 from nmpsim.core.cycle_accounting import CONTROL, begin_layer, spend_cycles
-from nmpsim.core.instruction_tables import INSTRUCTION_UNIT, WORD_COUNT, WORD_SIGNED
-from nmpsim.core.state import Count, Machine
-from nmpsim.core.units import await_job, fetch_descriptor
+from nmpsim.core.descriptor_data import find_bad_table
+from nmpsim.core.instruction_tables import FOOTPRINT_KIND, INSTRUCTION_UNIT, WORD_COUNT, WORD_SIGNED
+from nmpsim.core.state import Machine
+from nmpsim.core.units import LOAD_UNIT, await_job, fetch_descriptor, start_unit
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.numba_settings import IS_JIT_DISABLED
 from nmpsim.kernels.pointers import call
+from nmpsim.memory.checks import check
 from nmpsim.timing import Costs
 
 
@@ -68,9 +69,6 @@ is_prepared: Any = _is_prepared_in_python if IS_JIT_DISABLED else jit(_is_prepar
 """``is_prepared(context, number)``: compile an instruction's kernel; return False if that fails."""
 execute: Any = _execute_in_python if IS_JIT_DISABLED else jit(_execute_compiled)
 """``execute(m, context, core, number, d, layer)``: compute its values, or record it."""
-
-
-TENSOR_INSTRUCTIONS = int(Count.TENSOR_INSTRUCTIONS)
 
 
 @jit
@@ -113,9 +111,9 @@ def issue_tensor(
     for i in range(count):
         value = read(memory, offset + 4 * i, 4)
         d[i] = to_signed(value, 32) if WORD_SIGNED[number, i] else value
-    bad = validate_descriptor(number, d, m.shared[0].scratchpad_bytes, touches)
+    bad = check(FOOTPRINT_KIND[number], d, m.shared[0].scratchpad_bytes, touches)
     if bad < 0 and not is_recording(context):
-        bad = validate_tables(number, d, m.scratchpad_i32[core])
+        bad = find_bad_table(number, d, m.scratchpad_i32[core])
     if bad >= 0:
         return trap(m, core, OPERAND_FAULT, address + 4 * bad)
     layers = m.layers.size - 1
@@ -132,5 +130,4 @@ def issue_tensor(
             return trap(m, core, OPERAND_FAULT, address + 4 * bad)
     execute(m, context, core, number, d, layer)
     start_unit(m, costs, core, number, d, layer)
-    m.layers[layer].counts[TENSOR_INSTRUCTIONS] += 1
     return retire_and_advance(m, core, ZERO)

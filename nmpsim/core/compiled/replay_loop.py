@@ -19,8 +19,8 @@ from nmpsim.core.compiled.kernel_arguments import (
     SharedWord,
 )
 from nmpsim.core.compiled.kernel_context import get_descriptor_words, get_kernel_context
-from nmpsim.core.compiled.tensor import validate_tables
-from nmpsim.core.instruction_tables import OP, SCALES_WORD, WORD_COUNT
+from nmpsim.core.descriptor_data import find_bad_table, find_weight_tail
+from nmpsim.core.instruction_tables import SCALES_WORD, WORD_COUNT
 from nmpsim.core.state import NEVER, STAGES, Int64s
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.atomics import (
@@ -34,7 +34,6 @@ from nmpsim.kernels.movement import ZERO
 from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.kernels.pointers import call
 from nmpsim.kernels.saturate import SaturationCounters
-from nmpsim.memory.weight_tail import weight_tail
 
 BYTES: Any = np.int64(8)
 """Size of an entry in bytes."""
@@ -77,9 +76,9 @@ def is_valid(kernel_context: Int, core: Int, number: Int, words: Int, strict: bo
     if SCALES_WORD[number] < 0:
         return True
     d, context = get_descriptor_words(words), get_kernel_context(kernel_context, core)
-    if strict and number == OP.nmp_conv and weight_tail(d, context.scratchpad) >= 0:
+    if strict and find_weight_tail(number, d, context.scratchpad) >= 0:
         return False
-    return validate_tables(number, d, context.spm.i32) < 0
+    return find_bad_table(number, d, context.spm.i32) < 0
 
 
 @jit

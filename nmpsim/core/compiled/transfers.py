@@ -1,31 +1,19 @@
-"""DMA instructions: the copy, and the transfer that the DRAM serves."""
+"""The copies of DMA instructions, and the check of their DRAM addresses."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from nmpsim.core.compiled.kernel_context import KernelContext, scratchpad_offset
 from nmpsim.core.compiled.memory import IMAGE, RAM, locate
-from nmpsim.core.state import Count, Machine
-from nmpsim.core.units import enqueue_transfer
-from nmpsim.isa.table import Unit
+from nmpsim.core.state import Machine
+from nmpsim.core.units import count_padding_bytes
 from nmpsim.isa.words import INT16, LOAD, STORE
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import copy_strided, fill_rows
 from nmpsim.kernels.operands import CopyShape
 from nmpsim.memory.bounds import count_spanned_bytes
-from nmpsim.timing import Costs
-
-
-@jit
-def count_padding_bytes(d: Int64s) -> Any:
-    """Return the number of padding bytes of a load."""
-    wide = d[LOAD.pad_x_before] + d[LOAD.count_x] + d[LOAD.pad_x_after]
-    high = d[LOAD.pad_y_before] + d[LOAD.count_y] + d[LOAD.pad_y_after]
-    return (wide * high - d[LOAD.count_y] * d[LOAD.count_x]) * d[LOAD.run_bytes]
 
 
 @jit
@@ -101,10 +89,6 @@ KERNELS = {"nmp.load": do_load, "nmp.store": do_store}
 """Mnemonic -> kernel, a function of a kernel context, a descriptor and a layer."""
 
 
-LOAD_UNIT, STORE_UNIT = np.int64(Unit.LOAD), np.int64(Unit.STORE)
-BYTES_READ, BYTES_WRITTEN = int(Count.BYTES_READ), int(Count.BYTES_WRITTEN)
-
-
 @jit
 def check_dram_range(m: Machine, d: Int64s, is_load: bool) -> Any:
     """Return -1 if the DRAM side of a transfer is valid, else the index of the invalid word.
@@ -116,34 +100,3 @@ def check_dram_range(m: Machine, d: Int64s, is_load: bool) -> Any:
     if nbytes == 0 or region == RAM or (is_load and region == IMAGE):
         return -1
     return LOAD.dram
-
-
-@jit
-def load(m: Machine, costs: Costs, core: Int, d: Int64s, layer: Int) -> None:
-    """Enqueue the transfer of a load."""
-    rows, runs, run = d[LOAD.count_y], d[LOAD.count_x], d[LOAD.run_bytes]
-    m.layers[layer].counts[BYTES_READ] += rows * runs * run
-    filled = count_padding_bytes(d)
-    filling = (filled + costs.dma_fill_bytes_per_cycle - 1) // costs.dma_fill_bytes_per_cycle
-    transfer(m, costs, core, LOAD_UNIT, d, layer, costs.dma_startup_cycles + filling)
-
-
-@jit
-def store(m: Machine, costs: Costs, core: Int, d: Int64s, layer: Int) -> None:
-    """Enqueue the transfer of a store."""
-    m.layers[layer].counts[BYTES_WRITTEN] += (
-        d[STORE.count_y] * d[STORE.count_x] * d[STORE.run_bytes]
-    )
-    transfer(m, costs, core, STORE_UNIT, d, layer, costs.dma_startup_cycles)
-
-
-@jit
-def transfer(
-    m: Machine, costs: Costs, core: Int, unit: Int, d: Int64s, layer: Int, setup: Int
-) -> None:
-    """Append the transfer of a load or store to its queue."""
-    enqueue_transfer(
-        m, costs, core, unit, layer, setup,
-        d[LOAD.dram], d[LOAD.run_bytes], d[LOAD.count_x], d[LOAD.count_y],
-        d[LOAD.dram_stride_x], d[LOAD.dram_stride_y],
-    )  # fmt: skip

@@ -8,6 +8,7 @@ import numpy as np
 
 from nmpsim.core.cycle_accounting import CONTROL, spend_cycles
 from nmpsim.core.state import CSR_COLUMN, Machine
+from nmpsim.core.watch import record_end
 from nmpsim.isa.csrs import MIE, MPIE, MPP, Csr
 from nmpsim.isa.table import Cause
 from nmpsim.kernels.array_types import Int
@@ -51,11 +52,7 @@ def trap(m: Machine, core: Int, cause: Int, value: Int) -> Any:
     """Enter the trap handler and return WENT_ON; return TRAPPED if there is no handler."""
     csr = m.cores[core].csr
     if csr[MTVEC] == 0:
-        m.shared[0].trap[0] = core
-        m.shared[0].trap[1] = cause
-        m.shared[0].trap[2] = value & WORD
-        m.shared[0].trap[3] = m.cores[core].pc
-        m.shared[0].trap[4] = m.cores[core].clock
+        record_end(m, core, m.cores[core].pc, cause, value & WORD)
         return TRAPPED
     csr[MEPC] = m.cores[core].pc
     csr[MCAUSE] = cause

@@ -9,9 +9,12 @@ from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.words import to_unsigned
 from nmpsim.core.state import Machine
 from nmpsim.core.units import await_job
-from nmpsim.isa.table import Cause, Instruction
+from nmpsim.isa.table import INSTRUCTIONS, Cause, Instruction
 from nmpsim.records import frozen
 from nmpsim.timing import Costs
+
+NUMBERS = {i.mnemonic: number for number, i in enumerate(INSTRUCTIONS)}
+"""Mnemonic -> row of the instruction table."""
 
 
 class TrapError(Exception):
@@ -112,3 +115,8 @@ class InstructionContext:
         spend_cycles(self.machine, self.core.number, CONTROL, 1 + extra)
         self.core.retired += 1
         self.core.pc = self.core.pc + 4 if pc is None else pc
+
+
+def make_operand_fault(s: InstructionContext, word: int) -> TrapError:
+    """Return the trap that names an invalid word of the descriptor at rs1."""
+    return TrapError(Cause.OPERAND_FAULT, s.unsigned_rs1 + 4 * word)

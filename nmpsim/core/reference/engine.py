@@ -34,12 +34,11 @@ from nmpsim.core.state import (
     Int64s,
     Machine,
     Outcome,
-    TrapField,
     as_plain_arrays,
 )
 from nmpsim.core.stop_conditions import StopConditions, default_stop_conditions
 from nmpsim.core.units import choose_grant, count_loggable_steps, serve
-from nmpsim.core.watch import count_turns, is_stop_address, trace_is_full
+from nmpsim.core.watch import count_turns, is_stop_address, record_end, trace_is_full
 from nmpsim.isa.codec import decode
 from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import Cause, Kind, list_mnemonics
@@ -115,7 +114,7 @@ def take_turn(
         is_done = bool((machine.cores["status"] == CoreStatus.HALTED).all())
         return Outcome.DONE if is_done else Outcome.DEADLOCK
     if core.clock > costs.limits_cycles:
-        record_cycle_limit(core)
+        record_end(machine, core.number, core.pc, -1, -1)
         return Outcome.CYCLE_LIMIT
     if core.clock >= watch.stops.until_cycle or is_stop_address(
         watch.stops, core.number, core.pc, core.retired
@@ -169,14 +168,6 @@ def find_next_grant(machine: Machine, costs: Costs) -> tuple[int, int]:
     return int(queue), int(cycle)
 
 
-def record_cycle_limit(core: Core) -> None:
-    """Record the position of a core that exceeds the cycle limit."""
-    record = core.machine.shared[0]["trap"]
-    record[TrapField.CORE] = core.number
-    record[TrapField.PC] = core.pc
-    record[TrapField.CYCLE] = core.clock
-
-
 def run_core(core: Core, costs: Costs, watch: ExecutionMonitor, most_steps: int) -> None:
     """Run a core in its turn; only its first instruction may be observable by other cores."""
     steps = 0
@@ -208,9 +199,7 @@ def check_weights(core: Core, watch: ExecutionMonitor) -> None:
     """Raise ViolationError if the weights of the last convolution break the contract."""
     address = watch.weight_tail(core)
     if address >= 0:
-        record = core.machine.shared[0]["trap"]
-        record[TrapField.CORE], record[TrapField.VALUE] = core.number, address
-        record[TrapField.PC], record[TrapField.CYCLE] = core.pc - 4, core.clock
+        record_end(core.machine, core.number, core.pc - 4, -1, address)
         raise ViolationError
 
 

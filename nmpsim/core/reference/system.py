@@ -13,7 +13,8 @@ from nmpsim.core.reference.context import (
 )
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.words import to_signed, to_unsigned
-from nmpsim.core.state import CSR_COLUMN, TrapField
+from nmpsim.core.state import CSR_COLUMN
+from nmpsim.core.watch import record_end
 from nmpsim.isa.csrs import CSR_ROWS, MIE, MPIE, MPP, Counter, Csr, is_read_only
 from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import Cause
@@ -25,7 +26,7 @@ def enter_trap(core: Core, trap: TrapError, has_turn: bool) -> None:
     if handler == 0:
         if not has_turn:
             raise EndOfTurnError
-        record_trap(core, trap)
+        record_end(core.machine, core.number, core.pc, trap.cause, trap.value)
         raise EndOfRunError
     core.set_csr(Csr.MEPC, core.pc)
     core.set_csr(Csr.MCAUSE, trap.cause)
@@ -34,16 +35,6 @@ def enter_trap(core: Core, trap: TrapError, has_turn: bool) -> None:
     core.set_csr(Csr.MSTATUS, MPP | (MPIE if was_enabled else 0))
     spend_cycles(core.machine, core.number, CONTROL, 1)
     core.pc = handler
-
-
-def record_trap(core: Core, trap: TrapError) -> None:
-    """Record in the machine the trap that ends the run."""
-    record = core.machine.shared[0]["trap"]
-    record[TrapField.CORE] = core.number
-    record[TrapField.CAUSE] = trap.cause
-    record[TrapField.VALUE] = trap.value
-    record[TrapField.PC] = core.pc
-    record[TrapField.CYCLE] = core.clock
 
 
 def ecall(s: InstructionContext) -> None:

@@ -1,42 +1,31 @@
-"""``nmp.load`` and ``nmp.store``: the copy, and the transfer that the DRAM then serves."""
+"""The copies of ``nmp.load`` and ``nmp.store``."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from nmpsim.core.reference.access import MemoryLocation, locate
-from nmpsim.core.reference.context import InstructionContext
+from nmpsim.core.reference.context import InstructionContext, make_operand_fault
 from nmpsim.core.reference.operands import (
     Descriptor,
     Scratchpad,
     compute_addresses,
     get_element_type,
 )
-from nmpsim.core.state import Count
-from nmpsim.core.units import enqueue_transfer
-from nmpsim.isa.table import Unit
+from nmpsim.core.reference.saturation import LayerCounters
+from nmpsim.isa.words import LOAD
 from nmpsim.memory.address_map import Region
 from nmpsim.memory.bounds import count_spanned_bytes
-from nmpsim.timing.compute import ceil_div
 
 
-class OperandError(Exception):
-    """Exception for an invalid descriptor word, given by name."""
-
-    def __init__(self, word: str) -> None:
-        super().__init__(word)
-        self.word = word
-
-
-def load(s: InstructionContext, d: Descriptor, layer: int) -> None:
+def load(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
     """Execute ``nmp.load``: fill the padding, then copy the box into the middle."""
     source = locate_dram(s, d, (Region.IMAGE, Region.RAM))
     rows, runs, run = d["count_y"], d["count_x"], d["run_bytes"]
     spm, step_x, step_y = Scratchpad(s.core), d["spm_stride_x"], d["spm_stride_y"]
     high = d["pad_y_before"] + rows + d["pad_y_after"]
     wide = d["pad_x_before"] + runs + d["pad_x_after"]
-    padding = (wide * high - rows * runs) * run
-    if padding > 0:
+    if (wide * high - rows * runs) * run > 0:
         nbytes = get_element_type(d).nbytes
         addresses = compute_addresses(
             d["spm"], (high, step_y), (wide, step_x), (run // nbytes, nbytes)
@@ -49,12 +38,9 @@ def load(s: InstructionContext, d: Descriptor, layer: int) -> None:
                 start = source.offset + y * d["dram_stride_y"] + x * d["dram_stride_x"]
                 target = spm.view(corner + y * step_y + x * step_x, run)
                 target[:] = source.memory[start : start + run]
-    s.machine.layers[layer]["counts"][Count.BYTES_READ] += rows * runs * run
-    filling = ceil_div(padding, s.costs.dma_fill_bytes_per_cycle)
-    enqueue(s, Unit.LOAD, d, layer, s.costs.dma_startup_cycles + filling)
 
 
-def store(s: InstructionContext, d: Descriptor, layer: int) -> None:
+def store(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
     """Execute ``nmp.store``: copy a box out of the scratchpad."""
     target = locate_dram(s, d, (Region.RAM,))
     rows, runs, run = d["count_y"], d["count_x"], d["run_bytes"]
@@ -65,8 +51,6 @@ def store(s: InstructionContext, d: Descriptor, layer: int) -> None:
                 start = target.offset + y * d["dram_stride_y"] + x * d["dram_stride_x"]
                 source = spm.view(d["spm"] + y * d["spm_stride_y"] + x * d["spm_stride_x"], run)
                 target.memory[start : start + run] = source
-    s.machine.layers[layer]["counts"][Count.BYTES_WRITTEN] += rows * runs * run
-    enqueue(s, Unit.STORE, d, layer, s.costs.dma_startup_cycles)
 
 
 def locate_dram(
@@ -80,12 +64,9 @@ def locate_dram(
         return None
     found = locate(s.core, d["dram"], extent)
     if found is None or found.region not in allowed:
-        raise OperandError("dram")
+        raise make_operand_fault(s, LOAD.dram)
     return found
 
 
-def enqueue(s: InstructionContext, unit: Unit, d: Descriptor, layer: int, setup: int) -> None:
-    """Append a transfer to its queue; ``setup`` is the number of cycles to its first request."""
-    names = ("dram", "run_bytes", "count_x", "count_y", "dram_stride_x", "dram_stride_y")
-    box = [d[name] for name in names]
-    enqueue_transfer(s.machine, s.costs, s.core.number, unit, layer, setup, *box)
+INSTRUCTIONS = {"nmp.load": load, "nmp.store": store}
+"""Mnemonic -> definition."""

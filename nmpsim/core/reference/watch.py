@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from nmpsim.core.descriptor_data import find_weight_tail
 from nmpsim.core.reference.access import locate
+from nmpsim.core.reference.context import NUMBERS
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.words import to_unsigned
 from nmpsim.core.stop_conditions import TENSOR_STEPS, StopConditions, StopState
-from nmpsim.core.watch import add_trace_row, should_stop_after, should_trace
+from nmpsim.core.watch import record_instruction, should_stop_after
 from nmpsim.isa.codec import Decoded, decode_descriptor
-from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, RS1, RS2
-from nmpsim.memory.weight_tail import weight_tail
+from nmpsim.isa.table import DESCRIPTORS, RS1, RS2
 from nmpsim.timing import Costs
-
-NUMBERS = {i.mnemonic: number for number, i in enumerate(INSTRUCTIONS)}
 
 
 class ExecutionMonitor:
@@ -40,9 +39,10 @@ class ExecutionMonitor:
     def weight_tail(self, core: Core) -> int:
         """Return the address of a nonzero weight beyond the tensor after a convolution, or -1."""
         decoded = self._decoded
-        if not self.stops.strict or decoded is None or decoded.instruction.mnemonic != "nmp.conv":
+        if not self.stops.strict or decoded is None:
             return -1
-        return weight_tail(self._words, core.machine.scratchpad[core.number])
+        number, scratchpad = NUMBERS[decoded.instruction.mnemonic], core.machine.scratchpad
+        return int(find_weight_tail(number, self._words, scratchpad[core.number]))
 
     @property
     def steps(self) -> int:
@@ -59,25 +59,14 @@ class ExecutionMonitor:
 
     def record_instruction(self, core: Core) -> None:
         """Append a core's completed instruction to the trace."""
-        begin, decoded = int(self.stops.clocks[core.number]), self._decoded
-        self.stops.clocks[core.number] = core.clock
-        if decoded is None or len(self.stops.trace) == 0:
+        decoded = self._decoded
+        if decoded is None:
             return
-        number = NUMBERS[decoded.instruction.mnemonic]
-        address = to_unsigned(self._source + decoded.operands.get("imm", 0))
-        image, base = core.machine.image, int(core.machine.shared[0]["image_base"])
-        in_image = 0 <= int(self.stops.noted[StopState.PC]) - base < image.size
-        if not should_trace(self.stops, core.number, number, address, in_image):
-            return
-        job, finished = -1, core.clock
-        if decoded.instruction.unit is not None:
-            unit = decoded.instruction.unit
-            job = int(core.record["issued"][unit]) - 1
-            finished = int(core.record["finished"][unit, job % self._costs.queues_depth])
         registers = self._source, to_unsigned(core.register(RS2.decode(self._word)))
-        add_trace_row(
-            self.stops, core.number, number, self._word, registers, (begin, core.clock),
-            (job, finished), self._words,
+        address = to_unsigned(self._source + decoded.operands.get("imm", 0))
+        record_instruction(
+            core.machine, self._costs, self.stops, core.number,
+            NUMBERS[decoded.instruction.mnemonic], self._word, registers, address, self._words,
         )  # fmt: skip
 
 

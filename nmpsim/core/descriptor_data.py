@@ -1,0 +1,35 @@
+"""Checks of the data that a descriptor points to, for both engines.
+
+The functions are plain Python; compiled code calls them, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nmpsim.core.instruction_tables import CHANNELS_WORD, OP, SCALES_WORD
+from nmpsim.core.state import Bytes, Int
+from nmpsim.isa.words import CONV
+from nmpsim.memory.checks import bad_scale_table
+from nmpsim.memory.weight_tail import weight_tail
+
+
+def find_bad_table(number: Int, words: Any, scratchpad: Any) -> Any:
+    """Return the index of the word of an invalid table of scales, or -1.
+
+    ``words`` is a valid descriptor, ``scratchpad`` the memory of its core.
+    """
+    table = SCALES_WORD[number]
+    if table >= 0:  # both convolutions begin with the same words
+        channels = words[CHANNELS_WORD[number]]
+        element, profile = words[CONV.element], words[CONV.profile]
+        if bad_scale_table(scratchpad, words[table], channels, element, profile):
+            return table
+    return np.int64(-1)
+
+
+def find_weight_tail(number: Int, words: Any, scratchpad: Bytes) -> Any:
+    """Return the address of a nonzero weight beyond the tensor, or -1."""
+    return weight_tail(words, scratchpad) if number == OP.nmp_conv else np.int64(-1)
