@@ -25,6 +25,7 @@ DATA = (
     "schemas/report.json",
     "tui/app.tcss",
     "views/html/page.html.jinja",
+    "views/html/figures.json.jinja",
 )
 
 

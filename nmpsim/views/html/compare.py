@@ -13,15 +13,7 @@ import numpy as np
 from nmpsim.config import format_setting_name
 from nmpsim.escape import escape_line
 from nmpsim.report.data import LayerReport, RunReport
-from nmpsim.views.html.figures import (
-    Figure,
-    encode_layers,
-    encode_names,
-    encode_numbers,
-    encode_tooltips,
-    make_figure_spec,
-    shorten_names,
-)
+from nmpsim.views.html.figures import Figure, make_figure, shorten_names
 from nmpsim.views.html.tables import Table, make_table
 from nmpsim.views.measures import (
     NAME,
@@ -182,20 +174,14 @@ def make_change_figure(runs: _Runs) -> Figure | None:
     ]
     if not values:
         return None
-    spec = make_figure_spec(
+    return make_figure(
+        "changes",
+        "Largest changes",
+        f"{len(drawn)} of {len(changed)} layers with changed cycles, largest change first.",
         values,
-        max(120, 14 * len(drawn) * len(runs)),
-        mark="bar",
-        encoding={
-            "y": encode_layers("layer"),
-            "yOffset": {"field": "run", "sort": list(runs)},
-            "x": encode_numbers("cycles", "cycles"),
-            "color": encode_names("run", "run", sort=list(runs)),
-            "tooltip": encode_tooltips(values, "layer", "run", "cycles"),
-        },
+        height=max(120, 14 * len(drawn) * len(runs)),
+        runs=list(runs),
     )
-    said = f"{len(drawn)} of {len(changed)} layers with changed cycles, largest change first."
-    return Figure("Largest changes", said, spec)
 
 
 def _end(run: RunReport) -> Cell | str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,12 +16,9 @@ import attrs
 from nmpsim.escape import escape_line
 from nmpsim.report.analyses import MAX_CORES
 from nmpsim.report.data import RunReport
+from nmpsim.views.html.templates import load_template
 from nmpsim.views.text import shorten_distinct
 
-WIDTH = 860
-"""Default width in pixels."""
-MARGIN = 340
-"""Width of labels and legend of a stacked figure in pixels, also in page.js."""
 MAX_MARKS = 50_000
 """Most marks that are drawn; a large network has ten thousand."""
 NAME_CHARACTERS = 30
@@ -55,29 +53,33 @@ class Figure:
         return values.count("\n") - 1 if isinstance(values, str) else len(values)
 
 
-def make_figure_spec(
-    values: Sequence[Mapping[str, Any]], height: int, **parts: Any
-) -> dict[str, Any]:
-    """Return a Vega-Lite specification of ``values`` with the common style of all figures."""
-    return {
-        "width": WIDTH,
-        "height": height,
-        "background": "white",
-        "padding": {"left": 5, "top": 5, "right": 30, "bottom": 5},  # other fonts are wider
-        "data": _data(values),
-        "config": {"font": "sans-serif", "axis": {"labelFontSize": 11, "titleFontSize": 12}},
-        **parts,
-    }
+def make_figure(
+    template: str,
+    title: str,
+    text: str,
+    values: Sequence[Mapping[str, Any]],
+    *,
+    narrow: bool = False,
+    **parameters: Any,
+) -> Figure:
+    """Return a figure of records, drawn by a macro of ``figures.json.jinja``.
 
-
-def make_stacked_spec(
-    values: Sequence[Mapping[str, Any]], parts: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    """Return a Vega-Lite specification of vertically stacked charts of the same data."""
-    spec = make_figure_spec(
-        values, 0, vconcat=[{"width": WIDTH - MARGIN, **part} for part in parts]
-    )
-    return {name: part for name, part in spec.items() if name not in ("width", "height")}
+    Parameters
+    ----------
+    template
+        Name of the macro.
+    title, text
+        Title and description of the figure.
+    values
+        The records, which have the same fields.
+    narrow
+        Whether several such figures are placed side by side.
+    **parameters
+        Further parameters of the macro.
+    """
+    macros = load_template("figures.json.jinja").module
+    spec = json.loads(getattr(macros, template)(values[0] if values else {}, **parameters))
+    return Figure(title, text, spec | {"data": _data(values)}, narrow)
 
 
 def _data(given: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -109,57 +111,7 @@ def shorten_names(names: Sequence[str]) -> list[str]:
     return shorten_distinct([escape_line(name) for name in names], NAME_CHARACTERS)
 
 
-def encode_layers(field: str) -> dict[str, Any]:
-    """Return the Vega-Lite encoding of a field of layer names, in their order."""
-    return encode_names(field, None, sort=None, axis={"labelLimit": 8 * NAME_CHARACTERS})
-
-
 def get_core_count(report: RunReport) -> int:
     """Return the number of cores of a run's device, 1 if unknown."""
     count = report.device.get("cores_count")
     return count if isinstance(count, int) and 0 < count <= MAX_CORES else 1
-
-
-def encode_numbers(field: str, title: str, **more: Any) -> dict[str, Any]:
-    """Return the Vega-Lite encoding of a quantitative field."""
-    return {"field": field, "type": "quantitative", "title": title, **more}
-
-
-def encode_names(field: str, title: str | None, **more: Any) -> dict[str, Any]:
-    """Return the Vega-Lite encoding of a nominal field."""
-    return {"field": field, "type": "nominal", "title": title, **more}
-
-
-def make_zoom(*encodings: str) -> dict[str, Any]:
-    """Return the Vega-Lite parameter for panning and zooming along axes."""
-    wheel = "wheel![event.ctrlKey]"
-    return {
-        "name": "zoom",
-        "select": {"type": "interval", "encodings": list(encodings), "zoom": wheel},
-        "bind": "scales",
-    }
-
-
-def make_color_scale(colors: Mapping[str, str]) -> dict[str, Any]:
-    """Return the Vega-Lite scale from names to colors."""
-    return {"domain": list(colors), "range": list(colors.values())}
-
-
-def encode_tooltips(
-    values: Sequence[Mapping[str, Any]], *fields: str, **titles: str
-) -> list[dict[str, Any]]:
-    """Return the Vega-Lite tooltip of fields, with rounded numbers.
-
-    Fields are given by their names, then by name and title if these differ.
-    """
-    example = values[0] if values else {}
-    return [
-        {"field": field, "title": title} | _rounded(example.get(field))
-        for field, title in {**dict(zip(fields, fields, strict=True)), **titles}.items()
-    ]
-
-
-def _rounded(value: Any) -> dict[str, str]:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return {}
-    return {"type": "quantitative", "format": "," if isinstance(value, int) else ",.4~r"}

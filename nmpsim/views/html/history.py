@@ -13,15 +13,10 @@ from nmpsim.views.history_text import (
     make_network_measure,
     make_number_measure,
 )
-from nmpsim.views.html.figures import (
-    Figure,
-    encode_names,
-    encode_numbers,
-    encode_tooltips,
-    make_figure_spec,
-)
-from nmpsim.views.html.page import FigureRenderer, load_template, require_html
+from nmpsim.views.html.figures import Figure, make_figure
+from nmpsim.views.html.page import FigureRenderer, require_html
 from nmpsim.views.html.tables import Table, make_table
+from nmpsim.views.html.templates import load_template
 from nmpsim.views.measures import RUN_MEASURES, Measure
 from nmpsim.views.text import shorten_distinct
 
@@ -85,22 +80,15 @@ def _figure(title: str, unit: str, known: Sequence[tuple[Entry, str, float]]) ->
         }
         for entry, line, value in known
     ]
-    commits = encode_names("place", "commit", sort=None) | {"type": "ordinal"}
-    commits["axis"] = {"labelExpr": f"slice(split(datum.label, ' ')[1], 0, {SHORT})"}
-    height = f"{unit}, % of the first" if is_share else unit
-    spec = make_figure_spec(
+    return make_figure(
+        "history",
+        title,
+        "By commit, the oldest first; the axis may not begin at 0.",
         values,
-        220,
-        mark={"type": "line", "point": True},
-        encoding={
-            "x": commits,
-            "y": encode_numbers("height", height, scale={"zero": False}),
-            "color": encode_names("network", "network"),
-            "shape": encode_names("network", "network"),
-            "tooltip": encode_tooltips(values, "network", "commit", "date", value=title.lower()),
-        },
+        axis_title=f"{unit}, % of the first" if is_share else unit,
+        value_title=title.lower(),
+        commit_length=SHORT,
     )
-    return Figure(title, "By commit, the oldest first; the axis may not begin at 0.", spec)
 
 
 def _line(entry: Entry, names: Mapping[tuple[str, str], str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from nmpsim.escape import escape, escape_line
+from nmpsim.escape import escape_line
 from nmpsim.extras import require_extra
 from nmpsim.report.data import RunReport
 from nmpsim.views.html import compare, tables
@@ -17,6 +17,7 @@ from nmpsim.views.html.figures import MAX_MARKS, Figure
 from nmpsim.views.html.headline import choose_title, make_headline
 from nmpsim.views.html.layer_graph import make_layer_graph
 from nmpsim.views.html.run_figures import make_error_figures, make_run_figures
+from nmpsim.views.html.templates import load_template
 from nmpsim.views.outputs import describe_output
 from nmpsim.views.progress import ItemProgress
 from nmpsim.views.run_text import list_run_totals
@@ -141,23 +142,3 @@ def _run_variables(
         "errors": errors,
         "figures": figures,
     }
-
-
-def _shown(value: Any) -> Any:
-    """Escape control characters of a text; markup stays."""
-    return escape(value) if type(value) is str else value
-
-
-def load_template(name: str) -> Any:
-    """Load a Jinja template of this package, with HTML escaping."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("nmpsim.views.html", "."),
-        autoescape=True,
-        finalize=_shown,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template(name)

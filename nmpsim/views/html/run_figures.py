@@ -13,16 +13,9 @@ from nmpsim.views.analyses_text import PARTS
 from nmpsim.views.html.figures import (
     ZOOM_HINT,
     Figure,
-    encode_layers,
-    encode_names,
-    encode_numbers,
-    encode_tooltips,
     get_core_count,
-    make_color_scale,
-    make_figure_spec,
+    make_figure,
     make_layer_labels,
-    make_stacked_spec,
-    make_zoom,
 )
 from nmpsim.views.html.time_figures import (
     make_memory_figure,
@@ -60,26 +53,24 @@ def make_error_figures(report: RunReport) -> Iterator[Figure]:
     ]
     if not values:
         return
-    part_colors = {words: _PART_COLORS[part] for part, words in PARTS.items()}
-    spec = make_figure_spec(
-        values,
-        240,
-        mark={"type": "bar"},
-        encoding={
-            "x": encode_layers("layer"),
-            "y": encode_numbers("mean", "mean error, units of the last place"),
-            "color": encode_names("part", "part", scale=make_color_scale(part_colors)),
-            "order": {"field": "order", "type": "quantitative"},
-            "tooltip": encode_tooltips(values, "layer", "part", "mean", "worst"),
-        },
-    )
     text = (
         "Mean size of each part of a layer's error against exact evaluation. Parts of opposite"
         " signs cancel, so a bar may be longer than the error."
     )
     if report.shadow is not None and report.shadow.float_weights is None:
         text += " Without --float-weights only rounding and saturation are measured."
-    yield Figure("Errors by layer and source", text, spec)
+    yield make_figure(
+        "bars",
+        "Errors by layer and source",
+        text,
+        values,
+        height=240,
+        field="mean",
+        axis_title="mean error, units of the last place",
+        part="part",
+        colors={words: _PART_COLORS[part] for part, words in PARTS.items()},
+        titles={field: field for field in ("layer", "part", "mean", "worst")},
+    )
 
 
 def make_run_figures(report: RunReport) -> Iterator[Figure]:
@@ -104,10 +95,16 @@ def make_run_figures(report: RunReport) -> Iterator[Figure]:
 
 def _cause_figure(report: RunReport) -> Figure:
     text = "Cycles of each layer, divided by what its cores did."
-    title, cores = "Cycles by layer and cause", get_core_count(report)
     found = [layer.core_cycles for layer in report.layers]
-    spec = _bars(report, found, CORE_CAUSES, "cycles, mean of all cores", cores)
-    return Figure(title, text, spec)
+    return _make_cause_figure(
+        report,
+        "Cycles by layer and cause",
+        text,
+        found,
+        CORE_CAUSES,
+        "cycles, mean of all cores",
+        get_core_count(report),
+    )
 
 
 def _path_figure(report: RunReport) -> Figure:
@@ -118,16 +115,18 @@ def _path_figure(report: RunReport) -> Figure:
     ]
     text = f"Causes on the critical path of each layer. Of the run: {'; '.join(shares)}."
     found = [layer.critical_path for layer in report.layers]
-    return Figure("Critical path by layer", text, _bars(report, found, PATH_CAUSES, "cycles"))
+    return _make_cause_figure(report, "Critical path by layer", text, found, PATH_CAUSES, "cycles")
 
 
-def _bars(
+def _make_cause_figure(
     report: RunReport,
+    title: str,
+    text: str,
     cycles: Sequence[Mapping[str, int]],
     causes: Mapping[str, Cause],
-    title: str,
+    axis_title: str,
     cores: int | None = None,
-) -> dict[str, Any]:
+) -> Figure:
     """Return stacked bars of causes, one per layer, of heights divided by ``cores`` if given."""
     values = [
         {
@@ -142,20 +141,18 @@ def _bars(
         for order, (name, cause) in enumerate(causes.items())
         if (count := found.get(name, 0))
     ]
-    colors = {one.title: one.color for one in causes.values()}
-    return make_figure_spec(
+    fields = ("layer", "cause", "meaning", "cycles")
+    return make_figure(
+        "bars",
+        title,
+        text,
         values,
-        320,
-        mark={"type": "bar"},
-        encoding={
-            "x": encode_layers("layer"),
-            "y": encode_numbers("cycles", title),
-            "color": encode_names("cause", "cause", scale=make_color_scale(colors)),
-            "order": {"field": "order", "type": "quantitative"},
-            "tooltip": encode_tooltips(
-                values, "layer", "cause", "meaning", "cycles", share="share of the layer"
-            ),
-        },
+        height=320,
+        field="cycles",
+        axis_title=axis_title,
+        part="cause",
+        colors={one.title: one.color for one in causes.values()},
+        titles={**dict(zip(fields, fields, strict=True)), "share": "share of the layer"},
     )
 
 
@@ -170,26 +167,18 @@ def _histogram(report: RunReport, one: Histogram) -> Figure:
         for place, count in enumerate(one.counts)
         if count
     ]
-    ends = [one.low, one.low + one.width * len(one.counts)]
-    spec = make_figure_spec(
-        values,
-        180,
-        mark={"type": "bar", "binSpacing": 0, "color": "#0072b2", "minBandSize": 1},
-        encoding={
-            "x": encode_numbers("low", "stored value", bin="binned")
-            | {"scale": {"domain": ends, "nice": False}},
-            "x2": {"field": "high"},
-            "y": encode_numbers("count", "values", scale={"type": "symlog"}),
-            "tooltip": encode_tooltips(values, low="from", high="below", count="values"),
-        },
-    )
     lost = f"; {one.not_finite:,} infinite or NaN" if one.not_finite else ""
     type = layer.elem if layer.scale is None else f"{layer.elem}, scale {layer.scale:.6g}"
-    text = f"{sum(one.counts):,} values of {type}{lost}; counts on a logarithmic axis."
-    return Figure(f"Values of {make_layer_labels(report)[one.index]}", text, spec, narrow=True)
+    return make_figure(
+        "histogram",
+        f"Values of {make_layer_labels(report)[one.index]}",
+        f"{sum(one.counts):,} values of {type}{lost}; counts on a logarithmic axis.",
+        values,
+        narrow=True,
+        domain=[one.low, one.low + one.width * len(one.counts)],
+    )
 
 
-_BOUND_COLORS = {"compute": "#0072b2", "memory": "#d55e00", "none": "#7f7f7f"}
 _MARGIN = 1.6
 """Margin of the axes as a factor."""
 
@@ -209,64 +198,27 @@ def make_roofline_figure(report: RunReport, device: DeviceConfig) -> Figure:
     ]
     wide = all(layer.elem == "i16" for layer in report.layers if layer.macs)
     peak, bandwidth = macs_per_cycle(device, int(wide)), device.dram_bytes_per_cycle
-    x = _axis("reach", "MACs per byte of DRAM traffic", points, peak / bandwidth)
-    y = _axis("speed", "MACs per cycle", points, peak)
-    text = (
+    corner = {"reach": peak / bandwidth, "speed": peak}
+    domains = {}
+    for axis, at_corner in corner.items():
+        values = [at_corner, *(point[axis] for point in points)]
+        domains[axis] = [min(values) / _MARGIN, max(values) * _MARGIN]
+    low, high = domains["reach"]
+    return make_figure(
+        "roofline",
+        "Roofline",
         f"Layers below the roof: {bandwidth} bytes per cycle on the left, {peak:,} MACs per cycle"
-        f" on the right. Larger points are slower layers. {ZOOM_HINT}"
+        f" on the right. Larger points are slower layers. {ZOOM_HINT}",
+        points,
+        domains=domains,
+        roof=[
+            {"reach": at, "speed": min(peak, at * bandwidth)} for at in (low, corner["reach"], high)
+        ],
     )
-    layers = [_roof(x, y, peak, bandwidth), _dots(points, x, y)]
-    return Figure("Roofline", text, make_figure_spec(points, 380, layer=layers))
-
-
-def _axis(field: str, title: str, points: list[dict[str, Any]], corner: float) -> dict[str, Any]:
-    """Return a logarithmic axis that contains every point and the corner of the roof."""
-    values = [corner, *(point[field] for point in points)]
-    domain = [min(values) / _MARGIN, max(values) * _MARGIN]
-    scale = {"type": "log", "nice": False, "domain": domain}
-    return encode_numbers(field, title, scale=scale)
-
-
-def _roof(x: dict[str, Any], y: dict[str, Any], peak: int, bandwidth: int) -> dict[str, Any]:
-    low, high = x["scale"]["domain"]
-    corners = (low, peak / bandwidth, high)
-    return {
-        "data": {"values": [{"reach": at, "speed": min(peak, at * bandwidth)} for at in corners]},
-        "mark": {"type": "line", "color": "#555555", "clip": True},
-        "encoding": {"x": x, "y": y},
-    }
-
-
-def _dots(points: list[dict[str, Any]], x: dict[str, Any], y: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "params": [make_zoom("x", "y")],
-        "mark": {"type": "point", "filled": True, "opacity": 0.7, "clip": True},
-        "encoding": {
-            "x": x,
-            "y": y,
-            "color": encode_names("bound", "limited by", scale=make_color_scale(_BOUND_COLORS)),
-            "shape": encode_names("bound", "limited by", scale={"domain": list(_BOUND_COLORS)}),
-            "size": encode_numbers("cycles", "cycles", scale={"range": [30, 400]})
-            | {"legend": None},
-            "tooltip": encode_tooltips(
-                points,
-                "layer",
-                speed="MACs/cycle",
-                reach="MACs/byte",
-                cycles="cycles",
-                bound="bound",
-            ),
-        },
-    }
 
 
 CHANNEL_CELLS = 64
 """Most cells of a layer; more channels share cells."""
-_COLORS = ["#f5f0eb", "#fdbb84", "#ef6548", "#7f0000"]
-"""Colors from no to much saturation."""
-_ROW_HEIGHT = 16
-_LABEL_WIDTH = 200
-"""Width of labels in pixels, which aligns the axes."""
 
 
 def make_saturation_figure(report: RunReport) -> Figure:
@@ -280,38 +232,14 @@ def make_saturation_figure(report: RunReport) -> Figure:
     rows: dict[int, set[str]] = {}
     for value in values:
         rows.setdefault(value["of"], set()).add(value["layer"])
-    parts = [_part(values, channels, len(layers)) for channels, layers in sorted(rows.items())]
-    text = (
+    return make_figure(
+        "saturation",
+        "Saturation by layer and channel",
         "Saturated values by channel; layers without saturation are omitted. Layers with the same"
-        " number of channels share an axis."
+        " number of channels share an axis.",
+        values,
+        rows=[(channels, len(layers)) for channels, layers in sorted(rows.items())],
     )
-    return Figure("Saturation by layer and channel", text, make_stacked_spec(values, parts))
-
-
-def _part(values: list[dict[str, Any]], channels: int, rows: int) -> dict[str, Any]:
-    """Return the chart of the layers with a number of channels."""
-    layer = encode_layers("layer")
-    layer["axis"] |= {"minExtent": _LABEL_WIDTH}
-    return {
-        "transform": [{"filter": f"datum.of === {channels}"}],
-        "height": _ROW_HEIGHT * rows,
-        "mark": {"type": "rect"},
-        "encoding": {
-            "x": encode_numbers("first", f"channel, of {channels:,}")
-            | {"scale": {"domain": [0, channels], "nice": False}, "axis": {"tickMinStep": 1}},
-            "x2": {"field": "until"},
-            "y": layer,
-            "color": encode_numbers("share", "% saturated")
-            | {"scale": {"type": "symlog", "constant": 0.01, "range": _COLORS}},
-            "tooltip": encode_tooltips(
-                values,
-                "layer",
-                "channels",
-                count="values saturated",
-                share="% of their values",
-            ),
-        },
-    }
 
 
 def _cells(layer: LayerReport, label: str) -> Iterator[dict[str, Any]]:
