@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -130,5 +131,8 @@ def test_every_public_name_exists() -> None:
 
     for name in nmpsim.__all__:
         assert getattr(nmpsim, name) is not None
+    stub = Path(nmpsim.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+    declared = re.findall(r"import (\w+) as \1\b|^(__version__): ", stub, re.MULTILINE)
+    assert sorted(one or other for one, other in declared) == sorted(nmpsim.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = nmpsim.nothing
