@@ -29,8 +29,8 @@ from nmpsim.tui.command_prompt import CommandPrompt, choose_file_name, copy_pane
 from nmpsim.tui.job_queue import JobQueue
 from nmpsim.tui.key_bindings import (
     KEY_COMMANDS,
-    format_breakpoint_command,
     format_keys,
+    format_toggle_breakpoint,
     list_key_actions,
     make_bindings,
 )
@@ -96,10 +96,13 @@ class DebugApp(App[None]):
         self.failure: BaseException | None = None
         """Internal error, for the caller to raise."""
         self._status = StatusLine(shell.debugger.bundle.metadata.program)
-        names = [(str(number), name) for number, (name, _) in enumerate(PANES, 1)]
-        self._tabs = LabelRow(names, id="tabs")
-        self._footer = [one for one in self.BINDINGS if isinstance(one, Binding) and one.show]
-        keys = [(format_keys(one.key.split(",")[0]), one.description) for one in self._footer]
+        tabs = [(str(at + 1), name, f"pane({at})") for at, (name, _) in enumerate(PANES)]
+        self._tabs = LabelRow(tabs, id="tabs")
+        keys = [
+            (format_keys(one.key.split(",")[0]), one.description, one.action)
+            for one in self.BINDINGS
+            if isinstance(one, Binding) and one.show
+        ]
         self._keys = LabelRow(keys, id="keys")
         self._prompt = CommandPrompt(shell.complete)
         self._jobs = JobQueue(self, self)
@@ -132,7 +135,7 @@ class DebugApp(App[None]):
         self._jobs.submit("start", partial(make_first_view, self.shell))
 
     async def on_event(self, event: events.Event) -> None:
-        """Queue keys that are typed before there is a view, except for quitting and stopping."""
+        """Queue keys pressed before the first view is shown; handle quit and stop keys at once."""
         if isinstance(event, events.Key) and self.view is None and event.key not in IMMEDIATE_KEYS:
             self._early_keys.append(event)
         else:
@@ -269,7 +272,7 @@ class DebugApp(App[None]):
     @property
     def _layout(self) -> PaneLayout:
         """Layout for the current screen size."""
-        return self._layouts.get(self._layout_name, STANDARD[self._layout_name][2])
+        return self._layouts.get(self._layout_name, STANDARD[self._layout_name])
 
     def _arrange(self) -> None:
         """Show the panes of the layout, or one alone."""
@@ -318,7 +321,7 @@ class DebugApp(App[None]):
 
     def action_standard_layout(self) -> None:
         """Restore the standard layout for screens of this size."""
-        self._change_layout(STANDARD[self._layout_name][2])
+        self._change_layout(STANDARD[self._layout_name])
 
     def action_keep_layout(self) -> None:
         """Save all layouts that differ from the standard ones."""
@@ -327,7 +330,7 @@ class DebugApp(App[None]):
                 "the layouts cannot be saved: there is no folder for settings", severity="warning"
             )
             return
-        changed = {name: one for name, one in self._layouts.items() if one != STANDARD[name][2]}
+        changed = {name: one for name, one in self._layouts.items() if one != STANDARD[name]}
         try:
             save_layouts(self._layout_file, changed)
         except UserError as error:
@@ -394,7 +397,7 @@ class DebugApp(App[None]):
         if condition is None:
             self.notify("breakpoints can be set in Layers, Source and Code", severity="warning")
         else:
-            self.execute(format_breakpoint_command(self.view, condition))
+            self.execute(format_toggle_breakpoint(self.view, condition))
 
     def action_help(self) -> None:
         """Show all keys and commands."""
@@ -477,13 +480,6 @@ class DebugApp(App[None]):
             self._jobs.submit(f"/{self._searched}", search)
 
     # --- messages of the panes ----------------------------------------------------------------
-
-    @on(LabelRow.Clicked)
-    async def _label_clicked(self, event: LabelRow.Clicked) -> None:
-        if event.row is self._tabs:
-            self.action_pane(event.index)
-        else:
-            await self.run_action(self._footer[event.index].action)
 
     @on(LinePane.Selected)
     def _line_chosen(self, event: LinePane.Selected) -> None:

@@ -22,7 +22,7 @@ from nmpsim.atomic import write_file
 from nmpsim.debugger.commands.command import make_result
 from nmpsim.diagnostics import fail
 from nmpsim.escape import escape_line
-from nmpsim.tui.key_bindings import make_hidden_binding
+from nmpsim.tui.key_bindings import load_bindings
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.view import View
 
@@ -73,12 +73,7 @@ Completer = Callable[[str], Sequence[str]]
 class CommandPrompt(Input):
     """Input widget for command lines, with history and completion."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        make_hidden_binding("up", "recall(-1)", "Earlier command"),
-        make_hidden_binding("down", "recall(1)", "Later command"),
-        make_hidden_binding("tab", "complete", "Complete"),
-        make_hidden_binding("escape", "leave", "Back to the pane"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = load_bindings("command_prompt")
 
     class Closed(Message):
         """Message that the user has left the command line."""

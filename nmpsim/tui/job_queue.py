@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import Protocol
 
 from textual.app import App
@@ -18,7 +18,7 @@ MAX_WAITING = 20
 
 
 class JobListener(Protocol):
-    """Receiver of the results of actions; its methods are called in the screen's thread."""
+    """Receiver of the results of actions."""
 
     def accept_view(self, name: str, view: View) -> None:
         """Handle the view that an action returned."""
@@ -45,7 +45,8 @@ class JobQueue:
         if len(self._waiting) < MAX_WAITING:
             self._waiting.append((name, action))
         if not self.running:
-            self._next()
+            self.running = name
+            self._app.run_worker(self._execute())
 
     def interrupt(self) -> None:
         """Request the running action to stop, and drop the waiting actions."""
@@ -56,28 +57,24 @@ class JobQueue:
         """Return whether the running action has been requested to stop."""
         return self._stop.is_set()
 
-    def _next(self) -> None:
-        if self._waiting:
+    async def _execute(self) -> None:
+        """Execute the waiting actions; the error of one drops the others."""
+        while self._waiting:
             self._stop.clear()
-            self.running, action = self._waiting.popleft()
-            self._app.run_worker(partial(self._in_thread, action), thread=True)
-
-    def _in_thread(self, action: Callable[[], View]) -> None:
-        try:
-            ended = partial(self._done, action())
-        except UserError as error:
-            ended = partial(self._refused, error)
-        except BaseException as error:
-            ended = partial(self._listener.report_crash, error)
-        if self._app.is_running:
-            self._app.call_from_thread(ended)
-
-    def _done(self, view: View) -> None:
-        name, self.running = self.running, ""
-        self._listener.accept_view(name, view)
-        self._next()
-
-    def _refused(self, error: UserError) -> None:
-        name, self.running = self.running, ""
-        self._waiting.clear()
-        self._listener.report_error(name, error)
+            name, action = self._waiting.popleft()
+            self.running = name
+            try:
+                view = await asyncio.to_thread(action)
+            except UserError as error:
+                self.running = ""
+                self._waiting.clear()
+                self._listener.report_error(name, error)
+            except asyncio.CancelledError:  # the application ends
+                raise
+            except BaseException as error:
+                self._listener.report_crash(error)
+                return
+            else:
+                self.running = ""
+                self._listener.accept_view(name, view)
+        self.running = ""

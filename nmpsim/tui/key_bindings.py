@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import attrs
 from textual.binding import Binding, BindingType
@@ -32,29 +34,12 @@ class KeyCommand:
         return self.command.format(core=view.core, layer=view.layer)
 
 
-KEY_COMMANDS = (
-    KeyCommand("n", "step layer", "Layer"),
-    KeyCommand("N", "back layer", "Back"),
-    KeyCommand("t", "step tile", "Tile"),
-    KeyCommand("T", "back tile"),
-    KeyCommand("i", "step tensor", "Tensor"),
-    KeyCommand("I", "back tensor"),
-    KeyCommand("s", "step instruction", "Instr"),
-    KeyCommand("S", "back instruction"),
-    KeyCommand("x", "step instruction core {core}"),
-    KeyCommand("X", "back instruction core {core}"),
-    KeyCommand("o", "step instruction core {core} over"),
-    KeyCommand("c", "continue", "Run"),
-    KeyCommand("C", "reverse"),
-    KeyCommand("g", "until layer {layer}"),
-    KeyCommand("R", "restart"),
-    KeyCommand("d", "diverge"),
-    KeyCommand("a", "layer {layer}"),
-)
+_SECTIONS = tomllib.loads(Path(__file__).with_name("keys.toml").read_text(encoding="utf-8"))
+KEY_COMMANDS = tuple(KeyCommand(key, *entry) for key, entry in _SECTIONS["commands"].items())
 
 
-def format_breakpoint_command(view: View, condition: AddressCondition | LayerCondition) -> str:
-    """Return the command that sets a breakpoint, or deletes the breakpoint with that condition."""
+def format_toggle_breakpoint(view: View, condition: AddressCondition | LayerCondition) -> str:
+    """Return the command that toggles the breakpoint with a condition."""
     there = [one.number for one in view.debugger.breakpoints if one.condition == condition]
     if there:
         return f"delete {' '.join(map(str, there))}"
@@ -63,57 +48,32 @@ def format_breakpoint_command(view: View, condition: AddressCondition | LayerCon
     return f"break address {condition.address:#x}"
 
 
-def make_hidden_binding(keys: str, action: str, description: str) -> Binding:
-    """Return a key binding that is not shown in the footer."""
-    return Binding(keys, action, description, show=False)
+def load_bindings(section: str) -> list[BindingType]:
+    """Return the key bindings of a section of ``keys.toml``; the footer shows the labelled ones."""
+    return [
+        _make_binding(keys, action, description, *label)
+        for keys, (action, description, *label) in _SECTIONS[section].items()
+    ]
+
+
+def _make_binding(keys: str, action: str, description: str, label: str = "") -> Binding:
+    tooltip = description if label not in ("", description) else ""
+    return Binding(keys, action, label or description, show=bool(label), tooltip=tooltip)
 
 
 def make_bindings(panes: Sequence[str]) -> list[BindingType]:
     """Return the key bindings of the whole screen; ``panes`` are the pane names in tab order."""
-    moves = [
-        Binding(
-            one.key,
-            f"move('{one.key}')",
-            one.label,
-            show=bool(one.label),
-            tooltip=one.description,
-        )
-        for one in KEY_COMMANDS
+    return [
+        *(
+            _make_binding(one.key, f"move('{one.key}')", one.description, one.label)
+            for one in KEY_COMMANDS
+        ),
+        *load_bindings("everywhere"),
+        *(
+            _make_binding(str(at + 1), f"pane({at})", f"Pane {name}")
+            for at, name in enumerate(panes)
+        ),
     ]
-    numbers = [
-        make_hidden_binding(str(number), f"pane({number - 1})", f"Pane {name}")
-        for number, name in enumerate(panes, 1)
-    ]
-    return [*moves, *_OTHERS, *numbers]
-
-
-_OTHERS = (
-    Binding("b", "breakpoint", "Break", tooltip="Breakpoint at the line, or none again"),
-    make_hidden_binding("escape,ctrl+c", "interrupt", "Stop what runs"),
-    make_hidden_binding("colon", "prompt('')", "Command line"),
-    make_hidden_binding("slash", "prompt('/')", "Search in the pane"),
-    make_hidden_binding("full_stop,f3", "search_again(1)", "Next match"),
-    make_hidden_binding("comma,shift+f3", "search_again(-1)", "Match before"),
-    make_hidden_binding("w", "copy", "Copy the pane's text to a file"),
-    make_hidden_binding("less_than_sign", "core(-1)", "Look at the core before"),
-    make_hidden_binding("greater_than_sign", "core(1)", "Look at the next core"),
-    make_hidden_binding("K", "neighbour('sources')", "To a layer that the selected one reads"),
-    make_hidden_binding("J", "neighbour('readers')", "To a layer that reads the selected one"),
-    make_hidden_binding("z", "zoom", "One pane, or all"),
-    make_hidden_binding("right_curly_bracket,ctrl+right", "resize(4, 0)", "Wider pane"),
-    make_hidden_binding("left_curly_bracket,ctrl+left", "resize(-4, 0)", "Narrower pane"),
-    make_hidden_binding("right_parenthesis,ctrl+down", "resize(0, 2)", "Higher pane"),
-    make_hidden_binding("left_parenthesis,ctrl+up", "resize(0, -2)", "Lower pane"),
-    make_hidden_binding("H", "hide_pane", "Hide the pane; its number shows it"),
-    make_hidden_binding("B", "split_pane", "A place of its own for the pane, beside the others"),
-    make_hidden_binding("L", "keep_layout", "Keep these layouts in a file"),
-    make_hidden_binding("0", "standard_layout", "The layout as it was made"),
-    Binding("question_mark,f1", "help", "Help"),
-    make_hidden_binding("h", "keys_panel", "Keys of the pane, beside it"),
-    make_hidden_binding("ctrl+p", "command_palette", "Command palette: everything by its name"),
-    make_hidden_binding("ctrl+l", "repaint", "Repaint the screen"),
-    Binding("q", "quit", "Quit"),
-)
 
 
 def list_keys(bindings: Iterable[BindingType]) -> list[tuple[str, str]]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.text import Text
-from textual import events
-from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
@@ -19,34 +17,19 @@ class LabelRow(Widget):
     """
 
     active = reactive(-1)
+    auto_links = False  # labels do not look like links
 
-    class Clicked(Message):
-        """Message that a label was clicked."""
-
-        def __init__(self, row: LabelRow, index: int) -> None:
-            super().__init__()
-            self.row, self.index = row, index
-
-    def __init__(self, labels: Sequence[tuple[str, str]], *, id: str) -> None:
-        """``labels`` are (key, words)."""
+    def __init__(self, labels: Sequence[tuple[str, str, str]], *, id: str) -> None:
+        """Create a row of labels: a key, words, and the action of the application for a click."""
         super().__init__(id=id)
-        self._labels = [f" {key} {words} " for key, words in labels]
-        self._keys = [key for key, _ in labels]
+        self._labels = labels
 
     def render(self) -> Text:
         """Render the labels in one line; the active label has reversed colors."""
         text = Text(no_wrap=True)
-        for index, (label, key) in enumerate(zip(self._labels, self._keys, strict=True)):
-            start = len(text)
-            text.append(label, style="bold reverse" if index == self.active else "")
-            text.stylize("bold", start, start + len(key) + 2)
+        for index, (key, words, action) in enumerate(self._labels):
+            label = Text(f" {key} {words} ", "bold reverse" if index == self.active else "")
+            label.stylize("bold", 0, len(key) + 2)
+            label.apply_meta({"@click": f"app.{action}"})
+            text.append_text(label)
         return text
-
-    def on_click(self, event: events.Click) -> None:
-        """Post a message with the index of the clicked label."""
-        end = 0
-        for index, label in enumerate(self._labels):
-            end += len(label)
-            if event.x < end:
-                self.post_message(self.Clicked(self, index))
-                return

@@ -1,9 +1,14 @@
-"""Layouts of panes as data: rows of slots, each of which shows one of its panes."""
+"""Layouts of panes as data: rows of slots, each of which shows one of its panes.
+
+``layouts.toml`` contains the standard layouts; a file of the user replaces some of them.
+"""
 
 from __future__ import annotations
 
+import json
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
@@ -11,7 +16,7 @@ from typing import Any
 import attrs
 
 from nmpsim.atomic import cannot_write, write_file
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.diagnostics import UserError, fail
 
 PANE_IDS = ("layers", "source", "tensor", "satur", "code", "regs", "memory", "time", "log")
 """Panes in the order of the tabs."""
@@ -24,114 +29,88 @@ Cells = tuple[int, int, int, int]
 
 
 @attrs.frozen
-class Slot:
-    """Part of a row that shows one of several panes."""
-
-    width: int
-    """Share of the row's columns."""
-    panes: tuple[str, ...]
-    """Panes of the slot; the first one is visible."""
-
-
-@attrs.frozen
-class Row:
-    """Row of slots in a layout."""
-
-    height: int
-    """Share of the rows."""
-    slots: tuple[Slot, ...]
-
-
-@attrs.frozen
 class PaneLayout:
     """Arrangement of all panes in rows of slots."""
 
-    rows: tuple[Row, ...]
+    heights: list[int]
+    """Share of the screen's rows, for each row."""
+    widths: list[list[int]]
+    """Share of the row's columns, for each slot of each row."""
+    panes: list[list[str]]
+    """Names of the panes of each slot, separated by spaces; the first one is visible."""
 
     @property
     def visible_panes(self) -> tuple[str, ...]:
         """Names of the visible panes, slot by slot."""
-        return tuple(slot.panes[0] for row in self.rows for slot in row.slots)
+        return tuple(slot.split()[0] for row in self.panes for slot in row)
 
     def compute_cells(self, columns: int, rows: int) -> dict[str, Cells]:
         """Return column, row, width and height of each visible pane on a screen of a given size."""
-        found: dict[str, Cells] = {}
-        tops = _edges([row.height for row in self.rows], rows)
-        for row, (top, bottom) in zip(self.rows, pairwise(tops), strict=True):
-            lefts = _edges([slot.width for slot in row.slots], columns)
-            for slot, (left, right) in zip(row.slots, pairwise(lefts), strict=True):
-                found[slot.panes[0]] = (left, top, right - left, bottom - top)
-        return found
+        places = [
+            (left, top, right - left, bottom - top)
+            for widths, (top, bottom) in zip(
+                self.widths, pairwise(_edges(self.heights, rows)), strict=True
+            )
+            for left, right in pairwise(_edges(widths, columns))
+        ]
+        return dict(zip(self.visible_panes, places, strict=True))
 
     def show(self, pane: str) -> PaneLayout:
         """Return the layout with a pane visible in its slot."""
-        return self._with_slot(
-            pane,
-            lambda slot: [
-                attrs.evolve(slot, panes=(pane, *(one for one in slot.panes if one != pane)))
-            ],
-        )
+        row, slot, others = self._find(pane)
+        shown = deepcopy(self)
+        shown.panes[row][slot] = " ".join([pane, *others])
+        return shown
 
     def hide(self, pane: str) -> PaneLayout:
         """Return the layout without a pane: its slot shows another pane or is removed."""
-        slot = self._slot(pane)
+        row, slot, others = self._find(pane)
         if pane not in self.visible_panes:
             return self
-        if len(slot.panes) > 1:
-            return self.show(slot.panes[1])
+        if others:
+            return self.show(others[0])
         if len(self.visible_panes) == 1:
             return self
-        less = self._with_slot(pane, lambda _: [])
-        rows = tuple(row for row in less.rows if row.slots)
         at = self.visible_panes.index(pane)
         heir = self.visible_panes[at - 1 if at else 1]
-        joined = PaneLayout(rows)
-        return joined._with_slot(heir, lambda one: [attrs.evolve(one, panes=(*one.panes, pane))])
+        less = deepcopy(self)
+        del less.panes[row][slot], less.widths[row][slot]
+        if not less.panes[row]:
+            del less.panes[row], less.widths[row], less.heights[row]
+        row, slot, _ = less._find(heir)
+        less.panes[row][slot] += f" {pane}"
+        return less
 
     def split(self, pane: str) -> PaneLayout:
         """Return the layout with a separate slot for a pane, beside its previous slot."""
-        rows = []
-        for row in self.rows:
-            slots: list[Slot] = []
-            for slot in row.slots:
-                others = tuple(one for one in slot.panes if one != pane)
-                if others and pane in slot.panes:
-                    slots += [Slot(slot.width, others), Slot(slot.width, (pane,))]
-                else:
-                    slots.append(attrs.evolve(slot, width=2 * slot.width))
-            rows.append(attrs.evolve(row, slots=tuple(slots)))
-        return PaneLayout(tuple(rows))
+        row, slot, others = self._find(pane)
+        if not others:
+            return self
+        more = deepcopy(self)
+        width = self.widths[row][slot]
+        more.widths[row] = [2 * one for one in self.widths[row]]
+        more.widths[row][slot : slot + 1] = [width, width]
+        more.panes[row][slot : slot + 1] = [" ".join(others), pane]
+        return more
 
     def resize(self, pane: str, columns: int, rows: int, size: tuple[int, int]) -> PaneLayout:
         """Return the layout with a pane enlarged by columns and rows taken from its neighbour."""
         places = self.compute_cells(*size)
-        heights = [places[row.slots[0].panes[0]][3] for row in self.rows]
-        at = next(i for i, row in enumerate(self.rows) if _slot_of(row, pane) is not None)
-        heights = _moved(heights, at, rows, LEAST_ROWS)
-        resized = []
-        for index, row in enumerate(self.rows):
-            widths = [places[slot.panes[0]][2] for slot in row.slots]
-            if index == at:
-                widths = _moved(widths, _slot_of(row, pane) or 0, columns, LEAST_COLUMNS)
-            slots = zip(row.slots, widths, strict=True)
-            wide = tuple(attrs.evolve(slot, width=max(width, 1)) for slot, width in slots)
-            resized.append(Row(max(heights[index], 1), wide))
-        return PaneLayout(tuple(resized))
+        shown = [[places[slot.split()[0]] for slot in row] for row in self.panes]
+        row, slot, _ = self._find(pane)
+        widths = [[width for _, _, width, _ in cells] for cells in shown]
+        widths[row] = _moved(widths[row], slot, columns, LEAST_COLUMNS)
+        heights = _moved([cells[0][3] for cells in shown], row, rows, LEAST_ROWS)
+        wide = [[max(width, 1) for width in row_widths] for row_widths in widths]
+        return PaneLayout([max(height, 1) for height in heights], wide, self.panes)
 
-    def _slot(self, pane: str) -> Slot:
-        return next(slot for row in self.rows for slot in row.slots if pane in slot.panes)
-
-    def _with_slot(self, pane: str, change: Callable[[Slot], Iterable[Slot]]) -> PaneLayout:
-        """Return the layout with the slot of a pane replaced."""
-        rows = []
-        for row in self.rows:
-            changed = [change(slot) if pane in slot.panes else [slot] for slot in row.slots]
-            rows.append(attrs.evolve(row, slots=tuple(slot for part in changed for slot in part)))
-        return PaneLayout(tuple(rows))
-
-
-def _slot_of(row: Row, pane: str) -> int | None:
-    return next((i for i, slot in enumerate(row.slots) if pane in slot.panes), None)
+    def _find(self, pane: str) -> tuple[int, int, list[str]]:
+        """Return the row and the slot of a pane, and the other panes of the slot."""
+        for number, row in enumerate(self.panes):
+            for slot, words in enumerate(row):
+                if pane in words.split():
+                    return number, slot, [one for one in words.split() if one != pane]
+        raise KeyError(pane)
 
 
 def _edges(shares: Sequence[int], cells: int) -> list[int]:
@@ -150,52 +129,21 @@ def _moved(sizes: Sequence[int], at: int, cells: int, least: int) -> list[int]:
     return moved
 
 
-def _layout(heights: Sequence[int], widths: Sequence[Sequence[int]], panes: Any) -> PaneLayout:
-    """Return a layout of row heights, slot widths, and pane names as words."""
-    rows = []
-    for height, row_widths, row_panes in zip(heights, widths, panes, strict=True):
-        slots = zip(row_widths, row_panes, strict=True)
-        rows.append(Row(height, tuple(Slot(width, tuple(ids.split())) for width, ids in slots)))
-    return PaneLayout(tuple(rows))
-
-
-STANDARD: Mapping[str, tuple[int, int, PaneLayout]] = {
-    "80x24": (0, 0, _layout([1], [[1]], [[" ".join(PANE_IDS)]])),
-    "80x40": (
-        0, 36,
-        _layout([2, 3], [[1], [1]],
-                [["layers log source"], ["time tensor satur memory code regs"]]),
-    ),
-    "120x40": (
-        110, 32,
-        _layout([2, 3], [[1], [8, 7]],
-                [["layers"], ["time source code memory", "tensor satur log regs"]]),
-    ),
-    "160x24": (
-        150, 0,
-        _layout([1], [[10, 6]], [["layers time source code memory", "tensor satur log regs"]]),
-    ),
-    "160x50": (
-        150, 40,
-        _layout([7, 7, 6], [[104, 56], [80, 40, 40], [44, 26, 46, 44]],
-                [["layers", "tensor"], ["time", "source", "code"],
-                 ["satur", "regs", "memory", "log"]]),
-    ),
-    "200x50": (
-        190, 40,
-        _layout([7, 7, 6], [[104, 46, 50], [104, 46, 50], [56, 52, 92]],
-                [["layers", "source", "tensor"], ["time", "code", "log"],
-                 ["satur", "regs", "memory"]]),
-    ),
-}  # fmt: skip
-"""Name -> minimum columns and rows of the screen, and the layout."""
+_DOCUMENT = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+LEAST_SIZES: Mapping[str, tuple[int, int]] = {
+    name: tuple(entry.pop("least")) for name, entry in _DOCUMENT.items()
+}
+"""Name of a standard layout -> minimum columns and rows of the screen."""
+STANDARD: Mapping[str, PaneLayout] = {
+    name: PaneLayout(**entry) for name, entry in _DOCUMENT.items()
+}
+"""Name of a standard layout -> layout."""
 
 
 def choose_layout(columns: int, rows: int) -> str:
     """Return the name of the largest standard layout that fits a screen."""
-    return [name for name, (least, low, _) in STANDARD.items() if columns >= least and rows >= low][
-        -1
-    ]
+    fitting = [name for name, (x, y) in LEAST_SIZES.items() if columns >= x and rows >= y]
+    return fitting[-1]
 
 
 def describe_size_problem(columns: int, rows: int) -> str:
@@ -205,7 +153,7 @@ def describe_size_problem(columns: int, rows: int) -> str:
     return f"{columns}x{rows} is too small: {SCREEN_COLUMNS}x{SCREEN_ROWS} needed"
 
 
-# --- the file ---------------------------------------------------------------------------------
+# --- the file of the user ---------------------------------------------------------------------
 
 HEADER = """\
 # Layouts of the debugger's screen, by size: a height for each row, a width for each slot and
@@ -222,18 +170,12 @@ def save_layouts(path: Path, layouts: Mapping[str, PaneLayout]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise cannot_write(path, error.strerror or str(error), None) from error
-    text = HEADER + "".join(_section(name, layout) for name, layout in layouts.items())
+    text = HEADER
+    for name, layout in layouts.items():
+        text += f'\n["{name}"]\n'
+        for key, value in attrs.asdict(layout).items():
+            text += f"{key} = {json.dumps(value)}\n"  # an array is the same in TOML and JSON
     write_file(path, lambda file: file.write(text.encode()))
-
-
-def _section(name: str, layout: PaneLayout) -> str:
-    heights = [row.height for row in layout.rows]
-    widths = [[slot.width for slot in row.slots] for row in layout.rows]
-    panes = ",\n  ".join(
-        "[" + ", ".join(f'"{" ".join(slot.panes)}"' for slot in row.slots) + "]"
-        for row in layout.rows
-    )
-    return f'\n["{name}"]\nheights = {heights}\nwidths = {widths}\npanes = [\n  {panes},\n]\n'
 
 
 def load_layouts(path: Path) -> dict[str, PaneLayout]:
@@ -247,30 +189,40 @@ def load_layouts(path: Path) -> dict[str, PaneLayout]:
         return {}
     except (OSError, ValueError) as error:
         raise _unusable(path, str(error)) from error
-    return {name: _checked(path, name, entry) for name, entry in document.items()}
+    return {name: _parse(path, name, entry) for name, entry in document.items()}
 
 
-def _checked(path: Path, name: str, entry: Any) -> PaneLayout:
+def _parse(path: Path, name: str, entry: Any) -> PaneLayout:
+    """Return the layout of a section. Raises UserError (FILE001) if it is invalid."""
+    section = f'["{name}"]'
     if name not in STANDARD:
-        raise _unusable(path, f'["{name}"]', f"one of {', '.join(STANDARD)}")
+        raise _unusable(path, section, f"one of {', '.join(STANDARD)}")
     try:
-        layout = _layout(entry["heights"], entry["widths"], entry["panes"])
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
-        expected = "equal numbers of heights, widths and panes"
-        raise _unusable(path, f'["{name}"]', expected) from error
-    shares = [row.height for row in layout.rows]
-    shares += [slot.width for row in layout.rows for slot in row.slots]
+        layout = PaneLayout(**entry)
+        shares = [*layout.heights, *(width for row in layout.widths for width in row)]
+        slots = [slot.split() for row in layout.panes for slot in row]
+        is_consistent = [list(map(len, layout.panes)), len(layout.heights)] == [
+            list(map(len, layout.widths)),
+            len(layout.panes),
+        ]
+    except (TypeError, AttributeError):
+        is_consistent = False
+    if not is_consistent:
+        raise _unusable(path, section, "equal numbers of heights, widths and panes")
     if not shares or any(type(one) is not int or not 0 < one <= 100_000 for one in shares):
-        raise _unusable(path, f'["{name}"]', "heights and widths from 1 to 100,000")
-    slots = [slot.panes for row in layout.rows for slot in row.slots]
-    is_whole = all(row.slots for row in layout.rows) and all(slots)
-    if not is_whole or sorted(pane for panes in slots for pane in panes) != sorted(PANE_IDS):
-        raise _unusable(path, f'["{name}"]', f"each pane once: {', '.join(PANE_IDS)}")
+        raise _unusable(path, section, "heights and widths from 1 to 100,000")
+    is_complete = all(layout.panes) and all(slots)
+    if not is_complete or sorted(pane for slot in slots for pane in slot) != sorted(PANE_IDS):
+        raise _unusable(path, section, f"each pane once: {', '.join(PANE_IDS)}")
     return layout
 
 
 def _unusable(path: Path, found: str, expected: str | None = None) -> UserError:
     return fail(
-        "FILE001", "the layout file is invalid", place=Place(str(path)), found=found,
-        expected=expected, hint="Delete the file, or press L to save the layouts again.",
-    )  # fmt: skip
+        "FILE001",
+        "the layout file is invalid",
+        place=path,
+        found=found,
+        expected=expected,
+        hint="Delete the file, or press L to save the layouts again.",
+    )

@@ -17,7 +17,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from nmpsim.debugger.breakpoints import AddressCondition, LayerCondition
-from nmpsim.tui.key_bindings import make_hidden_binding
+from nmpsim.tui.key_bindings import load_bindings
 from nmpsim.tui.theme import UNICODE, Glyphs
 from nmpsim.tui.view import View
 from nmpsim.views.text import shorten_distinct
@@ -35,17 +35,7 @@ def shorten_names(names: tuple[str, ...], columns: int) -> Sequence[str]:
 class LinePane(ScrollView, can_focus=True):
     """Base class of panes: a scrolling list of lines with a cursor and a fixed heading."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        make_hidden_binding("up,k", "move(-1)", "Line up"),
-        make_hidden_binding("down,j", "move(1)", "Line down"),
-        make_hidden_binding("pageup", "page(-1)", "Page up"),
-        make_hidden_binding("pagedown,space", "page(1)", "Page down"),
-        make_hidden_binding("home", "move(-1000000000)", "First line"),
-        make_hidden_binding("end", "move(1000000000)", "Last line"),
-        make_hidden_binding("enter", "choose", "Choose what the cursor is at"),
-        make_hidden_binding("tab", "app.next_pane(1)", "Next pane"),
-        make_hidden_binding("shift+tab", "app.next_pane(-1)", "Pane before"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = load_bindings("line_pane")
 
     title = ""
     """Title on the border and the tab."""

@@ -12,17 +12,13 @@ from textual.binding import BindingType
 from textual.screen import ModalScreen
 from textual.widgets import OptionList
 
-from nmpsim.tui.key_bindings import make_hidden_binding
+from nmpsim.tui.key_bindings import load_bindings
 
 
 class SelectMenu(ModalScreen[int | None]):
     """Modal menu; its result is the index of the selected option, or None."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        make_hidden_binding("escape,q", "dismiss(None)", "Close"),
-        make_hidden_binding("j", "app.simulate_key('down')", "Next"),
-        make_hidden_binding("k", "app.simulate_key('up')", "Before"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = load_bindings("select_menu")
 
     def __init__(self, title: str, options: Sequence[str]) -> None:
         super().__init__()

@@ -24,6 +24,9 @@ DATA = (
     "py.typed",
     "schemas/report.json",
     "tui/app.tcss",
+    "tui/keys.toml",
+    "tui/layouts.toml",
+    "views/schemas.toml",
     "views/html/page.html.jinja",
     "views/html/figures.json.jinja",
 )

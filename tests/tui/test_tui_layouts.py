@@ -26,12 +26,12 @@ SIZES = [(80, 24), (80, 50), (120, 40), (160, 24), (160, 50), (200, 50)]
 
 
 def panes(layout: PaneLayout) -> list[str]:
-    return sorted(pane for row in layout.rows for slot in row.slots for pane in slot.panes)
+    return sorted(pane for row in layout.panes for slot in row for pane in slot.split())
 
 
 def test_layouts_name_the_panes() -> None:
     assert tuple(name.lower() for name, _ in PANES) == PANE_IDS
-    for _, _, layout in STANDARD.values():
+    for layout in STANDARD.values():
         assert panes(layout) == sorted(PANE_IDS)
 
 
@@ -43,7 +43,7 @@ def test_layouts_name_the_panes() -> None:
 )  # fmt: skip
 def test_each_size_has_a_layout(size: tuple[int, int], name: str, visible_panes: int) -> None:
     assert choose_layout(*size) == name
-    assert len(STANDARD[name][2].visible_panes) == visible_panes
+    assert len(STANDARD[name].visible_panes) == visible_panes
 
 
 def covered(layout: PaneLayout, columns: int, rows: int) -> list[tuple[int, int]]:
@@ -59,7 +59,7 @@ def covered(layout: PaneLayout, columns: int, rows: int) -> list[tuple[int, int]
 def test_panes_fill_the_screen(size: tuple[int, int]) -> None:
     columns, rows = size
     everything = sorted((x, y) for x in range(columns) for y in range(rows))
-    layout = STANDARD[choose_layout(*size)][2]
+    layout = STANDARD[choose_layout(*size)]
     for pane in PANE_IDS:
         for changed in (
             layout.show(pane),
@@ -76,7 +76,7 @@ def test_panes_fill_the_screen(size: tuple[int, int]) -> None:
 
 
 def test_panes_are_resized_within_limits() -> None:
-    layout, size = STANDARD["200x50"][2], (200, 46)
+    layout, size = STANDARD["200x50"], (200, 46)
     before = layout.compute_cells(*size)["tensor"]
     wider = layout.resize("tensor", 4, 2, size).compute_cells(*size)["tensor"]
     assert (wider[2], wider[3]) == (before[2] + 4, before[3] + 2)
@@ -90,7 +90,7 @@ def test_panes_are_resized_within_limits() -> None:
 def test_layouts_are_saved_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "a folder" / "layout.toml"
     assert load_layouts(file) == {}
-    layouts = {name: one.split("log").hide("time") for name, (_, _, one) in STANDARD.items()}
+    layouts = {name: one.split("log").hide("time") for name, one in STANDARD.items()}
     save_layouts(file, layouts)
     assert load_layouts(file) == layouts
 

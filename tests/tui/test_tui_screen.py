@@ -219,7 +219,7 @@ def test_help_has_every_key(size: tuple[int, int], start: Start) -> None:
             assert f"  {move.key:<22}{move.description}" in text
         assert "step instruction core CORE over" in text and "{core}" not in text
         for words in (
-            "Fewer cycles a column",
+            "Fewer cycles per column",
             "Next channel",
             "Earlier command",
             "Quit",

@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from textual.message import Message
 
 from nmpsim.tui.command_prompt import CommandPrompt
-from nmpsim.tui.key_bindings import list_keys, make_hidden_binding
+from nmpsim.tui.key_bindings import list_keys, load_bindings
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.panes import PANES
 from nmpsim.tui.wrapped_pane import WrappedPane
@@ -24,9 +24,7 @@ class HelpPane(WrappedPane):
     """Pane with all keys and commands, shown in front of all other panes."""
 
     title = "Help"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        make_hidden_binding("q,escape,question_mark,f1", "close", "Close the help")
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = load_bindings("help")
 
     class Closed(Message):
         """Message that the help was closed."""

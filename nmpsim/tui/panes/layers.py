@@ -14,7 +14,7 @@ from nmpsim.debugger import LayerState
 from nmpsim.debugger.breakpoints import LayerCondition
 from nmpsim.debugger.reference import Reference
 from nmpsim.escape import escape_line
-from nmpsim.tui.key_bindings import make_hidden_binding
+from nmpsim.tui.key_bindings import load_bindings
 from nmpsim.tui.layer_columns import LayerRow, make_filter, sort_rows
 from nmpsim.tui.line_pane import LinePane, shorten_names
 from nmpsim.tui.theme import GREEN, ORANGE, SKY, VERMILION
@@ -50,12 +50,7 @@ class LayersPane(LinePane):
     """
 
     title = "Layers"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        make_hidden_binding("right_square_bracket", "sort(1)", "Sort by the next column"),
-        make_hidden_binding("left_square_bracket", "sort(-1)", "Sort by the column before"),
-        make_hidden_binding("r", "reverse", "Sort the other way around"),
-        make_hidden_binding("f", "app.prompt('filter ')", "Filter layers: conv* sat>0"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = load_bindings("layers")
     _rows: tuple[LayerRow, ...] = ()
     """Rows that match the filter, sorted."""
     _total = 0

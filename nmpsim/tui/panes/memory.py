@@ -18,7 +18,7 @@ from nmpsim.debugger.operands import (
 from nmpsim.escape import escape_line
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.report.analyses import MemoryBlock
-from nmpsim.tui.key_bindings import make_hidden_binding
+from nmpsim.tui.key_bindings import load_bindings
 from nmpsim.tui.line_pane import LinePane, shorten_names
 from nmpsim.tui.theme import GREEN, GREY, ORANGE, SKY
 from nmpsim.tui.view import View
@@ -32,9 +32,7 @@ class MemoryPane(LinePane):
     """Pane with the blocks of the DRAM and the bytes of the selected core's scratchpad."""
 
     title = "Memory"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        make_hidden_binding("m", "other", "To the scratchpad, or to the DRAM")
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = load_bindings("memory")
     _shares: np.ndarray[tuple[int, int], np.dtype[np.float64]] = np.zeros((0, ROW_CELLS))
     """[rows, cells] share of the scratchpad's bytes that are not zero."""
     _names: tuple[str, ...] = ()

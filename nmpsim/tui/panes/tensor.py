@@ -14,7 +14,7 @@ from textual.binding import BindingType
 
 from nmpsim.debugger.operands import Values
 from nmpsim.escape import escape_line
-from nmpsim.tui.key_bindings import make_hidden_binding
+from nmpsim.tui.key_bindings import load_bindings
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.tensor_choices import OUTPUT, TensorChoice, list_choices
 from nmpsim.tui.tensor_planes import TensorPlanes, format_histogram
@@ -36,15 +36,7 @@ class TensorPane(LinePane):
 
     title = "Tensor"
     marks_cursor = True
-    BINDINGS: ClassVar[list[BindingType]] = [
-        make_hidden_binding("v", "mode", "Heat map, values, histogram"),
-        make_hidden_binding("p", "choice(1)", "Next tensor: output, inputs, weights, ..."),
-        make_hidden_binding("P", "choice(-1)", "Tensor before"),
-        make_hidden_binding("right_square_bracket", "channel(1)", "Next channel"),
-        make_hidden_binding("left_square_bracket", "channel(-1)", "Channel before"),
-        make_hidden_binding("left", "column(-1)", "Element before"),
-        make_hidden_binding("right", "column(1)", "Next element"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = load_bindings("tensor")
     _shown: TensorPlanes | None = None
     _choices: tuple[TensorChoice, ...] = ()
     _role = OUTPUT

@@ -13,7 +13,7 @@ from textual.binding import BindingType
 from nmpsim.debugger.work_log import WorkLog
 from nmpsim.escape import escape_line
 from nmpsim.isa.table import Unit
-from nmpsim.tui.key_bindings import make_hidden_binding
+from nmpsim.tui.key_bindings import load_bindings
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.theme import UNIT_COLORS
 from nmpsim.tui.view import View
@@ -31,12 +31,7 @@ class TimelinePane(LinePane):
 
     title = "Time"
     scrolls_itself = True
-    BINDINGS: ClassVar[list[BindingType]] = [
-        make_hidden_binding("plus,equals_sign", "zoom(-1)", "Fewer cycles a column"),
-        make_hidden_binding("minus", "zoom(1)", "More cycles a column"),
-        make_hidden_binding("f", "fit", "All of it at once"),
-        make_hidden_binding("l", "now", "To where the run is"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = load_bindings("timeline")
     _lanes: dict[tuple[int, int], Lane]
     _known: tuple[WorkLog, int] | None = None
     """The record that is sorted, and its number of rows then."""
