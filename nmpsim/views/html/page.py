@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import Any
 
 import attrs
 
@@ -66,29 +65,26 @@ def make_html_page(runs: Mapping[str, RunReport], listener: RenderCallback | Non
     page: str = load_template("page.html.jinja").render(
         title=", ".join(dict.fromkeys(choose_title(name, run) for name, run in runs.items())),
         runs=[
-            _run_variables(
-                n, name, run, renderer.render(errors[name]), renderer.render(figures[name])
-            )
+            {
+                "id": f"run-{n}",
+                "name": name,
+                "report": run,
+                "errors": renderer.render(errors[name]),
+                "figures": renderer.render(figures[name]),
+            }
             for n, (name, run) in enumerate(runs.items())
         ],
-        comparison=_comparison(runs, renderer.render([changes] if changes else [])),
+        reports=runs,
+        changes=renderer.render([changes] if changes else []),
         vega=make_vega_script(),
+        compare=compare,
+        tables=tables,
+        make_headline=make_headline,
+        make_layer_graph=make_layer_graph,
+        list_run_totals=list_run_totals,
+        describe_output=describe_output,
     )
     return page
-
-
-def _comparison(
-    runs: Mapping[str, RunReport], figures: list[_RenderedFigure]
-) -> dict[str, Any] | None:
-    if len(runs) < 2:
-        return None
-    return {
-        "verdicts": compare.describe_changes(runs),
-        "totals": compare.make_totals_table(runs),
-        "settings": compare.make_settings_table(runs),
-        "layers": compare.make_layers_table(runs),
-        "figures": figures,
-    }
 
 
 class FigureRenderer:
@@ -114,31 +110,3 @@ class FigureRenderer:
             return _RenderedFigure(figure, None, None, id)
         spec = compress_text(json.dumps(figure.spec, separators=(",", ":")))
         return _RenderedFigure(figure, spec, None if figure.narrow else render_image(figure), id)
-
-
-def _run_variables(
-    number: int,
-    name: str,
-    report: RunReport,
-    errors: list[_RenderedFigure],
-    figures: list[_RenderedFigure],
-) -> dict[str, Any]:
-    """Return the variables of the template for one run."""
-    return {
-        "id": f"run-{number}",
-        "name": name,
-        "report": report,
-        "headline": make_headline(report),
-        "totals": list_run_totals(report),
-        "outputs": [text for output in report.output_reports for text in describe_output(output)],
-        "graph": make_layer_graph(report),
-        "slow": tables.make_slow_table(report),
-        "saturation": tables.make_saturation_table(report),
-        "placement": tables.make_placement_table(report),
-        "layers": tables.make_layer_table(report),
-        "settings": tables.make_settings_table(report),
-        "sensitivity": tables.make_sensitivity_table(report),
-        "shadow": tables.make_shadow_table(report),
-        "errors": errors,
-        "figures": figures,
-    }

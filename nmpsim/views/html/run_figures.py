@@ -185,7 +185,7 @@ _MARGIN = 1.6
 
 def make_roofline_figure(report: RunReport, device: DeviceConfig) -> Figure:
     """Return a roofline figure with a point per layer that has MACs."""
-    points = [
+    points: list[dict[str, Any]] = [
         {
             "layer": label,
             "reach": layer.macs / (layer.bytes_read + layer.bytes_written or 1),
