@@ -18,6 +18,17 @@ MAX_SETTINGS_BYTES = 1 << 20
 """Size limit of TOML."""
 
 
+def read_head(path: Path, count: int) -> bytes:
+    """Read the first ``count`` bytes of a regular file; return no bytes if that is impossible."""
+    try:
+        if not path.is_file():  # opening a pipe would wait for its other end
+            return b""
+        with path.open("rb") as file:
+            return file.read(count)
+    except (OSError, ValueError):
+        return b""
+
+
 def read_bytes(path: Path, what: str, limit: int, code: str = "FILE001") -> bytes:
     """Read a file of limited size.
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -26,6 +25,7 @@ from nmpsim.core.inputs import prepare_inputs
 from nmpsim.core.limits import Limits
 from nmpsim.core.run import Progress, ProgressCallback
 from nmpsim.diagnostics import fail
+from nmpsim.input_files import read_head
 from nmpsim.records import frozen
 from nmpsim.report.analyses import ShadowLayer
 from nmpsim.report.data import RunReport
@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     from nmpsim.frontends import ImportedModel
     from nmpsim.lir.nodes import Module
     from nmpsim.quantization import CalibratedProgram, QuantizedProgram
+
+FilePath = Path | str
+Shapes = Mapping[str, tuple[int, ...]]
+"""Input -> shape."""
+NO_SHAPES: Shapes = MappingProxyType({})
 
 __all__ = [
     "Compiled",
@@ -83,12 +88,12 @@ class Compiled:
 
 
 def compile(
-    model: Path | str | ImportedModel | QuantizedProgram,
-    weights: Path | str | None = None,
-    tensors: Path | str | None = None,
+    model: FilePath | ImportedModel | QuantizedProgram,
+    weights: FilePath | None = None,
+    tensors: FilePath | None = None,
     *,
-    input_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
-    sample_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+    input_shapes: Shapes = NO_SHAPES,
+    sample_shapes: Shapes = NO_SHAPES,
     integer_islands: bool | None = None,
     device: DeviceConfig | None = None,
     numerics: str | None = None,
@@ -204,11 +209,11 @@ def compile(
 
 
 def load_float_program(
-    model: Path | str | ImportedModel,
-    weights: Path | str | None = None,
+    model: FilePath | ImportedModel,
+    weights: FilePath | None = None,
     *,
-    input_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
-    sample_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+    input_shapes: Shapes = NO_SHAPES,
+    sample_shapes: Shapes = NO_SHAPES,
 ) -> ImportedModel:
     """Load a float network to quantize; parameters and errors are those of :func:`calibrate`.
 
@@ -229,7 +234,7 @@ def load_float_program(
 
 
 def _read_lir(
-    path: Path, weights: Path | str | None, tensors: Path | None
+    path: Path, weights: FilePath | None, tensors: Path | None
 ) -> tuple[Module, tuple[str, ...]]:
     """Return the verified module of LIR text with its constants, and warnings."""
     from nmpsim.lir.constants import attach_constants
@@ -243,12 +248,12 @@ def _read_lir(
 
 
 def calibrate(
-    model: Path | str | ImportedModel,
-    weights: Path | str | None = None,
+    model: FilePath | ImportedModel,
+    weights: FilePath | None = None,
     calibration: Mapping[str, npt.ArrayLike] | None = None,
     *,
-    profile: Path | str | None = None,
-    input_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+    profile: FilePath | None = None,
+    input_shapes: Shapes = NO_SHAPES,
 ) -> CalibratedProgram:
     """Record the ranges of a float program's values on samples of its inputs.
 
@@ -280,7 +285,11 @@ def calibrate(
     from nmpsim.quantization import CalibratedProgram, read_profile
 
     if calibration is None and profile is None:
-        raise fail("ARG001", "neither calibration samples nor a profile is given")
+        raise fail(
+            "ARG001",
+            "neither calibration samples nor a profile is given",
+            hint="Pass `calibration=` or `profile=`.",
+        )
     ranges = None if profile is None else read_profile(Path(profile))
     shapes: dict[str, tuple[int, ...]] = {}
     if isinstance(model, str | Path) and calibration is not None:
@@ -290,12 +299,12 @@ def calibrate(
 
 
 def quantize(
-    model: Path | str | ImportedModel,
-    weights: Path | str | None = None,
+    model: FilePath | ImportedModel,
+    weights: FilePath | None = None,
     calibration: Mapping[str, npt.ArrayLike] | None = None,
     *,
-    profile: Path | str | None = None,
-    input_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+    profile: FilePath | None = None,
+    input_shapes: Shapes = NO_SHAPES,
     schema: str = "asymmetric",
     precision: str = "int8",
     bias_precision: str = "int32",
@@ -407,7 +416,7 @@ def from_torch(
     return quantize(imported, calibration=calibration, **settings).imported
 
 
-def save(compiled: Compiled, path: Path | str) -> str:
+def save(compiled: Compiled, path: FilePath) -> str:
     """Write a compiled program to a bundle file.
 
     The file is written completely or not at all.
@@ -445,11 +454,11 @@ def get_device(bundle: Bundle | Compiled) -> DeviceConfig:
 
 
 def load(
-    path: Path | str,
-    patch: Path | str | None = None,
+    path: FilePath,
+    patch: FilePath | None = None,
     *,
     device: DeviceConfig | None = None,
-    sample_shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+    sample_shapes: Shapes = NO_SHAPES,
     warn: Callable[[str], object] = warnings.warn,
 ) -> Bundle:
     """Load a bundle, or compile a model file.
@@ -493,17 +502,14 @@ def load(
 
 def is_model(path: Path) -> bool:
     """Return whether a file is a model that a front end reads, not a bundle or LIR text."""
-    with suppress(OSError, ValueError):
-        if path.is_file():
-            with path.open("rb") as file:
-                if file.read(len(MAGIC)) == MAGIC:
-                    return False
+    if read_head(path, len(MAGIC)) == MAGIC:
+        return False
     from nmpsim.frontends import find_front_end
 
     return find_front_end(path) is not None
 
 
-def apply_patch_file(image: bytes, patch: Path | str, path: str = "<bytes>") -> bytes:
+def apply_patch_file(image: bytes, patch: FilePath, path: str = "<bytes>") -> bytes:
     """Return a bundle's bytes with a patch file applied. Raises UserError (PATCH001, PATCH002)."""
     from nmpsim.bundle.patch import apply_patch, load_patch
 
@@ -513,7 +519,7 @@ def apply_patch_file(image: bytes, patch: Path | str, path: str = "<bytes>") -> 
 class Shadow:
     """Evaluator that compares runs of a program with real arithmetic."""
 
-    def __init__(self, bundle: Bundle, float_weights: Path | str | None = None) -> None:
+    def __init__(self, bundle: Bundle, float_weights: FilePath | None = None) -> None:
         """Load the float values of a program's constants.
 
         Parameters
@@ -576,15 +582,15 @@ class Shadow:
 
 
 def lint(
-    program: Module | Bundle | Path | str,
-    weights: Path | str | None = None,
-    tensors: Path | str | None = None,
+    program: Module | Bundle | FilePath,
+    weights: FilePath | None = None,
+    tensors: FilePath | None = None,
     *,
     numerics: str | None = None,
-    float_weights: Path | str | None = None,
-    original_weights: Path | str | None = None,
-    original_tensors: Path | str | None = None,
-    ranges: Path | str | None = None,
+    float_weights: FilePath | None = None,
+    original_weights: FilePath | None = None,
+    original_tensors: FilePath | None = None,
+    ranges: FilePath | None = None,
 ) -> tuple[Finding, ...]:
     """Check a program for numerical problems without running it.
 
@@ -633,5 +639,5 @@ def lint(
     return run_rules(subject).findings
 
 
-def _path(file: Path | str | None) -> Path | None:
+def _path(file: FilePath | None) -> Path | None:
     return None if file is None else Path(file)

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from nmpsim.bundle import Bundle, read_bundle
+from nmpsim.bundle.elf import MAGIC
 from nmpsim.bundle.metadata import Normalization
 from nmpsim.compiler.assign import assign_numerics, list_layer_parts
 from nmpsim.compiler.fuse import fuse_clips
@@ -18,13 +19,12 @@ from nmpsim.config import default_device
 from nmpsim.diagnostics import fail
 from nmpsim.frontends import import_model
 from nmpsim.frontends.imported_model import ImportedModel
+from nmpsim.input_files import read_head
 from nmpsim.lir.constants import attach_constants, find_tensors_file
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.parser import parse_file
 from nmpsim.lir.scales import read_scales_file, resolve_exact_scales
 from nmpsim.lir.verify import verify
-
-_ELF_MAGIC = b"\x7fELF"
 
 
 @attrs.frozen
@@ -96,13 +96,7 @@ def load_compiled_or_model(
 
 def is_bundle(path: Path) -> bool:
     """Return whether a file is a bundle, by its first bytes; False if it cannot be opened."""
-    try:
-        if not path.is_file():
-            return False
-        with path.open("rb") as file:
-            return file.read(len(_ELF_MAGIC)) == _ELF_MAGIC
-    except OSError:
-        return False
+    return read_head(path, len(MAGIC)) == MAGIC
 
 
 def refuse_files(path: Path, *files: Path | None) -> None:

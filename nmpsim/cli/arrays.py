@@ -11,7 +11,7 @@ import os
 import stat
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -102,6 +102,11 @@ class ArrayFile:
             if not self.is_archive and start != MAGIC:
                 raise self.make_error("the file is neither an .npy nor an .npz file", repr(start))
             self.keys = self._archive_keys(file) if self.is_archive else ("",)
+
+    def find_keys(self, names: Iterable[str], prefix: str) -> dict[str, str]:
+        """Return the key of each name in the file: the name itself, or else with a prefix."""
+        found = ((name, key) for name in names for key in (prefix + name, name))
+        return {name: key for name, key in found if key in self.keys}
 
     def get_array(self, key: str) -> StoredArray:
         """Read the header of the array with a key."""

@@ -54,8 +54,7 @@ def load_calibration_samples(
         if name is None:
             stored |= {key: file.get_array(key) for key in file.keys}
         else:
-            key = next((key for key in (name, PREFIX + name) if key in file.keys), file.keys[0])
-            stored[name] = file.get_array(key)
+            stored[name] = file.get_array(file.find_keys([name], PREFIX).get(name, file.keys[0]))
     if not others:
         return _StoredArrays(stored)
     left = {

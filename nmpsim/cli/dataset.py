@@ -109,7 +109,7 @@ def read_class_names(path: Path, classes: int) -> tuple[str, ...]:
 
 def _find_arrays(file: ArrayFile, inputs: Sequence[str]) -> dict[str, StoredArray]:
     """Return the array of each input: by name, or the only one with two or more dimensions."""
-    found = {name: key for name in inputs for key in (PREFIX + name, name) if key in file.keys}
+    found = file.find_keys(inputs, PREFIX)
     if not found and len(inputs) == 1:
         keys = [key for key in file.keys if len(file.get_array(key).shape) > 1]
         found = {inputs[0]: keys[0]} if len(keys) == 1 else {}

@@ -10,7 +10,7 @@ import difflib
 import glob
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from nmpsim.cli.samples import (
     group_batches,
 )
 from nmpsim.diagnostics import UserError, did_you_mean, fail
+from nmpsim.input_files import read_head
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.npy import MAGIC
 from nmpsim.views.text import format_count, format_shape
@@ -234,7 +235,7 @@ def is_array_file(path: Path) -> bool:
     """
     if (_exists(path) and path.is_dir()) or (glob.has_magic(str(path)) and not _exists(path)):
         return False
-    head = _read_head(path)
+    head = read_head(path, _HEAD_BYTES)
     return not head or _has_array_magic(head)
 
 
@@ -244,7 +245,7 @@ def _has_array_magic(head: bytes) -> bool:
 
 def _find_sources(name: str | None, path: Path, inputs: ProgramInputs) -> dict[str, InputSource]:
     """Return the sources in a file by input."""
-    head = _read_head(path)
+    head = read_head(path, _HEAD_BYTES)
     if not _has_array_magic(head):
         if is_image(path, head):
             own = name or inputs.get_single_name(path)
@@ -270,24 +271,12 @@ def _find_sources(name: str | None, path: Path, inputs: ProgramInputs) -> dict[s
                 hint="Write arrays with numpy.save, and raw values to a .bin or .raw file.",
             )
     file = ArrayFile(path)
-    if name is not None:
-        found = {name: _find_array(name, file)}
-    elif file.is_archive:
-        found = _match_arrays(file, inputs.tensors)
+    if name is None and file.is_archive:
+        keys = _find_keys(file, inputs.tensors)
     else:
-        found = {inputs.get_single_name(path): file.get_array("")}
-    return {name: _array_source(array, name, inputs) for name, array in found.items()}
-
-
-def _read_head(path: Path) -> bytes:
-    """Return the first bytes of a file; none if it cannot be opened, which reading reports."""
-    try:
-        if not path.is_file():
-            return b""
-        with path.open("rb") as file:
-            return file.read(_HEAD_BYTES)
-    except OSError:
-        return b""
+        own = name or inputs.get_single_name(path)
+        keys = {own: file.keys[0]} if len(file.keys) == 1 else _find_keys(file, [own])
+    return {one: _array_source(file.get_array(key), one, inputs) for one, key in keys.items()}
 
 
 def _array_source(stored: StoredArray, name: str, inputs: ProgramInputs) -> InputSource:
@@ -324,41 +313,22 @@ def _read_raw(path: Path, nbytes: int, tensor: Tensor) -> Array:
     return np.frombuffer(data, dtype).reshape(tensor.shape).astype(dtype.newbyteorder("="))
 
 
-def _find_array(name: str, file: ArrayFile) -> StoredArray:
-    """Return the array of a file for an input."""
-    if len(file.keys) == 1:
-        return file.get_array(file.keys[0])
-    for key in (name, PREFIX + name):
-        if key in file.keys:
-            return file.get_array(key)
-    raise _no_match_error(file, [name])
-
-
-def _match_arrays(file: ArrayFile, tensors: Mapping[str, Tensor]) -> dict[str, StoredArray]:
-    """Return the arrays of an archive whose names, with or without prefix, are inputs."""
-    found = {
-        name: file.get_array(key)
-        for name in tensors
-        for key in (PREFIX + name, name)  # the plain name wins
-        if key in file.keys
-    }
-    if not found:
-        raise _no_match_error(file, list(tensors))
-    return found
-
-
-def _no_match_error(file: ArrayFile, names: Sequence[str]) -> UserError:
-    return fail(
+def _find_keys(file: ArrayFile, names: Collection[str]) -> dict[str, str]:
+    """Return the key of each input in an archive. Raises UserError (INPUT001) if it has none."""
+    found = file.find_keys(names, PREFIX)
+    if found:
+        return found
+    raise fail(
         "INPUT001",
         "none of the file's arrays is an input of the program",
         place=file.path,
         found=format_names(file.keys) or "no arrays",
-        expected=format_names(names) or "no input",
+        expected=format_names(list(names)) or "no input",
         hint=_suggest_name(file, names),
     )
 
 
-def _suggest_name(file: ArrayFile, names: Sequence[str]) -> str:
+def _suggest_name(file: ArrayFile, names: Iterable[str]) -> str:
     keys = [key.removeprefix(PREFIX) for key in file.keys]
     for name in names:
         near = difflib.get_close_matches(name, keys, 1)
