@@ -52,38 +52,14 @@ def pytest_terminal_summary(
         terminalreporter.write_line(f"nmpsim: {len(written)} {word} written")
 
 
-class NmpSession:
-    """Programs of a test session, each loaded once."""
-
-    def __init__(self) -> None:
-        self._runner: Runner | None = None
-
-    @property
-    def runner(self) -> Runner:
-        """Runner of programs, created at first use."""
-        if self._runner is None:
-            from nmpsim.checking.snapshot import Runner
-
-            self._runner = Runner()
-        return self._runner
-
-    def load(self, path: Path | str) -> Bundle:
-        """Load a bundle file, or compile a model file; each file is read once."""
-        return self.runner.load(path)
-
-    def compile(self, lir: Path | str, weights: Path | str | None = None, **options: Any) -> Bundle:
-        """Compile LIR text; the options are those of :func:`nmpsim.compile`."""
-        return self.runner.compile(lir, weights, **options)
-
-
 class Nmp:
     """Fixture that loads, compiles and runs programs on the device of a test."""
 
-    def __init__(self, session: NmpSession, node: pytest.Item) -> None:
-        self._session = session
+    def __init__(self, runner: Runner, node: pytest.Item) -> None:
+        self._runner = runner
         self._file, self._settings = _device_of(node)
-        self.load = session.load
-        self.compile = session.compile
+        self.load = runner.load
+        self.compile = runner.compile
 
     def run(
         self,
@@ -119,7 +95,7 @@ class Nmp:
         """
         __tracebackhide__ = True
         given = (bundle, inputs, self._file, self._settings, hazards, strict)
-        run, wrong = _done(self._session.runner.run, *given)
+        run, wrong = _done(self._runner.run, *given)
         if wrong:
             raise AssertionError(wrong)
         return run
@@ -241,13 +217,15 @@ def _device_of(node: pytest.Item) -> tuple[Path | None, dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def nmp_session() -> NmpSession:
+def nmp_session() -> Runner:
     """Return the loader and compiler of a test session."""
-    return NmpSession()
+    from nmpsim.checking.snapshot import Runner
+
+    return Runner()
 
 
 @pytest.fixture
-def nmp(nmp_session: NmpSession, request: pytest.FixtureRequest) -> Nmp:
+def nmp(nmp_session: Runner, request: pytest.FixtureRequest) -> Nmp:
     """Return the fixture that runs programs on the device of the marker ``nmp_device``."""
     return Nmp(nmp_session, request.node)
 
