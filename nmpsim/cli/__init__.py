@@ -14,12 +14,11 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # as in nmpsim itself
     from collections.abc import Callable
-    from typing import NoReturn
 
 __all__ = ["main"]
 
 
-def main() -> NoReturn:
+def main() -> None:
     """Run ``nmpsim`` with the arguments of the process, and exit."""
     # Python collects garbage after each 700 new objects, which is a tenth of a short run, and once
     # more at its end, in all that was imported: a fifth.
@@ -29,11 +28,9 @@ def main() -> NoReturn:
     # 26 of its cycles by default.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")
     sys.unraisablehook = _exit_on_interrupt
-    end: Callable[[], None] | None = None
     try:
-        from nmpsim.cli.interrupt import end_interrupted, ignore_interrupts, watch_interrupts
+        from nmpsim.cli.interrupt import ignore_interrupts, watch_interrupts
 
-        end = end_interrupted
         watch_interrupts()
         from nmpsim.cli.app import app
 
@@ -46,22 +43,23 @@ def main() -> NoReturn:
 
         if not is_interrupt(error):
             raise
-        if end is not None:
-            end()
-        _print_interrupted()
-        sys.exit(130)
+        _end_interrupted()
 
 
-def _print_interrupted() -> None:
+def _end_interrupted() -> None:
+    """End the process at once; a normal exit could fail on what was interrupted."""
+    interrupt = sys.modules.get("nmpsim.cli.interrupt")
+    end: Callable[[], None] | None = getattr(interrupt, "end_interrupted", None)
+    if end is not None:
+        end()  # returns if signals are not watched yet
     if sys.stderr is not None:
         sys.stderr.write("interrupted\n")
         sys.stderr.flush()
+    os._exit(130)
 
 
 def _exit_on_interrupt(error: sys.UnraisableHookArgs) -> None:
     """Handle a Ctrl-C that no exception handler can catch, before signals are watched."""
-    if not issubclass(error.exc_type, KeyboardInterrupt):
-        sys.__unraisablehook__(error)
-        return
-    _print_interrupted()
-    os._exit(130)
+    if issubclass(error.exc_type, KeyboardInterrupt):
+        _end_interrupted()
+    sys.__unraisablehook__(error)
