@@ -158,7 +158,7 @@ def resolve_device(config: DeviceConfig | None) -> DeviceConfig:
 
 
 def load_device(path: Path | str) -> DeviceConfig:
-    """Load a device from a TOML file with changes to the default device.
+    """Load a device configuration from a TOML file that overrides the defaults.
 
     Parameters
     ----------

@@ -123,7 +123,12 @@ class PreparedModel(BackendRep):
             row = inputs if isinstance(inputs, Sequence) else [inputs]
             names = list(self._infos) if len(row) == len(self._infos) else self._needed
             if len(row) != len(names):
-                raise fail("INPUT001", "wrong number of inputs", found=len(row), expected=names)
+                raise fail(
+                    "INPUT001",
+                    "wrong number of inputs",
+                    found=f"{len(row)} arrays",
+                    expected=f"{len(names)}: {', '.join(names)}",
+                )
             given = dict(zip(names, row, strict=True))
         missing = [name for name in self._needed if name not in given]
         unknown = [name for name in given if name not in self._infos]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,12 +62,13 @@ def run_batch(
                 code = EXIT_TIMEOUT if is_timeout or code == EXIT_TIMEOUT else EXIT_WORSE
     if save_outputs is not None:
         _save(save_outputs, outputs, is_complete=code == EXIT_OK)
-    name = bundle.metadata.program
     write_result(
         format,
-        lambda: batch_json(name, bundle.digest, runs),
-        lambda console: print_batch(name, runs, console),
-        output,
+        partial(batch_json, bundle=bundle.digest),
+        print_batch,
+        bundle.metadata.program,
+        runs,
+        output=output,
     )
     return code
 

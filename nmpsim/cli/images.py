@@ -269,8 +269,9 @@ def _open(path: Path) -> Iterator[Image]:
             "INPUT003",
             "the image has too many pixels",
             place=path,
-            expected=f"at most {Image.MAX_IMAGE_PIXELS:,}",
-            hint="Reduce the size of the image file; --resize reads all pixels too.",
+            found=str(error).partition(", could")[0],
+            expected=f"at most {Image.MAX_IMAGE_PIXELS:,} pixels",
+            hint="Scale the image down before passing it; --resize reads all pixels first.",
         ) from error
     except _DAMAGE as error:
         raise _damage_error(path, error) from error

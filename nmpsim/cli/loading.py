@@ -30,7 +30,7 @@ def load_program(
     device: DeviceConfig | None = None,
     inputs: Sequence[str] = (),
 ) -> Bundle:
-    """Load a bundle, or compile a model to one, with messages for the user.
+    """Load a bundle or compile a model; print progress and warnings.
 
     ``inputs`` are arguments of ``--input``; a model's open dimensions are taken from the first
     array of each. Warnings about a model are printed.

@@ -1,4 +1,4 @@
-"""Options that several commands share, as request classes and field declarations."""
+"""Options that several commands share, as classes of options and as single fields."""
 
 from __future__ import annotations
 
@@ -206,45 +206,30 @@ class WorkerOptions:
 
 
 def device_option(default: str) -> Any:
-    """Return the request field of ``--device``; ``default`` describes the default device."""
+    """Return the field of ``--device``; ``default`` describes the default device."""
     return option(f"Device file.  [default: {default}]", "D.toml")
 
 
-def engine_option() -> Any:
-    """Return the request field of ``--engine``, of type ``Engine``."""
-    return option("Simulation engine.", group=EXECUTION, default="auto")
-
-
-def max_memory_option() -> Any:
-    """Return the request field of ``--max-memory``, of type ``Size``."""
-    return option("Memory limit, such as 2GiB.  [default: free memory]", "SIZE", group=LIMITS)
-
-
-def strict_option() -> Any:
-    """Return the request field of ``--strict/--no-strict``, of type bool."""
-    return option("Trap undefined behavior.", group=EXECUTION, default=True)
-
-
-def patch_option() -> Any:
-    """Return the request field of ``--patch``, a file."""
-    return option("Changes written by `export` of `nmpsim debug`.", "P.json")
-
-
-def format_option() -> Any:
-    """Return the request field of ``--format``, of type ``Format``."""
-    return option("Tables or JSON.", default="text")
+ENGINE_OPTION: Any = option("Simulation engine.", group=EXECUTION, default="auto")
+"""Request field of ``--engine``, of type ``Engine``."""
+MAX_MEMORY_OPTION: Any = option(
+    "Memory limit, such as 2GiB.  [default: free memory]", "SIZE", group=LIMITS
+)
+"""Request field of ``--max-memory``, of type ``Size``."""
+STRICT_OPTION: Any = option("Trap undefined behavior.", group=EXECUTION, default=True)
+"""Request field of ``--strict/--no-strict``, of type bool."""
+PATCH_OPTION: Any = option("Apply a patch exported by `nmpsim debug`.", "P.json")
+"""Request field of ``--patch``, a file."""
+FORMAT_OPTION: Any = option("Tables or JSON.", default="text")
+"""Request field of ``--format``, of type ``Format``."""
 
 
 def output_option(metavar: str, help: str, group: str = "Options") -> Any:
-    """Return the request field of ``-o``, a file."""
+    """Return the field of ``-o``, a file."""
     return option(help, metavar, names="-o --output", group=group)
 
 
-def weights_option() -> Any:
-    """Return the request field of ``--weights``, a file."""
-    return option("Constants of a network in LIR.", "W.npz")
-
-
-def tensors_option() -> Any:
-    """Return the request field of ``--tensors``, a file."""
-    return option("Exact scales.  [default: NET.tensors.json]", "T.json")
+WEIGHTS_OPTION: Any = option("Constants of a network in LIR.", "W.npz")
+"""Request field of ``--weights``, a file."""
+TENSORS_OPTION: Any = option("Unrounded scales of the LIR.  [default: NET.tensors.json]", "T.json")
+"""Request field of ``--tensors``, a file."""

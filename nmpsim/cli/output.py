@@ -95,16 +95,21 @@ def write_text(text: str, output: Path | None = None) -> None:
 
 def write_result(
     format: str,
-    data: Callable[[], Mapping[str, Any]],
-    view: Callable[[Console], None],
+    make_document: Callable[..., Mapping[str, Any]],
+    print_view: Callable[..., None],
+    *result: Any,
     output: Path | None = None,
 ) -> None:
-    """Write a result in the requested format to ``output``, or to standard output if None."""
+    """Write a result in the requested format to ``output``, or to standard output if None.
+
+    ``make_document`` returns the JSON document of the result's parts; ``print_view`` prints them on
+    the console, its last argument.
+    """
     if format == "json":
-        write_json(data(), output)
+        write_json(make_document(*result), output)
     else:
         with open_text_output(output) as console:
-            view(console)
+            print_view(*result, console)
 
 
 def write_json(data: Mapping[str, Any], output: Path | None = None) -> None:

@@ -1,19 +1,19 @@
-"""Command-line parameters derived from typed request classes.
+"""Command-line parameters derived from typed classes of options.
 
-A request is a frozen attrs class with one field for each parameter of a command::
+The options of a command are a frozen attrs class with one field for each parameter::
 
     @frozen(kw_only=True)
-    class Request:
+    class RunOptions:
         bundle: InputFile = argument("NET.bin")
         threads: Positive | None = option("Number of threads.", "N", group="Execution")
         limits: LimitOptions
 
     @define_command
-    def command(request: Request) -> int: ...
+    def command(options: RunOptions) -> int: ...
 
 The annotation decides how a value is parsed: ``bool`` is a flag, ``tuple[T, ...]`` may be given
 several times, ``T | None`` is optional, ``Literal`` is a choice, and ``Annotated[T, type]`` names
-the click type. A field whose type is itself a request class adds the parameters of that class.
+the click type. A field whose type is itself a class of options adds the parameters of that class.
 """
 
 from __future__ import annotations
@@ -101,21 +101,21 @@ def get_given_arguments(ctx: click.Context) -> tuple[str, ...]:
 
 
 def define_command(run: Callable[[Any], int | None], help: str | None = None) -> Command:
-    """Return the click command of a function that takes a request.
+    """Return the click command of a function whose parameter ``options`` is a class of options.
 
     The command is named as the function's module. Its help is the docstring unless given.
     """
-    request = get_type_hints(run)["request"]
+    kind = get_type_hints(run)["options"]
     return Command(
         run.__module__.rpartition(".")[2],
-        params=list(_parameters(request)),
-        callback=lambda **values: run(_build(request, values)),
+        params=list(_parameters(kind)),
+        callback=lambda **values: run(_build(kind, values)),
         help=help or run.__doc__,
     )
 
 
 def argument(metavar: str) -> Any:
-    """Return a request field that is a positional argument, optional if in square brackets."""
+    """Return a field that is a positional argument, optional if in square brackets."""
 
     def make(name: str, kind: Any) -> click.Argument:
         type_, _, is_multiple = _parse_annotation(kind)
@@ -138,7 +138,7 @@ def option(
     group: str = _COMMON,
     default: Any = None,
 ) -> Any:
-    """Return a request field that is an option.
+    """Return a field that is an option.
 
     Parameters
     ----------
@@ -195,23 +195,23 @@ def _parse_annotation(kind: Any) -> tuple[Any, bool, bool]:
 
 
 @cache
-def _fields(request: Any) -> list[tuple[attrs.Attribute[Any], Any]]:
-    hints = get_type_hints(request, include_extras=True)
-    return [(field, hints[field.name]) for field in attrs.fields(request)]
+def _fields(options: Any) -> list[tuple[attrs.Attribute[Any], Any]]:
+    hints = get_type_hints(options, include_extras=True)
+    return [(field, hints[field.name]) for field in attrs.fields(options)]
 
 
-def _parameters(request: type) -> Iterator[click.Parameter]:
-    for field, kind in _fields(request):
+def _parameters(options: type) -> Iterator[click.Parameter]:
+    for field, kind in _fields(options):
         if _MAKE in field.metadata:
             yield field.metadata[_MAKE](field.name, kind)
         else:
             yield from _parameters(kind)
 
 
-def _build(request: Any, values: dict[str, Any]) -> Any:
-    return request(
+def _build(options: Any, values: dict[str, Any]) -> Any:
+    return options(
         **{
             field.name: values[field.name] if _MAKE in field.metadata else _build(kind, values)
-            for field, kind in _fields(request)
+            for field, kind in _fields(options)
         }
     )

@@ -191,8 +191,9 @@ def group_batches(files: Sequence[Mapping[str, InputSource]]) -> list[RunSources
                 "INPUT001",
                 "some files contain a whole batch and others one item",
                 place=source.path,
-                found=f"{source.batch} such files per run, for input {source.tensor.name!r}",
-                expected=f"{first.batch}, as for {first.path}",
+                found=f"{format_count(source.batch, 'file')} per run for input"
+                f" {source.tensor.name!r}",
+                expected=f"{format_count(first.batch, 'file')} per run, as for {first.path}",
                 hint="Pass only whole batches, or only single items.",
             )
         if first.batch > 1 and file.keys() != files[0].keys():

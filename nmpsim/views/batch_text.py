@@ -181,7 +181,7 @@ def _cell(output: str, row: tuple[RunSummary, ItemSummary]) -> str:
     return found or ("" if run.trap is None else "stopped")
 
 
-def batch_json(program: str, bundle: str, runs: Sequence[RunSummary]) -> RunsDocument:
+def batch_json(program: str, runs: Sequence[RunSummary], *, bundle: str) -> RunsDocument:
     """Return the JSON document of several runs; ``bundle`` is the digest of the bundle."""
     data = {"program": program, "bundle": bundle, "runs": runs}
     return to_json(data, RunsDocument)

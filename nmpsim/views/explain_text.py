@@ -64,8 +64,15 @@ def _worst(layer: LayerFacts) -> str | None:
     return _error_text(max(errors, key=abs)) if errors else None
 
 
-def print_layer(layer: LayerFacts, console: Console, *, all_channels: bool = False) -> None:
-    """Print operands, rescalings and profiles of one layer."""
+def print_layer_details(
+    _: str, layers: Sequence[LayerFacts], console: Console, *, all_channels: bool
+) -> None:
+    """Print operands, rescalings and profiles of layers; the name of the program is ignored."""
+    for layer in layers:
+        _print_layer(layer, console, all_channels)
+
+
+def _print_layer(layer: LayerFacts, console: Console, all_channels: bool) -> None:
     print_line(console, f"{layer.display_name}: {layer.operation}", "bold")
     if layer.name != layer.display_name:
         print_line(console, f"  full name {layer.name}")
@@ -186,7 +193,7 @@ _FACTOR = (
 
 
 def print_factor(
-    factor: Factor, errors: FormErrors | None, band: ErrorBand | None, console: Console
+    factor: Factor, errors: FormErrors | None, console: Console, *, band: ErrorBand | None
 ) -> None:
     """Print the integers of a factor, and their error over the inputs with a plot."""
     form = factor.integer

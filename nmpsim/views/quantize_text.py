@@ -46,7 +46,7 @@ class ResultDocument(TypedDict):
 
 
 class ProgramDocument(TypedDict):
-    """A quantized program."""
+    """JSON form of a quantized program: its settings and results."""
 
     settings: SettingsDocument
     results: list[ResultDocument]

@@ -79,7 +79,7 @@ def test_an_archive_may_hold_an_item_of_each_input(images: Path) -> None:
             "0.png",
             ("1 file with one item each", "Pass 2 files with a folder or a pattern in quotes."),
         ),
-        ("[ab].npy", ("2 such files per run, for input 'data'", "1, as for")),
+        ("[ab].npy", ("2 files per run for input 'data'", "1 file per run, as for")),
         ("[cd].npy", ("have different types", "float32")),
         ("[ef].npz", ("have different inputs", "'mask'")),
         ("g.npy", ("does not have the size", "2x2x4x3, 48 values")),
@@ -111,7 +111,7 @@ def test_each_item_has_a_line() -> None:
         RunSummary.from_report(("a.png", "b.png"), report),
         RunSummary.from_report(("c.png", "d.png"), report),
     ]
-    document = batch_json("net", "digest", found)
+    document = batch_json("net", found, bundle="digest")
     assert [run["input"] for run in document["runs"]] == ["a.png", "c.png"]
     items = document["runs"][0]["items"]
     assert [one["input"] for one in items] == ["a.png", "b.png"]

@@ -13,8 +13,8 @@ from nmpsim.records import frozen
 
 
 @frozen(kw_only=True)
-class Request:
-    """Parameters of ``nmpsim asm``."""
+class AsmOptions:
+    """Options of ``nmpsim asm``."""
 
     source: InputFile = argument("PROG.s")
     device: InputFile | None = device_option("the NMP")
@@ -22,11 +22,11 @@ class Request:
 
 
 @define_command
-def command(request: Request) -> None:
+def command(options: AsmOptions) -> None:
     """Assemble a bundle; the inverse of `nmpsim disasm --data`."""
-    source, output = request.source, request.output
-    check_outputs([output], [source, request.device])
-    config = load_device(request.device)
+    source, output = options.source, options.output
+    check_outputs([output], [source, options.device])
+    config = load_device(options.device)
     from nmpsim.bundle import bundle_from_bytes
     from nmpsim.bundle.assembly import assemble
     from nmpsim.config import resolve_device

@@ -15,16 +15,16 @@ from nmpsim.cli.loading import load_program
 from nmpsim.cli.options import (
     DEFAULT_IMAGES,
     EXECUTION,
+    FORMAT_OPTION,
+    MAX_MEMORY_OPTION,
+    STRICT_OPTION,
     FiniteNumber,
     Format,
     InputOptions,
     LimitOptions,
     Size,
     Tolerance,
-    format_option,
-    max_memory_option,
     output_option,
-    strict_option,
 )
 from nmpsim.cli.output import check_outputs, show_progress, write_json, write_result, write_text
 from nmpsim.cli.parameters import (
@@ -88,14 +88,14 @@ class CaseOptions:
 
 
 @frozen(kw_only=True)
-class Request:
-    """Parameters of ``nmpsim check``."""
+class CheckOptions:
+    """Options of ``nmpsim check``."""
 
     program: InputFile = argument("SUITE.toml|NET.bin|MODEL")
     inputs: InputOptions
     case_options: CaseOptions
     update_baseline: bool = option("Write the baselines; other checks are done first.")
-    format: Format = format_option()
+    format: Format = FORMAT_OPTION
     output: OutputFile | None = output_option("REPORT", "Write to this file.  [default: stdout]")
     names: tuple[str, ...] = option(
         "Check only the cases of this name.", "NAME", names="--case", group=_SUITES
@@ -112,12 +112,12 @@ class Request:
         "Write core files of failed cases.", "FOLDER", group=_FILES
     )
     github: bool | None = option("Annotate the pull request.  [default: on GitHub]", group=_FILES)
-    strict: bool = strict_option()
+    strict: bool = STRICT_OPTION
     jobs: Positive | None = option(
         "Number of processes.  [default: one per processor]", "N", group=EXECUTION
     )
     limits: LimitOptions
-    max_memory: Size | None = max_memory_option()
+    max_memory: Size | None = MAX_MEMORY_OPTION
 
     @property
     def results(self) -> tuple[Path | None, ...]:
@@ -126,7 +126,7 @@ class Request:
 
 
 @define_command
-def command(request: Request) -> int:
+def command(options: CheckOptions) -> int:
     """Check the outputs and costs of a bundle, or of every case of a suite.
 
     Options for inputs, expected outputs and budgets are for a single bundle; a suite has keys for
@@ -141,23 +141,23 @@ def command(request: Request) -> int:
     Exit codes: 0 passed, 1 a wrong output, a trap or a hazard, 4 only over budget, 2 unusable
     arguments or files (a stale baseline, nothing to check), 3 a bug.
     """
-    if request.force and not request.init:
+    if options.force and not options.init:
         raise click.UsageError("--force requires --init")
-    return _init(request) if request.init else _check(request)
+    return _init(options) if options.init else _check(options)
 
 
-def _init(request: Request) -> int:
+def _init(options: CheckOptions) -> int:
     """Run the program once; if that passes, write the baseline, the suite and the workflow."""
     from nmpsim.atomic import make_file_name
     from nmpsim.checking.new_suite import format_suite, format_workflow
 
-    if not _is_program(request.program):
+    if not _is_program(options.program):
         message = "--init accepts only a bundle or a model"
         raise fail(
-            "ARG001", message, place=request.program, hint="Compile LIR with `nmpsim compile`."
+            "ARG001", message, place=options.program, hint="Compile LIR with `nmpsim compile`."
         )
-    given = [name for field, name in request.case_options.list_given().items() if field != "device"]
-    if given or request.inputs.images != DEFAULT_IMAGES:
+    given = [name for field, name in options.case_options.list_given().items() if field != "device"]
+    if given or options.inputs.images != DEFAULT_IMAGES:
         name = given[0] if given else "an option for images"
         hint = (
             "Omit the option and set the value in the suite file."
@@ -165,10 +165,10 @@ def _init(request: Request) -> int:
             else "Convert the image to an array and pass --input X.npy."
         )
         raise fail("ARG001", f"--init does not accept {name}", hint=hint)
-    baseline = Path("baselines") / f"{make_file_name(request.program.stem)}.json"
-    options = attrs.evolve(request.case_options, baseline=baseline)
-    request = attrs.evolve(request, case_options=options, update_baseline=True)
-    case = _case(request)
+    baseline = Path("baselines") / f"{make_file_name(options.program.stem)}.json"
+    case_options = attrs.evolve(options.case_options, baseline=baseline)
+    options = attrs.evolve(options, case_options=case_options, update_baseline=True)
+    case = _case(options)
     for one in case.input:
         if not one.path.is_file() or has_read_pipes(click.get_current_context()):
             message = "a suite requires a file for each input"
@@ -177,12 +177,12 @@ def _init(request: Request) -> int:
             )
     texts = {_SUITE: format_suite(case, Path()), _WORKFLOW: format_workflow()}
     for path in (*texts, baseline):
-        if path.exists() and not request.force:
+        if path.exists() and not options.force:
             hint = "Pass --force to overwrite the file, or change to another folder."
             raise fail("FILE002", "the file exists already", place=path, hint=hint)
     _WORKFLOW.parent.mkdir(parents=True, exist_ok=True)
-    check_outputs(texts, [request.program])
-    if code := _check(request):
+    check_outputs(texts, [options.program])
+    if code := _check(options):
         return code
     for path, text in texts.items():
         write_text(text, path)
@@ -193,46 +193,46 @@ def _init(request: Request) -> int:
     return code
 
 
-def _check(request: Request) -> int:
+def _check(options: CheckOptions) -> int:
     from nmpsim.checking import check_cases, exit_code
     from nmpsim.cli.suite_files import load_cases
     from nmpsim.views.check_junit import require_junitparser
 
-    suite = _apply_limits(_select(_load_suite(request), request.names), request)
-    _check_files(request, suite)
-    if request.junit is not None:
+    suite = _apply_limits(_select(_load_suite(options), options.names), options)
+    _check_files(options, suite)
+    if options.junit is not None:
         require_junitparser()
     names = tuple(case.name for case in suite.cases)
     work = load_cases(
         suite.cases,
-        update=request.update_baseline,
-        core_folder=request.core_on_failure,
-        strict=request.strict,
-        images=request.inputs.images,
+        update=options.update_baseline,
+        core_folder=options.core_on_failure,
+        strict=options.strict,
+        images=options.inputs.images,
     )
     with show_progress() as progress:
         results = check_cases(
-            work, names, jobs=request.jobs, max_memory=request.max_memory, progress=progress
+            work, names, jobs=options.jobs, max_memory=options.max_memory, progress=progress
         )
-    _write(request, suite, results)
-    _annotate(request, results)
-    _show(request, results)
+    _write(options, suite, results)
+    _annotate(options, results)
+    _show(options, results)
     return exit_code(results)
 
 
-def _load_suite(request: Request) -> Suite:
+def _load_suite(options: CheckOptions) -> Suite:
     from nmpsim.checking import Suite, read_suite
 
-    if _is_program(request.program):
-        return Suite(str(request.program), (_case(request),)).validate()
-    inputs = ["--input"] if request.inputs.arguments else []
-    given = [*inputs, *request.case_options.list_given().values()]
+    if _is_program(options.program):
+        return Suite(str(options.program), (_case(options),)).validate()
+    inputs = ["--input"] if options.inputs.arguments else []
+    given = [*inputs, *options.case_options.list_given().values()]
     if given:
         message = f"{given[0]} cannot be used with a suite"
         raise fail(
-            "ARG001", message, place=request.program, hint="Set the value in the suite file."
+            "ARG001", message, place=options.program, hint="Set the value in the suite file."
         )
-    return read_suite(request.program)
+    return read_suite(options.program)
 
 
 def _is_program(path: Path) -> bool:
@@ -242,36 +242,36 @@ def _is_program(path: Path) -> bool:
     return is_bundle(path) or path.suffix == ".bin" or find_front_end(path) is not None
 
 
-def _case(request: Request) -> Case:
+def _case(options: CheckOptions) -> Case:
     from nmpsim.checking import Budget, Case, Expect, InputFile
     from nmpsim.cli.inputs import split_argument
 
-    if request.names:
+    if options.names:
         raise click.UsageError("--case requires a suite")
-    options, arguments = request.case_options, request.inputs.arguments
-    program = load_program(request.program, inputs=arguments)
+    chosen, arguments = options.case_options, options.inputs.arguments
+    program = load_program(options.program, inputs=arguments)
     names = [tensor.name for tensor in program.metadata.user_inputs]
     files = [split_argument(argument, names) for argument in arguments]
     return Case(
-        bundle=request.program,
+        bundle=options.program,
         input=tuple(InputFile(path, name) for name, path in files),
-        name=request.program.stem,
-        device=options.device,
-        baseline=options.baseline,
+        name=options.program.stem,
+        device=chosen.device,
+        baseline=chosen.baseline,
         expect=Expect(
-            options.expect,
-            options.expect_layers,
-            options.only,
-            options.ulp or 0,
-            options.sqnr,
-            options.top1,
+            chosen.expect,
+            chosen.expect_layers,
+            chosen.only,
+            chosen.ulp or 0,
+            chosen.sqnr,
+            chosen.top1,
         ),
         budget=Budget(
-            options.cycles,
-            options.cycles_percent,
-            _parse_saturation(options.saturation),
-            options.memory,
-            options.hazards,
+            chosen.cycles,
+            chosen.cycles_percent,
+            _parse_saturation(chosen.saturation),
+            chosen.memory,
+            chosen.hazards,
         ),
     )
 
@@ -297,24 +297,24 @@ def _select(suite: Suite, names: Sequence[str]) -> Suite:
     return attrs.evolve(suite, cases=cases)
 
 
-def _apply_limits(suite: Suite, request: Request) -> Suite:
+def _apply_limits(suite: Suite, options: CheckOptions) -> Suite:
     """Return the suite with the limits of the command line, which override those of cases."""
-    limits = attrs.asdict(request.limits)
+    limits = attrs.asdict(options.limits)
     given = {name: value for name, value in limits.items() if value is not None}
     return attrs.evolve(suite, cases=tuple(attrs.evolve(one, **given) for one in suite.cases))
 
 
-def _check_files(request: Request, suite: Suite) -> None:
+def _check_files(options: CheckOptions, suite: Suite) -> None:
     """Raise UserError if a file to be written cannot be, or is also read."""
     from nmpsim.cli.suite_files import get_core_path
 
-    read: list[Path | None] = [request.program]
+    read: list[Path | None] = [options.program]
     for case in suite.cases:
         read += [case.bundle, case.device, case.expect.outputs, case.expect.layers]
         read += [one.path for one in case.input]
     baselines = [case.baseline for case in suite.cases]
-    made = [get_core_path(request.core_on_failure, case) for case in suite.cases]
-    if request.update_baseline:
+    made = [get_core_path(options.core_on_failure, case) for case in suite.cases]
+    if options.update_baseline:
         if not any(baselines):
             hint = "Set `baseline` in the suite, or pass --baseline."
             raise fail("ARG001", "there is no baseline to update", hint=hint)
@@ -325,46 +325,41 @@ def _check_files(request: Request, suite: Suite) -> None:
         if path is not None:
             with contextlib.suppress(OSError):  # reported by the check below
                 path.parent.mkdir(parents=True, exist_ok=True)
-    check_outputs([*request.results, *made], read)
+    check_outputs([*options.results, *made], read)
 
 
-def _write(request: Request, suite: Suite, results: Sequence[CaseResult]) -> None:
-    if request.junit is not None:
+def _write(options: CheckOptions, suite: Suite, results: Sequence[CaseResult]) -> None:
+    if options.junit is not None:
         from nmpsim.views.check_junit import format_junit
 
-        write_text(format_junit(results), request.junit)
-    if request.sarif is not None:
+        write_text(format_junit(results), options.junit)
+    if options.sarif is not None:
         from nmpsim.checking.lint import lint_cases
         from nmpsim.cli.suite_files import BundleCache
         from nmpsim.views.sarif import make_check_sarif
 
         found = lint_cases(suite.cases, BundleCache().load)
-        if not request.lint:
+        if not options.lint:
             found = tuple(one for one in found if one.severity == "error")
-        write_json(make_check_sarif(results, found), request.sarif)
-    if request.markdown is not None:
+        write_json(make_check_sarif(results, found), options.sarif)
+    if options.markdown is not None:
         from nmpsim.views.check_text import format_markdown
 
-        write_text(format_markdown(results), request.markdown)
+        write_text(format_markdown(results), options.markdown)
 
 
-def _annotate(request: Request, results: Sequence[CaseResult]) -> None:
+def _annotate(options: CheckOptions, results: Sequence[CaseResult]) -> None:
     """Print GitHub workflow commands on stderr, separate from the report on stdout."""
     is_on_github = os.environ.get("GITHUB_ACTIONS") == "true"
-    if is_on_github if request.github is None else request.github:
+    if is_on_github if options.github is None else options.github:
         from nmpsim.views.check_text import list_github_annotations
 
         for text in list_github_annotations(results):
             print_ci_command(text)
 
 
-def _show(request: Request, results: Sequence[CaseResult]) -> None:
+def _show(options: CheckOptions, results: Sequence[CaseResult]) -> None:
     from nmpsim.checking import check_json
     from nmpsim.views.check_text import print_checks
 
-    write_result(
-        request.format,
-        lambda: check_json(results),
-        lambda console: print_checks(results, console),
-        request.output,
-    )
+    write_result(options.format, check_json, print_checks, results, output=options.output)

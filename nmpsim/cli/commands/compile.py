@@ -9,14 +9,14 @@ from nmpsim.atomic import STDOUT
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.loading import load_device, print_warnings, warn_if_float
 from nmpsim.cli.options import (
+    FORMAT_OPTION,
+    PATCH_OPTION,
+    TENSORS_OPTION,
+    WEIGHTS_OPTION,
     Format,
     ShapeOptions,
     device_option,
-    format_option,
     output_option,
-    patch_option,
-    tensors_option,
-    weights_option,
 )
 from nmpsim.cli.output import check_outputs, show_progress, write_result
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
@@ -31,23 +31,23 @@ _NUMERICS, _TILING = "Numerics", "Fusion and tiling"
 
 
 @frozen(kw_only=True)
-class Request:
-    """Parameters of ``nmpsim compile``."""
+class CompileOptions:
+    """Options of ``nmpsim compile``."""
 
     model: InputFile = argument("MODEL")
-    weights: InputFile | None = weights_option()
-    tensors: InputFile | None = tensors_option()
+    weights: InputFile | None = WEIGHTS_OPTION
+    tensors: InputFile | None = TENSORS_OPTION
     shapes: ShapeOptions
     device: InputFile | None = device_option("the NMP")
-    patch: InputFile | None = patch_option()
-    format: Format = format_option()
+    patch: InputFile | None = PATCH_OPTION
+    format: Format = FORMAT_OPTION
     output: OutputFile = output_option("NET.bin", "The bundle to write.")
     numerics: tuple[str, ...] = option(
         "Numerics profile, of all layers or of one.", "[LAYER=]PROFILE", group=_NUMERICS
     )
     rescale_bias: bool = option("Requantize biases to the result's scale.", group=_NUMERICS)
     integer_islands: bool | None = option(
-        "Use integers between float32 conversions.", group=_NUMERICS
+        "Run operators between DequantizeLinear and QuantizeLinear in integers.", group=_NUMERICS
     )
     no_fuse: bool = option("Keep every instruction a separate layer.", group=_TILING)
     tiling: Literal["burst", "bytes", "simple"] = option(
@@ -66,51 +66,51 @@ Numerics profiles: {", ".join(NUMERICS_NAMES)}. By default the format of the mod
 uses {DEFAULT_NUMERICS}. LAYER is an index, a name (conv1 for conv1__2), line:N or number:N of the
 LIR.
 
-A tiling is chosen by all costs of the device (burst), by bytes alone (bytes), or by one rule
-without a search (simple). Integer islands are on by default in models of 16 bits only.
+--tiling: burst minimizes all device costs, bytes minimizes traffic, simple uses a fixed rule
+without a search. By default, --integer-islands is on only for 16-bit models.
 """
 
 
 @partial(define_command, help=_HELP)
-def command(request: Request) -> None:
+def command(options: CompileOptions) -> None:
     """Compile a network to a bundle."""
-    prints = request.format == "json" or request.rescale_bias or request.explain_tiling
-    outputs = [request.output, STDOUT] if prints else [request.output]
-    files = request.model, request.weights, request.tensors
-    check_outputs(outputs, [*files, request.device, request.patch])
-    profile, by_layer = _parse_numerics(request.numerics)
-    config = load_device(request.device)
+    prints = options.format == "json" or options.rescale_bias or options.explain_tiling
+    outputs = [options.output, STDOUT] if prints else [options.output]
+    files = options.model, options.weights, options.tensors
+    check_outputs(outputs, [*files, options.device, options.patch])
+    profile, by_layer = _parse_numerics(options.numerics)
+    config = load_device(options.device)
     from nmpsim import session
 
     with show_progress() as progress:
         compiled = session.compile(
             *files,
-            input_shapes=request.shapes.parse(),
-            integer_islands=request.integer_islands,
+            input_shapes=options.shapes.parse(),
+            integer_islands=options.integer_islands,
             device=config,
             numerics=profile,
             layer_numerics=by_layer,
-            rescale_biases=request.rescale_bias,
-            fuse=not request.no_fuse,
-            slicing=request.tiling,
-            explain_slicing=request.explain_tiling,
+            rescale_biases=options.rescale_bias,
+            fuse=not options.no_fuse,
+            slicing=options.tiling,
+            explain_slicing=options.explain_tiling,
             progress=progress,
         )
-        digest = _save(compiled, request)
-    _show(compiled, digest, request)
+        digest = _save(compiled, options)
+    _show(compiled, digest, options)
 
 
-def _save(compiled: Compiled, request: Request) -> str:
+def _save(compiled: Compiled, options: CompileOptions) -> str:
     """Write the bundle, if it can be loaded, and return its digest."""
     from nmpsim import session
     from nmpsim.bundle import bundle_from_bytes
     from nmpsim.bundle.write import write_bundle
 
-    output = request.output
+    output = options.output
     compiled.file.check(str(output))
-    if request.patch is None:
+    if options.patch is None:
         return session.save(compiled, output)
-    image = session.apply_patch_file(compiled.image, request.patch, str(output))
+    image = session.apply_patch_file(compiled.image, options.patch, str(output))
     digest = bundle_from_bytes(image, str(output)).digest
     write_bundle(output, image)
     return digest
@@ -138,7 +138,7 @@ def _parse_numerics(values: tuple[str, ...]) -> tuple[str | None, dict[str, str]
     return profile, by_layer
 
 
-def _show(compiled: Compiled, digest: str, request: Request) -> None:
+def _show(compiled: Compiled, digest: str, options: CompileOptions) -> None:
     """Print warnings and a summary on stderr, and the requested details on stdout."""
     from nmpsim.views.compile_text import (
         compile_json,
@@ -150,15 +150,12 @@ def _show(compiled: Compiled, digest: str, request: Request) -> None:
 
     metadata = compiled.file.metadata
     print_warnings(compiled.warnings)
-    warn_if_float(metadata, request.model)
+    warn_if_float(metadata, options.model)
     for note in list_host_notes(metadata):
         print_message(f"note: {note}")
-    print_message(summarize_bundle(compiled, request.output))
-    if request.format == "json" or request.rescale_bias:
-        write_result(
-            request.format,
-            lambda: compile_json(compiled, digest, request.output),
-            lambda console: print_biases(compiled, console),
-        )
-    if request.explain_tiling and request.format == "text":
-        write_result("text", dict, lambda console: print_tiling(compiled, request.tiling, console))
+    print_message(summarize_bundle(compiled, options.output))
+    if options.format == "json" or options.rescale_bias:
+        document = partial(compile_json, digest=digest, output=options.output)
+        write_result(options.format, document, print_biases, compiled)
+    if options.explain_tiling and options.format == "text":
+        write_result("text", dict, print_tiling, compiled, options.tiling)

@@ -20,17 +20,17 @@ from nmpsim.cli.guard import print_message
 from nmpsim.cli.interrupt import interactive_command, interactive_session
 from nmpsim.cli.loading import load_device, load_program
 from nmpsim.cli.options import (
+    ENGINE_OPTION,
+    FORMAT_OPTION,
     LIMITS,
+    MAX_MEMORY_OPTION,
+    PATCH_OPTION,
     Engine,
     Format,
     InputOptions,
     LimitOptions,
     Size,
     device_option,
-    engine_option,
-    format_option,
-    max_memory_option,
-    patch_option,
 )
 from nmpsim.cli.output import check_outputs, show_progress, write_json, write_text
 from nmpsim.cli.parameters import (
@@ -42,7 +42,7 @@ from nmpsim.cli.parameters import (
     option,
 )
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE, UserError, fail
-from nmpsim.input_files import read_bytes
+from nmpsim.input_files import read_bytes, read_head
 from nmpsim.records import frozen
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ _SCREEN = "Screen"
 
 
 @frozen(kw_only=True)
-class Request:
-    """Parameters of ``nmpsim debug``."""
+class DebugOptions:
+    """Options of ``nmpsim debug``."""
 
     bundle: InputFile = argument("NET.bin|MODEL|CORE")
     inputs: InputOptions
@@ -75,76 +75,79 @@ class Request:
         "Execute a command, after the script.", "TEXT", names="--command -c"
     )
     record: OutputFile | None = option("Write the commands to a file for --script.", "FILE")
-    patch: InputFile | None = patch_option()
-    format: Format = format_option()
-    plain: bool = option("Prompt for commands, without a screen.", group=_SCREEN)
+    patch: InputFile | None = PATCH_OPTION
+    format: Format = FORMAT_OPTION
+    plain: bool = option("Use a line prompt instead of the full-screen interface.", group=_SCREEN)
     serve: Annotated[int, click.IntRange(1, 65535)] | None = option(
         "Show the screen in a browser, on this port.", "PORT", group=_SCREEN
     )
     host: str | None = option(
         "Address for --serve, instead of 127.0.0.1.", "ADDRESS", group=_SCREEN
     )
-    engine: Engine = engine_option()
+    engine: Engine = ENGINE_OPTION
     limits: LimitOptions
-    max_memory: Size | None = max_memory_option()
+    max_memory: Size | None = MAX_MEMORY_OPTION
     budget: Annotated[int, click.IntRange(1, 1 << 20)] = option(
-        "Memory for fast steps backwards.", "MIB", group=LIMITS, default=512
+        "Memory for checkpoints that speed up reverse execution, in MiB.",
+        "MIB",
+        group=LIMITS,
+        default=512,
     )
 
 
 @define_command
-def command(request: Request) -> int:
+def command(options: DebugOptions) -> int:
     """Step through a run by layers, tiles or instructions, forwards and backwards.
 
     \b
-    With --script, --command or commands on standard input, nothing is prompted for:
+    With --script, --command or piped commands, the commands run without a prompt:
       nmpsim debug NET.bin --input X.npy --reference R.npz -c diverge -c "why conv1 0 3 5 2"
-    Otherwise a screen shows layers, LIR, program, tensors, time and memory, with --serve in a
-    browser; ? lists its keys, and `help` the commands.
+    Otherwise a full-screen interface opens; --serve shows it in a browser. Press ? for its keys;
+    `help` lists the commands.
 
     A reference is a saved run, a recorded run of Glow, or float outputs.
 
     Exit codes: 0 success, 1 a run trapped or an `expect` failed, 2 unusable arguments, files or
     commands, 124 a command took longer than --timeout.
     """
-    check_outputs([request.record], [request.bundle, request.script, request.reference])
-    lines = list(_given_lines(request))
+    check_outputs([options.record], [options.bundle, options.script, options.reference])
+    lines = list(_given_lines(options))
     is_served = _SERVED in os.environ
-    if (request.serve is not None or request.host is not None) and not is_served:
-        return _serve(request)
-    has_screen = not (lines or request.plain) and (is_served or _is_terminal())
+    if (options.serve is not None or options.host is not None) and not is_served:
+        return _serve(options)
+    has_screen = not (lines or options.plain) and (is_served or _is_terminal())
     if has_screen:
         if not is_served:
-            print_message(f"opening {request.bundle.name} ...")  # the screen needs a second or more
+            print_message(f"opening {options.bundle.name} ...")  # the screen needs a second or more
         from nmpsim.tui import check_screen, run_tui
 
         if not is_served:
             check_screen(os.environ.get("TERM", ""))
         os.environ.setdefault("ESCDELAY", _ESCAPE_MILLISECONDS)
-    shell = _make_shell(request)
+    shell = _make_shell(options)
     try:
         if not has_screen and (lines or not _is_terminal()):
-            return _run_script(request, shell, lines or _read_stdin())
+            return _run_script(options, shell, lines or _read_stdin())
         with interactive_session():
             if has_screen:
                 return run_tui(shell, _layout_file(), {} if is_served else os.environ)
-            return _prompt(request, shell)
+            return _prompt(options, shell)
     finally:
-        _write_record(request, shell)
+        _write_record(options, shell)
 
 
-def _serve(request: Request) -> int:
+def _serve(options: DebugOptions) -> int:
     """Serve this command; each page that is opened is a separate session."""
     from nmpsim.cli.stdin import has_read_pipes
     from nmpsim.tui import check_serving
 
-    if request.serve is None:
+    if options.serve is None:
         raise fail(
-            "ARG001", "--host requires --serve", hint=f"Pass --serve 8000 --host {request.host}."
+            "ARG001", "--host requires --serve", hint=f"Pass --serve 8000 --host {options.host}."
         )
     ctx = click.get_current_context()
-    excluded = {"--script": request.script, "--command": request.commands, "--plain": request.plain,
-                "--record": request.record}  # fmt: skip
+    excluded = {"--script": options.script, "--command": options.commands, "--plain": options.plain,
+                "--record": options.record}  # fmt: skip
     for name, value in excluded.items():
         if value:
             raise fail("ARG001", f"{name} cannot be used with --serve", hint=f"Omit {name}.")
@@ -154,16 +157,16 @@ def _serve(request: Request) -> int:
             found="standard input or a pipe", hint="Save the data in a file and pass its name.",
         )  # fmt: skip
     check_serving()
-    _make_shell(request)  # errors are reported here, not in a browser
+    _make_shell(options)  # errors are reported here, not in a browser
     from nmpsim.tui.serving import LOOPBACK, serve_screen
 
     words = [sys.executable, "-m", "nmpsim", "debug", *get_given_arguments(ctx)]
     with interactive_session():
         serve_screen(
             words,
-            request.host or LOOPBACK,
-            request.serve,
-            f"nmpsim {request.bundle.name}",
+            options.host or LOOPBACK,
+            options.serve,
+            f"nmpsim {options.bundle.name}",
             print_message,
         )
     return EXIT_OK
@@ -176,16 +179,16 @@ def _layout_file() -> Path:
     return platformdirs.user_config_path("nmpsim") / "layout.toml"
 
 
-def _given_lines(request: Request) -> Iterator[ScriptLine]:
-    if request.script is None and not request.commands:
+def _given_lines(options: DebugOptions) -> Iterator[ScriptLine]:
+    if options.script is None and not options.commands:
         return  # the import takes half a second
     from nmpsim.debugger.script import ScriptLine
 
-    if request.script is not None:
-        text = _read_script(request.script)
+    if options.script is not None:
+        text = _read_script(options.script)
         for number, line in enumerate(text.splitlines(), 1):
-            yield ScriptLine(line, str(request.script), number)
-    for number, line in enumerate(request.commands, 1):
+            yield ScriptLine(line, str(options.script), number)
+    for number, line in enumerate(options.commands, 1):
         yield ScriptLine(line, "--command", number)
 
 
@@ -207,18 +210,19 @@ def _read_stdin() -> Iterable[ScriptLine]:
         yield ScriptLine(text.rstrip("\r\n"), "standard input", number)
 
 
-def _make_shell(request: Request) -> Shell:
+def _make_shell(options: DebugOptions) -> Shell:
     from nmpsim.cli.arrays import ArrayFile
     from nmpsim.debugger.commands.shell import Shell
 
-    core = _open_core(request) if _is_archive(request.bundle) else None
-    debugger = _make_debugger(request, core)
+    is_core = read_head(options.bundle, 2) == b"PK"  # core files are archives
+    core = _open_core(options) if is_core else None
+    debugger = _make_debugger(options, core)
     if core is not None:
-        with _apply_timeout(request, debugger), _show_progress(debugger):
+        with _apply_timeout(options, debugger), _show_progress(debugger):
             _go_to_stop(debugger, core)
     shell = Shell(debugger, ArrayFile)
-    if request.reference is not None:
-        shell.load_reference(request.reference)
+    if options.reference is not None:
+        shell.load_reference(options.reference)
     return shell
 
 
@@ -241,53 +245,42 @@ def _show_progress(debugger: Debugger) -> Iterator[None]:
             debugger.progress = compilation.listener = None
 
 
-def _make_debugger(request: Request, core: CoreDump | None) -> Debugger:
+def _make_debugger(options: DebugOptions, core: CoreDump | None) -> Debugger:
     from nmpsim import session
     from nmpsim.cli.inputs import load_inputs
     from nmpsim.debugger import Debugger
 
     if core is not None:
-        bundle, arrays = core.load_bundle(str(request.bundle)), core.inputs
+        bundle, arrays = core.load_bundle(str(options.bundle)), core.inputs
         config, engine = core.config, core.engine
     else:
-        device, arguments = load_device(request.device), request.inputs.arguments
-        bundle = load_program(request.bundle, request.patch, device=device, inputs=arguments)
+        device, arguments = load_device(options.device), options.inputs.arguments
+        bundle = load_program(options.bundle, options.patch, device=device, inputs=arguments)
         config = device or session.get_device(bundle)
-        arrays = load_inputs(request.inputs, bundle.metadata)
-        engine = choose_engine(request.engine)
+        arrays = load_inputs(options.inputs, bundle.metadata)
+        engine = choose_engine(options.engine)
     return Debugger(
         bundle,
         arrays,
-        config=request.limits.make_limits().apply_to_device(config),
+        config=options.limits.make_limits().apply_to_device(config),
         engine=engine,
-        budget_mib=request.budget,
-        max_memory=request.max_memory,
+        budget_mib=options.budget,
+        max_memory=options.max_memory,
     )
 
 
-def _is_archive(path: Path) -> bool:
-    """Return whether a file is an archive, as core files are; False if it cannot be read."""
-    try:
-        if not path.is_file():
-            return False
-        with path.open("rb") as file:
-            return file.read(2) == b"PK"
-    except OSError:
-        return False
-
-
-def _open_core(request: Request) -> CoreDump:
+def _open_core(options: DebugOptions) -> CoreDump:
     from nmpsim.cli.arrays import ArrayFile
     from nmpsim.debugger.core_dump import read_core_file
 
-    if request.inputs.arguments or request.device or request.patch:
+    if options.inputs.arguments or options.device or options.patch:
         raise fail(
             "ARG001",
             "--input, --device and --patch cannot be used with a core file",
-            place=request.bundle,
+            place=options.bundle,
             hint="Omit these options; the core file contains its inputs, device and changes.",
         )
-    return read_core_file(request.bundle, ArrayFile(request.bundle))
+    return read_core_file(options.bundle, ArrayFile(options.bundle))
 
 
 def _go_to_stop(debugger: Debugger, core: CoreDump) -> None:
@@ -298,16 +291,16 @@ def _go_to_stop(debugger: Debugger, core: CoreDump) -> None:
         debugger.go_to(core.position)
 
 
-def _run_script(request: Request, shell: Shell, lines: Iterable[ScriptLine]) -> int:
+def _run_script(options: DebugOptions, shell: Shell, lines: Iterable[ScriptLine]) -> int:
     from nmpsim.debugger.script import build_document, run_script
     from nmpsim.escape import escape
 
     @contextmanager
     def limit_command() -> Iterator[None]:
-        with _apply_timeout(request, shell.debugger), _show_progress(shell.debugger):
+        with _apply_timeout(options, shell.debugger), _show_progress(shell.debugger):
             yield
 
-    is_text = request.format == "text"
+    is_text = options.format == "text"
     outcome = run_script(
         shell,
         lines,
@@ -341,7 +334,7 @@ def _emit_lines(text: str) -> None:
     write_text(render_text(view, terminal=True))
 
 
-def _prompt(request: Request, shell: Shell) -> int:
+def _prompt(options: DebugOptions, shell: Shell) -> int:
     """Prompt for commands on a terminal."""
     from nmpsim.debugger.script import list_unmet_breakpoints
 
@@ -352,7 +345,7 @@ def _prompt(request: Request, shell: Shell) -> int:
             line = input("(nmpsim) ")
             with (
                 interactive_command(),
-                _interruptible(request, shell),
+                _interruptible(options, shell),
                 _show_progress(shell.debugger),
             ):
                 result = shell.execute(line)
@@ -373,22 +366,22 @@ def _prompt(request: Request, shell: Shell) -> int:
 
 
 @contextmanager
-def _apply_timeout(request: Request, debugger: Debugger) -> Iterator[None]:
+def _apply_timeout(options: DebugOptions, debugger: Debugger) -> Iterator[None]:
     """Raise UserError for a command of a script that exceeds --timeout."""
-    if request.limits.timeout is None:
+    if options.limits.timeout is None:
         yield
         return
     from nmpsim.core.limits import TimeBudget
 
-    with debugger.limit_time(TimeBudget(request.limits.make_limits(), subject="the command")):
+    with debugger.limit_time(TimeBudget(options.limits.make_limits(), subject="the command")):
         yield
 
 
 @contextmanager
-def _interruptible(request: Request, shell: Shell) -> Iterator[None]:
+def _interruptible(options: DebugOptions, shell: Shell) -> Iterator[None]:
     """Stop the run between two steps at Ctrl-C or --timeout, so that it stays usable."""
     signals: list[bool] = []
-    seconds = request.limits.timeout
+    seconds = options.limits.timeout
     end = math.inf if seconds is None else time.perf_counter() + seconds
     shell.debugger.is_interrupted = lambda: bool(signals) or time.perf_counter() > end
     before = signal.signal(signal.SIGINT, lambda *_: signals.append(True))
@@ -415,9 +408,9 @@ def _enable_completion(shell: Shell) -> None:
     readline.parse_and_bind("bind ^I rl_complete" if is_libedit else "tab: complete")
 
 
-def _write_record(request: Request, shell: Shell) -> None:
-    if request.record is not None:
+def _write_record(options: DebugOptions, shell: Shell) -> None:
+    if options.record is not None:
         from nmpsim.atomic import write_file
 
         text = "".join(f"{line}\n" for line in shell.history)
-        write_file(request.record, lambda file: file.write(text.encode()))
+        write_file(options.record, lambda file: file.write(text.encode()))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from nmpsim.cli.loading import load_program
-from nmpsim.cli.options import Format, Tolerance, format_option, output_option
+from nmpsim.cli.options import FORMAT_OPTION, Format, Tolerance, output_option
 from nmpsim.cli.output import check_outputs, show_progress, write_result
 from nmpsim.cli.parameters import (
     InputFile,
@@ -31,8 +32,8 @@ _TOLERANCES = "Tolerances"
 
 
 @frozen(kw_only=True)
-class Request:
-    """Parameters of ``nmpsim diff``."""
+class DiffOptions:
+    """Options of ``nmpsim diff``."""
 
     first: InputFile = argument("A")
     second: InputFile = argument("B")
@@ -54,12 +55,12 @@ class Request:
     rtol: Tolerance = option(
         "Allowed difference relative to A, added to --atol.", "X", group=_TOLERANCES, default=0.0
     )
-    format: Format = format_option()
+    format: Format = FORMAT_OPTION
     output: OutputFile | None = output_option("FILE", "Write to this file.  [default: stdout]")
 
 
 @define_command
-def command(request: Request) -> int:
+def command(options: DiffOptions) -> int:
     """Compare run B with run A: the first difference, the worst, and every layer.
 
     A is the earlier run or the reference, B the later run or the one in question.
@@ -79,30 +80,27 @@ def command(request: Request) -> int:
     from nmpsim.analysis.difference import Tolerance as Tolerances
     from nmpsim.views.diff_text import print_report_difference, print_run_difference
 
-    check_outputs([request.output], [request.first, request.second, request.bundle])
-    names = _read_names(request.maps)
-    tolerance = Tolerances(request.within, request.atol, request.rtol)
-    runs = open_recorded_run(request.first), open_recorded_run(request.second)
+    check_outputs([options.output], [options.first, options.second, options.bundle])
+    names = _read_names(options.maps)
+    tolerance = Tolerances(options.within, options.atol, options.rtol)
+    runs = open_recorded_run(options.first), open_recorded_run(options.second)
     if "report" in (runs[0].kind, runs[1].kind):
         reports = _compare_reports(*runs, tolerance)
         write_result(
-            request.format,
-            lambda: report_document(reports),
-            lambda console: print_report_difference(reports, console),
-            request.output,
+            options.format,
+            report_document,
+            print_report_difference,
+            reports,
+            output=options.output,
         )
         return EXIT_WORSE if reports.differs else EXIT_OK
-    found = _compare_runs(*runs, request, tolerance, names)
-    write_result(
-        request.format,
-        lambda: run_document(found),
-        lambda console: print_run_difference(found, console, show_all=request.show_all),
-        request.output,
-    )
+    found = _compare_runs(*runs, options, tolerance, names)
+    view = partial(print_run_difference, show_all=options.show_all)
+    write_result(options.format, run_document, view, found, output=options.output)
     if found.differing:
         return EXIT_WORSE
     is_incomplete = found.only_first or found.only_second
-    return EXIT_INCOMPLETE if request.strict and is_incomplete else EXIT_OK
+    return EXIT_INCOMPLETE if options.strict and is_incomplete else EXIT_OK
 
 
 def _compare_reports(
@@ -124,19 +122,19 @@ def _compare_reports(
 def _compare_runs(
     first: RecordedRun,
     second: RecordedRun,
-    request: Request,
+    options: DiffOptions,
     tolerance: Tolerances,
     names: Mapping[str, str],
 ) -> RunDifference:
     from nmpsim.analysis.diff import compare_runs
     from nmpsim.views.progress import ItemProgress
 
-    bundle = None if request.bundle is None else load_program(request.bundle)
+    bundle = None if options.bundle is None else load_program(options.bundle)
     with show_progress() as progress:
         return compare_runs(
             first.tensors(bundle),
             second.tensors(bundle),
-            layout=request.layout,
+            layout=options.layout,
             tolerance=tolerance,
             parameters=_quantization_of(bundle),
             names=names,

@@ -10,8 +10,8 @@ from nmpsim.records import frozen
 
 
 @frozen(kw_only=True)
-class Request:
-    """Parameters of ``nmpsim disasm``."""
+class DisasmOptions:
+    """Options of ``nmpsim disasm``."""
 
     bundle: InputFile = argument("NET.bin|MODEL")
     data: bool = option("Include all data that `nmpsim asm` needs.")
@@ -19,12 +19,12 @@ class Request:
 
 
 @define_command
-def command(request: Request) -> None:
+def command(options: DisasmOptions) -> None:
     """Show the program of a bundle as assembly text.
 
     With --data the text includes constants, symbols and metadata.
     """
-    check_outputs([request.output], [request.bundle])
+    check_outputs([options.output], [options.bundle])
     from nmpsim.bundle.assembly import disassemble_bundle
 
-    write_text(disassemble_bundle(load_program(request.bundle), request.data), request.output)
+    write_text(disassemble_bundle(load_program(options.bundle), options.data), options.output)

@@ -12,13 +12,13 @@ from nmpsim.cli.guard import print_message
 from nmpsim.cli.interrupt import add_interrupt_note
 from nmpsim.cli.loading import load_program
 from nmpsim.cli.options import (
+    FORMAT_OPTION,
+    MAX_MEMORY_OPTION,
     Format,
     ImageOptions,
     LimitOptions,
     Size,
     WorkerOptions,
-    format_option,
-    max_memory_option,
     output_option,
 )
 from nmpsim.cli.output import check_outputs, describe_partial_results, show_progress, write_result
@@ -35,8 +35,8 @@ from nmpsim.records import frozen
 
 
 @frozen(kw_only=True)
-class Request:
-    """Parameters of ``nmpsim eval``."""
+class EvalOptions:
+    """Options of ``nmpsim eval``."""
 
     bundle: InputFile = argument("NET.bin|MODEL")
     dataset: InputFile = option("Samples: an .npz file or a folder.", "DIR|NPZ")
@@ -45,17 +45,17 @@ class Request:
     top: str = option("K of each top-K accuracy.", "K1,K2", default="1,5")
     limit: Positive | None = option("Evaluate only the first N samples.", "N")
     confusion: OutputFile | None = option("Also write the confusion matrix.", "OUT.csv")
-    format: Format = format_option()
+    format: Format = FORMAT_OPTION
     output: OutputFile | None = output_option("OUT.json", "Also write all results; resumable.")
     images: ImageOptions
     workers: WorkerOptions
     limits: LimitOptions
-    max_memory: Size | None = max_memory_option()
+    max_memory: Size | None = MAX_MEMORY_OPTION
 
 
 @define_command
-def command(request: Request) -> int:
-    """Run a classifier on labelled samples: accuracy, cycles, saturation.
+def command(options: EvalOptions) -> int:
+    """Run a classifier on labelled samples and report accuracy, cycles and saturation.
 
     The data set is an .npz file with an array for each input, samples along the first axis; or a
     folder of images, .npy or .npz files, one per sample, possibly with a subfolder for each class.
@@ -66,31 +66,31 @@ def command(request: Request) -> int:
 
       nmpsim eval NET.bin --dataset testset.npz --labels labels
     """
-    labels_file = None if request.labels is None else Path(request.labels)
-    inputs = [request.bundle, request.dataset, labels_file, request.classes]
-    check_outputs([request.output, request.confusion, STDOUT], inputs)
-    top = _parse_top(request.top)
+    labels_file = None if options.labels is None else Path(options.labels)
+    inputs = [options.bundle, options.dataset, labels_file, options.classes]
+    check_outputs([options.output, options.confusion, STDOUT], inputs)
+    top = _parse_top(options.top)
     from nmpsim.cli.dataset import load_dataset, read_class_names
     from nmpsim.cli.samples import ProgramInputs
     from nmpsim.experiments import evaluate, evaluation_json, write_confusion
     from nmpsim.experiments.samples import check_labels, count_classes
     from nmpsim.views.eval_text import print_evaluation
 
-    bundle = load_program(request.bundle, inputs=[str(request.dataset)])
+    bundle = load_program(options.bundle, inputs=[str(options.dataset)])
     data = load_dataset(
-        request.dataset,
-        request.labels,
-        ProgramInputs.from_bundle(bundle.metadata, request.images),
-        request.max_memory,
-        request.limit,
+        options.dataset,
+        options.labels,
+        ProgramInputs.from_bundle(bundle.metadata, options.images),
+        options.max_memory,
+        options.limit,
     )
     classes = count_classes(bundle)
     with locate_errors(data.source):
         check_labels(data.labels, len(data.samples), classes)
     names = data.class_names
-    if request.classes is not None:
-        names = read_class_names(request.classes, classes)
-    note = partial(describe_partial_results, request.output)
+    if options.classes is not None:
+        names = read_class_names(options.classes, classes)
+    note = partial(describe_partial_results, options.output)
     with add_interrupt_note(note), show_progress() as progress:
         found = evaluate(
             bundle,
@@ -98,24 +98,20 @@ def command(request: Request) -> int:
             data.labels,
             class_names=names,
             top=top,
-            limit=request.limit,
-            results=request.output,
-            jobs=request.workers.jobs,
-            scheduler=request.workers.scheduler,
-            max_memory=request.max_memory,
+            limit=options.limit,
+            results=options.output,
+            jobs=options.workers.jobs,
+            scheduler=options.workers.scheduler,
+            max_memory=options.max_memory,
             progress=progress,
-            limits=request.limits.make_limits(),
+            limits=options.limits.make_limits(),
         )
     if found.reused:
         total = len(found.answers)
-        print_message(f"{found.reused} of {total} samples were already in {request.output}")
-    if request.confusion is not None:
-        write_confusion(request.confusion, found, classes)
-    write_result(
-        request.format,
-        lambda: evaluation_json(found, top),
-        lambda console: print_evaluation(found, top, console),
-    )
+        print_message(f"{found.reused} of {total} samples were already in {options.output}")
+    if options.confusion is not None:
+        write_confusion(options.confusion, found, classes)
+    write_result(options.format, evaluation_json, print_evaluation, found, top)
     return EXIT_WORSE if found.failed else EXIT_OK
 
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import click
 
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.loading import announce_loading, print_warnings
-from nmpsim.cli.options import Format, format_option, tensors_option, weights_option
+from nmpsim.cli.options import FORMAT_OPTION, TENSORS_OPTION, WEIGHTS_OPTION, Format
 from nmpsim.cli.output import check_outputs, write_result
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
 from nmpsim.records import frozen
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from nmpsim.analysis.explain import Factor
 
 _RESULT_RANGES = {"int8": (-128, 127), "int16": (-32768, 32767)}
@@ -24,17 +23,17 @@ _SCALE = "With --scale"
 
 
 @frozen(kw_only=True)
-class Request:
-    """Parameters of ``nmpsim explain``."""
+class ExplainOptions:
+    """Options of ``nmpsim explain``."""
 
     program: InputFile | None = argument("[NET.bin|MODEL|NET.lir]")
     layer: str | None = argument("[LAYER]")
-    weights: InputFile | None = weights_option()
-    tensors: InputFile | None = tensors_option()
+    weights: InputFile | None = WEIGHTS_OPTION
+    tensors: InputFile | None = TENSORS_OPTION
     all_channels: bool = option("Show every channel of LAYER.")
     scale: float | None = option("Explain a single factor.", "S")
     range: tuple[float, float] | None = option("Compare schemas for a range.", "MIN MAX")
-    format: Format = format_option()
+    format: Format = FORMAT_OPTION
     offset: int | None = option("Offset of the result.", "N", group=_SCALE)
     precision: Literal["int8", "int16"] | None = option(
         "Precision of the result.  [default: int8]", group=_SCALE
@@ -43,7 +42,7 @@ class Request:
 
 
 @define_command
-def command(request: Request) -> None:
+def command(options: ExplainOptions) -> None:
     """Show how real factors become integers, and the error of that.
 
     \b
@@ -56,69 +55,63 @@ def command(request: Request) -> None:
 
     For a layer: biasPre, biasPost, biasScale, outPre, outPost, outScale as Glow derives them.
     """
-    subjects = [request.program, request.scale, request.range]
+    subjects = [options.program, options.scale, options.range]
     given = sum(one is not None for one in subjects)
     if given != 1:
         words = "is needed" if given == 0 else "is allowed"
         raise click.UsageError(f"exactly one of NET, --scale and --range {words}")
-    _refuse_unused(request)
-    if request.program is not None:
-        _explain_program(request)
-    elif request.scale is not None:
-        _explain_scale(request, request.scale)
-    elif request.range is not None:
-        _explain_range(*request.range, request.format)
+    _refuse_unused(options)
+    if options.program is not None:
+        _explain_program(options)
+    elif options.scale is not None:
+        _explain_scale(options, options.scale)
+    elif options.range is not None:
+        _explain_range(*options.range, options.format)
 
 
-def _refuse_unused(request: Request) -> None:
+def _refuse_unused(options: ExplainOptions) -> None:
     """Raise UsageError for an option that would have no effect."""
-    has_program, has_scale = request.program is not None, request.scale is not None
+    has_program, has_scale = options.program is not None, options.scale is not None
     owners = {
         "weights": (has_program, "NET.lir"),
         "tensors": (has_program, "NET.lir"),
-        "all_channels": (request.layer is not None, "LAYER"),
+        "all_channels": (options.layer is not None, "LAYER"),
         "offset": (has_scale, "--scale"),
         "precision": (has_scale, "--scale"),
         "plot": (has_scale, "--scale"),
     }
     for name, (is_used, owner) in owners.items():
-        value = getattr(request, name)
+        value = getattr(options, name)
         if not is_used and value is not None and value is not False:
             raise click.UsageError(f"--{name.replace('_', '-')} requires {owner}")
 
 
-def _explain_program(request: Request) -> None:
+def _explain_program(options: ExplainOptions) -> None:
     from nmpsim.analysis.explain import explain_layers, layers_json
     from nmpsim.analysis.program import load_program
     from nmpsim.lir.layers import find_operations
-    from nmpsim.views.explain_text import print_layer, print_layers
+    from nmpsim.views.explain_text import print_layer_details, print_layers
 
-    path, word = request.program, request.layer
+    path, word = options.program, options.layer
     assert path is not None
     with announce_loading(path):
-        program = load_program(path, request.weights, request.tensors)
+        program = load_program(path, options.weights, options.tensors)
     print_warnings(program.warnings)
     name = program.module.name
     layers = explain_layers(program.module, program.layer_indices, program.display_names)
     shown = layers if word is None else find_operations(layers, word)
-
-    def view(console: Console) -> None:
-        if word is None:
-            print_layers(name, layers, console)
-        else:
-            for layer in shown:
-                print_layer(layer, console, all_channels=request.all_channels)
-
-    write_result(request.format, lambda: layers_json(name, shown), view)
+    details = partial(print_layer_details, all_channels=options.all_channels)
+    view = print_layers if word is None else details
+    write_result(options.format, layers_json, view, name, shown)
 
 
-def _explain_scale(request: Request, scale: float) -> None:
+def _explain_scale(options: ExplainOptions, scale: float) -> None:
     from nmpsim.analysis.explain import measure_error_band, measure_errors, scale_json
     from nmpsim.views.error_plot import FIGURE_PARTS, TEXT_PARTS, check_figure_path, write_figure
     from nmpsim.views.explain_text import print_factor
 
     factor = _checked_factor(scale)
-    plot, offset, precision = request.plot, request.offset or 0, request.precision or "int8"
+    plot, offset, precision = options.plot, options.offset or 0, options.precision or "int8"
     low, high = _RESULT_RANGES[precision]
     if not low <= offset <= high:
         raise click.UsageError(
@@ -138,11 +131,7 @@ def _explain_scale(request: Request, scale: float) -> None:
     if plot is not None and band is not None:
         write_figure(plot, factor, band)
         print_message(f"wrote {plot}")
-    write_result(
-        request.format,
-        lambda: scale_json(factor, errors),
-        lambda console: print_factor(factor, errors, band, console),
-    )
+    write_result(options.format, scale_json, partial(print_factor, band=band), factor, errors)
 
 
 def _checked_factor(scale: float) -> Factor:
@@ -167,8 +156,4 @@ def _explain_range(low: float, high: float, format: str) -> None:
     if low > high:
         raise click.UsageError(f"--range: the lower end {low:g} is above the upper end {high:g}")
     fits = fit_schemas(low, high)
-    write_result(
-        format,
-        lambda: schemas_json(low, high, fits),
-        lambda console: print_schemas(low, high, fits, console),
-    )
+    write_result(format, schemas_json, print_schemas, low, high, fits)

@@ -22,8 +22,8 @@ from nmpsim.records import frozen
 
 
 @frozen(kw_only=True)
-class Request:
-    """Parameters of ``nmpsim history``."""
+class HistoryOptions:
+    """Options of ``nmpsim history``."""
 
     folder: OutputFile = argument("FOLDER")
     documents: tuple[InputFile, ...] = argument("[RUN.json|EVAL.json]...")
@@ -36,7 +36,7 @@ class Request:
 
 
 @define_command
-def command(request: Request) -> None:
+def command(options: HistoryOptions) -> None:
     """Store JSON reports of runs and evaluations in a folder, and show them over commits.
 
     The reports that are named are added. Then all entries are shown, the oldest first: cycles,
@@ -49,42 +49,37 @@ def command(request: Request) -> None:
     """
     from nmpsim.experiments.history import add_entry, list_entries, read_document
 
-    folder, documents, output = request.folder, request.documents, request.output
+    folder, documents, output = options.folder, options.documents, options.output
     check_outputs([output], documents)
-    if request.format == "html":
+    if options.format == "html":
         from nmpsim.views.html import require_html
 
         require_html()
-    label = request.label or ""
-    if not documents and (request.commit, label, request.date) != (None, "", None):
+    label = options.label or ""
+    if not documents and (options.commit, label, options.date) != (None, "", None):
         raise fail(
             "ARG001",
             "--commit, --label and --date require a report to add",
             hint="Pass a RUN.json or an EVAL.json.",
         )
     if documents:
-        commit, when = _find_commit(request.commit, request.date)
+        commit, when = _find_commit(options.commit, options.date)
         for document in documents:
             entry = add_entry(folder, document, commit, label, when)
             name = f"{entry.program} ({entry.label})" if entry.label else entry.program
             print_message(f"added {document}: {name}, {commit}")
-    if request.show is not None:
-        write_text(read_document(folder, request.show), output)
+    if options.show is not None:
+        write_text(read_document(folder, options.show), output)
         return
     found = list_entries(folder)
-    if request.format == "html":
+    if options.format == "html":
         from nmpsim.views.html.history import make_history_page
 
         write_text(make_history_page(folder.resolve().name, found), output)
         return
     from nmpsim.views.history_text import history_json, print_history
 
-    write_result(
-        request.format,
-        lambda: history_json(found),
-        lambda console: print_history(found, console),
-        output,
-    )
+    write_result(options.format, history_json, print_history, found, output=output)
 
 
 def _find_commit(commit: str | None, date: str | None) -> tuple[str, datetime]:

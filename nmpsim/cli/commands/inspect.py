@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from nmpsim.cli.loading import announce_loading, print_warnings
-from nmpsim.cli.options import Format, ShapeOptions, format_option
+from nmpsim.cli.options import FORMAT_OPTION, Format, ShapeOptions
 from nmpsim.cli.output import write_result
 from nmpsim.cli.parameters import InputFile, argument, define_command
 from nmpsim.records import frozen
 
 
 @frozen(kw_only=True)
-class Request:
-    """Parameters of ``nmpsim inspect``."""
+class InspectOptions:
+    """Options of ``nmpsim inspect``."""
 
     file: InputFile = argument("FILE")
     shapes: ShapeOptions
-    format: Format = format_option()
+    format: Format = FORMAT_OPTION
 
 
 @define_command
-def command(request: Request) -> None:
+def command(options: InspectOptions) -> None:
     """Show the contents of a bundle: inputs, outputs, where each layer runs, sizes.
 
     FILE may also be a model that `nmpsim compile` accepts; it is compiled in memory.
@@ -28,17 +28,13 @@ def command(request: Request) -> None:
     from nmpsim.bundle import read_bundle
     from nmpsim.views.inspect_text import inspect_json, print_bundle
 
-    if session.is_model(request.file):
+    if session.is_model(options.file):
         compiled = session.compile(
-            request.file, input_shapes=request.shapes.parse(), slicing="simple"
+            options.file, input_shapes=options.shapes.parse(), slicing="simple"
         )
         print_warnings(compiled.warnings)
         contents = compiled.bundle
     else:
-        with announce_loading(request.file):
-            contents = read_bundle(request.file)
-    write_result(
-        request.format,
-        lambda: inspect_json(contents),
-        lambda console: print_bundle(contents, console),
-    )
+        with announce_loading(options.file):
+            contents = read_bundle(options.file)
+    write_result(options.format, inspect_json, print_bundle, contents)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from nmpsim.cli.loading import announce_loading, print_warnings
-from nmpsim.cli.options import Format, format_option, tensors_option, weights_option
+from nmpsim.cli.options import FORMAT_OPTION, TENSORS_OPTION, WEIGHTS_OPTION, Format
 from nmpsim.cli.output import check_outputs, write_json, write_result
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
 from nmpsim.diagnostics import EXIT_OK, EXIT_WORSE
@@ -23,19 +24,19 @@ _REFERENCES = "References"
 
 
 @frozen(kw_only=True)
-class Request:
-    """Parameters of ``nmpsim lint``."""
+class LintOptions:
+    """Options of ``nmpsim lint``."""
 
     program: InputFile = argument("NET.lir|NET.bin|MODEL")
-    weights: InputFile | None = weights_option()
-    tensors: InputFile | None = tensors_option()
+    weights: InputFile | None = WEIGHTS_OPTION
+    tensors: InputFile | None = TENSORS_OPTION
     numerics: str | None = option(
         f"Profile.  [default: the bundle's, or {DEFAULT_NUMERICS}]", "PROFILE"
     )
     strict: bool = option("Exit with 1 for warnings too.")
     show_all: bool = option("Show every finding.", names="--all")
     sarif: OutputFile | None = option("Also write SARIF, for code scanning.", "S.sarif")
-    format: Format = format_option()
+    format: Format = FORMAT_OPTION
     float_weights: InputFile | None = option(
         "Weights of the float model, to compare with.", "F.npz|F.onnx", group=_REFERENCES
     )
@@ -51,37 +52,34 @@ class Request:
 
 
 @define_command
-def command(request: Request) -> int:
+def command(options: LintOptions) -> int:
     """Check a program for numerical problems: biases, scales, overflow, float parts.
 
     Exit codes: 0 no errors, 1 errors found (with --strict also warnings), 2 unusable arguments or
     files. docs/lint.md describes every rule.
     """
-    if request.original_tensors is not None and request.original_weights is None:
+    if options.original_tensors is not None and options.original_weights is None:
         raise click.UsageError("--original-tensors requires --original-weights")
     references = (
-        request.float_weights,
-        request.original_weights,
-        request.original_tensors,
-        request.ranges,
+        options.float_weights,
+        options.original_weights,
+        options.original_tensors,
+        options.ranges,
     )
-    files = request.program, request.weights, request.tensors
-    check_outputs([request.sarif], [*files, *references])
+    files = options.program, options.weights, options.tensors
+    check_outputs([options.sarif], [*files, *references])
     from nmpsim.analysis.lint import References, lint_json, load_subject, run_rules
     from nmpsim.views.lint_text import print_findings
 
-    with announce_loading(request.program):
-        subject = load_subject(*files, request.numerics, References(*references))
+    with announce_loading(options.program):
+        subject = load_subject(*files, options.numerics, References(*references))
     print_warnings(subject.warnings)
     report = run_rules(subject)
-    if request.sarif is not None:
-        _write_sarif(report, request.sarif)
-    write_result(
-        request.format,
-        lambda: lint_json(subject, report),
-        lambda console: print_findings(subject, report, console, show_all=request.show_all),
-    )
-    has_failed = report.count("error") or (request.strict and report.count("warning"))
+    if options.sarif is not None:
+        _write_sarif(report, options.sarif)
+    view = partial(print_findings, show_all=options.show_all)
+    write_result(options.format, lint_json, view, subject, report)
+    has_failed = report.count("error") or (options.strict and report.count("warning"))
     return EXIT_WORSE if has_failed else EXIT_OK
 
 

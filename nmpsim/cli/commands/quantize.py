@@ -13,14 +13,14 @@ import click
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.loading import announce_loading, load_device, print_warnings
 from nmpsim.cli.options import (
+    FORMAT_OPTION,
+    WEIGHTS_OPTION,
     Format,
     ImageOptions,
     InputArgument,
     ShapeOptions,
     device_option,
-    format_option,
     output_option,
-    weights_option,
 )
 from nmpsim.cli.output import check_outputs, show_progress, write_result
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
@@ -37,11 +37,11 @@ _QUANTIZATION = "Quantization"
 
 
 @frozen(kw_only=True)
-class Request:
-    """Parameters of ``nmpsim quantize``."""
+class QuantizeOptions:
+    """Options of ``nmpsim quantize``."""
 
     model: InputFile = argument("MODEL")
-    weights: InputFile | None = weights_option()
+    weights: InputFile | None = WEIGHTS_OPTION
     calibration: tuple[InputArgument, ...] = option(
         "Samples: arrays, images or folders.", "[NAME=]FILE"
     )
@@ -49,13 +49,13 @@ class Request:
     compare: bool = option("Compare all schemas and precisions.")
     shapes: ShapeOptions
     device: InputFile | None = device_option("the NMP")
-    format: Format = format_option()
+    format: Format = FORMAT_OPTION
     output: OutputFile | None = output_option("NET.bin|OUT.lir", "A bundle, or LIR and its files.")
     schema: Literal[
         "asymmetric", "symmetric", "symmetric-with-uint8", "symmetric-with-power2-scale"
     ] = option("Quantization schema.", group=_QUANTIZATION, default="asymmetric")
     precision: Literal["int8", "int16"] = option(
-        "Precision except biases.", group=_QUANTIZATION, default="int8"
+        "Precision of weights and activations.", group=_QUANTIZATION, default="int8"
     )
     bias_precision: Literal["int8", "int16", "int32"] = option(
         "Precision of biases.", group=_QUANTIZATION, default="int32"
@@ -65,7 +65,7 @@ class Request:
         "Scale of biases.", group=_QUANTIZATION, default="product"
     )
     keep_float: tuple[str, ...] = option(
-        "Opcode or layer that stays float.", "OPCODE|LAYER", group=_QUANTIZATION
+        "Keep an opcode or a layer in float.", "OPCODE|LAYER", group=_QUANTIZATION
     )
     images: ImageOptions
 
@@ -76,26 +76,27 @@ class Request:
 
 
 @define_command
-def command(request: Request) -> None:
+def command(options: QuantizeOptions) -> None:
     """Quantize a float network, an ONNX model or LIR, with ranges from samples or from a profile.
 
     Samples are a folder, or a pattern in quotes, of images or .npy files with one sample each; an
     .npz file with an array for each input, samples along the first axis; or an .npy file for a
-    network with one input. Scales of biases are those of Glow (product) or of the NMP's library
-    (result). LAYER is an index, a name (conv1 for conv1__2), line:N or number:N of the LIR.
+    network with one input. --bias-scale: product (input scale x weight scale, as in Glow) or result
+    (as in the NMP's library). LAYER is an index, a name (conv1 for conv1__2), line:N or number:N of
+    the LIR.
 
     Results that stay float are listed with the reason. OUT.lir is written with OUT.npz and
     OUT.tensors.json, and compiled by
 
       nmpsim compile OUT.lir --weights OUT.npz -o NET.bin
     """
-    given = request.calibration
-    if request.output is None and not request.compare:
+    given = options.calibration
+    if options.output is None and not options.compare:
         raise click.UsageError("-o NET.bin, -o OUT.lir or --compare is required")
-    if not given and (request.compare or request.profile is None):
-        alternative = "" if request.compare else " or --profile P.yaml"
+    if not given and (options.compare or options.profile is None):
+        alternative = "" if options.compare else " or --profile P.yaml"
         raise click.UsageError(f"--calibration FILE{alternative} is required")
-    if request.device is not None and not request.makes_bundle:
+    if options.device is not None and not options.makes_bundle:
         raise click.UsageError(
             "--device requires -o NET.bin; for LIR, pass --device to `nmpsim compile`"
         )
@@ -106,47 +107,43 @@ def command(request: Request) -> None:
     from nmpsim.views.quantize_text import print_quantization, quantization_json
 
     sources = [Path(argument.rpartition("=")[2]) for argument in given]
-    read = [request.model, request.weights, request.profile, request.device, *sources]
-    check_outputs(_outputs(request), read)
-    device = load_device(request.device)
+    read = [options.model, options.weights, options.profile, options.device, *sources]
+    check_outputs(_outputs(options), read)
+    device = load_device(options.device)
     settings = parse_settings(
-        schema=request.schema,
-        precision=request.precision,
-        bias_precision=request.bias_precision,
-        per_channel=request.per_channel,
-        bias_scale=request.bias_scale,
-        keep_float=request.keep_float,
+        schema=options.schema,
+        precision=options.precision,
+        bias_precision=options.bias_precision,
+        per_channel=options.per_channel,
+        bias_scale=options.bias_scale,
+        keep_float=options.keep_float,
     )
-    with announce_loading(request.model):
+    with announce_loading(options.model):
         network = load_float_program(
-            request.model,
-            request.weights,
-            input_shapes=request.shapes.parse(),
+            options.model,
+            options.weights,
+            input_shapes=options.shapes.parse(),
             sample_shapes=read_sample_shapes(given),
         )
     print_warnings(network.warnings)
     with _name_samples(sources[0] if len(sources) == 1 else None):
-        samples = load_calibration_samples(given, request.images, network) if given else None
-        calibrated = calibrate(network, None, samples, profile=request.profile)
-    program = None if request.output is None else calibrated.quantize(settings)
-    comparisons = compare(calibrated, settings) if request.compare else ()
-    if program is not None and request.output is not None:
-        _write(program, request.output, request.makes_bundle, device)
-    count = len(calibrated.samples)
-    write_result(
-        request.format,
-        lambda: quantization_json(program, comparisons, count),
-        lambda console: print_quantization(program, comparisons, count, console),
-    )
+        samples = load_calibration_samples(given, options.images, network) if given else None
+        calibrated = calibrate(network, None, samples, profile=options.profile)
+    program = None if options.output is None else calibrated.quantize(settings)
+    comparisons = compare(calibrated, settings) if options.compare else ()
+    if program is not None and options.output is not None:
+        _write(program, options.output, options.makes_bundle, device)
+    result = program, comparisons, len(calibrated.samples)
+    write_result(options.format, quantization_json, print_quantization, *result)
 
 
-def _outputs(request: Request) -> list[Path]:
+def _outputs(options: QuantizeOptions) -> list[Path]:
     """Return the files that the command may write."""
-    if request.output is None or request.makes_bundle:
-        return [path for path in (request.output,) if path is not None]
+    if options.output is None or options.makes_bundle:
+        return [path for path in (options.output,) if path is not None]
     from nmpsim.quantization import ProgramFiles
 
-    return list(attrs.astuple(ProgramFiles.for_lir(request.output)))
+    return list(attrs.astuple(ProgramFiles.for_lir(options.output)))
 
 
 def _write(

@@ -10,10 +10,10 @@ from nmpsim.cli.environment import choose_engine
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.loading import load_device, load_program
 from nmpsim.cli.options import (
+    ENGINE_OPTION,
     Engine,
     InputOptions,
     device_option,
-    engine_option,
     output_option,
 )
 from nmpsim.cli.output import show_progress
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
 
 @frozen(kw_only=True)
-class Request:
-    """Parameters of ``nmpsim reduce``."""
+class ReduceOptions:
+    """Options of ``nmpsim reduce``."""
 
     bundle: InputFile = argument("NET.bin|MODEL")
     inputs: InputOptions
     reference: InputFile | None = option("Fail at the first layer that differs from this run.", "R")
     saturates: str | None = option("Fail if this layer saturates.", "LAYER")
     device: InputFile | None = device_option("the bundle's")
-    engine: Engine = engine_option()
+    engine: Engine = ENGINE_OPTION
     output: OutputFile = output_option("FOLDER", "New folder for the reduced program.")
 
 
 @define_command
-def command(request: Request) -> int:
+def command(options: ReduceOptions) -> int:
     """Reduce a failing program to the smallest part that still fails, and write it.
 
     By default the failure is a trap or a violation of the contract of the instruction set. The
@@ -55,26 +55,26 @@ def command(request: Request) -> int:
 
     Exit codes: 0 a part was written, 1 the program does not fail, 2 unusable arguments or files.
     """
-    config = load_device(request.device)
+    config = load_device(options.device)
     from nmpsim import session
     from nmpsim.analysis.reduce import add_program_outputs, reduce_program, write_repro
     from nmpsim.cli.inputs import load_inputs
 
-    if request.reference is not None and request.saturates is not None:
+    if options.reference is not None and options.saturates is not None:
         raise fail(
             "ARG001", "--reference cannot be used with --saturates", hint="Pass one of them."
         )
-    _check_folder(request.output)
-    bundle = load_program(request.bundle, device=config, inputs=request.inputs.arguments)
-    arrays = load_inputs(request.inputs, bundle.metadata)
-    engine = choose_engine(request.engine)
+    _check_folder(options.output)
+    bundle = load_program(options.bundle, device=config, inputs=options.inputs.arguments)
+    arrays = load_inputs(options.inputs, bundle.metadata)
+    engine = choose_engine(options.engine)
     device = session.Device(config or session.get_device(bundle), engine=engine)
     with show_progress() as progress:
         # A wrong or saturated result may come after a violation of the contract.
-        strict = request.reference is None and request.saturates is None
+        strict = options.reference is None and options.saturates is None
         report = device.run(bundle, arrays, save_layers=True, progress=progress, strict=strict)
     report = add_program_outputs(report, bundle.metadata.layers)
-    failure = _find_failure(request, bundle, report)
+    failure = _find_failure(options, bundle, report)
     if failure is None:
         print_message("the program does not fail: there is nothing to reduce")
         return EXIT_WORSE
@@ -82,13 +82,13 @@ def command(request: Request) -> int:
     found = reduce_program(
         bundle, arrays, device, report, failure, lambda part: print_message(f"trying {part}")
     )
-    files = write_repro(request.output, found)
-    print_message(f"wrote {request.output}: {found.what} fails alike; {', '.join(files)}")
-    print_message(f"`nmpsim check '{request.output / 'suite.toml'}'` fails until this is fixed")
+    files = write_repro(options.output, found)
+    print_message(f"wrote {options.output}: {found.what} fails alike; {', '.join(files)}")
+    print_message(f"`nmpsim check '{options.output / 'suite.toml'}'` fails until this is fixed")
     return EXIT_OK
 
 
-def _find_failure(request: Request, bundle: Bundle, report: RunReport) -> Failure | None:
+def _find_failure(options: ReduceOptions, bundle: Bundle, report: RunReport) -> Failure | None:
     from nmpsim.analysis.reduce import (
         SaturationFailure,
         TrapFailure,
@@ -97,12 +97,12 @@ def _find_failure(request: Request, bundle: Bundle, report: RunReport) -> Failur
     )
     from nmpsim.lir.layers import find_layer
 
-    if request.reference is not None:
-        reference = _load_results(request.reference)
-        with locate_errors(request.reference):
+    if options.reference is not None:
+        reference = _load_results(options.reference)
+        with locate_errors(options.reference):
             return find_first_difference(report, bundle.metadata.layers, reference)
-    if request.saturates is not None:
-        layer = report.layers[find_layer(bundle.metadata.layers, request.saturates).index]
+    if options.saturates is not None:
+        layer = report.layers[find_layer(bundle.metadata.layers, options.saturates).index]
         return SaturationFailure(layer.name) if layer.saturated else None
     if report.contract.violation is not None:
         return ViolationFailure.from_violation(report.contract.violation)

@@ -10,15 +10,15 @@ from nmpsim.records import frozen
 
 
 @frozen(kw_only=True)
-class Request:
-    """Parameters of ``nmpsim report``."""
+class ReportOptions:
+    """Options of ``nmpsim report``."""
 
     runs: tuple[InputFile, ...] = argument("RUN.json...")
     output: OutputFile = output_option("REPORT.html", "The HTML report.")
 
 
 @define_command
-def command(request: Request) -> None:
+def command(options: ReportOptions) -> None:
     """Write one HTML report, which opens offline, of the JSON reports of one or more runs.
 
     Several runs are compared, each with the first.
@@ -31,11 +31,11 @@ def command(request: Request) -> None:
     from nmpsim.views.html import make_html_page, require_html
     from nmpsim.views.html.compare import make_names_unique
 
-    check_outputs([request.output], request.runs)
+    check_outputs([options.output], options.runs)
     require_html()
-    names = make_names_unique([path.stem for path in request.runs])
-    reports = dict(zip(names, map(read_report, request.runs), strict=True))
+    names = make_names_unique([path.stem for path in options.runs])
+    reports = dict(zip(names, map(read_report, options.runs), strict=True))
     with show_progress() as progress:
         page = make_html_page(reports, progress)
-    write_text(page, request.output)
-    print_message(f"wrote {request.output}: {len(page.encode()) / 1e6:.1f} MB")
+    write_text(page, options.output)
+    print_message(f"wrote {options.output}: {len(page.encode()) / 1e6:.1f} MB")

@@ -14,19 +14,19 @@ from nmpsim.cli.environment import choose_engine
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.loading import load_device, load_program, warn_if_float
 from nmpsim.cli.options import (
+    ENGINE_OPTION,
     EXECUTION,
+    FORMAT_OPTION,
+    MAX_MEMORY_OPTION,
+    PATCH_OPTION,
+    STRICT_OPTION,
     Engine,
     Format,
     InputOptions,
     LimitOptions,
     Size,
     device_option,
-    engine_option,
-    format_option,
-    max_memory_option,
     output_option,
-    patch_option,
-    strict_option,
 )
 from nmpsim.cli.output import check_outputs, open_text_output, show_progress, write_json, write_text
 from nmpsim.cli.parameters import (
@@ -61,27 +61,31 @@ _LIMIT_CODES = {"cycle_limit": "LIMIT001", "timeout": "LIMIT002"}
 
 
 @frozen(kw_only=True)
-class Request:
-    """Parameters of ``nmpsim run``."""
+class RunOptions:
+    """Options of ``nmpsim run``."""
 
     bundle: InputFile = argument("NET.bin|MODEL")
     inputs: InputOptions
     device: InputFile | None = device_option("the bundle's")
     save_outputs: OutputFile | None = option("Save the outputs.", "O.npz")
     save_layers: OutputFile | None = option("Save every layer's output.", "L.npz")
-    shadow: bool = option("Measure the error of every layer by its source.")
+    shadow: bool = option("Compare with float execution; split each layer's error by cause.")
     repeat: Positive = option("Run N times and report the throughput.", "N", default=1)
-    patch: InputFile | None = patch_option()
-    format: Format = format_option()
+    patch: InputFile | None = PATCH_OPTION
+    format: Format = FORMAT_OPTION
     output: OutputFile | None = output_option("REPORT", "Write to this file.  [default: stdout]")
     float_weights: InputFile | None = option(
         "Weights before quantization, for --shadow.", "F.npz|F.onnx", group=_ANALYSES
     )
     sensitivity: bool = option("Measure how cycles depend on assumed settings.", group=_ANALYSES)
     histogram: tuple[str, ...] = option(
-        "Histogram of a layer, or all, in the JSON.", "LAYER", group=_ANALYSES
+        "Add a histogram of a layer's output to the JSON (all: every layer).",
+        "LAYER",
+        group=_ANALYSES,
     )
-    timeline: bool = option("Record units and scratchpads in the JSON.", group=_ANALYSES)
+    timeline: bool = option(
+        "Add unit activity and scratchpad contents to the JSON.", group=_ANALYSES
+    )
     node_data: OutputFile | None = option(
         "Write node data for Model Explorer.", "FILE.json", group=_ANALYSES
     )
@@ -89,13 +93,13 @@ class Request:
         "Write a core file if the run traps.", "FILE", group=_ANALYSES
     )
     traces: TraceOptions
-    engine: Engine = engine_option()
+    engine: Engine = ENGINE_OPTION
     threads: Positive | None = option(
         "Host threads.  [default: all processors]", "N", group=EXECUTION
     )
-    strict: bool = strict_option()
+    strict: bool = STRICT_OPTION
     limits: LimitOptions
-    max_memory: Size | None = max_memory_option()
+    max_memory: Size | None = MAX_MEMORY_OPTION
 
     @property
     def outputs(self) -> tuple[Path | None, ...]:
@@ -109,68 +113,68 @@ class Request:
 
 
 @define_command
-def command(request: Request) -> int:
-    """Run a compiled network: its outputs, its cycles layer by layer, what saturated.
+def command(options: RunOptions) -> int:
+    """Run a network and print its outputs, per-layer cycles and saturation.
 
     An input is an array (.npy, or .npz under the inputs' names), float or already quantized; an
-    image (PNG, JPEG, BMP); or raw values (.bin, .raw). A folder, or a pattern in quotes, is one run
-    for each file. LAYER is an index, a name (conv1 for conv1__2), line:N or number:N of the LIR.
+    image (PNG, JPEG, BMP); or raw values (.bin, .raw). A folder or a quoted glob pattern starts one
+    run per file. LAYER is an index, a name (conv1 for conv1__2), line:N or number:N of the LIR.
 
     Exit code 1 if the run trapped (fault, deadlock, cycle limit) or violated the contract, 124 if
     it took longer than --timeout.
     """
-    _check(request)
-    config = load_device(request.device)
+    _check(options)
+    config = load_device(options.device)
     from nmpsim import session
     from nmpsim.cli.inputs import find_samples, list_input_paths
     from nmpsim.cli.samples import ProgramInputs, print_image_formats
 
-    arguments = request.inputs.arguments
-    bundle = load_program(request.bundle, request.patch, device=config, inputs=arguments)
-    if session.is_model(request.bundle):
-        warn_if_float(bundle.metadata, request.bundle)
-    request = attrs.evolve(request, histogram=_find_layers(bundle, request.histogram))
-    inputs = ProgramInputs.from_bundle(bundle.metadata, request.inputs.images)
+    arguments = options.inputs.arguments
+    bundle = load_program(options.bundle, options.patch, device=config, inputs=arguments)
+    if session.is_model(options.bundle):
+        warn_if_float(bundle.metadata, options.bundle)
+    options = attrs.evolve(options, histogram=_find_layers(bundle, options.histogram))
+    inputs = ProgramInputs.from_bundle(bundle.metadata, options.inputs.images)
     samples = find_samples(arguments, inputs)
-    check_outputs(request.outputs, list_input_paths(arguments, list(inputs.tensors)))
+    check_outputs(options.outputs, list_input_paths(arguments, list(inputs.tensors)))
     count = sum(len(sample.files) for sample in samples)
     if count > 1:
-        _check_batch(request, count)
+        _check_batch(options, count)
     arrays = samples[0].load()
     print_image_formats(samples)
     device = session.Device(
         config or session.get_device(bundle),
-        engine=choose_engine(request.engine, runs_often=request.sensitivity),
-        threads=request.threads,
-        max_memory=request.max_memory,
+        engine=choose_engine(options.engine, runs_often=options.sensitivity),
+        threads=options.threads,
+        max_memory=options.max_memory,
     )
     if count <= 1:
-        return _run(request, bundle, device, arrays)
+        return _run(options, bundle, device, arrays)
     from nmpsim.cli.batch import run_batch
 
     return run_batch(
         device,
         bundle,
         samples,
-        limits=request.limits.make_limits(),
-        strict=request.strict,
-        save_outputs=request.save_outputs,
-        format=request.format,
-        output=request.output,
+        limits=options.limits.make_limits(),
+        strict=options.strict,
+        save_outputs=options.save_outputs,
+        format=options.format,
+        output=options.output,
     )
 
 
-def _run(request: Request, bundle: Bundle, device: Device, arrays: Arrays) -> int:
+def _run(options: RunOptions, bundle: Bundle, device: Device, arrays: Arrays) -> int:
     """Run the bundle once, write the report and return the exit code."""
     from nmpsim import session
     from nmpsim.core.limits import TimeBudget, TimeLimitError
 
-    limits = request.limits.make_limits()
-    keeps_layers = request.shadow or bool(request.histogram) or request.save_layers is not None
-    shadow = session.Shadow(bundle, request.float_weights) if request.shadow else None
-    recorder = _Recorder(bundle) if request.timeline else None
+    limits = options.limits.make_limits()
+    keeps_layers = options.shadow or bool(options.histogram) or options.save_layers is not None
+    shadow = session.Shadow(bundle, options.float_weights) if options.shadow else None
+    recorder = _Recorder(bundle) if options.timeline else None
     with show_progress() as progress:
-        with open_traces(request.traces, bundle, device.config) as traces:
+        with open_traces(options.traces, bundle, device.config) as traces:
             report = device.run(
                 bundle,
                 arrays,
@@ -178,31 +182,31 @@ def _run(request: Request, bundle: Bundle, device: Device, arrays: Arrays) -> in
                 progress=progress,
                 work=_combine(traces.listener, recorder),
                 limits=limits,
-                strict=request.strict,
-                repeat=request.repeat,
+                strict=options.strict,
+                repeat=options.repeat,
             )
             traces.finish(report)
         budget, timeout = TimeBudget(limits, report.host_seconds), None
         try:
             if shadow is not None and not _has_timed_out(report):
                 report = _add_shadow(shadow, report, arrays, progress, budget)
-            if request.sensitivity:
+            if options.sensitivity:
                 report = _add_sensitivity(bundle, arrays, report, device, progress, budget)
         except TimeLimitError as error:
             (timeout,) = error.diagnostics
-    _save(request, bundle, report)
-    place = Place(str(request.bundle))
+    _save(options, bundle, report)
+    place = Place(str(options.bundle))
     trap, violation = report.trap, report.contract.violation
     if trap is not None and trap.kind in _LIMIT_CODES:
         print_message(str(Diagnostic(_LIMIT_CODES[trap.kind], trap.message, place)))
     if timeout is not None:
         print_message(str(attrs.evolve(timeout, place=place)))
-    if trap is not None and request.core_on_trap is not None:
+    if trap is not None and options.core_on_trap is not None:
         config = limits.apply_to_device(device.config)
-        save_core_file(request.core_on_trap, bundle, arrays, report, config, request.max_memory)
+        save_core_file(options.core_on_trap, bundle, arrays, report, config, options.max_memory)
     if recorder is not None:
         report = recorder.add_to(report)
-    _show(request, bundle, report)
+    _show(options, bundle, report)
     if violation is not None:
         print_message(
             str(Diagnostic(violation.code, violation.message, place, hint=violation.hint))
@@ -212,41 +216,41 @@ def _run(request: Request, bundle: Bundle, device: Device, arrays: Arrays) -> in
     return EXIT_OK if trap is None else EXIT_WORSE
 
 
-def _check(request: Request) -> None:
+def _check(options: RunOptions) -> None:
     """Raise UserError for options that contradict each other, before anything is read."""
-    if request.node_data is not None and request.node_data.suffix != ".json":
+    if options.node_data is not None and options.node_data.suffix != ".json":
         raise fail(
             "ARG001",
             "Model Explorer reads node data from .json files only",
-            found=f"--node-data {request.node_data}",
+            found=f"--node-data {options.node_data}",
             hint="Pass a file such as NODES.json.",
         )
     check_outputs(
-        request.outputs, [request.bundle, request.device, request.float_weights, request.patch]
+        options.outputs, [options.bundle, options.device, options.float_weights, options.patch]
     )
-    if request.float_weights is not None and not request.shadow:
+    if options.float_weights is not None and not options.shadow:
         raise fail("ARG001", "--float-weights requires --shadow", hint="Add --shadow.")
-    if request.repeat > 1 and request.core_on_trap is not None:
+    if options.repeat > 1 and options.core_on_trap is not None:
         message = "--core-on-trap cannot be used with --repeat"
-        raise fail("ARG001", message, found=f"--repeat {request.repeat}", hint="Omit --repeat.")
-    if (request.histogram or request.timeline) and request.format != "json":
+        raise fail("ARG001", message, found=f"--repeat {options.repeat}", hint="Omit --repeat.")
+    if (options.histogram or options.timeline) and options.format != "json":
         message = "--histogram and --timeline require the JSON report"
         raise fail(
             "ARG001", message, hint="Add --format json, and draw the report with `nmpsim report`."
         )
 
 
-def _check_batch(request: Request, count: int) -> None:
+def _check_batch(options: RunOptions, count: int) -> None:
     """Raise UserError for an option that needs a single run."""
     given = {
-        "--save-layers": request.save_layers,
-        "--core-on-trap": request.core_on_trap,
-        "--shadow": request.shadow,
-        "--sensitivity": request.sensitivity,
-        "--histogram": request.histogram,
-        "--timeline": request.timeline,
-        "--repeat": request.repeat > 1,
-        "--trace and --dram-trace": any(request.traces.outputs),
+        "--save-layers": options.save_layers,
+        "--core-on-trap": options.core_on_trap,
+        "--shadow": options.shadow,
+        "--sensitivity": options.sensitivity,
+        "--histogram": options.histogram,
+        "--timeline": options.timeline,
+        "--repeat": options.repeat > 1,
+        "--trace and --dram-trace": any(options.traces.outputs),
     }
     for name, value in given.items():
         if value:
@@ -353,14 +357,14 @@ def _add_sensitivity(
     return attrs.evolve(report, sensitivity=found)
 
 
-def _save(request: Request, bundle: Bundle, report: RunReport) -> None:
-    if request.node_data is not None:
+def _save(options: RunOptions, bundle: Bundle, report: RunReport) -> None:
+    if options.node_data is not None:
         from nmpsim.views.graph.node_data import make_node_data
 
-        for path, text in make_node_data(request.node_data, bundle.metadata, report).items():
+        for path, text in make_node_data(options.node_data, bundle.metadata, report).items():
             write_text(text, path)
-    if request.save_layers is not None:
-        write_npz(request.save_layers, report.layer_outputs)
+    if options.save_layers is not None:
+        write_npz(options.save_layers, report.layer_outputs)
         fused = sum(len(layer.fused) - 1 for layer in bundle.metadata.layers if layer.fused)
         if fused:
             from nmpsim.views.text import format_count
@@ -369,16 +373,16 @@ def _save(request: Request, bundle: Bundle, report: RunReport) -> None:
                 f"note: {format_count(fused, 'fused instruction')} without an output of its own;"
                 " compile with --no-fuse to save every output"
             )
-    if request.save_outputs is None:
+    if options.save_outputs is None:
         return
     if report.trap is not None:
-        print_message(f"warning: the run did not complete; {request.save_outputs} is not written")
+        print_message(f"warning: the run did not complete; {options.save_outputs} is not written")
     else:
-        write_npz(request.save_outputs, report.outputs)
+        write_npz(options.save_outputs, report.outputs)
 
 
-def _show(request: Request, bundle: Bundle, report: RunReport) -> None:
-    if request.format == "json":
+def _show(options: RunOptions, bundle: Bundle, report: RunReport) -> None:
+    if options.format == "json":
         from nmpsim.analysis.data_flow import layer_edges
         from nmpsim.analysis.histograms import histograms
         from nmpsim.analysis.memory_map import memory_map
@@ -386,13 +390,13 @@ def _show(request: Request, bundle: Bundle, report: RunReport) -> None:
 
         report = attrs.evolve(
             report,
-            histograms=histograms(report, request.histogram),
+            histograms=histograms(report, options.histogram),
             memory=memory_map(bundle),
             edges=layer_edges(bundle),
         )
-        write_json(to_json(report), request.output)
+        write_json(to_json(report), options.output)
         return
     from nmpsim.views.run_text import print_run
 
-    with open_text_output(request.output) as console:
+    with open_text_output(options.output) as console:
         print_run(report, console)

@@ -10,17 +10,17 @@ from nmpsim.cli.guard import print_message
 from nmpsim.cli.interrupt import add_interrupt_note
 from nmpsim.cli.loading import announce_loading, load_device, print_warnings
 from nmpsim.cli.options import (
+    FORMAT_OPTION,
+    MAX_MEMORY_OPTION,
+    TENSORS_OPTION,
+    WEIGHTS_OPTION,
     Format,
     InputOptions,
     LimitOptions,
     Size,
     WorkerOptions,
     device_option,
-    format_option,
-    max_memory_option,
     output_option,
-    tensors_option,
-    weights_option,
 )
 from nmpsim.cli.output import check_outputs, describe_partial_results, show_progress, write_result
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
@@ -32,27 +32,27 @@ if TYPE_CHECKING:
 
 
 @frozen(kw_only=True)
-class Request:
-    """Parameters of ``nmpsim sweep``."""
+class SweepOptions:
+    """Options of ``nmpsim sweep``."""
 
     program: InputFile = argument("NET.lir|NET.bin|MODEL")
     inputs: InputOptions
     set: tuple[str, ...] = option("Values of a setting: cores.count=1,2.", "SECTION.KEY=V1,V2")
     grid: InputFile | None = option("Device file with lists of values.", "GRID.toml")
     device: InputFile | None = device_option("the bundle's or NMP")
-    weights: InputFile | None = weights_option()
-    tensors: InputFile | None = tensors_option()
+    weights: InputFile | None = WEIGHTS_OPTION
+    tensors: InputFile | None = TENSORS_OPTION
     numerics: str | None = option("Numerics profile of a network in LIR.", "PROFILE")
     plot: OutputFile | None = option("Also draw figures into this folder.", "DIR")
-    format: Format = format_option()
+    format: Format = FORMAT_OPTION
     output: OutputFile = output_option("RESULTS.csv|.parquet", "The table of results; resumable.")
     workers: WorkerOptions
     limits: LimitOptions
-    max_memory: Size | None = max_memory_option()
+    max_memory: Size | None = MAX_MEMORY_OPTION
 
 
 @define_command
-def command(request: Request) -> int:
+def command(options: SweepOptions) -> int:
     """Compile a network for every device of a grid and run it there, in parallel.
 
     Every combination of the values of --set and --grid is run; --set takes precedence. The table is
@@ -64,51 +64,51 @@ def command(request: Request) -> int:
       nmpsim sweep NET.lir --weights W.npz --input X.npy \\
           --set cores.count=1,2,4,8 --set dram.bytes_per_cycle=4,8,16 -o results.csv
     """
-    files = request.program, request.weights, request.tensors
-    check_outputs([request.output, STDOUT], [*files, request.grid, request.device])
-    if request.plot is not None:
+    files = options.program, options.weights, options.tensors
+    check_outputs([options.output, STDOUT], [*files, options.grid, options.device])
+    if options.plot is not None:
         from nmpsim.views.sweep_plot import check_plot_folder
 
-        check_plot_folder(request.plot)
+        check_plot_folder(options.plot)
     from nmpsim.cli.inputs import find_samples, get_single_sample
     from nmpsim.cli.samples import ProgramInputs
     from nmpsim.experiments import load_sweep_program, sweep
 
-    grid = _read_grid(request)
-    device = load_device(request.device)
-    with announce_loading(request.program):
-        program = load_sweep_program(*files, request.numerics)
+    grid = _read_grid(options)
+    device = load_device(options.device)
+    with announce_loading(options.program):
+        program = load_sweep_program(*files, options.numerics)
     print_warnings(program.warnings)
     inputs = ProgramInputs(
         {tensor.name: tensor for tensor in program.inputs()},
-        request.inputs.images,
+        options.inputs.images,
         program.channel_order,
         {one.input: one for one in program.normalizations},
     )
-    arrays = get_single_sample(find_samples(request.inputs.arguments, inputs)).load()
-    note = partial(describe_partial_results, request.output)
+    arrays = get_single_sample(find_samples(options.inputs.arguments, inputs)).load()
+    note = partial(describe_partial_results, options.output)
     with add_interrupt_note(note), show_progress() as progress:
         result = sweep(
             program,
             arrays,
             grid,
             device=device,
-            results=request.output,
-            jobs=request.workers.jobs,
-            scheduler=request.workers.scheduler,
-            max_memory=request.max_memory,
+            results=options.output,
+            jobs=options.workers.jobs,
+            scheduler=options.workers.scheduler,
+            max_memory=options.max_memory,
             progress=progress,
-            limits=request.limits.make_limits(),
+            limits=options.limits.make_limits(),
         )
-    return _show(request, result)
+    return _show(options, result)
 
 
-def _read_grid(request: Request) -> dict[str, tuple[int, ...]]:
+def _read_grid(options: SweepOptions) -> dict[str, tuple[int, ...]]:
     from nmpsim.experiments import read_grid
 
-    grid = {} if request.grid is None else read_grid(request.grid)
+    grid = {} if options.grid is None else read_grid(options.grid)
     given: dict[str, tuple[int, ...]] = {}
-    for text in request.set:
+    for text in options.set:
         name, values = _parse_setting(text)
         if name in given:
             hint = "Pass all values of the setting in one --set."
@@ -133,21 +133,19 @@ def _parse_setting(text: str) -> tuple[str, tuple[int, ...]]:
         ) from error
 
 
-def _show(request: Request, result: SweepResult) -> int:
+def _show(options: SweepOptions, result: SweepResult) -> int:
     from nmpsim.views.sweep_text import print_sweep, sweep_json
     from nmpsim.views.text import format_count
 
     total = len(result.rows)
     if result.reused:
-        print_message(f"{result.reused} of {total} points were already in {request.output}")
+        print_message(f"{result.reused} of {total} points were already in {options.output}")
     failed = sum(row["error"] is not None for row in result.rows)
-    print_message(f"{request.output}: {format_count(total, 'point')}, {failed} failed")
-    if request.plot is not None and failed < total:
+    print_message(f"{options.output}: {format_count(total, 'point')}, {failed} failed")
+    if options.plot is not None and failed < total:
         from nmpsim.views.sweep_plot import write_plots
 
-        for path in write_plots(request.plot, result):
+        for path in write_plots(options.plot, result):
             print_message(f"wrote {path}")
-    write_result(
-        request.format, lambda: sweep_json(result), lambda console: print_sweep(result, console)
-    )
+    write_result(options.format, sweep_json, print_sweep, result)
     return EXIT_WORSE if failed == total else EXIT_OK
