@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -63,8 +63,8 @@ class ModuleBuilder:
         self._instructions: list[Instruction] = []
         self._names: set[str] = set()
         self._next_suffix: dict[str, int] = {}
-        self._buffers: dict[str, str] = {}
-        """Value -> its buffer, for the buffers that are to be freed."""
+        self._buffers: dict[str, Value] = {}
+        """Buffers that are to be freed, by name."""
 
     def unique_name(self, name: str) -> str:
         """Return a name, with ``__N`` appended (as in Glow) if it is taken."""
@@ -102,9 +102,9 @@ class ModuleBuilder:
 
     def allocate(self, name: str, type: TensorType) -> Value:
         """Allocate a buffer for an activation and return it."""
-        name = self._add(name, "allocactivation", (), {"Ty": type})
-        self._buffers[name] = name
-        return Value(name, type, name)
+        name = self.add_instruction("allocactivation", name, (), Ty=type)
+        self._buffers[name] = Value(name, type, name)
+        return self._buffers[name]
 
     def add_view(
         self, source: Value, type: TensorType, offsets: tuple[int, ...] = (), name: str = ""
@@ -112,14 +112,13 @@ class ModuleBuilder:
         """Add a view of a value with another type that begins at the element ``offsets``."""
         if source.type == type and not name:
             return source
-        operand = self._operand("@in", source.name)
-        attributes: dict[str, AttributeValue] = {
-            "Ty": type,
-            "Offsets": offsets or (0,) * len(source.shape),
-        }
-        name = self._add(name or f"{source.storage}_view", "tensorview", (operand,), attributes)
-        if source.name in self._buffers:
-            self._buffers[name] = self._buffers[source.name]
+        name = self.add_instruction(
+            "tensorview",
+            name or f"{source.storage}_view",
+            (source,),
+            Ty=type,
+            Offsets=offsets or (0,) * len(source.shape),
+        )
         return Value(name, type, source.storage)
 
     def add_instruction(
@@ -138,12 +137,16 @@ class ModuleBuilder:
         **attributes
             Attributes of the instruction.
         """
-        roles = OPCODES[opcode].operands
+        row = OPCODES[opcode]
         named = tuple(
-            self._operand(role.kind, value.name)
-            for role, value in zip(roles, operands, strict=True)
+            Operand(role.kind, value.name, self.span)
+            for role, value in zip(row.operands, operands, strict=True)
         )
-        return self._add(name, opcode, named, attributes)
+        name, number = self.unique_name(name), len(self._instructions)
+        self._instructions.append(Instruction(number, name, opcode, named, attributes, self.span))
+        if row.kind is not Kind.NO_WORK:
+            self.layers.append(name)
+        return name
 
     def replace_buffer(self, value: Value, output: Value) -> None:
         """Store a value in an output of the program instead of its buffer.
@@ -151,7 +154,8 @@ class ModuleBuilder:
         If the value is a whole buffer, that buffer no longer exists: use ``output`` from then on.
         """
         buffer = value.storage
-        at = max(i for i, one in enumerate(self._instructions) if one.name == buffer)
+        self._buffers.pop(buffer, None)
+        at = next(i for i, one in enumerate(self._instructions) if one.name == buffer)
         allocation = self._instructions[at]
         if value.name == buffer:
             later = self._instructions[at + 1 :]
@@ -161,53 +165,35 @@ class ModuleBuilder:
             self._instructions[at] = attrs.evolve(
                 allocation,
                 opcode="tensorview",
-                operands=(self._operand("@in", output.name),),
+                operands=(Operand("@in", output.name, self.span),),
                 attributes={"Ty": type, "Offsets": offsets},
             )
-        self._buffers = {k: v for k, v in self._buffers.items() if v != buffer}
 
     def build(self, variables: Sequence[WeightVar] = ()) -> Module:
         """Return the verified module, in which ``variables`` follow the other weights."""
-        last_use = {
-            self._buffers[operand.name]: index
-            for index, instruction in enumerate(self._instructions)
-            for operand in instruction.operands
-            if operand.name in self._buffers
-        }
-        unused: dict[int, list[str]] = {}
-        for buffer, index in last_use.items():
-            unused.setdefault(index, []).append(buffer)
+        buffers = dict(self._buffers)
+        last_use: dict[str, int] = {}
+        for index, instruction in enumerate(self._instructions):
+            for operand in instruction.operands:
+                if operand.name in buffers:
+                    buffer = buffers[operand.name]
+                    last_use[buffer.name] = index
+                    if instruction.opcode == "tensorview":
+                        buffers[instruction.name] = buffer
+        unused: dict[int, list[Value]] = {}
+        for name, index in last_use.items():
+            unused.setdefault(index, []).append(buffers[name])
         added = self._instructions
         self._instructions = []
         for index, instruction in enumerate(added):
-            number = len(self._instructions)
+            number, self.span = len(self._instructions), instruction.span
             self._instructions.append(attrs.evolve(instruction, number=number))
             for buffer in unused.get(index, ()):
-                self.span = instruction.span
-                operand = self._operand("@out", buffer)
-                self._add(f"dealloc_{buffer}", "deallocactivation", (operand,), {})
+                self.add_instruction("deallocactivation", f"dealloc_{buffer.name}", (buffer,))
         weights, instructions = (*self._weights, *variables), tuple(self._instructions)
         module = Module(self._name, weights, instructions, self._constants, self._file)
         verify(module)
         return module
-
-    def _add(
-        self,
-        name: str,
-        opcode: str,
-        operands: tuple[Operand, ...],
-        attributes: Mapping[str, AttributeValue],
-    ) -> str:
-        name, number = self.unique_name(name), len(self._instructions)
-        self._instructions.append(
-            Instruction(number, name, opcode, operands, attributes, self.span)
-        )
-        if OPCODES[opcode].kind is not Kind.NO_WORK:
-            self.layers.append(name)
-        return name
-
-    def _operand(self, kind: str, name: str) -> Operand:
-        return Operand(kind, name, self.span)
 
 
 def _renamed(instruction: Instruction, old: str, new: str) -> Instruction:
