@@ -13,10 +13,10 @@ from nmpsim.diagnostics import did_you_mean, fail
 from nmpsim.interpreter import execute_real
 from nmpsim.lir.constraints import format_shape
 from nmpsim.lir.messages import quote
-from nmpsim.lir.nodes import Instruction, Module, TensorType
+from nmpsim.lir.nodes import Instruction, TensorType
 from nmpsim.lir.opcodes import IN
 from nmpsim.quantization.graph import Graph, Node, Value
-from nmpsim.quantization.profile import Range
+from nmpsim.quantization.profile import Range, check_finite
 
 Array = npt.NDArray[Any]
 Sample = dict[str, Array]
@@ -129,10 +129,7 @@ def _split(name: str, type_: TensorType, array: Array) -> Sequence[Array]:
         )
     with np.errstate(over="ignore", invalid="ignore"):  # told below
         values = samples.astype(type_.dtype)
-    bad = int(values.size - np.isfinite(values).sum())
-    if bad:
-        found = f"{bad} of {values.size} values are not finite"
-        raise fail("INPUT002", f"{subject} are not finite", found=found, expected="finite numbers")
+    check_finite(values, "INPUT002", f"{subject} are not finite")
     return list(values)
 
 
@@ -174,7 +171,13 @@ def calibrate(
             sum_orders=orders,
         ):
             if array.dtype == np.float32:
-                _check(array, instruction, graph.module)
+                check_finite(
+                    array,
+                    "QUANT002",
+                    f"%{instruction.name} of the float program has values that are not finite",
+                    instruction.span.place(graph.module.file),
+                    "Check the weights for infinities and NaNs.",
+                )
                 _extend(found, _key(instruction, operand), array)
     return _by_value(graph, found)
 
@@ -230,19 +233,6 @@ def _extend(found: dict[str, Range], key: str, array: npt.NDArray[Any]) -> None:
 
 def _key(instruction: Instruction, operand: str) -> str:
     return f"{instruction.number}:{operand}"
-
-
-def _check(array: npt.NDArray[Any], instruction: Instruction, module: Module) -> None:
-    if np.isfinite(array).all():
-        return
-    raise fail(
-        "QUANT002",
-        f"%{instruction.name} of the float program has values that are not finite",
-        place=instruction.span.place(module.file),
-        found=f"{int(np.size(array) - np.isfinite(array).sum())} of {array.size} values",
-        expected="finite values",
-        hint="Check the weights for infinities and NaNs.",
-    )
 
 
 def _by_value(graph: Graph, found: Mapping[str, Range]) -> dict[Value, Range]:

@@ -100,14 +100,17 @@ class Graph:
         """Nodes that write each value, in program order."""
         return _group_by_value((one, node) for node in self.nodes for one in node.results)
 
+    @cached_property
+    def values_in_parts(self) -> list[Value]:
+        """Values of which a node writes a part."""
+        return [one for one, nodes in self.producers.items() if any(node.part for node in nodes)]
+
     def get_constant(self, value: Value) -> npt.NDArray[Any] | None:
         """Return the elements of a constant or of a view of one, or None for other values."""
         if value.kind == "constant":
             return self.module.constants[value.name]
-        if value not in self.views:
-            return None
-        source, start = self.views[value]
-        whole = self.get_constant(source)
+        source, start = self.views.get(value, (None, 0))
+        whole = None if source is None else self.get_constant(source)
         if whole is None:
             return None
         return whole.reshape(-1)[start : start + value.type.elements].reshape(value.type.shape)
@@ -147,7 +150,8 @@ class _Builder:
             if instruction.opcode == "touch":
                 self._touch(instruction)
             elif instruction.opcode == "copy" and self._is_rename(instruction):
-                self._rename(instruction)
+                target, source = (o.name for o in instruction.operands)
+                self._holds[self._places[target].storage] = self._read(source, instruction.span)
             elif instruction.opcode not in NO_WORK:
                 self._compute(instruction)
         mutable = [w.name for w in self._module.weights if not w.constant]
@@ -174,10 +178,6 @@ class _Builder:
         """Return whether a copy of a whole, unchanged value needs no copying."""
         target, source = (self._places[o.name] for o in instruction.operands)
         return self._covers(target) and self._holds[source.storage] not in self._assembled
-
-    def _rename(self, instruction: Instruction) -> None:
-        target, source = (o.name for o in instruction.operands)
-        self._holds[self._places[target].storage] = self._read(source, instruction.span)
 
     def _compute(self, instruction: Instruction) -> None:
         reads = tuple(
@@ -211,7 +211,8 @@ class _Builder:
         """Add an insertion, or the copy of a result into a part of a buffer."""
         value = self._holds[place.storage]
         if value not in self._assembled and not self._is_own(value):
-            value = self._own_copy(instruction, value)
+            source, value = value, self._value(instruction.name, value.type)
+            self._nodes.append(Node(_renamed(instruction, "copy"), (value,), (source,)))
         self._assembled.add(value)
         self._holds[place.storage] = value
         start = place.start if place.type.shape != value.type.shape else 0
@@ -221,11 +222,6 @@ class _Builder:
         """Return whether writing into a value changes nothing else."""
         holders = sum(held == value for held in self._holds.values())
         return value.kind == "result" and value not in self._views.values() and holders == 1
-
-    def _own_copy(self, instruction: Instruction, value: Value) -> Value:
-        copied = self._value(instruction.name, value.type)
-        self._nodes.append(Node(_renamed(instruction, "copy"), (copied,), (value,)))
-        return copied
 
     def _covers(self, place: Location) -> bool:
         """Return whether a tensor is the whole of its buffer."""

@@ -109,11 +109,15 @@ def _reason(node: Node, graph: Graph, settings: Settings) -> str:
     """Return why a computing node stays float; empty if it is quantized."""
     if asked := _asked(node, settings):
         return asked
-    if any(value.type.elem != "float" for value in (*node.results, *node.sources)):
+    if not _is_float(node):
         return "not all of its operands are float"
     if node.kind is Kind.FUNCTION and settings.elem == "i8":
         return ""
     return find_host_reason(_probe(node, graph, settings))
+
+
+def _is_float(node: Node) -> bool:
+    return all(value.type.elem == "float" for value in (*node.results, *node.sources))
 
 
 def _probe(node: Node, graph: Graph, settings: Settings) -> Operation:
@@ -179,14 +183,13 @@ def find_lookup_chains(graph: Graph, settings: Settings) -> dict[Value, Elementw
 
 
 def _is_by_element(node: Node, settings: Settings) -> bool:
-    asked = {node.opcode, node.instruction.name} & settings.keep_float
     return (
         OPCODES[node.opcode].formula is not None
         and node.kind in _KINDS
         and len(node.results) == 1
-        and not asked
+        and not _asked(node, settings)
         and node.part is None
-        and all(value.type.elem == "float" for value in (*node.results, *node.sources))
+        and _is_float(node)
     )
 
 

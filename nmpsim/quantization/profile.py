@@ -51,6 +51,19 @@ class Range:
         return Range(min(self.low, other.low), max(self.high, other.high))
 
 
+def check_finite(
+    array: npt.NDArray[Any],
+    code: str,
+    message: str,
+    place: Place | None = None,
+    hint: str | None = None,
+) -> None:
+    """Raise UserError with the given code and message if an array has infinities or NaNs."""
+    if not_finite := array.size - np.count_nonzero(np.isfinite(array)):
+        found = f"{not_finite} of {array.size} values are not finite"
+        raise fail(code, message, place=place, found=found, expected="finite values", hint=hint)
+
+
 def read_profile(path: Path) -> dict[str, Range]:
     """Read the range of each node of a Glow profile, YAML or short text.
 
@@ -197,9 +210,8 @@ def find_profile_ranges(graph: Graph, profile: Mapping[str, Range]) -> dict[Valu
         if node.part is None:
             for number, value in enumerate(node.results):
                 _set_range(ranges, value, _range_of(node, number, ranges, recorded))
-    for value, producers in graph.producers.items():
-        if any(node.part for node in producers):
-            _set_range(ranges, value, recorded.find(value.name))
+    for value in graph.values_in_parts:
+        _set_range(ranges, value, recorded.find(value.name))
     return ranges
 
 

@@ -18,7 +18,7 @@ from nmpsim.lir.nodes import Quantization, TensorType
 from nmpsim.lir.opcode import SATURATES_ANYWHERE, Kind
 from nmpsim.quantization.graph import Graph, Node, Value
 from nmpsim.quantization.parameters import Parameters, Settings, choose_parameters
-from nmpsim.quantization.profile import Range
+from nmpsim.quantization.profile import Range, check_finite
 
 
 class ValueScales:
@@ -41,9 +41,9 @@ class ValueScales:
         """Result with the range of the activation after it -> that activation."""
         for node in graph.nodes:
             self._share(node)
-        for value, producers in self._graph.producers.items():
-            if value in quantized and any(node.part for node in producers):
-                self._gather(value, producers)
+        for value in graph.values_in_parts:
+            if value in quantized:
+                self._gather(value)
         self._require_ranges()
 
     def get_type(self, value: Value) -> TensorType:
@@ -94,9 +94,9 @@ class ValueScales:
             and source not in self._graph.outputs.values()
         )
 
-    def _gather(self, whole: Value, producers: list[Node]) -> None:
+    def _gather(self, whole: Value) -> None:
         """Give the parts of a concatenation its parameters, unless other uses need others."""
-        for node in producers:
+        for node in self._graph.producers[whole]:
             for part in node.sources if node.part else ():
                 if part in self._quantized and self._only_for(part, whole):
                     self._parent[self._root(part)] = whole
@@ -109,16 +109,15 @@ class ValueScales:
             root != target
             and members.isdisjoint(self._graph.outputs.values())
             and all(
-                self._passes_on(node, member) and self._root(node.results[0]) in (root, target)
+                self._shares(node, member) and self._root(node.results[0]) in (root, target)
                 for member in members
                 for node in self._graph.consumers.get(member, [])
             )
         )
 
-    def _passes_on(self, node: Node, source: Value) -> bool:
-        """Return whether a node shares parameters between its source and its result."""
-        same = node.keeps_scale or self.narrowed.get(source) is node
-        return same or node.part is not None
+    def _shares(self, node: Node, source: Value) -> bool:
+        """Return whether a node's source and result have the same parameters."""
+        return bool(node.keeps_scale or node.part) or self.narrowed.get(source) is node
 
     def _root(self, value: Value) -> Value:
         while value in self._parent:
@@ -128,8 +127,8 @@ class ValueScales:
     def _shared_range(self, root: Value) -> Range:
         """Return the union of the deciding value's range and those of values in parts."""
         range_ = self._range(root)
-        for value, producers in self._graph.producers.items():
-            if any(node.part for node in producers) and self._root(value) == root:
+        for value in self._graph.values_in_parts:
+            if self._root(value) == root:
                 range_ = range_.union(self._range(value))
         return range_
 
@@ -140,14 +139,8 @@ class ValueScales:
 
 def find_constant_range(array: npt.NDArray[Any], name: str) -> Range:
     """Return the range of a constant; raise UserError (QUANT002) if a value is not finite."""
-    if np.isfinite(array).all():
-        return Range.from_values(array)
-    raise fail(
-        "QUANT002",
-        f"the constant %{name} has values that are not finite",
-        found=f"{int((~np.isfinite(array)).sum())} of {array.size} values",
-        expected="numbers",
-    )
+    check_finite(array, "QUANT002", f"the constant %{name} has values that are not finite")
+    return Range.from_values(array)
 
 
 def make_tensor_type(elem: str, shape: tuple[int, ...], chosen: Parameters) -> TensorType:
