@@ -63,9 +63,26 @@ def import_onnx(path: Path, options: ImportOptions) -> ImportedModel:
 
 @np.errstate(all="ignore")  # invalid values in a file give invalid results, as in the reference
 def lower_onnx_graph(
-    graph: Graph, builder: ModuleBuilder, place: Place, options: ImportOptions
+    graph: Graph,
+    builder: ModuleBuilder,
+    place: Place,
+    options: ImportOptions,
+    problems: Problems | None = None,
 ) -> ImportedModel:
     """Lower an ONNX graph to LIR.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph as read.
+    builder : ModuleBuilder
+        New builder of the module.
+    place : Place
+        The file, for error messages.
+    options : ImportOptions
+        Integer islands and quantization.
+    problems : Problems, optional
+        Problems found before.
 
     Raises
     ------
@@ -75,8 +92,10 @@ def lower_onnx_graph(
         MODEL002.
     """
     mappings: dict[int, OperatorMapping] = {}
-    hint = _open_shapes_hint(graph.open_inputs)
-    problems = Problems(place, lambda found: hint)
+    if problems is None:
+        shapes = "".join(f" --input-shape {one}" for one in graph.open_inputs)
+        hint = f"open dimensions were taken as 1; `nmpsim compile` takes{shapes}"
+        problems = Problems(place, lambda found: hint if shapes else None)
     graph = extract_constants(graph, mappings, problems)
     try:
         if options.for_quantization:
@@ -95,13 +114,6 @@ def lower_onnx_graph(
     islands = [label for label in fused.islands if label not in lowering.float_labels]
     warnings = (*graph.warnings, *([_island_warning(islands)] if islands else ()))
     return attrs.evolve(imported, warnings=warnings)
-
-
-def _open_shapes_hint(open_inputs: Sequence[str]) -> str | None:
-    if not open_inputs:
-        return None
-    shapes = " ".join(f"--input-shape {one}" for one in open_inputs)
-    return f"open dimensions were taken as 1; `nmpsim compile` takes {shapes}"
 
 
 def _has_islands(graph: Graph, options: ImportOptions) -> bool:

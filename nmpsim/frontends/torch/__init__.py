@@ -8,7 +8,6 @@ from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends import onnx
 from nmpsim.frontends.graph.lowering import VIEW_ONLY, Lowering
-from nmpsim.frontends.graph.nodes import Graph
 from nmpsim.frontends.graph.problems import Problems
 from nmpsim.frontends.graph.program import lower_graph
 from nmpsim.frontends.imported_model import (
@@ -24,7 +23,6 @@ from nmpsim.frontends.torch.quantized_operators import QUANTIZED_OPERATIONS
 from nmpsim.frontends.torch.recording import (
     ENGINE_PROFILES,
     ModelRecording,
-    RecordedTensor,
 )
 from nmpsim.lir.names import make_legal_name
 
@@ -55,27 +53,30 @@ def lower_recording(recording: ModelRecording) -> ImportedModel:
     UserError
         MODEL002, LIR codes.
     """
-    module_builder = ModuleBuilder(make_legal_name(recording.name), PLACE)
-    if is_float_model(recording):
-        graph, options = build_float_graph(recording), ImportOptions(for_quantization=True)
-        return onnx.lower_onnx_graph(graph, module_builder, Place(PLACE), options)
-    place = Place(recording.name)
-    problems = Problems(place, lambda found: None, "operation")
+    is_float = is_float_model(recording)
+    place = Place(PLACE if is_float else recording.name)
+    problems = Problems(place, lambda found: None, "operator" if is_float else "operation")
     if is_pt2e_model(recording):
         recording = convert_pt2e(
             recording, lambda call, error: problems.add(call.number, call.label, error)
         )
         problems.raise_errors()
+    builder = TorchGraphBuilder(recording, is_float)
+    if not is_float:
+        _check_interface(recording, place)
+    operations = FLOAT_OPERATIONS if is_float else QUANTIZED_OPERATIONS
     mappings: dict[int, OperatorMapping] = {}
-    builder = TorchGraphBuilder(recording, is_float=False)
-    _check_interface(recording, place)
     for call in recording.calls:
         builder.begin_call(call)
         before = len(builder.steps)
-        builder.try_translate(lambda: builder.translate_call(QUANTIZED_OPERATIONS), problems)
+        builder.try_translate(lambda: builder.translate_call(operations), problems)
         if len(builder.steps) == before:
             mappings[call.number] = OperatorMapping(call.label, (), VIEW_ONLY)
-    lowering = Lowering(builder.build(), builder.steps, module_builder, place)
+    graph, module_builder = builder.build(), ModuleBuilder(make_legal_name(recording.name), PLACE)
+    if is_float:
+        options = ImportOptions(for_quantization=True)
+        return onnx.lower_onnx_graph(graph, module_builder, place, options, problems)
+    lowering = Lowering(graph, builder.steps, module_builder, place)
     numerics = ENGINE_PROFILES[recording.engine]
     return lower_graph(builder.steps, lowering, mappings, problems, numerics)
 
@@ -100,20 +101,3 @@ def is_float_model(recording: ModelRecording) -> bool:
     return all(tensor.dtype == "float32" for tensor in tensors) and not any(
         call.operation.startswith(_QUANTIZED_PREFIXES) for call in recording.calls
     )
-
-
-def build_float_graph(recording: ModelRecording) -> Graph:
-    """Build the graph of ONNX operators of a float model.
-
-    An operation that is not supported becomes a node of its name, which the lowering refuses.
-    """
-    builder = TorchGraphBuilder(recording, is_float=True)
-    for call in recording.calls:
-        builder.begin_call(call)
-        try:
-            builder.translate_call(FLOAT_OPERATIONS)
-        except UnsupportedError:
-            tensors = [one for one in call.arguments.values() if isinstance(one, RecordedTensor)]
-            outputs = list(builder.outputs()) or [builder.unique_name("nothing")]
-            builder.add_node(call.operation, [builder.get_name(one) for one in tensors], *outputs)
-    return builder.build()

@@ -124,8 +124,10 @@ class TorchGraphBuilder(GraphBuilder):
         return source
 
     def outputs(self) -> Iterator[str]:
-        """Yield the names of the current operation's results."""
-        return map(self.get_name, self.call.results)
+        """Yield the names of the current operation's results, a new name if it has none."""
+        if not self.call.results:
+            yield self.unique_name("nothing")
+        yield from map(self.get_name, self.call.results)
 
     def add_temporary(self, suffix: str, kind: QuantizedTensor, shape: Shape) -> str:
         """Declare an intermediate tensor and return its name."""
