@@ -138,15 +138,22 @@ def make_pool_translation(op: str) -> Translation:
     return translate
 
 
-def _adaptive_pool(op: str) -> Translation:
-    """Return the translation of a pool whose windows have one size and do not overlap."""
+def find_adaptive_window(builder: TorchGraphBuilder) -> Shape:
+    """Return the window of an adaptive pool whose windows have one size and do not overlap."""
+    shape, out = builder.get_source().shape, builder.result.shape[2:]
+    require(len(shape) == 4, f"an input of shape {list(shape)}")
+    pairs = list(zip(shape[2:], out, strict=True))
+    require(
+        all(size and own % size == 0 for own, size in pairs),
+        f"{list(shape[2:])} pooled to {list(out)}, with windows of several sizes",
+    )
+    return tuple(own // size for own, size in pairs)
 
+
+def _adaptive_pool(op: str) -> Translation:
     def translate(builder: TorchGraphBuilder) -> None:
-        source = builder.get_source()
-        sizes = list(zip(source.shape[-2:], builder.result.shape[-2:], strict=True))
-        _check(len(source.shape) == 4 and not any(own % size for own, size in sizes))
-        window = tuple(own // size for own, size in sizes)
-        builder.add_node(op, [source], kernel_shape=window, strides=window)
+        window = find_adaptive_window(builder)
+        builder.add_node(op, [builder.get_source()], kernel_shape=window, strides=window)
 
     return translate
 

@@ -11,7 +11,11 @@ import numpy as np
 from nmpsim.bundle.metadata import UNSIGNED
 from nmpsim.frontends.graph.nodes import Array, QuantizedTensor
 from nmpsim.frontends.imported_model import UnsupportedError, require
-from nmpsim.frontends.torch.float_operators import as_pair, make_pool_translation
+from nmpsim.frontends.torch.float_operators import (
+    as_pair,
+    find_adaptive_window,
+    make_pool_translation,
+)
 from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, Translation
 from nmpsim.frontends.torch.movement import MOVEMENTS, translate_pad
 from nmpsim.frontends.torch.recording import (
@@ -19,7 +23,6 @@ from nmpsim.frontends.torch.recording import (
     ELEMENTWISE_FUNCTIONS,
     ENGINE_PROFILES,
     QuantizedWeights,
-    RecordedCall,
     RecordedTensor,
 )
 
@@ -171,15 +174,18 @@ def _translate_elementwise(builder: TorchGraphBuilder) -> None:
         builder.add_table(name, table.astype(np.int16) - UNSIGNED)
         return
     zero, scale = source.zero_point, builder.get_quantization(name).scale
-    low, high = _real_bounds(call)
+    given = call.arguments
+    low, high = (given.get(side, given.get(f"{side}_val")) for side in ("min", "max"))
+    if call.operation == "quantized.relu6":
+        low, high = 0.0, 6.0
     if (table[0], table[-1]) == (zero, 255) and high is None:
         builder.add_instruction("relu", [name])
         return
     least, most = (scale * (int(bound) - zero) for bound in (table[0], table[-1]))
     if table[0] == 0:  # the call's own bound may lie beyond the type
-        least = min(least, scale * (-256 - zero) if low is None else low)
+        least = min(least, scale * (-256 - zero) if low is None else float(low))
     if table[-1] == 255:
-        most = max(most, scale * (511 - zero) if high is None else high)
+        most = max(most, scale * (511 - zero) if high is None else float(high))
     builder.add_instruction("clip", [name], Min=least, Max=most)
 
 
@@ -187,15 +193,6 @@ def _has_equal_scale(first: RecordedTensor, second: RecordedTensor) -> bool:
     """Return whether two tensors have the same scale and zero point."""
     one, other = (np.float32(tensor.scale or 0) for tensor in (first, second))
     return bool(one == other) and first.zero_point == second.zero_point
-
-
-def _real_bounds(call: RecordedCall) -> tuple[float | None, float | None]:
-    """Return the real numbers that an activation clips to; None where it has no bound."""
-    if call.operation == "quantized.relu6":
-        return 0.0, 6.0
-    names = ("min_val", "max_val") if call.operation == "aten.hardtanh" else ("min", "max")
-    low, high = (call.arguments.get(name) for name in names)
-    return None if low is None else float(low), None if high is None else float(high)
 
 
 def _translate_softmax(builder: TorchGraphBuilder, dim: int) -> None:
@@ -297,53 +294,42 @@ def _translate_average_pool(
     is_qnnpack, counts = builder.recording.engine == "qnnpack" and not ceil_mode, count_include_pad
     require(not any(excess) or not (counts or is_qnnpack), "windows that reach beyond the padding")
     late = source.shape[1] // _AVERAGED_CHANNELS * _AVERAGED_CHANNELS
-    late = late if source.channels_last else 0
     window = {
         "Kernels": kernel,
         "Strides": strides,
         "Pads": (*pads, pads[0] + excess[0], pads[1] + excess[1]),
     }
-    _add_average(builder, window, counts, None if is_qnnpack else late)
+    _add_average(builder, window, counts, is_qnnpack, late if source.channels_last else 0)
 
 
 def _translate_adaptive_average_pool(builder: TorchGraphBuilder) -> None:
     """Translate an adaptive average pool whose windows divide the input evenly."""
-    shape = builder.get_tensor("self").shape
-    require(len(shape) == 4, f"an input of shape {list(shape)}")
-    sizes, out = shape[2:], builder.result.shape[2:]
-    require(
-        all(o and i % o == 0 for i, o in zip(sizes, out, strict=True)),
-        f"{list(sizes)} pooled to {list(out)}, with windows of several sizes",
-    )
-    kernel = tuple(i // o for i, o in zip(sizes, out, strict=True))
-    is_qnnpack = builder.recording.engine == "qnnpack"
+    builder.get_tensor("self")
+    kernel = find_adaptive_window(builder)
     window = {"Kernels": kernel, "Strides": kernel, "Pads": (0, 0, 0, 0)}
-    _add_average(builder, window, True, None if is_qnnpack else 0)
+    _add_average(builder, window, True, builder.recording.engine == "qnnpack", 0)
 
 
 def _add_average(
-    builder: TorchGraphBuilder, window: dict[str, Any], counts: bool, late: int | None
+    builder: TorchGraphBuilder, window: dict[str, Any], counts: bool, is_qnnpack: bool, late: int
 ) -> None:
     """Add an average pool whose first ``late`` channels add the zero point after rounding.
 
-    With None all channels are computed as qnnpack does.
+    Averages of qnnpack are computed in its own arithmetic.
     """
     words = {**window, "CountIncludePads": int(counts)}
     source, engine = builder.get_tensor("self"), builder.recording.engine
     name, channels, own = builder.get_name(source), source.shape[1], ENGINE_PROFILES[engine]
-    if late is None:
-        builder.add_instruction("avgpool", [name], image=True, **words)
-        return
+    early_profile = _EARLY_PROFILE if engine == "qnnpack" else own
+    parts = [(0, late, _LATE_PROFILE), (late, channels - late, early_profile)]
+    if is_qnnpack:
+        parts = [(0, channels, own)]
     require(
-        not late or counts or not any(window["Pads"]),
+        is_qnnpack or not late or counts or not any(window["Pads"]),
         "an average that does not count padding, with channels last",
     )
-    early_profile = _EARLY_PROFILE if engine == "qnnpack" else own
     means = []
-    for first, count, profile in (
-        (0, late, _LATE_PROFILE),
-        (late, channels - late, early_profile),
-    ):
+    for first, count, profile in parts:
         if not count:
             continue
         part, mean = _slice(builder, name, source, 1, first, count), builder.get_first_output()
