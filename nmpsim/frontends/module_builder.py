@@ -48,10 +48,33 @@ class Value:
         return self.type.shape
 
 
-class ModuleBuilder:
+class UniqueNames:
+    """Set of names in use, which makes a new name unique with a suffix ``__N``."""
+
+    def __init__(self) -> None:
+        self._used_names: set[str] = set()
+        self._last_suffix: dict[str, int] = {}
+
+    def unique_name(self, name: str) -> str:
+        """Return a name, with ``__N`` appended (as in Glow) if it is in use."""
+        candidate, number = name, self._last_suffix.get(name, 0)
+        while candidate in self._used_names:
+            number += 1
+            candidate = f"{self._get_stem(name)}__{number}"
+        self._last_suffix[name] = number
+        self._used_names.add(candidate)
+        return candidate
+
+    def _get_stem(self, name: str) -> str:
+        """Return the name to which a suffix is appended."""
+        return name
+
+
+class ModuleBuilder(UniqueNames):
     """Builder of an LIR module from weights and instructions."""
 
     def __init__(self, name: str, file: str | None) -> None:
+        super().__init__()
         self.span = Span(0, 0)
         """Place of whatever is added, for error messages."""
         self.layers: list[str] = []
@@ -61,20 +84,8 @@ class ModuleBuilder:
         self._weights: list[WeightVar] = []
         self._constants: dict[str, npt.NDArray[Any]] = {}
         self._instructions: list[Instruction] = []
-        self._names: set[str] = set()
-        self._next_suffix: dict[str, int] = {}
         self._buffers: dict[str, Value] = {}
         """Buffers that are to be freed, by name."""
-
-    def unique_name(self, name: str) -> str:
-        """Return a name, with ``__N`` appended (as in Glow) if it is taken."""
-        candidate, number = name, self._next_suffix.get(name, 0)
-        while candidate in self._names:
-            number += 1
-            candidate = f"{name}__{number}"
-        self._next_suffix[name] = number
-        self._names.add(candidate)
-        return candidate
 
     def add_input(self, name: str, type: TensorType) -> Value:
         """Add an input of the program."""

@@ -48,16 +48,10 @@ class QuantizedModuleBuilder(ModuleBuilder):
         self._floats: dict[str, npt.NDArray[np.float32]] = {}
         """Constant of the program -> its values before quantization."""
 
-    def unique_name(self, name: str) -> str:
-        """Return a name, with its suffix ``__N`` added or replaced if it is taken."""
-        base, _, number = name.rpartition("__")
-        base = base if number.isdigit() and base else name
-        candidate, count = name, 0
-        while candidate in self._names:
-            count += 1
-            candidate = f"{base}__{count}"
-        self._names.add(candidate)
-        return candidate
+    def _get_stem(self, name: str) -> str:
+        """Return a name without the last suffix ``__N``, which a new one replaces."""
+        stem, _, number = name.rpartition("__")
+        return stem if number.isdigit() and stem else name
 
     def begin_instruction(self, name: str, span: Span) -> None:
         """Set name and place of the float instruction that is rewritten next."""

@@ -28,20 +28,21 @@ from nmpsim.frontends.graph.nodes import (
 from nmpsim.frontends.graph.operation import INSTRUCTION
 from nmpsim.frontends.graph.problems import Problems
 from nmpsim.frontends.imported_model import UnsupportedError
+from nmpsim.frontends.module_builder import UniqueNames
 
 _REFUSED = "nmpsim.Refused"
 """Operator of the node that stands for an operator that is not supported."""
 
 
-class GraphBuilder(ABC):
+class GraphBuilder(UniqueNames, ABC):
     """Base class of graph builders; each file format has a subclass."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.steps: list[Node] = []
         self.constants: dict[str, Array] = {}
         self._declarations: dict[str, TensorDeclaration] = {}
         self._layers: dict[str, str] = {}
-        self._taken_names: set[str] = set()
         self._first_step = self._index = 0
         self._title = ""
 
@@ -99,15 +100,6 @@ class GraphBuilder(ABC):
         return next(self.outputs())
 
     # --- tensors -----------------------------------------------------------------------------
-
-    def unique_name(self, name: str) -> str:
-        """Return ``name``, with ``__N`` appended if it is taken."""
-        candidate, count = name, 0
-        while candidate in self._taken_names:
-            count += 1
-            candidate = f"{name}__{count}"
-        self._taken_names.add(candidate)
-        return candidate
 
     def name_layer(self, name: str, layer: str) -> None:
         """Set the layer name of the instructions that compute a tensor."""
