@@ -6,7 +6,7 @@ This is the only module that imports PyTorch. Control flow is recorded as the ex
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -72,7 +72,8 @@ def record_model(model: Any, example: Any, engine: str | None) -> ModelRecording
         (name, recorder.begin(one))
         for name, one in zip(_names(model, len(examples)), examples, strict=True)
     )
-    with torch.no_grad(), _engine(chosen), recorder.naming(), recorder:
+    mode = _DispatchMode(recorder.run_operation)
+    with torch.no_grad(), _engine(chosen), recorder.naming(), mode:
         answer = model(*examples)
     outputs = []
     for name, value in _outputs(model, answer):
@@ -153,11 +154,21 @@ def _tensors(value: Any) -> Iterator[RecordedTensor]:
             yield from _tensors(one)
 
 
-class _Recorder(TorchDispatchMode):  # type: ignore[misc]
-    """Dispatch mode that records every operation, also those of a scripted model."""
+class _DispatchMode(TorchDispatchMode):  # type: ignore[misc]
+    """Dispatch mode that passes every operation, also those of a scripted model, to a function."""
+
+    def __init__(self, run: Callable[..., Any]) -> None:
+        super().__init__()
+        self._run = run
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self._run(func, args, kwargs or {})
+
+
+class _Recorder:
+    """Recorder of the operations of a model."""
 
     def __init__(self, model: Any, engine: str) -> None:
-        super().__init__()
         self.calls: list[RecordedCall] = []
         self._engine = engine
         self._tensors: dict[int, RecordedTensor] = {}
@@ -219,15 +230,15 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
                 hooks.callback(hook.remove)
             yield
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation and record it."""
+    def run_operation(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        """Run an operation, record it and return its result."""
         given = dict(zip((one.name for one in func._schema.arguments), args, strict=False))
-        given |= kwargs or {}
+        given |= kwargs
         bound = {one.name: given.get(one.name, one.default_value) for one in func._schema.arguments}
         arguments = {name: self._record(value) for name, value in bound.items()}
         operation = str(func._schema.name).replace("::", ".").removesuffix("_")
         before = _stored(next(iter(bound.values()), None))  # it may be changed in place
-        result = func(*args, **(kwargs or {}))
+        result = func(*args, **kwargs)
         results = result if isinstance(result, (tuple, list)) else (result,)
         answers = [one for one in results if isinstance(one, torch.Tensor)]
         if func._schema.is_mutable or bound.get("inplace") is True:
