@@ -9,11 +9,10 @@ model, ``run`` compiles the model for their values, once for each set of values.
 
 from __future__ import annotations
 
-import hashlib
 import unittest
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
@@ -48,6 +47,8 @@ Array = npt.NDArray[Any]
 _MAX_PROGRAMS = 8
 """Limit for the cached programs of one model, one for each set of bound values."""
 _PLACE = Place()
+_Key: TypeAlias = tuple[tuple[str, tuple[int, ...], bytes], ...]
+"""Name and shape of each input, and the bytes of those that are constants of the program."""
 
 
 class UnsupportedModelError(UserError, unittest.SkipTest):
@@ -73,15 +74,20 @@ class PreparedModel(BackendRep):
         self._options = options
         self._device = session.Device()
         self._bound: frozenset[str] = frozenset()
-        self.programs: dict[bytes, session.Compiled] = {}
+        self.programs: dict[_Key, session.Compiled] = {}
         held = {one.name for one in model.graph.initializer}
         self._infos = {one.name: one for one in model.graph.input}
         self._needed = [name for name in self._infos if name not in held]
         shapes = [get_dimensions(self._infos[name]) for name in self._needed]
         with _unsupported_as_skip():
-            graph = read_graph(inline_functions(model, SUPPORTED_OPERATORS), {}, _PLACE)
-            if all(shape is not None and None not in shape for shape in shapes):
-                self._check_supported(graph)
+            graph = self._read_graph({})
+            if not all(shape is not None and None not in shape for shape in shapes):
+                return
+            try:
+                self._lower(graph)
+            except LoweringError as error:
+                if not error.unknown:  # no input values would help
+                    raise
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
         """Compile the model for these inputs if necessary, and run it.
@@ -105,7 +111,7 @@ class PreparedModel(BackendRep):
         UserError
             INPUT001, INPUT002.
         """
-        values = self._check_inputs(self._name_inputs(inputs))
+        values = self._check_inputs(inputs)
         program = self._program(values)
         given = {one.name: values[one.name] for one in program.bundle.metadata.user_inputs}
         with _unsupported_as_skip():  # NaN
@@ -116,53 +122,38 @@ class PreparedModel(BackendRep):
         made: tuple[Array, ...] = namedtupledict("Outputs", names)(*self.report.outputs.values())
         return made
 
-    def _name_inputs(self, inputs: Any) -> Mapping[str, Any]:
-        if isinstance(inputs, Mapping):
-            given = dict(inputs)
-        else:
+    def _check_inputs(self, inputs: Any) -> dict[str, Array]:
+        """Return the inputs as arrays by name; raise UserError if one does not fit the model."""
+        if not isinstance(inputs, Mapping):
             row = inputs if isinstance(inputs, Sequence) else [inputs]
             names = list(self._infos) if len(row) == len(self._infos) else self._needed
             if len(row) != len(names):
-                raise fail(
-                    "INPUT001",
-                    "wrong number of inputs",
-                    found=f"{len(row)} arrays",
-                    expected=f"{len(names)}: {', '.join(names)}",
-                )
-            given = dict(zip(names, row, strict=True))
-        missing = [name for name in self._needed if name not in given]
-        unknown = [name for name in given if name not in self._infos]
+                expected = f"{len(names)}: {', '.join(names)}"
+                message = "wrong number of inputs"
+                raise fail("INPUT001", message, found=f"{len(row)} arrays", expected=expected)
+            inputs = dict(zip(names, row, strict=True))
+        missing = [name for name in self._needed if name not in inputs]
+        unknown = [name for name in inputs if name not in self._infos]
         if missing or unknown:
             message = "an input is missing" if missing else "the model has no such input"
-            raise fail("INPUT001", message, found=unknown or None, expected=missing or self._needed)
-        return given
-
-    def _check_inputs(self, given: Mapping[str, Any]) -> dict[str, Array]:
-        """Return the inputs as arrays, checked against the types and shapes of the model."""
+            expected = ", ".join(missing or self._needed)
+            raise fail("INPUT001", message, found=", ".join(unknown) or None, expected=expected)
         values = {}
-        for name, value in given.items():
+        for name, value in inputs.items():
             array, info = np.asarray(value), self._infos[name]
             dtype = onnx.helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
             shape = get_dimensions(info)
-            fits = shape is None or (
-                len(shape) == array.ndim
-                and all(d in (None, own) for d, own in zip(shape, array.shape, strict=True))
+            dims = array.shape if shape is None else shape
+            is_fitting = len(dims) == array.ndim and all(
+                size in (None, own) for size, own in zip(dims, array.shape, strict=True)
             )
-            if array.dtype != dtype or not fits:
-                dims = "" if shape is None else [d or "any" for d in shape]
+            if array.dtype != dtype or not is_fitting:
+                sizes = "any shape" if shape is None else [size or "any" for size in shape]
                 found = f"{array.dtype} {list(array.shape)}"
                 message = f"input {name!r} has the wrong shape or type"
-                raise fail("INPUT002", message, found=found, expected=f"{dtype} {dims}")
+                raise fail("INPUT002", message, found=found, expected=f"{dtype} {sizes}")
             values[name] = array
         return values
-
-    def _check_supported(self, graph: Graph) -> None:
-        """Raise LoweringError if the model is unsupported whatever its input values are."""
-        try:
-            self._lower(graph)
-        except LoweringError as error:
-            if not error.unknown:
-                raise
 
     def _program(self, values: Mapping[str, Array]) -> session.Compiled:
         """Return the compiled program for these values."""
@@ -177,18 +168,17 @@ class PreparedModel(BackendRep):
                 del self.programs[next(iter(self.programs))]
         return self.programs[key]
 
-    def _key(self, values: Mapping[str, Array]) -> bytes:
-        digest = hashlib.sha256()
-        for name in sorted(values):
-            digest.update(repr((name, values[name].shape)).encode())
-            if name in self._bound or name not in self._needed:
-                digest.update(np.ascontiguousarray(values[name]).tobytes())
-        return digest.digest()
+    def _key(self, values: Mapping[str, Array]) -> _Key:
+        constant = self._bound.union(values.keys() - set(self._needed))
+        return tuple(
+            (name, array.shape, array.tobytes() if name in constant else b"")
+            for name, array in sorted(values.items())
+        )
 
     def _import(self, values: Mapping[str, Array]) -> ImportedModel:
         """Import the model, binding those inputs whose values the lowering needs."""
         shapes = {name: values[name].shape for name in self._needed}
-        graph = read_graph(inline_functions(self._model, SUPPORTED_OPERATORS), shapes, _PLACE)
+        graph = self._read_graph(shapes)
         given = {name: values[name] for name in values if name not in self._needed}
         while True:
             bound = {**given, **{name: values[name] for name in self._bound}}
@@ -199,6 +189,9 @@ class PreparedModel(BackendRep):
                 if not more or len(self._bound | more) == len(self._needed):
                     raise
                 self._bound |= more
+
+    def _read_graph(self, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
+        return read_graph(inline_functions(self._model, SUPPORTED_OPERATORS), shapes, _PLACE)
 
     def _lower(self, graph: Graph) -> ImportedModel:
         return lower_onnx_graph(
