@@ -83,23 +83,6 @@ class QuantizedTensor:
         require(self.scales.size == 1, f"{self.name} has {self.scales.size} scales")
 
 
-class UniqueNames:
-    """Names that have been given out."""
-
-    def __init__(self) -> None:
-        self._next_suffix: dict[str, int] = {}
-
-    def add(self, name: str) -> str:
-        """Return a name, with ``__N`` appended (as in Glow) if it has been given out."""
-        candidate, number = name, self._next_suffix.get(name, 0)
-        while candidate in self._next_suffix:
-            number += 1
-            candidate = f"{name}__{number}"
-        self._next_suffix[name] = number
-        self._next_suffix.setdefault(candidate, 0)
-        return candidate
-
-
 Kind = QuantizedTensor | str
 """Quantization of a tensor, or the NumPy name of its element type."""
 

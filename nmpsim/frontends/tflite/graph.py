@@ -13,8 +13,8 @@ from nmpsim.frontends.graph.nodes import (
     Node,
     QuantizedTensor,
     TensorDeclaration,
-    UniqueNames,
 )
+from nmpsim.frontends.module_builder import UniqueNames
 from nmpsim.frontends.tflite.model import TFLiteModel, TFLiteOperator, TFLiteTensor
 
 _PADDINGS = {0: "SAME", 1: "VALID"}
@@ -33,7 +33,7 @@ def build_graph(model: TFLiteModel) -> tuple[Graph, dict[int, str]]:
     names: dict[int, str] = {}
     for tensor in (*model.inputs, *model.outputs, *ordered):
         if tensor.index not in names:
-            names[tensor.index] = unique.add(tensor.name)
+            names[tensor.index] = unique.unique_name(tensor.name)
     kinds = {names[one.index]: (_kind(one, names[one.index]), one.shape) for one in model.tensors}
     graph = Graph(
         tuple(_node(operator, names) for operator in model.operators),
