@@ -67,10 +67,7 @@ def lower_recording(recording: ModelRecording) -> ImportedModel:
     operations = FLOAT_OPERATIONS if is_float else QUANTIZED_OPERATIONS
     mappings: dict[int, OperatorMapping] = {}
     for call in recording.calls:
-        builder.begin_call(call)
-        before = len(builder.steps)
-        builder.try_translate(lambda: builder.translate_call(operations), problems)
-        if len(builder.steps) == before:
+        if not builder.add_call(call, operations, problems):
             mappings[call.number] = OperatorMapping(call.label, (), VIEW_ONLY)
     graph, module_builder = builder.build(), ModuleBuilder(make_legal_name(recording.name), PLACE)
     if is_float:

@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.frontends.graph.graph_builder import GraphBuilder
-from nmpsim.frontends.graph.nodes import Graph, Kind, QuantizedTensor, Shape
-from nmpsim.frontends.graph.operation import bind_attributes
+from nmpsim.frontends.graph.nodes import (
+    OPSET,
+    UNSIGNED_OFFSETS,
+    Array,
+    Graph,
+    GraphInput,
+    Kind,
+    Node,
+    QuantizedTensor,
+    Shape,
+    TensorDeclaration,
+)
+from nmpsim.frontends.graph.operation import INSTRUCTION, bind_attributes
+from nmpsim.frontends.graph.problems import Problems
 from nmpsim.frontends.imported_model import UnsupportedError, require
+from nmpsim.frontends.module_builder import UniqueNames
 from nmpsim.frontends.torch.recording import ModelRecording, RecordedCall, RecordedTensor
 
+_REFUSED = "nmpsim.Refused"
+"""Operator of the node that stands for an operation that is not supported."""
 
-class TorchGraphBuilder(GraphBuilder):
+
+class TorchGraphBuilder(UniqueNames):
     """Builder of the graph of a recorded run; layers are named after modules.
 
     Parameters
@@ -36,6 +53,11 @@ class TorchGraphBuilder(GraphBuilder):
         super().__init__()
         self.recording = recording
         self.is_float = is_float
+        self.steps: list[Node] = []
+        self.constants: dict[str, Array] = {}
+        self._declarations: dict[str, TensorDeclaration] = {}
+        self._layers: dict[str, str] = {}
+        """Tensor name -> layer name of the instructions that compute it, if different."""
         self._names = {tensor.number: self.unique_name(name) for name, tensor in recording.inputs}
         self._output_names = tuple(self.unique_name(name) for name, _ in recording.outputs)
         self._outputs: dict[int, str] = {}
@@ -45,40 +67,77 @@ class TorchGraphBuilder(GraphBuilder):
         self._permuted: dict[int, tuple[RecordedTensor, tuple[int, ...]]] = {}
         """Tensor number -> source and order of a permutation that is not added yet."""
 
-    def begin_call(self, call: RecordedCall) -> None:
-        """Select the PyTorch operation that the next nodes belong to, and name its results."""
-        self.call = call
+    def add_call(
+        self, call: RecordedCall, operations: Mapping[str, Translation], problems: Problems
+    ) -> bool:
+        """Translate an operation to nodes, and return whether there are any.
+
+        For an operation that is not supported, a problem is recorded and a node is added that
+        stands for it, so that operations that read its results are checked too.
+
+        Parameters
+        ----------
+        call : RecordedCall
+            The operation.
+        operations : mapping of str to Translation
+            Supported operations.
+        problems : Problems
+            Receives the problem.
+        """
+        self.call, before = call, len(self.steps)
         self.arguments = {name: one for name, one in call.arguments.items() if one is not None}
-        self.begin_operator(call.number, call.label)
         for result in call.results:
             own = self.unique_name(call.name or call.operation.rpartition(".")[2])
-            self._names[result.number] = self._outputs.get(result.number, own)
-            self.name_layer(self._names[result.number], own)
+            name = self._names[result.number] = self._outputs.get(result.number, own)
+            if name != own:
+                self._layers[name] = own
+        try:
+            require(
+                call.operation in operations,
+                "an unsupported operation"
+                if call.results
+                else "control flow or a number that depends on the values of a tensor",
+            )
+            self.translate(operations[call.operation])
+        except UnsupportedError as error:
+            problems.add(call.number, call.label, error)
+            del self.steps[before:]
+            names: list[str] = []
+            with suppress(UnsupportedError):
+                names.extend(self.outputs())
+            self.steps.append(Node(call.number, _REFUSED, (), tuple(names), {}, call.label))
+        return len(self.steps) > before
 
-    def translate_call(self, operations: Mapping[str, Translation]) -> None:
-        """Add the nodes of the current operation with the translation in a table."""
-        require(
-            self.call.operation in operations,
-            "an unsupported operation"
-            if self.call.results
-            else "control flow or a number that depends on the values of a tensor",
-        )
-        translate = operations[self.call.operation]
+    def translate(self, translate: Translation) -> None:
+        """Call a translation with the arguments of the current operation in its signature."""
         translate(self, **bind_attributes(translate, self.arguments))
 
     def build(self) -> Graph:
         """Return the graph of the recorded run."""
-        inputs = {
-            self.get_name(tensor): (tensor.dtype.replace("quint8", "uint8"), tensor.shape)
+        inputs = tuple(
+            GraphInput(self.get_name(tensor), tensor.dtype.replace("quint8", "uint8"), tensor.shape)
             for _, tensor in self.recording.inputs
-        }
+        )
         number = 1 + max((call.number for call in self.recording.calls), default=0)
         for (_, tensor), name in zip(self.recording.outputs, self._output_names, strict=True):
-            if self.get_name(tensor) != name:  # the same tensor is also another output
-                self.begin_operator(number, "output")
-                self.add_node("Identity", [self.get_name(tensor)], self._declared(name, tensor))
+            source = self.get_name(tensor)
+            if source != name:  # the same tensor is also another output
+                results = (self._declare_tensor(name, tensor),)
+                self.steps.append(Node(number, "Identity", (source,), results, {}, "output"))
                 number += 1
-        return self.build_graph(inputs, self._output_names)
+        kinds = {name: one.kind for name, one in self._declarations.items()}
+        return Graph(
+            tuple(self.steps),
+            self.constants,
+            inputs,
+            self._output_names,
+            OPSET,
+            quantization={name: k for name, k in kinds.items() if isinstance(k, QuantizedTensor)},
+            declarations=self._declarations,
+            layers=self._layers,
+        )
+
+    # --- tensors -----------------------------------------------------------------------------
 
     def get_name(self, tensor: RecordedTensor) -> str:
         """Return the graph name of a tensor; add the tensor at its first use if it is constant."""
@@ -86,12 +145,11 @@ class TorchGraphBuilder(GraphBuilder):
             if tensor.values is None:
                 raise UnsupportedError("a tensor whose memory another operation has changed")
             own = tensor.name or f"{self.call.name}.constant".strip(".")
-            self._names[tensor.number] = self.unique_name(own)
-            self.constants[self._names[tensor.number]] = np.asarray(tensor.values)
-        name = self._declared(self._names[tensor.number], tensor)
+            self._names[tensor.number] = self.add_constant(own, np.asarray(tensor.values))
+        name = self._declare_tensor(self._names[tensor.number], tensor)
         if tensor.number in self._permuted:
             source, order = self._permuted.pop(tensor.number)
-            self.add_node("Transpose", [self.get_name(source)], name, perm=order)
+            self.add_node("Transpose", [source], name, perm=order)
         return name
 
     def permute(self, source: RecordedTensor, order: tuple[int, ...]) -> None:
@@ -129,18 +187,79 @@ class TorchGraphBuilder(GraphBuilder):
             yield self.unique_name("nothing")
         yield from map(self.get_name, self.call.results)
 
+    def get_first_output(self) -> str:
+        """Return the name of the current operation's first result."""
+        return next(self.outputs())
+
+    def get_quantization(self, name: str) -> QuantizedTensor:
+        """Return the declared quantization of a tensor."""
+        kind = self._declarations[name].kind
+        if isinstance(kind, str):
+            raise UnsupportedError(f"{name} is {kind}")
+        return kind
+
     def add_temporary(self, suffix: str, kind: QuantizedTensor, shape: Shape) -> str:
         """Declare an intermediate tensor and return its name."""
-        return self.declare(self.unique_name(f"{self.call.name}_{suffix}"), kind, shape)
+        return self._declare(self.unique_name(f"{self.call.name}_{suffix}"), kind, shape)
+
+    def add_constant(self, name: str, values: Array, kind: Kind = "") -> str:
+        """Add a constant under a unique name and return the name."""
+        name = self.unique_name(name)
+        self.constants[name] = values
+        return self._declare(name, kind, values.shape) if kind else name
 
     def add_integers(self, values: npt.ArrayLike) -> str:
         """Add an int64 constant and return its name."""
         return self.add_constant("numbers", np.array(values, np.int64))
 
-    def _declared(self, name: str, tensor: RecordedTensor) -> str:
-        if not self.is_float and not self.is_declared(name):
-            self.declare(name, get_tensor_kind(tensor), tensor.shape)
+    def _declare_tensor(self, name: str, tensor: RecordedTensor) -> str:
+        if not self.is_float and name not in self._declarations:
+            self._declare(name, get_tensor_kind(tensor), tensor.shape)
         return name
+
+    def _declare(self, name: str, kind: Kind, shape: Shape) -> str:
+        own = attrs.evolve(kind, name=name) if isinstance(kind, QuantizedTensor) else kind
+        self._declarations[name] = TensorDeclaration(own, shape)
+        return name
+
+    # --- nodes -------------------------------------------------------------------------------
+
+    def add_node(self, op: str, inputs: Sequence[Any], *outputs: str, **attributes: Any) -> str:
+        """Add a node, and return the name of its first output.
+
+        Inputs are recorded tensors or names. An attribute that is None is left out.
+        """
+        names = tuple(one if isinstance(one, str) else self.get_name(one) for one in inputs)
+        given = {name: value for name, value in attributes.items() if value is not None}
+        outputs = outputs or (self.get_first_output(),)
+        self.steps.append(Node(self.call.number, op, names, outputs, given, self.call.label))
+        return outputs[0]
+
+    def add_instruction(
+        self, opcode: str, inputs: Sequence[Any], *output: str, **attributes: Any
+    ) -> str:
+        """Add a node that stands for one LIR instruction, and return the name of its output.
+
+        Keyword arguments in lower case are arguments of
+        :func:`~nmpsim.frontends.graph.operation.lower_instruction`, others are attributes of the
+        instruction.
+        """
+        own = {key: attributes.pop(key) for key in list(attributes) if key.islower()}
+        return self.add_node(
+            INSTRUCTION, inputs, *output, opcode=opcode, attributes=attributes, **own
+        )
+
+    def add_table(self, source: str, table: npt.NDArray[np.uint8], *outputs: str) -> str:
+        """Add a look-up table of the result for each integer, and return the name of its output.
+
+        By default the output is the operation's first result.
+        """
+        output, *_ = outputs or (self.get_first_output(),)
+        kind, offset = self.get_quantization(output), UNSIGNED_OFFSETS["uint8"]
+        stored = (table.astype(np.int16) - offset).astype(np.int8)
+        own = attrs.evolve(kind, dtype="int8", zero_points=kind.zero_points - offset)
+        mapping = self.add_constant(f"{self._layers.get(output, output)}_table", stored, own)
+        return self.add_instruction("intlookuptable", [source, mapping], output)
 
 
 Translation = Callable[..., None]

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.bundle.metadata import UNSIGNED
 from nmpsim.frontends.graph.nodes import Array, QuantizedTensor
 from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.torch.float_operators import (
@@ -171,7 +170,7 @@ def _translate_elementwise(builder: TorchGraphBuilder) -> None:
     name, (table,) = builder.get_name(source), call.tables
     clipped = np.clip(np.arange(256), int(table[0]), int(table[-1]))
     if not (np.array_equal(table, clipped) and _has_equal_scale(source, builder.result)):
-        builder.add_table(name, table.astype(np.int16) - UNSIGNED)
+        builder.add_table(name, table)
         return
     zero, scale = source.zero_point, builder.get_quantization(name).scale
     given = call.arguments
@@ -261,7 +260,7 @@ def _rescaled(
         raise UnsupportedError(f"input {name} of a concatenation with another scale or zero point")
     kind = builder.get_quantization(builder.get_first_output())
     scaled = builder.add_temporary("scaled", kind, _with_size(part, axis, count))
-    return builder.add_table(name, table.astype(np.int16) - UNSIGNED, scaled)
+    return builder.add_table(name, table, scaled)
 
 
 # --- pools -----------------------------------------------------------------------------------
@@ -271,7 +270,7 @@ def _translate_max_pool(builder: TorchGraphBuilder, dilation: Any = None) -> Non
     shape = builder.get_tensor("self").shape
     require(len(shape) == 4, f"an input of shape {list(shape)}")
     require(as_pair(dilation or 1) == (1, 1), f"a window with gaps, dilation {dilation}")
-    builder.translate_call({builder.call.operation: make_pool_translation("MaxPool")})
+    builder.translate(make_pool_translation("MaxPool"))
 
 
 def _translate_average_pool(
