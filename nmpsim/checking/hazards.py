@@ -13,9 +13,8 @@ from nmpsim.checking.results import Check, FailedLayer
 from nmpsim.config import DeviceConfig
 from nmpsim.core.limits import NO_LIMITS, TimeBudget, TimeLimitError
 from nmpsim.core.run import Progress, ProgressCallback
-from nmpsim.debugger.events import HazardLog
-from nmpsim.debugger.execution import Execution, PauseReason
-from nmpsim.debugger.hazards import Hazard
+from nmpsim.debugger.execution import Execution
+from nmpsim.debugger.hazards import Hazard, HazardLog
 from nmpsim.report.data import LayerReport
 
 MAX_HAZARDS = 1000
@@ -56,13 +55,13 @@ def find_hazards(
     with execution.limit_time(budget or TimeBudget(NO_LIMITS)):
         while len(hazards.found) < max_found:
             pause = execution.advance()
-            hazards.process(pause)
+            hazards.add(pause)
             done += len(pause.layers)
             if progress is not None and pause.layers:
                 progress(
                     Progress("layer", done, len(layers), layers[pause.layers[-1]].display_name)
                 )
-            if pause.reason in (PauseReason.END, PauseReason.TRAP):
+            if pause.is_final:
                 break
     return hazards.found
 

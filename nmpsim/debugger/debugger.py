@@ -22,9 +22,9 @@ from nmpsim.debugger.breakpoints import (
     find_stop_cycle,
     list_stop_addresses,
 )
-from nmpsim.debugger.events import BreakpointObserver, HazardLog
+from nmpsim.debugger.events import BreakpointObserver
 from nmpsim.debugger.execution import UNLIMITED, Pause, PauseReason, RunLog
-from nmpsim.debugger.hazards import Hazard
+from nmpsim.debugger.hazards import Hazard, HazardLog
 from nmpsim.debugger.position import Location, RunPosition, StopResult
 from nmpsim.debugger.snapshots import DEFAULT_BUDGET_MIB
 from nmpsim.debugger.work_log import WorkLog
@@ -209,14 +209,11 @@ class Debugger(RunPosition):
 
     def reach_layer(self, index: int) -> StopResult:
         """Run until a layer is done, ignoring breakpoints."""
-        enabled = [one for one in self.breakpoints if one.is_enabled]
-        for one in enabled:
-            one.is_enabled = False
+        breakpoints, self.breakpoints = self.breakpoints, []
         try:
             return self.run_until_layer(index)
         finally:
-            for one in enabled:
-                one.is_enabled = True
+            self.breakpoints = breakpoints
 
     def go_to(self, position: int) -> StopResult:
         """Go to a position, ignoring breakpoints."""
@@ -239,7 +236,7 @@ class Debugger(RunPosition):
         while self.position < until and not before <= set(self.layer_ends):
             pause = self.advance(until)
             self._record(pause)
-            if pause.reason in (PauseReason.END, PauseReason.TRAP):
+            if pause.is_final:
                 return self._make_end_stop()
         return self.go_to(
             min(until, self.get_layer_start(index)) if before <= set(self.layer_ends) else until
@@ -255,7 +252,7 @@ class Debugger(RunPosition):
             pause = self.advance()
             if index in pause.layers:
                 return read_tensor(self.machine, self.layers[index].output).copy()
-            if pause.reason in (PauseReason.END, PauseReason.TRAP, PauseReason.LAYER):
+            if pause.is_final or pause.reason == PauseReason.LAYER:
                 return None
 
     # --- how it moves -----------------------------------------------------------------------
@@ -288,7 +285,7 @@ class Debugger(RunPosition):
             stopped = self._stop_at_first_hit(hits, pause)
             if stopped is not None:
                 return stopped
-            if pause.reason in (PauseReason.END, PauseReason.TRAP):
+            if pause.is_final:
                 return self._make_end_stop()
             if pause.reason == PauseReason.LAYER:
                 layers -= 1
@@ -318,8 +315,7 @@ class Debugger(RunPosition):
     def _process(self, pause: Pause) -> list[BreakpointHit]:
         """Record what happened in a pause and return the breakpoint hits, the earliest first."""
         self._record(pause)
-        hazards = self.hazards.found if self.hazards else ()
-        return self.events.find_hits(self.breakpoints, pause, self.find_current_layer(), hazards)
+        return self.events.find_hits(self.breakpoints, pause)
 
     def _record(self, pause: Pause) -> None:
         """Record where layers end, and take snapshots there."""
@@ -467,7 +463,7 @@ class Debugger(RunPosition):
                 found |= {position for position in look(pause) if position < here}
                 if pause.reason == PauseReason.STOPPED:
                     self.events.resume_cycle = self.cycle  # a cycle is met once
-                if pause.reason in (PauseReason.END, PauseReason.TRAP):
+                if pause.is_final:
                     break
             if is_run and self.position == until < here:
                 # A run that goes on from a snapshot does not stop where it begins.

@@ -96,6 +96,11 @@ class Pause:
     """Core that halted last, if all cores have halted."""
 
     @property
+    def is_final(self) -> bool:
+        """Return whether the run is at its end or at a trap."""
+        return self.reason in (PauseReason.END, PauseReason.TRAP)
+
+    @property
     def is_segment_end(self) -> bool:
         """Return whether all cores have halted."""
         return self.last_core is not None
@@ -295,7 +300,7 @@ class Execution:
             pause = self.advance(position)
             if on_pause is not None:
                 on_pause(pause)
-            if pause.reason in (PauseReason.END, PauseReason.TRAP):
+            if pause.is_final:
                 break
 
     @contextmanager

@@ -24,9 +24,8 @@ from nmpsim.debugger.arithmetic import (
     trace_result,
 )
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.events import list_host_accesses
 from nmpsim.debugger.inspect import ravel_index, unravel_index
-from nmpsim.debugger.instructions import ExecutedInstruction
+from nmpsim.debugger.instructions import ExecutedInstruction, list_host_accesses
 from nmpsim.debugger.tracing import (
     find_access,
     find_last_writer,

@@ -18,14 +18,22 @@ written: they are zero in the simulator, and undefined on a chip.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from operator import attrgetter
 
 import attrs
 import numpy as np
 
-from nmpsim.debugger.instructions import ExecutedInstruction, MemoryAccess
+from nmpsim.debugger.byte_runs import get_tensor_region
+from nmpsim.debugger.execution import Execution, Pause, PauseReason, RunLog
+from nmpsim.debugger.instructions import (
+    ExecutedInstruction,
+    MemoryAccess,
+    find_host_step,
+    iterate_instructions,
+    list_host_accesses,
+)
 from nmpsim.debugger.ordering import SCALAR, HappensBefore, RivalPosts
 from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import OUTSTANDING, SCRATCHPAD_BASE, UNIT, Kind, Unit, list_mnemonics
@@ -406,3 +414,35 @@ def _missing(first: _OpenAccess, then: ExecutedInstruction) -> str:
 
 def _name(unit: int) -> str:
     return Unit(unit).name.lower()
+
+
+class HazardLog(RunLog):
+    """Log of the hazards of a run."""
+
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+        self._check = HazardDetector(
+            execution.config.cores_count,
+            execution.costs.queues_depth,
+            execution.bundle.rw_base,
+            execution.config.scratchpad_bytes,
+        )
+        self.found: list[Hazard] = []
+
+    def process(self, pause: Pause) -> None:
+        """Check the instructions and host accesses before a pause."""
+        for done in iterate_instructions(pause, self._execution.machine):
+            self.found += self._check.process(done)
+        if pause.is_segment_end:
+            self._check.end_segment()
+        for access in self._list_host_accesses(pause):
+            self.found += self._check.process_host_access(pause.position, access)
+
+    def _list_host_accesses(self, pause: Pause) -> Iterator[MemoryAccess]:
+        """Yield the host's accesses: of a host operation, and of the outputs at the end."""
+        execution = self._execution
+        step = find_host_step(execution, pause)
+        yield from sorted(() if step is None else list_host_accesses(step), key=lambda a: a.kind)
+        is_end = execution.current_step is None and pause.reason != PauseReason.END
+        for tensor in execution.bundle.metadata.outputs if is_end else ():
+            yield MemoryAccess("read", tensor.name, get_tensor_region(tensor))

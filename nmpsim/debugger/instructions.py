@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import attrs
 import numpy as np
 
+from nmpsim.bundle.metadata import ProgramStep
 from nmpsim.core.state import Machine
 from nmpsim.core.stop_conditions import TraceColumn
-from nmpsim.debugger.byte_runs import ByteRuns, Space
-from nmpsim.debugger.execution import Pause
+from nmpsim.debugger.byte_runs import ByteRuns, Space, get_tensor_region
+from nmpsim.debugger.execution import Execution, Pause
 from nmpsim.isa.table import (
     CONTROL_BASE,
     DESCRIPTORS,
@@ -152,6 +153,24 @@ def _space_of(address: int) -> Space:
     if address >= DRAM_BASE:
         return "dram"
     return "scratchpad" if address >= SCRATCHPAD_BASE else "control"
+
+
+def find_host_step(execution: Execution, pause: Pause) -> ProgramStep | None:
+    """Return the host operation executed since the previous pause, or None."""
+    steps = execution.bundle.metadata.steps
+    done = [s for s in steps if s.kind == "host" and set(s.layers) & set(pause.layers)]
+    return done[0] if done else None
+
+
+def list_host_accesses(step: ProgramStep) -> tuple[MemoryAccess, ...]:
+    """Return the memory accesses of a host operation, in the order of its operands."""
+    kinds: Sequence[AccessKind] = ("read", "write")
+    return tuple(
+        MemoryAccess(kind, operand.tensor.name, get_tensor_region(operand.tensor))
+        for operand in step.operands
+        for kind, role in zip(kinds, ("in", "out"), strict=True)
+        if operand.role in (role, "inout")
+    )
 
 
 def read_descriptor(machine: Machine, core: int, name: str, address: int) -> dict[str, int]:

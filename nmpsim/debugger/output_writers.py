@@ -14,10 +14,9 @@ from nmpsim.debugger.byte_runs import ByteRuns, get_tensor_region
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.error_patterns import ErrorPattern
 from nmpsim.debugger.error_regions import ElementOwners, Mask, describe_extent
-from nmpsim.debugger.events import list_host_accesses
 from nmpsim.debugger.execution import UNLIMITED
 from nmpsim.debugger.inspect import unravel_index
-from nmpsim.debugger.instructions import ExecutedInstruction, MemoryAccess
+from nmpsim.debugger.instructions import ExecutedInstruction, MemoryAccess, list_host_accesses
 from nmpsim.debugger.tracing import find_last_writer, trace_layer
 from nmpsim.lir.nodes import ELEM_DTYPES
 

@@ -13,8 +13,8 @@ from nmpsim.bundle.metadata import ProgramStep
 from nmpsim.core.state import CoreStatus
 from nmpsim.debugger.breakpoints import BreakpointHit
 from nmpsim.debugger.edits import Edit
-from nmpsim.debugger.events import HazardLog
 from nmpsim.debugger.execution import UNLIMITED, Execution, RunLog
+from nmpsim.debugger.hazards import HazardLog
 from nmpsim.debugger.work_log import CriticalPathLog, WorkLog
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.memory.address_map import word_at
