@@ -75,7 +75,10 @@ class Float(Profile):
     name = "float"
 
     def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return float32 factors ``m = Sx * Sw / Sy`` and the bias in units of the sum."""
+        """Return the requantization of a convolution or fully connected layer.
+
+        The factors are float32, ``m = Sx * Sw / Sy``; the bias is in units of the sum.
+        """
         bias = integer_bias(layer)
         if bias is None:
             reals = layer.bias.reals / layer.products
@@ -83,11 +86,16 @@ class Float(Profile):
         return float_requantization(layer, FLOAT, bias, layer.ratios)
 
     def get_matmul_words(self, pair: Pair) -> Words:
-        """Return descriptor words for ``rne(sum * m) + Oy``, ``m = Sl*Sr / Sy``."""
+        """Return the descriptor words of a matrix product.
+
+        Formula: ``rne(sum * m) + Oy``, ``m = Sl*Sr / Sy``.
+        """
         return float_words(pair.place, out=self._product_ratio(pair))
 
     def get_average_words(self, pool: AveragePool) -> Words:
-        """Return descriptor words for ``rne(mean / Sy + Oy)`` of dequantized values.
+        """Return the descriptor words of an average pool.
+
+        Formula: ``rne(mean / Sy + Oy)`` of dequantized values.
 
         GlobalAveragePool: ``rne(sum * (Sx / Sy / n)) + Oy``.
         """
@@ -105,7 +113,7 @@ class Float(Profile):
         }
 
     def get_pair_words(self, pair: Pair) -> Words:
-        """Return descriptor words for an elementwise operation of two tensors.
+        """Return the descriptor words of an elementwise operation of two tensors.
 
         c and Oy are those of uint8 if the tensors are. Other operations are those of PyTorch.
         """
@@ -131,13 +139,19 @@ class Float(Profile):
     def get_unary_words(
         self, source: View, target: View, alpha: float | None, place: Place
     ) -> Words:
-        """Return descriptor words for ``rne(x * Sx * (1 / Sy)) + Oy``."""
+        """Return the descriptor words of a rescale.
+
+        Formula: ``rne(x * Sx * (1 / Sy)) + Oy``.
+        """
         factors = {"out": source.scale} | ({} if alpha is None else {"leaky": alpha})
         words = float_words(place, **factors)
         return words | {"result_scale": encode_float32(reciprocal(target.scale), place)}
 
     def quantize(self, value: float, grid: View) -> int:
-        """Quantize a real bound: ``rne(value / S) + O``."""
+        """Quantize a real bound with a tensor's scale and offset.
+
+        Formula: ``rne(value / S) + O``.
+        """
         with np.errstate(over="ignore"):
             real = np.float32(value) / np.float32(grid.scale)
         return int(round_to_integers(np.asarray(real))) + grid.offset

@@ -42,7 +42,10 @@ class Glow(Profile):
     """Base class of Glow's numerics profiles."""
 
     def quantize(self, value: float, grid: View) -> int:
-        """Quantize a real bound: ``rne(fl(fl(value / S) + O))``, saturated to 32 bits."""
+        """Quantize a real bound with a tensor's scale and offset.
+
+        Formula: ``rne(fl(fl(value / S) + O))``, saturated to 32 bits.
+        """
         with np.errstate(over="ignore"):
             real = np.float32(np.float32(value) / np.float32(grid.scale)) + np.float32(grid.offset)
         if np.isnan(real):
@@ -59,7 +62,10 @@ class GlowInt(Glow):
     has_leaky = True
 
     def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return integer factors of bias and sum, ``Sb / (Sx*Sw)`` and ``Sx*Sw / Sy``."""
+        """Return the requantization of a convolution or fully connected layer.
+
+        The factors of bias and sum are integers for ``Sb / (Sx*Sw)`` and ``Sx*Sw / Sy``.
+        """
         bias = layer.integer_bias(self)
         scales = convert_factors(to_integer_scale, layer.bias_ratios, layer.place)
         return Requantization(
@@ -67,15 +73,24 @@ class GlowInt(Glow):
         )
 
     def get_matmul_words(self, pair: Pair) -> Words:
-        """Return descriptor words for ``scale(sum; Sl*Sr / Sy) + Oy``."""
+        """Return the descriptor words of a matrix product.
+
+        Formula: ``scale(sum; Sl*Sr / Sy) + Oy``.
+        """
         return self._words(pair.target, pair.place, out=pair.product_ratio)
 
     def get_average_words(self, pool: AveragePool) -> Words:
-        """Return descriptor words for ``scale(sum; Sx / Sy / n) + Oy``."""
+        """Return the descriptor words of an average pool.
+
+        Formula: ``scale(sum; Sx / Sy / n) + Oy``.
+        """
         return pool.words(self.device, _form_for(pool.target))
 
     def get_pair_words(self, pair: Pair) -> Words:
-        """Return descriptor words for operands scaled to the result, ``scale(l - Ol; Sl / Sy)``."""
+        """Return the descriptor words of an elementwise operation of two tensors.
+
+        Operands are scaled to the result: ``scale(l - Ol; Sl / Sy)``.
+        """
         if pair.opcode == "elementmul":
             return self.get_matmul_words(pair)
         left, right = pair.ratios
@@ -84,14 +99,20 @@ class GlowInt(Glow):
     def get_unary_words(
         self, source: View, target: View, alpha: float | None, place: Place
     ) -> Words:
-        """Return descriptor words for ``scale(x - Ox; Sx / Sy) + Oy``."""
+        """Return the descriptor words of a rescale.
+
+        Formula: ``scale(x - Ox; Sx / Sy) + Oy``.
+        """
         factors = {"out": divide_float32(source.scale, target.scale)}
         if alpha is not None:
             factors["leaky"] = divide_float32(multiply_float32(source.scale, alpha), target.scale)
         return self._words(target, place, **factors)
 
     def get_leaky_words(self, alpha: float, target: View, place: Place) -> Words:
-        """Return descriptor words for ``scale(y - Oy; alpha) + Oy`` below zero."""
+        """Return the descriptor words of a leaky activation after a sum.
+
+        Formula: ``scale(y - Oy; alpha) + Oy`` below zero.
+        """
         return make_scale_words("leaky", _form_for(target)(float(np.float32(alpha)), place))
 
     def _words(self, target: View, place: Place, **factors: float) -> Words:
@@ -109,7 +130,10 @@ class Nmp(GlowInt):
     device = NMP
 
     def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return integer factors ``Sx*Sw / Sy`` and the bias in units of the result."""
+        """Return the requantization of a convolution or fully connected layer.
+
+        The factors are integers for ``Sx*Sw / Sy``; the bias is in units of the result.
+        """
         bias = layer.integer_bias(self)
         if np.any(layer.bias.scales != np.float32(layer.target.scale)):
             raise fail(
@@ -130,7 +154,10 @@ class GlowFloat(Glow):
     name = "glow-float"
 
     def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return float32 factors of bias and sum, ``Sb / (Sx*Sw)`` and ``Sx*Sw / Sy``."""
+        """Return the requantization of a convolution or fully connected layer.
+
+        The factors of bias and sum are float32, ``Sb / (Sx*Sw)`` and ``Sx*Sw / Sy``.
+        """
         # A fully connected layer adds the zero point after rounding.
         profile = GLOW_FLOAT if layer.is_convolution else GLOW_FLOAT_LATE
         bias, scales = (
@@ -142,15 +169,21 @@ class GlowFloat(Glow):
         )
 
     def get_matmul_words(self, pair: Pair) -> Words:
-        """Return descriptor words for ``rha(sum * m + Oy)``, ``m = Sl*Sr / Sy``."""
+        """Return the descriptor words of a matrix product.
+
+        Formula: ``rha(sum * m + Oy)``, ``m = Sl*Sr / Sy``.
+        """
         return _float_words(pair.place, out=pair.product_ratio)
 
     def get_average_words(self, pool: AveragePool) -> Words:
-        """Return descriptor words for ``rha(sum * (Sx / Sy / n) + Oy)``."""
+        """Return the descriptor words of an average pool.
+
+        Formula: ``rha(sum * (Sx / Sy / n) + Oy)``.
+        """
         return pool.words(GLOW_FLOAT, to_float_scale)
 
     def get_pair_words(self, pair: Pair) -> Words:
-        """Return descriptor words for an elementwise operation of two tensors."""
+        """Return the descriptor words of an elementwise operation of two tensors."""
         place, target = pair.place, pair.target
         if pair.opcode == "elementmul":
             return self.get_matmul_words(pair)
@@ -167,7 +200,10 @@ class GlowFloat(Glow):
     def get_unary_words(
         self, source: View, target: View, alpha: float | None, place: Place
     ) -> Words:
-        """Return descriptor words for ``rne(S * x / Sy + Oy)``."""
+        """Return the descriptor words of a rescale.
+
+        Formula: ``rne(S * x / Sy + Oy)``.
+        """
         factors = {"out": source.scale}
         if alpha is not None:
             factors["leaky"] = multiply_float32(source.scale, alpha)

@@ -47,7 +47,9 @@ class Q31(Profile):
     name = "q31"
 
     def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return fixed-point factors ``Sx * Sw / Sy`` of each channel, from float64.
+        """Return the requantization of a convolution or fully connected layer.
+
+        The factor of each channel is a fixed-point number for ``Sx * Sw / Sy`` in float64.
 
         Convolutions keep 31 bits of it and round twice. Fully connected layers multiply by all of
         it and round once (LiteRT's ``reference/integer_ops/fully_connected.h``).
@@ -63,11 +65,16 @@ class Q31(Profile):
         return Requantization(device.Q31_ONCE, bias, low, high)
 
     def get_matmul_words(self, pair: Pair) -> Words:
-        """Return descriptor words for the factor ``float32(Sl * Sr) / Sy``."""
+        """Return the descriptor words of a matrix product.
+
+        Factor: ``float32(Sl * Sr) / Sy``.
+        """
         return _words(pair.place, out=pair.product / pair.target.scale)
 
     def get_average_words(self, pool: AveragePool) -> Words:
-        """Return descriptor words for TFLite's AVERAGE_POOL_2D or MEAN.
+        """Return the descriptor words of an average pool.
+
+        The pool is TFLite's AVERAGE_POOL_2D or MEAN.
 
         The former is a mean of the integers, so that zero points have no effect.
         """
@@ -95,7 +102,7 @@ class Q31(Profile):
             raise self.make_unsupported_error(f"softmax to scale {target.scale:g}", place)
 
     def get_pair_words(self, pair: Pair) -> Words:
-        """Return descriptor words for an elementwise operation of two tensors."""
+        """Return the descriptor words of an elementwise operation of two tensors."""
         place, target, lhs, rhs = pair.place, pair.target, pair.lhs, pair.rhs
         if pair.opcode == "elementmul":
             return _words(place, out=pair.product_ratio)
@@ -111,14 +118,20 @@ class Q31(Profile):
     def get_unary_words(
         self, source: View, target: View, alpha: float | None, place: Place
     ) -> Words:
-        """Return descriptor words for the factor ``Sx / Sy``."""
+        """Return the descriptor words of a rescale.
+
+        Factor: ``Sx / Sy``.
+        """
         if alpha is None:
             return _words(place, out=source.scale / target.scale)
         slope = divide_float32(multiply_float32(source.scale, alpha), target.scale)
         return _words(place, out=divide_float32(source.scale, target.scale), leaky=slope)
 
     def quantize(self, value: float, grid: View) -> int:
-        """Quantize a real bound: ``rha(fl(value / S)) + O``."""
+        """Quantize a real bound with a tensor's scale and offset.
+
+        Formula: ``rha(fl(value / S)) + O``.
+        """
         with np.errstate(over="ignore"):
             real = float(np.nan_to_num(np.float32(value) / np.float32(grid.scale)))
         rounded = np.copysign(np.floor(abs(real) + 0.5), real)

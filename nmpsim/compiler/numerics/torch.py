@@ -47,7 +47,9 @@ class Torch(Float):
     """Base class of the numerics profiles of PyTorch's engines."""
 
     def get_matmul_words(self, pair: Pair) -> Words:
-        """Return descriptor words of an Int16 product; raise UserError (COMP001) for Int8.
+        """Return the descriptor words of a matrix product.
+
+        Raise UserError (COMP001) for Int8.
 
         PyTorch multiplies dequantized numbers in float32; the last bit of these sums depends on
         the order in which its BLAS adds.
@@ -64,11 +66,17 @@ class Torch(Float):
         return super().get_matmul_words(pair)
 
     def get_average_words(self, pool: AveragePool) -> Words:
-        """Return descriptor words for ``rne(sum * (Sx / Sy / n) + Oy)``."""
+        """Return the descriptor words of an average pool.
+
+        Formula: ``rne(sum * (Sx / Sy / n) + Oy)``.
+        """
         return pool.words(FBGEMM, to_float_scale)
 
     def get_pair_words(self, pair: Pair) -> Words:
-        """Return descriptor words for an elementwise operation of dequantized values."""
+        """Return the descriptor words of an elementwise operation of two tensors.
+
+        Operands are dequantized.
+        """
         words = self._real_words(pair)
         if pair.opcode == "elementmul":
             return words
@@ -89,7 +97,10 @@ class Fbgemm(Torch):
     name = "float-fbgemm"
 
     def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return float32 factors and the bias as real numbers in units of the sum."""
+        """Return the requantization of a convolution or fully connected layer.
+
+        The factors are float32; the bias is a real number in units of the sum.
+        """
         real = layer.bias.reals
         if layer.by_channel:
             bias = (real / layer.products).astype(np.float64)
@@ -105,7 +116,9 @@ class Onednn(Torch):
     name = "float-onednn"
 
     def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return the scales of input, weights and result as separate factors.
+        """Return the requantization of a convolution or fully connected layer.
+
+        The scales of input, weights and result are separate factors.
 
         They are reciprocals of reciprocals.
         """
@@ -128,7 +141,10 @@ class Qnnpack(Torch):
     name = "float-qnnpack"
 
     def requantize(self, layer: WeightedScales) -> Requantization:
-        """Return float32 factors and the bias rounded to units of the sum."""
+        """Return the requantization of a convolution or fully connected layer.
+
+        The factors are float32; the bias is rounded to units of the sum.
+        """
         bias = integer_bias(layer)
         if bias is None:
             real = layer.bias.reals * (ONE / layer.products)
@@ -137,11 +153,17 @@ class Qnnpack(Torch):
         return float_requantization(layer, FLOAT, bias, factors)
 
     def get_average_words(self, pool: AveragePool) -> Words:
-        """Return descriptor words for the mean over the whole window."""
+        """Return the descriptor words of an average pool.
+
+        The mean is over the whole window, with padding.
+        """
         return attrs.evolve(pool, counts_padding=True).words(FLOAT, to_float_scale)
 
     def get_pair_words(self, pair: Pair) -> Words:
-        """Return descriptor words of additions with 22-bit factors and one shift."""
+        """Return the descriptor words of an elementwise operation of two tensors.
+
+        Additions have 22-bit factors and one shift.
+        """
         if pair.opcode not in ("elementadd", "elementsub", "batchedadd"):
             return super().get_pair_words(pair)
         left, right = pair.ratios
