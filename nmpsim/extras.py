@@ -22,7 +22,7 @@ def require_extra(
     extra
         Name of the extra in nmpsim's package metadata.
     message
-        What needs the package.
+        Feature that needs the package.
     place
         File that needs it.
     instead

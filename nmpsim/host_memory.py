@@ -55,7 +55,7 @@ def check_memory(
     Parameters
     ----------
     what
-        What needs the memory, for the message.
+        Operation that needs the memory, for the message.
     parts
         The allocations.
     max_memory

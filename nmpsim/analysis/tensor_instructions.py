@@ -34,7 +34,7 @@ class TensorInstruction:
         Parameters
         ----------
         element
-            Its index in the layer's output, row-major.
+            Row-major index in the layer's output.
 
         Returns
         -------

@@ -52,7 +52,7 @@ class ElfFile:
         return self.data[section.offset : section.offset + section.nbytes]
 
     def read_symbols(self) -> dict[str, tuple[int, int]]:
-        """Return (address, size) of each named object and function."""
+        """Return the address and size of each named object and function, by name."""
         table = next((s for s in self._all_sections if s.type == elf.SHT_SYMTAB), None)
         if table is None:
             return {}

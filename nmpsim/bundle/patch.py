@@ -1,4 +1,4 @@
-"""Patches: changes of bytes of a bundle's memory, with the bytes that they replace."""
+"""Patches: changed bytes of a bundle's memory, with the bytes that they replace."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def _large_window(op: Operation, config: DeviceConfig) -> str:
 
 
 def find_host_reason(op: Operation) -> str:
-    """Return why an operation must run on the host; empty if it can run on the device."""
+    """Return the reason why an operation must run on the host; empty if the device can run it."""
     rule = _RULES.get(op.kind)
     if rule is None:
         return f"the device has no unit for {op.instruction.opcode}"

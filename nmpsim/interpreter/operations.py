@@ -123,7 +123,7 @@ def is_result(role: OperandRole) -> bool:
 
 
 def hides_relu(instruction: Instruction, dest: TensorType) -> bool:
-    """Return whether the range of a result's type begins at real zero, which implies a ReLU.
+    """Return whether a result's range begins at real zero, which implies a ReLU.
 
     Glow drops a ReLU when the operation before it is given the ReLU's range; the offset is the
     lowest integer then, and the saturation at it is the ReLU.

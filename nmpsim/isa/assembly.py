@@ -266,7 +266,7 @@ def disassemble_word(word: int, pc: int = 0, labels: Mapping[int, str] | None = 
     word
         The word; ``.word`` is returned for an illegal one.
     pc
-        Its address.
+        Address of the word.
     labels
         Names of addresses, for targets of branches.
     """

@@ -22,7 +22,7 @@ Shape = tuple[int, ...]
 
 @frozen
 class Problem:
-    """Problem of an instruction: the operand or attribute at fault, what was found and expected."""
+    """Problem of an instruction: what is at fault, the found and the expected value."""
 
     role: str | None
     message: str
@@ -110,7 +110,7 @@ def format_shape(shape: Shape) -> str:
 
 
 def have_equal_quantization(a: TensorType, b: TensorType) -> bool:
-    """Return whether two types have the same offset and the same scale in nine decimals."""
+    """Return whether two types have equal offsets, and scales that agree in nine decimals."""
     if a.quant is None or b.quant is None:
         return a.quant is b.quant
     same_scale = format_scale(a.quant.scale) == format_scale(b.quant.scale)
@@ -208,7 +208,7 @@ def require_elementwise(first: str, *others: str) -> tuple[Rule, ...]:
 
 
 def require_addend_elem(base: str, addend: str) -> Rule:
-    """Return a rule that an addend is real if the base is real, else signed and quantized."""
+    """Return a rule that an addend is real, or signed and quantized, like the base operand."""
 
     def rule(site: TypedInstruction) -> Iterator[Problem]:
         quantized = site.elem(base) in QUANTIZED_ELEMS
@@ -219,7 +219,7 @@ def require_addend_elem(base: str, addend: str) -> Rule:
 
 
 def require_bias_elem(base: str, bias: str) -> Rule:
-    """Return a rule that a bias is an addend, a float or a quantized i64 tensor.
+    """Return a rule that a bias has the type of an addend, or is a float or quantized i64 tensor.
 
     Glow has neither: PyTorch and ONNX Runtime keep a bias float, TFLite's Int16 has 64 bits.
     """

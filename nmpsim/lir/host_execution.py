@@ -44,7 +44,7 @@ _STORES_INTEGERS = frozenset({Kind.CONVERSION, Kind.RESCALE, Kind.MOVE})
 def supports(
     opcode: str, dtypes: Sequence[np.dtype[Any]], numerics: str = "glow-int"
 ) -> str | None:
-    """Return why the host cannot execute an operation on these dtypes, or None if it can."""
+    """Return the reason why the host cannot execute an operation on these dtypes, or None."""
     row = OPCODES.get(opcode)
     if row is None or not row.kinds:
         return "the host has no such operation"

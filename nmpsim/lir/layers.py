@@ -69,63 +69,70 @@ class PlainLayer:
 
 
 def find_layer(
-    layers: Sequence[Layer], word: str, code: str = "LAYER001", also: Iterable[str] = ()
+    layers: Sequence[Layer], selector: str, code: str = "LAYER001", suggestions: Iterable[str] = ()
 ) -> Layer:
-    """Return the layer with a name, an index, or a position in the LIR.
+    """Return the layer that a selector names.
 
     Parameters
     ----------
     layers
-        Those that there are.
-    word
+        Layers to search.
+    selector
         An index; a display name; a full name, with or without the number that Glow appends, or a
         part of one that TFLite joined with ``;``; ``line:N`` or ``number:N`` of the LIR;
         ``index:N``; ``NNNN:NAME`` as in saved layers.
     code
-        Of the error.
-    also
-        Other words that may stand in this place, for the error's hint.
+        Code of the error.
+    suggestions
+        Other valid words, for the error's hint.
 
     Raises
     ------
     UserError
         ``code`` for none or several, with the layers that may be meant.
     """
-    return find_operations(layers, word, code, also)[-1]
+    return find_operations(layers, selector, code, suggestions)[-1]
 
 
 def find_operations(
-    layers: Sequence[Layer], word: str, code: str = "LAYER001", also: Iterable[str] = ()
+    layers: Sequence[Layer], selector: str, code: str = "LAYER001", suggestions: Iterable[str] = ()
 ) -> tuple[Layer, ...]:
-    """Return all operations of the layer with a name, an index, or a position in the LIR."""
-    found = _named(layers, word.removeprefix("%"))
+    """Return all operations of the layer that a selector names.
+
+    See :func:`find_layer` for the forms of selectors.
+    """
+    found = _named(layers, selector.removeprefix("%"))
     if len({_identity(layer) for layer in found}) == 1:
         return tuple(found)
-    raise _ambiguous(word, found, code) if found else _unknown(layers, word, code, also)
+    raise (
+        _ambiguous(selector, found, code)
+        if found
+        else _unknown(layers, selector, code, suggestions)
+    )
 
 
 def _identity(layer: NamedLayer) -> tuple[int, int]:
     return (layer.index, 0) if layer.index >= 0 else (-1, layer.number)
 
 
-def _named(layers: Sequence[Layer], word: str) -> list[Layer]:
-    """Return the layers that a word names, by the first way that finds any."""
-    exact = [layer for layer in layers if layer.name == word]
-    exact = exact or [layer for layer in layers if word in layer.other_names]
-    exact = exact or [layer for layer in layers if word and layer.display_name == word]
+def _named(layers: Sequence[Layer], selector: str) -> list[Layer]:
+    """Return the layers that a selector names, by the first way that finds any."""
+    exact = [layer for layer in layers if layer.name == selector]
+    exact = exact or [layer for layer in layers if selector in layer.other_names]
+    exact = exact or [layer for layer in layers if selector and layer.display_name == selector]
     if exact:
         return exact
-    kind, colon, rest = word.partition(":")
-    if word.isdecimal():
-        return [layer for layer in layers if _is(layer.index, word)]
+    kind, colon, rest = selector.partition(":")
+    if selector.isdecimal():
+        return [layer for layer in layers if _is(layer.index, selector)]
     if colon and kind in _NUMBERS:
         return [layer for layer in layers if _is(_NUMBERS[kind](layer), rest)]
     if colon and kind.isdecimal():
         return [layer for layer in layers if layer.name == rest and _is(layer.number, kind)]
     return (
-        _called(layers, word, lambda name: (strip_numeric_suffix(name),))
-        or _called(layers, word, _parts)
-        or _called(layers, word, lambda name: _parts(strip_numeric_suffix(name)))
+        _called(layers, selector, lambda name: (strip_numeric_suffix(name),))
+        or _called(layers, selector, _parts)
+        or _called(layers, selector, lambda name: _parts(strip_numeric_suffix(name)))
     )
 
 
@@ -147,36 +154,38 @@ def _parts(name: str) -> Sequence[str]:
 
 
 def _called(
-    layers: Sequence[Layer], word: str, short: Callable[[str], Sequence[str]]
+    layers: Sequence[Layer], selector: str, short: Callable[[str], Sequence[str]]
 ) -> list[Layer]:
     """Return the layers with this short name; the only one on the device if there is one."""
     found = [
         layer
         for layer in layers
-        if any(word in short(name) for name in (layer.name, *layer.other_names))
+        if any(selector in short(name) for name in (layer.name, *layer.other_names))
     ]
     device = [layer for layer in found if layer.placement == "device"]
     return device if len({_identity(layer) for layer in device}) == 1 else found
 
 
-def _ambiguous(word: str, found: Sequence[NamedLayer], code: str) -> UserError:
+def _ambiguous(selector: str, found: Sequence[NamedLayer], code: str) -> UserError:
     return fail(
         code,
-        f"{quote(word)!r} matches {len(found)} layers",
+        f"{quote(selector)!r} matches {len(found)} layers",
         found=_listed(found),
         expected="one layer",
         hint=f"Use the full name of the layer, or number:{found[0].number}.",
     )
 
 
-def _unknown(layers: Sequence[NamedLayer], word: str, code: str, also: Iterable[str]) -> UserError:
-    begun = [layer for layer in layers if word and _begins(layer, word)]
-    hint = None if begun else did_you_mean(word, (*also, *map(_shown, layers)))
-    if any(_is(layer.number, word) for layer in layers):
-        hint = f"Use number:{word} to select the LIR instruction with this number."
+def _unknown(
+    layers: Sequence[NamedLayer], selector: str, code: str, suggestions: Iterable[str]
+) -> UserError:
+    begun = [layer for layer in layers if selector and _begins(layer, selector)]
+    hint = None if begun else did_you_mean(selector, (*suggestions, *map(_shown, layers)))
+    if any(_is(layer.number, selector) for layer in layers):
+        hint = f"Use number:{selector} to select the LIR instruction with this number."
     return fail(
         code,
-        f"no layer is named {quote(word)!r}",
+        f"no layer is named {quote(selector)!r}",
         found=_listed(begun or layers) or "a program without layers",
         expected="an index, a name, line:N or number:N of the LIR",
         hint=hint,
@@ -187,8 +196,8 @@ def _shown(layer: NamedLayer) -> str:
     return layer.name if len(layer.name) <= _MAX_NAME else layer.display_name or layer.name
 
 
-def _begins(layer: NamedLayer, word: str) -> bool:
-    return layer.display_name.startswith(word) or layer.name.startswith(word)
+def _begins(layer: NamedLayer, selector: str) -> bool:
+    return layer.display_name.startswith(selector) or layer.name.startswith(selector)
 
 
 def _listed(layers: Sequence[NamedLayer]) -> str:

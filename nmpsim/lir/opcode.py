@@ -28,9 +28,9 @@ ACTIVATION_ARGUMENTS = {
 
 
 class Kind(Enum):
-    """Kind of an operation; operations of one kind have their operands in the same places.
+    """Category of an operation, which determines the order of its operands.
 
-    Operations of one kind have their operands in the same places. A unit of the device does those
+    A unit of the device does those
     from CONVOLUTION to MOVE; ``compiler/placement.py`` says when.
     """
 
@@ -238,7 +238,7 @@ def _is_number(value: object) -> bool:
 
 
 def choice_kind(*words: str | int) -> AttributeKind:
-    """Return the attribute kind of a fixed set of words or numbers."""
+    """Return an attribute kind that accepts only the given words or numbers."""
     text = ", ".join(str(word) for word in words)
     return AttributeKind(
         f"one of {text}" if len(words) > 1 else text,

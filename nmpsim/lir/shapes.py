@@ -143,7 +143,7 @@ def check_activation_arguments(
 
 
 def require_product_shape(left: str, right: str, rows_are_outputs: bool = False) -> Rule:
-    """Return a rule that Dest has the shape of left times right."""
+    """Return a rule that checks the inner dimensions of a matrix product and the shape of Dest."""
 
     def rule(site: TypedInstruction) -> Iterator[Problem]:
         (rows, inner), shape = site.shape(left), site.shape(right)

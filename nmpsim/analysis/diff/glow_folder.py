@@ -60,7 +60,7 @@ def read_folder_tensors(folder: Path, module: Module | None = None) -> list[Tens
     Parameters
     ----------
     folder
-        With ``dataNNNN`` files.
+        Folder with ``dataNNNN`` files.
     module
         Program that wrote the dumps. It identifies the tensors if there is no list of dumps.
 

@@ -269,11 +269,11 @@ def parse_printed_values(
     tokens
         Texts that match NUMBER.
     shape
-        Of the tensor.
+        Shape of the tensor.
     dtype
-        Of its elements; None if the text does not say.
+        Element type; None if the text does not state it.
     place
-        Where the text is, for messages.
+        Place of the text, for messages.
 
     Raises
     ------

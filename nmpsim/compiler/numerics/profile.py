@@ -1,4 +1,4 @@
-"""The interface of an numerics profile: from scales to the words of descriptors.
+"""The interface of a numerics profile: from scales to the words of descriptors.
 
 Each answer holds the word ``profile`` and the factors; words that are not named are 0. The device's
 formulas are in ``docs/isa.md``; ``docs/numerics.md`` names their sources.

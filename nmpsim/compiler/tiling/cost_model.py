@@ -16,7 +16,7 @@ from nmpsim.timing import Costs
 
 @attrs.frozen
 class DramModel:
-    """DRAM costs assumed by a search."""
+    """Costs of the DRAM that a tiling search assumes."""
 
     costs: Costs
     blind: bool = False
