@@ -55,21 +55,22 @@ class ViolationField(IntEnum):
     """Row of the instruction table; negative for the host."""
     CORE = 2
     PC = 3
-    CYCLE = 4
-    LAYER = 5
+    LAYER = 4
     """Layer of the instruction's descriptor; -1 if it has none."""
-    OPERAND = 6
+    OPERAND = 5
     """Position in :data:`nmpsim.memory.footprint.OPERANDS`."""
-    WRITES = 7
+    WRITES = 6
     """1 if the operand is written."""
-    START = 8
+    START = 7
     """First address of the access, or of the bytes that both instructions access."""
-    END = 9
+    END = 8
     """Address after the last byte."""
-    OTHER_NUMBER = 10
+    OTHER_NUMBER = 9
     """The earlier instruction; -1 if there is none."""
-    OTHER_CORE = 11
-    OTHER_PC = 12
-    OTHER_LAYER = 13
-    OTHER_OPERAND = 14
-    OTHER_WRITES = 15
+    OTHER_CORE = 10
+    OTHER_PC = 11
+    OTHER_LAYER = 12
+    OTHER_OPERAND = 13
+    OTHER_WRITES = 14
+    CYCLE = 15
+    """Cycle of the instruction."""

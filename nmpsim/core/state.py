@@ -279,14 +279,6 @@ class Machine(NamedTuple):
     control: Bytes
     scratchpad: Bytes
     """[cores, bytes + slack]"""
-    scratchpad_i8: npt.NDArray[np.int8]
-    """The same memory as int8."""
-    scratchpad_i16: npt.NDArray[np.int16]
-    """The same memory as int16."""
-    scratchpad_i32: npt.NDArray[np.int32]
-    """The same memory as int32."""
-    scratchpad_i64: npt.NDArray[np.int64]
-    """The same memory as int64."""
     work: Any
     """[capacity] of WORK: work since the log was last read; with capacity 0 nothing is logged."""
     waits: Any
@@ -348,10 +340,6 @@ def make_machine(
         ram=np.zeros(rw_bytes, np.uint8),
         control=np.zeros(CONTROL_BYTES, np.uint8),
         scratchpad=scratchpad,
-        scratchpad_i8=scratchpad.view(np.int8),
-        scratchpad_i16=scratchpad.view(np.int16),
-        scratchpad_i32=scratchpad.view(np.int32),
-        scratchpad_i64=scratchpad.view(np.int64),
         work=_records(0, WORK),
         waits=_records(0, WAIT),
     )

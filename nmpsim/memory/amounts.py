@@ -163,17 +163,3 @@ def check_amounts(kind: int, words: Any, spm_bytes: int) -> int:
     elif kind == _TRANSPOSE:
         bad = transpose_amounts(words, spm_bytes)
     return bad
-
-
-FUNCTIONS = (
-    has_wide_windows,
-    conv_amounts,
-    dwconv_amounts,
-    pool_amounts,
-    eltwise_amounts,
-    transpose_amounts,
-    load_amounts,
-    store_amounts,
-    check_amounts,
-)
-"""Functions for the compiled engine, callees first."""

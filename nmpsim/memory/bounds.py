@@ -73,15 +73,3 @@ def exceeds_product(a: int, b: int, c: int, most: int) -> bool:
     This bounds results that a stride of zero would write again and again.
     """
     return bool(a * b > most or a * b * c > most)
-
-
-FUNCTIONS = (
-    is_outside,
-    count_spanned_bytes,
-    ranges_overlap,
-    exceeds_element,
-    is_bad_scale,
-    is_bad_result_scale,
-    exceeds_product,
-)
-"""Functions for the compiled engine, callees first."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from nmpsim.isa.descriptors import DESCRIPTORS
 from nmpsim.isa.words import KINDS
-from nmpsim.memory import amounts, bounds, footprint, limits, scales
+from nmpsim.memory import footprint
 from nmpsim.memory.amounts import check_amounts
 from nmpsim.memory.bounds import OK, is_outside, ranges_overlap
 from nmpsim.memory.footprint import (
@@ -38,7 +38,7 @@ from nmpsim.memory.footprint import (
 from nmpsim.memory.limits import find_bad_clip, find_bad_size, find_misaligned
 from nmpsim.memory.scales import bad_scale_table, check_scales
 
-__all__ = ["FUNCTIONS", "KINDS", "OK", "bad_scale_table", "check"]
+__all__ = ["KINDS", "OK", "bad_scale_table", "check"]
 
 
 def _of_operands(flag: str) -> Any:
@@ -137,17 +137,3 @@ def check(kind: int, words: Any, spm_bytes: int, touches: Any) -> int:
     if bad == OK:
         bad = check_scales(kind, words)
     return find_bad_clip(kind, words) if bad == OK else bad
-
-
-FUNCTIONS = (
-    *bounds.FUNCTIONS,
-    *limits.FUNCTIONS,
-    *amounts.FUNCTIONS,
-    *scales.FUNCTIONS,
-    overlaps_itself,
-    are_equal,
-    overlaps_another,
-    find_bad_operand,
-    check,
-)
-"""Functions for the compiled engine, callees first; those of the footprint are separate."""

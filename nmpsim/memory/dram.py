@@ -88,7 +88,3 @@ def take_grant(cursor: Any, costs: Any) -> int:
             cursor[BYTES_DONE] += taken
         address = next_address(cursor)
     return int(bursts)
-
-
-FUNCTIONS = (start_transfer, is_served, next_address, take_grant)
-"""Functions for the compiled engine, callees first."""

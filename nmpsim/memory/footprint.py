@@ -286,7 +286,7 @@ def footprint(kind: int, words: Any, touches: Any) -> None:
             touch_operand(kind, words, touches, layout, False)
 
 
-def count_runs(touches: Any, row: int) -> int:
+def count_runs(touches: Any, row: Any) -> int:
     """Return the number of runs of a row."""
     count = 1
     for axis in range(AXES):
@@ -332,59 +332,29 @@ def overlaps_range(touches: Any, row: int, start: int, end: int) -> bool:
     return False
 
 
+def run_start(touches: Any, row: Any, index: int) -> int:
+    """Return the address of a run of a row; ``index`` counts runs along the last axis first."""
+    address = touches[row, START]
+    for axis in range(AXES - 1, -1, -1):
+        count, step = touches[row, FIRST_AXIS + 2 * axis], touches[row, FIRST_AXIS + 2 * axis + 1]
+        address += index % count * step
+        index //= count
+    return int(address)
+
+
 def rows_overlap(a: Any, row: int, b: Any, other: int) -> bool:
-    """Return whether rows of two footprints share a byte."""
+    """Return whether rows of two footprints share a byte, by comparing run by run."""
     if a[row, START] >= b[other, END] or b[other, START] >= a[row, END]:
         return False
-    if a[row, FIRST_AXIS] == 1:
-        return overlaps_range(b, other, a[row, START], a[row, END])
-    if b[other, FIRST_AXIS] == 1:
-        return overlaps_range(a, row, b[other, START], b[other, END])
     if count_runs(b, other) < count_runs(a, row):
         return runs_overlap(b, other, a, row)
     return runs_overlap(a, row, b, other)
 
 
 def runs_overlap(a: Any, row: int, b: Any, other: int) -> bool:
-    """Return whether rows of two footprints share a byte, by comparing run by run."""
-    start, end, run = b[other, START], b[other, END], a[row, RUN]
-    n0, s0 = a[row, FIRST_AXIS], a[row, FIRST_AXIS + 1]
-    n1, s1 = a[row, FIRST_AXIS + 2], a[row, FIRST_AXIS + 3]
-    n2, s2 = a[row, FIRST_AXIS + 4], a[row, FIRST_AXIS + 5]
-    n3, s3 = a[row, FIRST_AXIS + 6], a[row, FIRST_AXIS + 7]
-    inner2 = run + (n3 - 1) * s3
-    inner1 = inner2 + (n2 - 1) * s2
-    inner0 = inner1 + (n1 - 1) * s1
-    p = a[row, START]
-    for i in range(first_index_near(start, p, inner0, s0), end_index_near(end, p, n0, s0)):
-        q = p + i * s0
-        for j in range(first_index_near(start, q, inner1, s1), end_index_near(end, q, n1, s1)):
-            r = q + j * s1
-            for k in range(first_index_near(start, r, inner2, s2), end_index_near(end, r, n2, s2)):
-                s = r + k * s2
-                for m in range(first_index_near(start, s, run, s3), end_index_near(end, s, n3, s3)):
-                    if overlaps_range(b, other, s + m * s3, s + m * s3 + run):
-                        return True
+    """Return whether any run of a row shares a byte with a row of another footprint."""
+    for index in range(count_runs(a, row)):
+        start = run_start(a, row, index)
+        if overlaps_range(b, other, start, start + a[row, RUN]):
+            return True
     return False
-
-
-FUNCTIONS = (
-    begin_touches,
-    touch,
-    repeat,
-    repeat_window,
-    get_run_bytes,
-    repeat_along,
-    repeat_smallest_first,
-    touch_operand,
-    is_written,
-    is_read,
-    footprint,
-    count_runs,
-    first_index_near,
-    end_index_near,
-    overlaps_range,
-    runs_overlap,
-    rows_overlap,
-)
-"""Functions for the compiled engine, callees first."""

@@ -125,14 +125,3 @@ def find_misaligned(kind: int, words: Any) -> int:
         if words[index] % get_item_bytes(kind, words, unit) != 0:
             return index
     return OK
-
-
-FUNCTIONS = (
-    element_at,
-    find_out_of_range,
-    find_bad_size,
-    find_bad_clip,
-    get_item_bytes,
-    find_misaligned,
-)
-"""Functions for the compiled engine, callees first."""

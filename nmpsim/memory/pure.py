@@ -6,27 +6,33 @@ The functions are plain Python, so that packages that compile nothing need not i
 from __future__ import annotations
 
 import functools
+import inspect
+from types import ModuleType
 
 from nmpsim.kernels import packed_weights
 from nmpsim.kernels.jit import jit_pure
-from nmpsim.memory import checks, dram, footprint, weight_tail
+from nmpsim.memory import amounts, bounds, checks, dram, footprint, limits, scales, weight_tail
 from nmpsim.timing import compute, work
 from nmpsim.timing import dram as dram_timing
 
-PURE_FUNCTIONS = (
-    *compute.FUNCTIONS,
-    *work.FUNCTIONS,
-    *dram.FUNCTIONS,
-    *dram_timing.FUNCTIONS,
-    *checks.FUNCTIONS,
-    *footprint.FUNCTIONS,
-    *weight_tail.FUNCTIONS,
-    *packed_weights.FUNCTIONS,
+PURE_MODULES = (
+    *(compute, work, dram, dram_timing, footprint, weight_tail),
+    *(bounds, limits, amounts, scales, checks),
 )
+"""Modules whose functions compiled code may call."""
+
+
+def register_functions(*modules: ModuleType) -> None:
+    """Register the functions that modules define with Numba."""
+    for module in modules:
+        for function in vars(module).values():
+            if inspect.isfunction(function) and function.__module__ == module.__name__:
+                jit_pure(function)
 
 
 @functools.cache
 def register_pure_functions() -> None:
-    """Register the functions with Numba; must be called before anything is compiled."""
-    for function in PURE_FUNCTIONS:
+    """Register the pure functions; must be called before anything is compiled."""
+    register_functions(*PURE_MODULES)
+    for function in packed_weights.FUNCTIONS:
         jit_pure(function)

@@ -135,13 +135,3 @@ def check_scales(kind: int, words: Any) -> int:
     if is_leaky and _HAS_SUMS[kind] and not _HAS_LEAKY_SUMS[profile]:
         return int(_ACTIVATION[kind])
     return OK
-
-
-FUNCTIONS = (
-    is_bad_out_scale,
-    bad_scale_table,
-    is_finite,
-    uses_result_scale,
-    check_scales,
-)
-"""Functions for the compiled engine, callees first."""

@@ -38,7 +38,3 @@ def weight_tail(words: Any, scratchpad: Any) -> int:
                                 return int(at + lane * BLOCK_BYTES + byte + SCRATCHPAD_BASE)
                 at += LANES * BLOCK_BYTES
     return -1
-
-
-FUNCTIONS = (weight_tail,)
-"""Functions for the compiled engine."""

@@ -84,19 +84,3 @@ def convert_to_cycles(ticks: int, costs: Any) -> int:
 def grant_ticks(nbytes: int, costs: Any) -> int:
     """Return the ticks in which one channel moves a number of bytes."""
     return int(nbytes * costs.dram_channels)
-
-
-FUNCTIONS = (
-    ceil_div,
-    count_lanes,
-    conv_cycles,
-    depthwise_cycles,
-    gemm_cycles,
-    vector_cycles,
-    pool_cycles,
-    transpose_cycles,
-    convert_to_ticks,
-    convert_to_cycles,
-    grant_ticks,
-)
-"""Functions for the compiled engine, callees first."""

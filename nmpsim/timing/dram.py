@@ -149,7 +149,3 @@ def next_request(
     if find_channel(next_row, costs) == find_channel(row, costs):
         return int(end // costs.dram_bytes_per_cycle)
     return int(max(begin, earlier_end) // costs.dram_bytes_per_cycle)
-
-
-FUNCTIONS = (find_channel, find_bank, refresh, first_burst, serve_grant, next_request)
-"""Functions for the compiled engine, callees first."""

@@ -80,7 +80,3 @@ def cycles(kind: int, d: Any, costs: Any) -> int:
         d[_ELEMENT_WORD[kind]] if _ELEMENT_WORD[kind] >= 0 else 0,
         costs,
     )
-
-
-FUNCTIONS = (product, unit_cycles, macs, cycles)
-"""Functions for the compiled engine, callees first."""

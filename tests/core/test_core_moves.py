@@ -23,7 +23,9 @@ def test_fill_writes_a_value_to_each_element(element: str, value: int) -> None:
         start = 6 + number * size
         pattern = (value % 256**size).to_bytes(size, "little")
         expected[start : start + size] = np.frombuffer(pattern, np.int8)
-    np.testing.assert_array_equal(run_both(program).scratchpad_i8[0, : BYTES.size], expected)
+    np.testing.assert_array_equal(
+        run_both(program).scratchpad.view(np.int8)[0, : BYTES.size], expected
+    )
 
 
 def test_lut_reads_a_table_that_begins_with_the_entry_of_minus_128() -> None:
@@ -32,7 +34,9 @@ def test_lut_reads_a_table_that_begins_with_the_entry_of_minus_128() -> None:
     expected = BYTES.copy()
     for number in range(600):
         expected[OUT + number] = BYTES[TABLE + int(BYTES[number]) + 128]
-    np.testing.assert_array_equal(run_both(program).scratchpad_i8[0, : BYTES.size], expected)
+    np.testing.assert_array_equal(
+        run_both(program).scratchpad.view(np.int8)[0, : BYTES.size], expected
+    )
 
 
 def random_box(random: Random) -> dict[str, int]:
@@ -80,7 +84,7 @@ def test_load_copies_a_box_and_pads_it(seed: int) -> None:
         values = BYTES[source + start : source + start + run]
         expected[target + to : target + to + run] = values
     m = run_both(attrs.evolve(program, scratchpad=BYTES))
-    np.testing.assert_array_equal(m.scratchpad_i8[0, : BYTES.size], expected)
+    np.testing.assert_array_equal(m.scratchpad.view(np.int8)[0, : BYTES.size], expected)
 
 
 @pytest.mark.parametrize("seed", range(6))

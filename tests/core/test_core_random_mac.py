@@ -171,7 +171,7 @@ def test_deep_sums_are_exact(
     }
     config = device(scratchpad_bytes=1 << 20)
     m = run_both(from_descriptors(("nmp.conv", words), scratchpad=layout.contents(), config=config))
-    sums = m.scratchpad_i32 if element == "int8" else m.scratchpad_i64
+    sums = m.scratchpad.view(np.int32) if element == "int8" else m.scratchpad.view(np.int64)
     found = sums[0, at(words["partial"]) // (4 * size) :][: pixels * groups * channels]
     by_group = weights.reshape(groups, channels, depth).astype(np.int64) - zero_point
     expected = np.einsum("pgk,gck->pgc", x.astype(np.int64), by_group).reshape(pixels, -1)
@@ -211,7 +211,7 @@ def test_an_accumulator_saturates_in_the_order_of_its_products() -> None:
     }
     m = run_both(from_descriptors(("nmp.conv", words), scratchpad=layout.contents()))
     offset = words["partial"] - 0x2000_0000
-    assert m.scratchpad_i32[0, offset // 4 :][:2].tolist() == [2**31 - 128, 2**31 - 1]
+    assert m.scratchpad.view(np.int32)[0, offset // 4 :][:2].tolist() == [2**31 - 128, 2**31 - 1]
     cut, worst, first = (m.layers[name][0] for name in ("saturated", "worst", "first"))
     # The bias is doubled, which cuts 2**31 - 1; both pixels have it, and the zero term of 1.
     assert (cut[BIAS, 1], worst[BIAS, 1], first[BIAS, 1]) == (2, 2**31 - 1, 100)

@@ -133,4 +133,4 @@ def test_padding_of_one_weight_does_not_affect_the_sum() -> None:
         "clip_high": 127,
     }
     program: Program = from_descriptors(("nmp.conv", words), scratchpad=layout.contents())
-    assert run_both(program).scratchpad_i8[0][at(int(words["output"]))] == 5
+    assert run_both(program).scratchpad.view(np.int8)[0][at(int(words["output"]))] == 5

@@ -64,7 +64,7 @@ def test_an_accumulator_of_48_bits_saturates_in_the_order_of_its_products() -> N
     """
     x = np.array([[7, -3, 4], [-7, 3, -4]], np.int16)
     m, job = pointwise(x, np.ones(3, np.int16), LAST_48 - 5, part="first")
-    sums = m.scratchpad_i64[0, at(job["partial"]) // 8 :][:2]
+    sums = m.scratchpad.view(np.int64)[0, at(job["partial"]) // 8 :][:2]
     assert sums.tolist() == [LAST_48, LAST_48 - 5 - 7 + 3 - 4]
     assert account(m) == {(ACCUMULATOR, HIGH): (2, 2, 100)}
     assert m.channel_saturated[ACCUMULATOR, :, 0].tolist() == [0, 2]
@@ -73,7 +73,7 @@ def test_an_accumulator_of_48_bits_saturates_in_the_order_of_its_products() -> N
 def test_a_saturated_bias_counts_for_each_pixel() -> None:
     x = np.zeros((3, 1), np.int16)
     m, job = pointwise(x, np.ones(1, np.int16), LAST_48 + 10, 4, part="first")
-    assert m.scratchpad_i64[0, at(job["partial"]) // 8 :][:3].tolist() == [LAST_48] * 3
+    assert m.scratchpad.view(np.int64)[0, at(job["partial"]) // 8 :][:3].tolist() == [LAST_48] * 3
     assert account(m) == {(BIAS, HIGH): (3, 10, 100), (ACCUMULATOR, HIGH): (3, 4, 100)}
 
 
@@ -107,7 +107,7 @@ def test_partial_sums_may_have_any_value() -> None:
         **full_clip(np.int16),
     }
     m = run(layout, ("nmp.gemm", job))
-    sums = m.scratchpad_i64[0, at(job["partial"]) // 8 :][:3]
+    sums = m.scratchpad.view(np.int64)[0, at(job["partial"]) // 8 :][:3]
     assert sums.tolist() == [LAST_48, 8, FIRST_48]
     # The last one was held at -2^62 when it was read.
     high, low = 2**62 + 2 - LAST_48, FIRST_48 - (3 - 2**62)

@@ -78,10 +78,10 @@ def test_machine_arrays_have_their_shapes() -> None:
     assert m.scratchpad.shape == (CORES, SPM_BYTES + 64), "64 bytes that kernels may read"
     assert (m.image is IMAGE, m.ram.size, m.control.size) == (True, 4096, 4096)
     m.scratchpad[1, 16:24] = [1, 2, 3, 4, 5, 6, 7, 0x80]
-    assert m.scratchpad_i8[1, 16:24].tolist() == [1, 2, 3, 4, 5, 6, 7, -128]
-    assert m.scratchpad_i16[1, 8:12].tolist() == [0x201, 0x403, 0x605, 0x8007 - 0x10000]
-    assert m.scratchpad_i32[1, 4:6].tolist() == [0x4030201, 0x80070605 - (1 << 32)]
-    assert m.scratchpad_i64[1, 2:3].tolist() == [0x8007060504030201 - (1 << 64)]
+    assert m.scratchpad.view(np.int8)[1, 16:24].tolist() == [1, 2, 3, 4, 5, 6, 7, -128]
+    assert m.scratchpad.view(np.int16)[1, 8:12].tolist() == [0x201, 0x403, 0x605, 0x8007 - 0x10000]
+    assert m.scratchpad.view(np.int32)[1, 4:6].tolist() == [0x4030201, 0x80070605 - (1 << 32)]
+    assert m.scratchpad.view(np.int64)[1, 2:3].tolist() == [0x8007060504030201 - (1 << 64)]
     assert m.layers.channels.tolist() == [5, 7, 1], "the last one is for work of no layer"
     assert m.layers.channel_base.tolist() == [0, 5, 12]
     assert m.channel_saturated.shape == (5, 2, 13)

@@ -32,4 +32,4 @@ def test_overlapping_elements_keep_the_last_value(seed: int) -> None:
         target = sum(at * stride for at, stride in zip(place, to_strides, strict=True)) + OUT
         expected[target : target + size] = memory[source : source + size]
     m = run_both(program)
-    np.testing.assert_array_equal(m.scratchpad_i8[0, : 2 * OUT], expected)
+    np.testing.assert_array_equal(m.scratchpad.view(np.int8)[0, : 2 * OUT], expected)

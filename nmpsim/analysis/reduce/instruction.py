@@ -224,7 +224,7 @@ def extract_instruction(
     inputs: dict[str, npt.NDArray[Any]] = {}
     if decoded is not None and words is not None:
         size = int(machine.shared[0].scratchpad_bytes)
-        inputs = {SCRATCHPAD: machine.scratchpad_i8[core][:size].copy()}
+        inputs = {SCRATCHPAD: machine.scratchpad[core][:size].view(np.int8).copy()}
         lines = [*_data(size, words, wanted), "_start:", *_fetch(decoded.operands["rs1"])]
     else:
         used = {} if decoded is None else decoded.operands

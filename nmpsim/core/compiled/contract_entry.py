@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from typing import Any
 
 from nmpsim.core import (
@@ -22,21 +21,12 @@ from nmpsim.core.compiled import (
 )
 from nmpsim.core.compiled.contract_state import ContractState
 from nmpsim.kernels.array_types import Int, Int64s
-from nmpsim.kernels.jit import jit_general
 from nmpsim.kernels.numba_internals import struct_pointer
-from nmpsim.memory.pure import register_pure_functions
+from nmpsim.memory.pure import register_functions, register_pure_functions
 
 PLAIN_MODULES = (
-    contract,
-    contract_order,
-    contract_state,
-    dram_conflicts,
-    access_cache,
-    watch,
-    cycle_accounting,
-    descriptor_data,
-    units,
-    synchronization,
+    *(contract, contract_order, contract_state, dram_conflicts, access_cache, watch),
+    *(cycle_accounting, descriptor_data, units, synchronization),
 )
 """Modules whose functions compiled code may call."""
 
@@ -45,10 +35,7 @@ PLAIN_MODULES = (
 def register_plain_functions() -> None:
     """Register plain Python functions for compiled code, before any of it is compiled."""
     register_pure_functions()
-    for module in PLAIN_MODULES:
-        for function in vars(module).values():
-            if inspect.isfunction(function) and function.__module__ == module.__name__:
-                jit_general(function)
+    register_functions(*PLAIN_MODULES)
 
 
 def check_events(given: ContractState, events: Int64s, words: Int64s, first_word: Int) -> Any:

@@ -20,23 +20,19 @@ from nmpsim.core.compiled.contract_state import (
     BEFORE,
     BY_CORE,
     BY_JOB,
-    BY_LAYER,
     BY_NUMBER,
-    BY_PC,
     BY_UNIT,
     COMPARISONS,
-    CORE,
     DEPTH,
     HAS_NEW_RIVAL,
     INDEX_SIZE,
     IS_INCOMPLETE,
-    LAYER,
     MAX_COMPARISONS,
     MAX_OPEN,
     MAX_POSTS,
     NUMBER,
     OPEN,
-    PC,
+    ORIGIN_WORDS,
     SCALAR,
     UNITS,
     ContractState,
@@ -45,15 +41,11 @@ from nmpsim.core.compiled.contract_state import (
     report_conflict,
 )
 from nmpsim.core.compiled.dram_conflicts import (
-    FROM,
-    RANGE_BEGIN,
-    RANGE_END,
     READS,
-    STRIDE,
-    TO,
     WRITES,
     conflicts_with_others,
     keep_range,
+    set_range,
 )
 from nmpsim.isa.contract import NUMBER_OF_CASE
 from nmpsim.kernels.array_types import Int, Int64s
@@ -213,8 +205,8 @@ FAR = np.int64(1) << np.int64(62)
 
 def record_origin(c: ContractState, touches: Int64s, unit: Int, job: Int) -> None:
     """Store the current instruction as the origin of a footprint."""
-    touches[0, BY_NUMBER], touches[0, BY_CORE] = c.found[NUMBER], c.found[CORE]
-    touches[0, BY_PC], touches[0, BY_LAYER] = c.found[PC], c.found[LAYER]
+    for i in range(ORIGIN_WORDS):
+        touches[0, BY_NUMBER + i] = c.found[NUMBER + i]
     touches[0, BY_UNIT], touches[0, BY_JOB] = unit, job
 
 
@@ -260,20 +252,12 @@ def check_units(c: ContractState, core: Int, unit: Int, touches: Int64s) -> None
 
 def compute_range(c: ContractState, touches: Int64s, row: Int) -> None:
     """Write the DRAM range of an access to ``ContractState.accessed``."""
-    start, run, accessed = touches[row, START], touches[row, RUN], c.accessed
-    accessed[RANGE_BEGIN], accessed[RANGE_END] = start, touches[row, END]
-    accessed[STRIDE], accessed[FROM], accessed[TO] = 0, 0, 0
     n0, s0 = touches[row, FIRST_AXIS], touches[row, FIRST_AXIS + 1]
     n1, s1 = touches[row, FIRST_AXIS + 2], touches[row, FIRST_AXIS + 3]
     stride = s0 if n1 == 1 else s1
-    if n0 == 1 or stride == 0 or (n1 > 1 and s0 % stride != 0):
-        return
-    if start % stride + run <= stride:
-        accessed[STRIDE], accessed[FROM], accessed[TO] = (
-            stride,
-            start % stride,
-            start % stride + run,
-        )
+    if n0 == 1 or (n1 > 1 and stride > 0 and s0 % stride != 0):
+        stride = np.int64(0)
+    set_range(c.accessed, touches[row, START], touches[row, END], stride, touches[row, RUN])
 
 
 def check_dram_accesses(c: ContractState, core: Int, touches: Int64s) -> None:

@@ -21,13 +21,14 @@ from nmpsim.memory.footprint import (
     CODE,
     DESCRIPTOR,
     END,
-    FIRST_AXIS,
     MAX_TOUCHES,
     RUN,
     START,
     TOUCH_WORDS,
     WHAT,
     WORD,
+    count_runs,
+    run_start,
 )
 from nmpsim.memory.footprint import WRITES as WRITE_COUNT
 
@@ -101,7 +102,7 @@ class AccessOrigin(IntEnum):
     """Next row of the index slot of a kept access, plus 1; 0 if there is none."""
 
 
-BY_NUMBER, BY_CORE, BY_PC, BY_LAYER, BY_UNIT, BY_JOB, BEFORE = map(int, AccessOrigin)
+BY_NUMBER, BY_CORE, _BY_PC, _BY_LAYER, BY_UNIT, BY_JOB, BEFORE = map(int, AccessOrigin)
 
 
 class ContractState(NamedTuple):
@@ -237,19 +238,21 @@ def make_contract_state(
     NUMBER,
     CORE,
     PC,
-    CYCLE,
     LAYER,
     FOUND_OPERAND,
     FOUND_WRITES,
     FOUND_START,
     FOUND_END,
     OTHER_NUMBER,
-    OTHER_CORE,
-    OTHER_PC,
-    OTHER_LAYER,
+    _OTHER_CORE,
+    _OTHER_PC,
+    _OTHER_LAYER,
     OTHER_OPERAND,
     OTHER_WRITES,
+    CYCLE,
 ) = map(int, ViolationField)
+ORIGIN_WORDS = 4
+"""Entries of an origin that violations have, too: instruction, core, pc and layer."""
 FETCH_ORDER = np.int64(NUMBER_OF_CASE["fetch_order"])
 
 
@@ -279,10 +282,8 @@ def report_conflict(
     report_violation(c, FETCH_ORDER if what in (DESCRIPTOR, CODE) else case, touches, row)
     c.found[FOUND_START] = max(touches[row, START], others[other, START])
     c.found[FOUND_END] = min(touches[row, END], others[other, END])
-    c.found[OTHER_NUMBER] = others[0, BY_NUMBER]
-    c.found[OTHER_CORE] = others[0, BY_CORE]
-    c.found[OTHER_PC] = others[0, BY_PC]
-    c.found[OTHER_LAYER] = others[0, BY_LAYER]
+    for i in range(ORIGIN_WORDS):
+        c.found[OTHER_NUMBER + i] = others[0, BY_NUMBER + i]
     c.found[OTHER_OPERAND] = others[other, WHAT]
     c.found[OTHER_WRITES] = 1 if other <= others[0, WRITE_COUNT] else 0
 
@@ -351,23 +352,16 @@ def visit_bytes(
     start, end = touches[row, START] - base, touches[row, END] - base
     if is_range_written(written_ranges, start, end):
         return NOTHING
-    run = touches[row, RUN]
-    n0, s0 = touches[row, FIRST_AXIS], touches[row, FIRST_AXIS + 1]
-    n1, s1 = touches[row, FIRST_AXIS + 2], touches[row, FIRST_AXIS + 3]
-    n2, s2 = touches[row, FIRST_AXIS + 4], touches[row, FIRST_AXIS + 5]
-    n3, s3 = touches[row, FIRST_AXIS + 6], touches[row, FIRST_AXIS + 7]
-    for i in range(n0):
-        for j in range(n1):
-            for k in range(n2):
-                for m in range(n3):
-                    at = start + i * s0 + j * s1 + k * s2 + m * s3
-                    if writes:
-                        mark_written(written, at, at + run)
-                    else:
-                        missing = find_unwritten(written, at, at + run)
-                        if missing >= 0:
-                            return missing + base
-    if n0 == 1 or find_unwritten(written, start, end) < 0:
+    runs = count_runs(touches, row)
+    for index in range(runs):
+        at = run_start(touches, row, index) - base
+        if writes:
+            mark_written(written, at, at + touches[row, RUN])
+        else:
+            missing = find_unwritten(written, at, at + touches[row, RUN])
+            if missing >= 0:
+                return missing + base
+    if runs == 1 or find_unwritten(written, start, end) < 0:
         add_written_range(written_ranges, start, end)
     return NOTHING
 

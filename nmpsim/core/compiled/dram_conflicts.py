@@ -22,6 +22,16 @@ RANGE_BEGIN, RANGE_END, STRIDE, FROM, TO = range(5)
 RANGE_WORDS = 5
 
 
+def set_range(accessed: Int64s, start: Int, end: Int, stride: Int, run: Int) -> None:
+    """Set a range; ``stride`` is the distance of its runs of ``run`` bytes, or 0 if irregular."""
+    first = start % stride if stride > 0 else np.int64(0)
+    is_regular = stride > 0 and first + run <= stride
+    accessed[RANGE_BEGIN], accessed[RANGE_END] = start, end
+    accessed[STRIDE], accessed[FROM], accessed[TO] = 0, 0, 0
+    if is_regular:
+        accessed[STRIDE], accessed[FROM], accessed[TO] = stride, first, first + run
+
+
 def may_overlap(a: Int64s, b: Int64s) -> Any:
     """Return whether two ranges may have a byte in common."""
     if a[RANGE_BEGIN] >= b[RANGE_END] or b[RANGE_BEGIN] >= a[RANGE_END]:

@@ -9,7 +9,7 @@ from nmpsim.core.compiled.kernel_arguments import (
     NO_RESULT,
     LoopContext,
     Recorder,
-    make_context_row,
+    make_context,
     make_recorder,
 )
 from nmpsim.core.compiled.parallel_cores import ParallelCores
@@ -150,8 +150,8 @@ class CompiledEngine(Engine):
 
     def _make_context(self, machine: Machine, recorder: Recorder) -> LoopContext:
         workspace = self._workers.get_workspace(machine)
-        row = make_context_row(machine, machine.layers, machine.channel_saturated, workspace)
-        return LoopContext(self._kernels.addresses, self._kernels.prepare, row, *recorder)
+        context = make_context(machine, machine.layers, machine.channel_saturated, workspace)
+        return LoopContext(self._kernels.addresses, self._kernels.prepare, context, *recorder)
 
     def _compile_once(self, machine: Machine, costs: Costs) -> None:
         """Compile the missing parts of the engine, and load the event loop."""

@@ -113,7 +113,7 @@ def issue_tensor(
         d[i] = to_signed(value, 32) if WORD_SIGNED[number, i] else value
     bad = check(FOOTPRINT_KIND[number], d, m.shared[0].scratchpad_bytes, touches)
     if bad < 0 and not is_recording(context):
-        bad = find_bad_table(number, d, m.scratchpad_i32[core])
+        bad = find_bad_table(number, d, m.scratchpad[core].view(np.int32))
     if bad >= 0:
         return trap(m, core, OPERAND_FAULT, address + 4 * bad)
     layers = m.layers.size - 1

@@ -1,4 +1,4 @@
-"""Arguments of compiled functions: context rows, recorder buffers and the state of a replay.
+"""Arguments of compiled functions: contexts of kernels, recorder buffers and the state of a replay.
 
 Separate from the compiled functions, so that cached kernels run without importing Numba.
 """
@@ -24,53 +24,22 @@ SLOTS = 8
 """Maximum number of tasks of layer kernels that run at the same time, each with input buffers."""
 
 
-class ContextWord(IntEnum):
-    """Entries of a context row: addresses and sizes of what a kernel accesses."""
+CONTEXT = np.dtype(
+    [
+        (name, "i8")
+        for name in (
+            *("scratchpad", "scratchpad_bytes", "scratchpad_step"),
+            *("image", "image_bytes", "image_base", "ram", "ram_bytes", "ram_base"),
+            *("layers", "layer_count", "channel_saturated", "channels"),
+            *("workspace", "workspace_words", "low_layer", "high_layer"),
+        )
+    ]
+)
+"""Context of kernels: addresses and sizes of the memory that they access.
 
-    SCRATCHPAD = 0
-    """Address of the first core's scratchpad."""
-    SCRATCHPAD_BYTES = 1
-    """Size of each scratchpad."""
-    IMAGE = 2
-    IMAGE_BYTES = 3
-    IMAGE_BASE = 4
-    RAM = 5
-    RAM_BYTES = 6
-    RAM_BASE = 7
-    LAYERS = 8
-    LAYER_COUNT = 9
-    CHANNEL_SATURATED = 10
-    CHANNELS = 11
-    WORKSPACE = 12
-    WORKSPACE_WORDS = 13
-    LOW_LAYER = 14
-    """Lowest layer that kernels have worked on."""
-    HIGH_LAYER = 15
-    """Highest layer that kernels have worked on."""
-    SCRATCHPAD_STEP = 16
-    """Bytes from one core's scratchpad to the next one's."""
-
-
-CONTEXT_WORDS = len(ContextWord)
-(
-    SCRATCHPAD,
-    SCRATCHPAD_BYTES,
-    IMAGE,
-    IMAGE_BYTES,
-    IMAGE_BASE,
-    RAM,
-    RAM_BYTES,
-    RAM_BASE,
-    LAYERS,
-    LAYER_COUNT,
-    CHANNEL_SATURATED,
-    CHANNELS,
-    WORKSPACE,
-    WORKSPACE_WORDS,
-    LOW_LAYER,
-    HIGH_LAYER,
-    SCRATCHPAD_STEP,
-) = map(int, ContextWord)
+``scratchpad`` is the first core's; ``scratchpad_step`` is the distance to that of the next core.
+``low_layer`` and ``high_layer`` are the lowest and the highest layer that kernels have worked on.
+"""
 
 
 def make_workspace(m: Machine) -> Int64s:
@@ -78,33 +47,29 @@ def make_workspace(m: Machine) -> Int64s:
     return np.zeros(workspace_size(m.scratchpad.shape[1] // CHANNEL_BYTES), np.int64)
 
 
-def use_scratchpads(rows: Int64s, m: Machine) -> None:
-    """Point context rows [..., CONTEXT_WORDS] at the scratchpads of the cores."""
-    rows[..., SCRATCHPAD] = m.scratchpad.ctypes.data
-    rows[..., SCRATCHPAD_BYTES] = rows[..., SCRATCHPAD_STEP] = m.scratchpad.shape[1]
+def use_scratchpads(contexts: Any, m: Machine) -> None:
+    """Point contexts, an array of CONTEXT, at the scratchpads of the cores."""
+    contexts["scratchpad"] = m.scratchpad.ctypes.data
+    contexts["scratchpad_bytes"] = contexts["scratchpad_step"] = m.scratchpad.shape[1]
 
 
-def use_host_memory(rows: Int64s) -> None:
-    """Point context rows [..., CONTEXT_WORDS] at all host memory, in place of every scratchpad."""
-    rows[..., SCRATCHPAD], rows[..., SCRATCHPAD_BYTES] = ORIGIN, HOST_BYTES
-    rows[..., SCRATCHPAD_STEP] = 0
+def use_host_memory(contexts: Any) -> None:
+    """Point contexts, an array of CONTEXT, at all host memory, in place of every scratchpad."""
+    contexts["scratchpad"], contexts["scratchpad_bytes"] = ORIGIN, HOST_BYTES
+    contexts["scratchpad_step"] = 0
 
 
-def make_context_row(
-    m: Machine, layers: Records, channel_saturated: Int64s, workspace: Int64s
-) -> Int64s:
-    """Make the context row of a machine, with the counters and the workspace of a thread."""
-    row = np.zeros(CONTEXT_WORDS, np.int64)
-    use_scratchpads(row, m)
-    row[IMAGE], row[IMAGE_BYTES] = m.image.ctypes.data, m.image.size
-    row[RAM], row[RAM_BYTES] = m.ram.ctypes.data, m.ram.size
-    row[IMAGE_BASE], row[RAM_BASE] = m.shared[0].image_base, m.shared[0].ram_base
-    row[LAYERS], row[LAYER_COUNT] = layers.ctypes.data, layers.size
-    row[CHANNEL_SATURATED] = channel_saturated.ctypes.data
-    row[CHANNELS] = channel_saturated.shape[2]
-    row[WORKSPACE], row[WORKSPACE_WORDS] = workspace.ctypes.data, workspace.size
-    row[LOW_LAYER], row[HIGH_LAYER] = layers.size, -1
-    return row
+def make_context(m: Machine, layers: Records, channel_saturated: Int64s, workspace: Int64s) -> Any:
+    """Make the context of a machine [1], with the counters and the workspace of a thread."""
+    shared, size = m.shared[0], m.scratchpad.shape[1]
+    fields = (
+        *(m.scratchpad.ctypes.data, size, size),
+        *(m.image.ctypes.data, m.image.size, shared.image_base),
+        *(m.ram.ctypes.data, m.ram.size, shared.ram_base, layers.ctypes.data, layers.size),
+        *(channel_saturated.ctypes.data, channel_saturated.shape[2]),
+        *(workspace.ctypes.data, workspace.size, layers.size, -1),
+    )
+    return np.array([fields], CONTEXT)
 
 
 # --- recording ------------------------------------------------------------------------------------
@@ -145,8 +110,8 @@ class LoopContext(NamedTuple):
     """[instructions] addresses of compiled kernels; 0 for those that were not needed yet."""
     prepare: int
     """Address of a function that compiles the kernel of an instruction."""
-    kernel_context: Int64s
-    """[CONTEXT_WORDS] see :class:`ContextWord`."""
+    kernel_context: Any
+    """[1] of CONTEXT."""
     items: Int64s
     """This and the following fields are those of :class:`Recorder`."""
     counters: Int64s
@@ -196,8 +161,8 @@ class ReplayContext(NamedTuple):
 
     addresses: Int64s
     """[instructions] addresses of compiled kernels."""
-    kernel_contexts: Int64s
-    """[threads, CONTEXT_WORDS] see :class:`ContextWord`."""
+    kernel_contexts: Any
+    """[threads] of CONTEXT."""
     shares: Int64s
     """[threads, LINE] unclaimed parts of each thread's share, in the first word of each line."""
     done: Int64s

@@ -1,6 +1,6 @@
 """The context of kernels: a scratchpad, DRAM, counters and the words of a descriptor.
 
-A compiled kernel gets its context as a row of addresses and sizes.
+A compiled kernel gets its context as a record of addresses and sizes.
 """
 
 from __future__ import annotations
@@ -10,25 +10,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from nmpsim.core.compiled.kernel_arguments import (
-    CHANNEL_SATURATED,
-    CHANNELS,
-    CONTEXT_WORDS,
-    IMAGE,
-    IMAGE_BASE,
-    IMAGE_BYTES,
-    LAYER_COUNT,
-    LAYERS,
-    RAM,
-    RAM_BASE,
-    RAM_BYTES,
-    SCRATCHPAD,
-    SCRATCHPAD_BYTES,
-    SCRATCHPAD_STEP,
-    WORKSPACE,
-    WORKSPACE_WORDS,
-    make_workspace,
-)
+from nmpsim.core.compiled.kernel_arguments import CONTEXT, make_workspace
 from nmpsim.core.state import LAYER, STAGES, Int64s, Machine
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import MAX_WORDS
@@ -38,17 +20,6 @@ from nmpsim.kernels.movement import Scratchpad
 from nmpsim.kernels.operands import Clip, IntegerScale
 from nmpsim.kernels.pointers import pointer
 from nmpsim.kernels.saturate import SaturationCounters
-
-
-@jit
-def get_scratchpad(m: Machine, core: Int) -> Any:
-    """Return views of a core's scratchpad as integers of each size."""
-    return Scratchpad(
-        m.scratchpad_i8[core],
-        m.scratchpad_i16[core],
-        m.scratchpad_i32[core],
-        m.scratchpad_i64[core],
-    )
 
 
 @jit
@@ -87,11 +58,11 @@ class KernelContext(NamedTuple):
 
 
 @jit_allocating
-def get_kernel_context(row: Int, core: Int) -> Any:
-    """Make the context of a core from the address of a context row."""
-    p = carray(pointer(row), CONTEXT_WORDS, np.int64)
-    size = p[SCRATCHPAD_BYTES]
-    start = p[SCRATCHPAD] + core * p[SCRATCHPAD_STEP]
+def get_kernel_context(context: Int, core: Int) -> Any:
+    """Make the context of a core from the address of a record of CONTEXT."""
+    p = carray(pointer(context), 1, CONTEXT)[0]
+    size = p.scratchpad_bytes
+    start = p.scratchpad + core * p.scratchpad_step
     return KernelContext(
         carray(pointer(start), size, np.uint8),
         Scratchpad(
@@ -101,15 +72,15 @@ def get_kernel_context(row: Int, core: Int) -> Any:
             carray(pointer(start), size // 8, np.int64),
         ),
         SaturationCounters(
-            carray(pointer(p[LAYERS]), p[LAYER_COUNT], LAYER),
-            carray(pointer(p[CHANNEL_SATURATED]), (STAGES, 2, p[CHANNELS]), np.int64),
+            carray(pointer(p.layers), p.layer_count, LAYER),
+            carray(pointer(p.channel_saturated), (STAGES, 2, p.channels), np.int64),
             np.int64(0),
         ),
-        carray(pointer(p[IMAGE]), p[IMAGE_BYTES], np.uint8),
-        p[IMAGE_BASE],
-        carray(pointer(p[RAM]), p[RAM_BYTES], np.uint8),
-        p[RAM_BASE],
-        carray(pointer(p[WORKSPACE]), p[WORKSPACE_WORDS], np.int64),
+        carray(pointer(p.image), p.image_bytes, np.uint8),
+        p.image_base,
+        carray(pointer(p.ram), p.ram_bytes, np.uint8),
+        p.ram_base,
+        carray(pointer(p.workspace), p.workspace_words, np.int64),
     )
 
 
@@ -127,10 +98,10 @@ def get_descriptor_words(words: Int) -> Any:
 
 def make_python_context(m: Machine, core: Int) -> KernelContext:
     """Make the context of a core without compiled code."""
-    shared = m.shared[0]
+    shared, scratchpad = m.shared[0], m.scratchpad[core]
     return KernelContext(
-        m.scratchpad[core],
-        get_scratchpad(m, core),
+        scratchpad,
+        Scratchpad(*(scratchpad.view(dtype) for dtype in (np.int8, np.int16, np.int32, np.int64))),
         SaturationCounters(m.layers, m.channel_saturated, np.int64(0)),
         m.image,
         shared.image_base,

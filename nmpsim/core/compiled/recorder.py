@@ -12,15 +12,11 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.compiled.dram_conflicts import (
-    FROM,
-    RANGE_BEGIN,
-    RANGE_END,
     READS,
-    STRIDE,
-    TO,
     WRITES,
     conflicts_with_others,
     keep_range,
+    set_range,
 )
 from nmpsim.core.compiled.fetch import decode_outstanding, decode_rs1, decode_rs2, decode_unit
 from nmpsim.core.compiled.kernel_arguments import (
@@ -82,18 +78,11 @@ def depends_on_data(m: Machine, core: Int, number: Int) -> Any:
 @jit
 def compute_range(d: Int64s, accessed: Int64s) -> None:
     """Write the DRAM range of a load or store to ``accessed``."""
-    start, run = d[LOAD.dram], d[LOAD.run_bytes]
-    step_x, step_y = d[LOAD.dram_stride_x], d[LOAD.dram_stride_y]
-    accessed[RANGE_BEGIN], accessed[RANGE_END] = start, start + compute_dram_extent(d)
+    start, step_x, step_y = d[LOAD.dram], d[LOAD.dram_stride_x], d[LOAD.dram_stride_y]
     stride = step_y if d[LOAD.count_x] == 1 else step_x
     regular = d[LOAD.count_x] == 1 or d[LOAD.count_y] == 1 or (step_x > 0 and step_y % step_x == 0)
-    accessed[STRIDE], accessed[FROM], accessed[TO] = 0, 0, 0
-    if regular and stride > 0 and start % stride + run <= stride:
-        accessed[STRIDE], accessed[FROM], accessed[TO] = (
-            stride,
-            start % stride,
-            start % stride + run,
-        )
+    end = start + compute_dram_extent(d)
+    set_range(accessed, start, end, stride if regular else np.int64(0), d[LOAD.run_bytes])
 
 
 @jit

@@ -6,8 +6,8 @@ instructions depend on data.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import attrs
 import numpy as np
@@ -31,7 +31,6 @@ from nmpsim.core.engine import EventConsumer
 from nmpsim.core.instruction_tables import WORD_COUNT
 from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.core.work import add_wait_log, drain_wait_log, drain_work_log
-from nmpsim.kernels.array_types import Records
 from nmpsim.timing import Costs
 
 ROWS = 4096
@@ -54,24 +53,14 @@ RecordTurns = Callable[[Machine, Recorder, int], Outcome | None]
 """Records some more turns; returns None if data decide what happens."""
 
 
-class Timing(NamedTuple):
-    """Part of a machine's state that does not depend on data."""
-
-    cores: Records
-    shared: Records
-    barriers: Records
-    counts: Int64s
-    spent: Int64s
-    worked: Int64s
-
-
 @attrs.define(eq=False)
 class Recording:
     """Recording of a device step: its instructions, and its timing at begin and end."""
 
     epochs: Epochs
-    before: Timing
-    after: Timing
+    before: Sequence[Any]
+    """Copies of the arrays of :func:`list_timing`, as ``after``."""
+    after: Sequence[Any]
     path: CriticalPath
     whole: Epochs | None = None
     """The epochs with layer kernels, which leave scratchpads as they are."""
@@ -89,27 +78,19 @@ class Recording:
 
     def set_timing(self, machine: Machine) -> None:
         """Set a machine's timing to its state at the end of the recording."""
-        timing = self.after
-        machine.cores[:] = timing.cores
-        machine.shared[:] = timing.shared
-        machine.barriers[:] = timing.barriers
-        machine.layers.counts[:] = timing.counts
-        machine.layers.spent[:] = timing.spent
-        machine.layers.worked[:] = timing.worked
+        for part, recorded in zip(list_timing(machine), self.after, strict=True):
+            part[...] = recorded
 
 
-def copy_timing(machine: Machine) -> Timing:
-    """Copy a machine's timing."""
-    layers = machine.layers
-    booked = (layers.counts, layers.spent, layers.worked)
-    parts = (machine.cores, machine.shared, machine.barriers, *booked)
-    return Timing(*(part.copy() for part in parts))
+def list_timing(machine: Machine) -> list[Any]:
+    """Return the arrays of a machine's state that do not depend on data, the cores first."""
+    counters = [machine.layers[name] for name in ("counts", "spent", "worked")]
+    return [machine.cores, machine.shared, machine.barriers, *counters]
 
 
-def has_timing(machine: Machine, timing: Timing) -> bool:
-    """Return whether a machine's timing equals another one."""
-    pairs = zip(copy_timing(machine), timing, strict=True)
-    return all(mine.tobytes() == known.tobytes() for mine, known in pairs)
+def copy_timing(machine: Machine) -> list[Any]:
+    """Copy the arrays of :func:`list_timing`."""
+    return [part.copy() for part in list_timing(machine)]
 
 
 def record(
@@ -184,15 +165,17 @@ class Recordings:
 
     def find(self, machine: Machine) -> Recording | None:
         """Return the recording that begins with the machine's timing, or None."""
-        return next((r for r in self._known if has_timing(machine, r.before)), None)
+        now = [part.tobytes() for part in list_timing(machine)]
+        same = (r for r in self._known if [part.tobytes() for part in r.before] == now)
+        return next(same, None)
 
     def keep(self, recording: Recording | None) -> None:
         """Add a recording; None marks the program as dependent on data."""
         if recording is None:
             self._known, self._can_record = [], False
             return
-        begin = recording.before.cores.pc[0]
-        same = [r for r in self._known if r.before.cores.pc[0] == begin]
+        begin = recording.before[0].pc[0]
+        same = [r for r in self._known if r.before[0].pc[0] == begin]
         if len(same) == MAX_STATES:
             self._known.remove(same[1])
         self._known.append(recording)

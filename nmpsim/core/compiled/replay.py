@@ -22,13 +22,13 @@ from nmpsim.core.compiled.dispatch import KernelTable
 from nmpsim.core.compiled.entries import replay_epochs, work_loop
 from nmpsim.core.compiled.epochs import PART_WORDS, Epochs
 from nmpsim.core.compiled.kernel_arguments import (
-    CONTEXT_WORDS,
+    CONTEXT,
     LINE,
     MAIN_THREAD,
     SLOTS,
     ReplayContext,
     SharedWord,
-    make_context_row,
+    make_context,
     make_workspace,
     use_host_memory,
     use_scratchpads,
@@ -63,10 +63,10 @@ class Workers:
         self._shape: tuple[int, ...] = ()
         self._workspace: tuple[int, Int64s] | None = None
         self._counters: list[WorkerCounters] = []
-        self._rows = np.zeros((0, CONTEXT_WORDS), np.int64)
-        """Context rows of ``_context`` before a replay."""
+        self._rows = np.zeros(0, CONTEXT)
+        """Kernel contexts of ``_context`` before a replay."""
         self._served: weakref.ref[Any] | None = None
-        """The machine's counters to which these rows belong."""
+        """The machine's counters to which these contexts belong."""
         self._workers: list[_Worker] = []
 
     def replay(
@@ -114,15 +114,15 @@ class Workers:
             self._longest_seconds = max(self._longest_seconds, time.perf_counter() - begin)
         self._context = context
 
-    def _rows_for(self, machine: Machine) -> Int64s:
-        """Make the context row of each thread before a replay."""
+    def _rows_for(self, machine: Machine) -> Any:
+        """Make the kernel context of each thread before a replay."""
         workspace = self.get_workspace(machine)
-        rows = [make_context_row(machine, machine.layers, machine.channel_saturated, workspace)]
+        rows = [make_context(machine, machine.layers, machine.channel_saturated, workspace)]
         for own in self._counters:
-            rows.append(make_context_row(machine, own.layers, own.channel_saturated, own.workspace))
+            rows.append(make_context(machine, own.layers, own.channel_saturated, own.workspace))
             own.layers.channels[:] = machine.layers.channels
             own.layers.channel_base[:] = machine.layers.channel_base
-        return np.stack(rows)
+        return np.concatenate(rows)
 
     def _context_for(self, machine: Machine) -> ReplayContext:
         threads = self._threads if self._longest_seconds >= self.min_seconds else 1
@@ -136,7 +136,7 @@ class Workers:
         if self._context is None or self._shape != shape:
             for worker in self._workers:
                 worker.close()
-            context = make_context(self._kernels, threads)
+            context = make_replay_context(self._kernels, threads)
             self._workers = []
             try:
                 for thread in range(1, threads):
@@ -150,11 +150,11 @@ class Workers:
         return self._context
 
 
-def make_context(kernels: KernelTable, threads: int) -> ReplayContext:
+def make_replay_context(kernels: KernelTable, threads: int) -> ReplayContext:
     """Make a replay context before the first epoch."""
     return ReplayContext(
         addresses=kernels.addresses,
-        kernel_contexts=np.zeros((threads, CONTEXT_WORDS), np.int64),
+        kernel_contexts=np.zeros(threads, CONTEXT),
         shares=np.zeros((threads, LINE), np.int64),
         done=np.zeros((threads, LINE), np.int64),
         shared=np.zeros((len(SharedWord), LINE), np.int64),
@@ -164,7 +164,7 @@ def make_context(kernels: KernelTable, threads: int) -> ReplayContext:
 def prepare_replay() -> None:
     """Compile the functions that replay recordings, or load them from the cache."""
     nothing = np.zeros((0, PART_WORDS), np.int64)
-    context = make_context(KernelTable(), 1)
+    context = make_replay_context(KernelTable(), 1)
     firsts = np.zeros(1, np.int64)
     replay_epochs.prepare(context, nothing.reshape(-1), nothing, firsts, 0, 0)
     work_loop.prepare(context, MAIN_THREAD)

@@ -8,10 +8,9 @@ import numpy as np
 
 from nmpsim.core.compiled.epochs import BEGIN, END, PART_CORE, PART_WORDS
 from nmpsim.core.compiled.kernel_arguments import (
-    HIGH_LAYER,
+    CONTEXT,
     LAYER,
     LINE,
-    LOW_LAYER,
     MAIN_THREAD,
     NUMBER,
     WORDS,
@@ -37,6 +36,7 @@ from nmpsim.kernels.saturate import SaturationCounters
 
 BYTES: Any = np.int64(8)
 """Size of an entry in bytes."""
+CONTEXT_BYTES = CONTEXT.itemsize
 ONE: Any = np.int64(1)
 FIRST_SHIFT: Any = np.int64(10)
 EPOCH_SHIFT: Any = np.int64(20)
@@ -65,6 +65,12 @@ def get_share_address(context: ReplayContext, thread: Int) -> Any:
 
 
 @jit
+def get_context_address(context: ReplayContext, thread: Int) -> Any:
+    """Return the address of a thread's kernel context."""
+    return np.int64(context.kernel_contexts.ctypes.data) + thread * CONTEXT_BYTES
+
+
+@jit
 def get_done_address(context: ReplayContext, thread: Int) -> Any:
     """Return the address of the number of parts that a thread has completed."""
     return np.int64(context.done.ctypes.data) + thread * LINE * BYTES
@@ -89,8 +95,7 @@ def execute_part(context: ReplayContext, thread: Int, which: Int) -> None:
     strict = atomic_load(get_shared_address(context, IS_STRICT)) != 0
     at, end = atomic_load(part + BEGIN * BYTES), atomic_load(part + END * BYTES)
     core = atomic_load(part + PART_CORE * BYTES)
-    row = context.kernel_contexts[thread]
-    kernel_context = np.int64(row.ctypes.data)
+    own, kernel_context = context.kernel_contexts[thread], get_context_address(context, thread)
     while at < end:
         item = items + at * BYTES
         number, layer = atomic_load(item + NUMBER * BYTES), atomic_load(item + LAYER * BYTES)
@@ -98,8 +103,8 @@ def execute_part(context: ReplayContext, thread: Int, which: Int) -> None:
         if not is_valid(kernel_context, core, number, words, strict):
             atomic_store(get_shared_address(context, HAS_DIVERGED), np.int64(1))
             return
-        row[LOW_LAYER] = min(row[LOW_LAYER], layer)
-        row[HIGH_LAYER] = max(row[HIGH_LAYER], layer)
+        own.low_layer = min(own.low_layer, layer)
+        own.high_layer = max(own.high_layer, layer)
         call(context.addresses[number], (kernel_context, core, layer, words))
         at += WORDS + WORD_COUNT[number]
 
@@ -165,15 +170,13 @@ def add_counters(context: ReplayContext) -> None:
 
     Sums, maxima and minima depend neither on the order nor on the thread that counted.
     """
-    mine = get_kernel_context(
-        np.int64(context.kernel_contexts[MAIN_THREAD].ctypes.data), ZERO
-    ).counters
+    mine = get_kernel_context(get_context_address(context, MAIN_THREAD), ZERO).counters
     for thread in range(1, context.kernel_contexts.shape[0]):
-        row = context.kernel_contexts[thread]
-        theirs = get_kernel_context(np.int64(row.ctypes.data), ZERO).counters
-        for layer in range(row[LOW_LAYER], row[HIGH_LAYER] + 1):
+        own = context.kernel_contexts[thread]
+        theirs = get_kernel_context(get_context_address(context, thread), ZERO).counters
+        for layer in range(own.low_layer, own.high_layer + 1):
             add_layer_counters(mine, theirs, layer)
-        row[LOW_LAYER], row[HIGH_LAYER] = mine.layers.size, -1
+        own.low_layer, own.high_layer = mine.layers.size, -1
 
 
 @jit

@@ -32,14 +32,8 @@ class Scratchpad:
     """
 
     def __init__(self, core: Core) -> None:
-        machine = core.machine
-        self._bytes = machine.scratchpad[core.number]
-        self._views = {
-            1: machine.scratchpad_i8[core.number],
-            2: machine.scratchpad_i16[core.number],
-            4: machine.scratchpad_i32[core.number],
-            8: machine.scratchpad_i64[core.number],
-        }
+        self._bytes = core.machine.scratchpad[core.number]
+        self._views = {nbytes: self._bytes.view(f"i{nbytes}") for nbytes in (1, 2, 4, 8)}
 
     def read(self, nbytes: int, addresses: Int64s) -> Int64s:
         """Read integers of ``nbytes`` bytes at scratchpad addresses, as int64."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 
+import numpy as np
+
 from nmpsim.core.cycle_accounting import CONTROL, begin_layer, spend_cycles
 from nmpsim.core.descriptor_data import find_bad_table
 from nmpsim.core.reference import mac, transfers, vector
@@ -57,7 +59,7 @@ def execute_tensor(s: InstructionContext) -> None:
     spm_bytes, buffer = int(m.shared[0]["scratchpad_bytes"]), defaultdict[tuple[int, int], int](int)
     wrong = checks.check(checks.KINDS[name], words, spm_bytes, buffer)
     if wrong == checks.OK:
-        wrong = int(find_bad_table(number, words, m.scratchpad_i32[core]))
+        wrong = int(find_bad_table(number, words, m.scratchpad[core].view(np.int32)))
     if wrong != checks.OK:
         raise make_operand_fault(s, wrong)
     layer = min(d["layer"], int(m.layers.size) - 1)
