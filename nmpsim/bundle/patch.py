@@ -15,7 +15,7 @@ from nmpsim.bundle.layout import DIGEST
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.input_files import read_bytes
 
-SCHEMA: Final = "nmpsim-patch-1"
+SCHEMA: Final = "nmpsim-patch-2"
 MAX_PATCH_BYTES = 16 << 20
 MAX_CHANGES = 1 << 18
 
@@ -24,15 +24,15 @@ class ChangeDocument(TypedDict):
     """JSON form of a change."""
 
     address: int
-    was: Annotated[str, "bytes, in hexadecimal"]
-    now: Annotated[str, "as many"]
-    what: Annotated[str, "for readers: what it means"]
+    old: Annotated[str, "replaced bytes, in hexadecimal"]
+    new: Annotated[str, "new bytes, as many as in `old`"]
+    description: Annotated[str, "description for users"]
 
 
 class PatchDocument(TypedDict):
     """JSON form of a patch, as written by the debugger's `export`."""
 
-    schema: Literal["nmpsim-patch-1"]
+    schema: Literal["nmpsim-patch-2"]
     changes: list[ChangeDocument]
 
 
@@ -41,18 +41,23 @@ class Change:
     """Change of bytes in the read-only memory of a bundle."""
 
     address: int
-    was: bytes
-    now: bytes
-    """New bytes, as many as before."""
-    what: str
-    """Description for readers."""
+    old: bytes
+    new: bytes
+    """New bytes, as many as in ``old``."""
+    description: str
+    """Description for users."""
 
 
 def save_patch(path: Path, changes: tuple[Change, ...]) -> None:
     """Write changes to a patch file."""
     listed: list[ChangeDocument] = [
-        {"address": c.address, "was": c.was.hex(), "now": c.now.hex(), "what": c.what}
-        for c in changes
+        {
+            "address": change.address,
+            "old": change.old.hex(),
+            "new": change.new.hex(),
+            "description": change.description,
+        }
+        for change in changes
     ]
     document: PatchDocument = {"schema": SCHEMA, "changes": listed}
     text = json.dumps(document, indent=1) + "\n"
@@ -85,19 +90,19 @@ def _change(one: Any, path: Path) -> Change:
         raise _no_patch(
             path, f"a change with other fields than {', '.join(ChangeDocument.__annotations__)}"
         )
-    address, texts = one["address"], [one[name] for name in ("was", "now", "what")]
+    address, texts = one["address"], [one[name] for name in ("old", "new", "description")]
     is_address = isinstance(address, int) and not isinstance(address, bool)
     if not is_address or not all(isinstance(text, str) for text in texts):
         raise _no_patch(
             path, "an address that is not a number, or another field that is not a text"
         )
     try:
-        was, now = bytes.fromhex(texts[0]), bytes.fromhex(texts[1])
+        old, new = bytes.fromhex(texts[0]), bytes.fromhex(texts[1])
     except ValueError:
         raise _no_patch(path, "bytes that are not hexadecimal") from None
-    if len(was) != len(now):
+    if len(old) != len(new):
         raise _no_patch(path, "a different number of new and old bytes")
-    return Change(address, was, now, texts[2])
+    return Change(address, old, new, texts[2])
 
 
 def _no_patch(path: Path, found: str) -> UserError:
@@ -125,10 +130,10 @@ def apply_patch(data: bytes, changes: tuple[Change, ...], path: str) -> bytes:
         raise fail("BUN001", "this is not a bundle", place=Place(path))
     for change in changes:
         offset = _offset(file, change, path)
-        found = bytes(data[offset : offset + len(change.was)])
-        if found != change.was:
+        found = bytes(data[offset : offset + len(change.old)])
+        if found != change.old:
             raise _other_bundle(path, change, found.hex())
-        patched[offset : offset + len(change.now)] = change.now
+        patched[offset : offset + len(change.new)] = change.new
     at = digest.offset
     patched[at : at + DIGEST_BYTES] = compute_digest(memoryview(patched), at)
     return bytes(patched)
@@ -137,7 +142,7 @@ def apply_patch(data: bytes, changes: tuple[Change, ...], path: str) -> bytes:
 def _offset(file: ElfFile, change: Change, path: str) -> int:
     for segment in file.segments:
         start = change.address - segment.address
-        if start >= 0 and start + len(change.was) <= segment.file_bytes:
+        if start >= 0 and start + len(change.old) <= segment.file_bytes:
             return segment.offset + start
     raise _other_bundle(path, change, "nothing")
 
@@ -145,9 +150,9 @@ def _offset(file: ElfFile, change: Change, path: str) -> int:
 def _other_bundle(path: str, change: Change, found: str) -> UserError:
     return fail(
         "PATCH002",
-        f"the patch belongs to another bundle: {change.what}",
+        f"the patch belongs to another bundle: {change.description}",
         place=Place(path),
         found=f"{found} at {change.address:#x}",
-        expected=change.was.hex(),
+        expected=change.old.hex(),
         hint="Compile the network with the options and version that the patch was made for.",
     )

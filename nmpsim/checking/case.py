@@ -277,12 +277,12 @@ def attach_core_file(
             hazards = find_hazards(bundle, inputs, config, budget=budget, max_found=1)
         debugger = Debugger(bundle, inputs, config=config, engine=ENGINE)
         with debugger.limit_time(budget or TimeBudget(NO_LIMITS)):
-            position, stands = _place(result, debugger, hazards)
+            position, description = _place(result, debugger, hazards)
         values = prepare_inputs(bundle.metadata, inputs)
         write_core_file(path, CoreDump(bytes(bundle.file), values, config, ENGINE, position))
     except UserError as error:
         return attrs.evolve(result, errors=(*result.errors, *error.diagnostics))
-    return attrs.evolve(result, core=CoreFile(str(path), stands))
+    return attrs.evolve(result, core=CoreFile(str(path), description))
 
 
 def _place(

@@ -121,7 +121,7 @@ class CoreFile:
     """A core file of a failed case, which ``nmpsim debug`` opens."""
 
     path: str
-    stands: Annotated[str, "where in the run, as `after layer conv1`"]
+    position: Annotated[str, "where in the run, as `after layer conv1`"]
 
     @property
     def command(self) -> str:
@@ -196,7 +196,7 @@ def exit_code(results: Iterable[CaseResult]) -> int:
 class CheckDocument(TypedDict):
     """JSON document of ``nmpsim check --format json``."""
 
-    schema: Literal["nmpsim-check-5"]
+    schema: Literal["nmpsim-check-6"]
     nmpsim: Annotated[str, "version, and a digest of the sources"]
     exit_code: int
     cases: list[CaseResult]

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 from nmpsim.records import frozen
 from nmpsim.report.fields import AS_LISTS, Before, Count, Finite, Real, Share, Whole
 
-SHADOW_SCHEMA: Final = "nmpsim-shadow-1"
+SHADOW_SCHEMA: Final = "nmpsim-shadow-2"
 """Version of this part of the JSON report."""
 
 
@@ -17,11 +17,14 @@ class ErrorSize:
     """Size of an error: SQNR, mean and largest absolute error."""
 
     sqnr_db: Annotated[Real, 'signal to quantization noise in dB; `"Infinity"` without error']
-    mean_units: Annotated[
+    mean_error_ulp: Annotated[
         Real | None,
         "mean absolute error in units of the last place of the layer's output; null if it is float",
     ]
-    worst_units: Annotated[Real | None, "largest absolute error, likewise"]
+    max_error_ulp: Annotated[
+        Real | None,
+        "largest absolute error in units of the last place; null if the output is float",
+    ]
 
 
 @frozen
@@ -53,14 +56,14 @@ class ShadowLayer:
         ErrorSize | None,
         "error against the float network: an [error_size](#error_size), as the next three",
     ] = None
-    layer_alone: Annotated[
+    isolated: Annotated[
         ErrorSize | None, "error against this layer in float on its actual inputs"
     ] = None
-    rounding_alone: Annotated[
+    rounding: Annotated[
         ErrorSize | None,
         "error against this layer in real arithmetic, with its quantized weights and bias",
     ] = None
-    bias_alone: Annotated[
+    bias: Annotated[
         ErrorSize | None,
         "error of quantizing the bias; null for a layer without bias",
     ] = None
@@ -69,12 +72,12 @@ class ShadowLayer:
     @property
     def result_error(self) -> ErrorSize | None:
         """Accumulated error of the result; without float weights, its rounding error."""
-        return self.accumulated or self.rounding_alone
+        return self.accumulated or self.rounding
 
     @property
     def isolated_error(self) -> ErrorSize | None:
         """Error of the layer in isolation, on its actual inputs; if unknown, the rounding error."""
-        return self.layer_alone or self.rounding_alone
+        return self.isolated or self.rounding
 
 
 @frozen
@@ -126,8 +129,8 @@ class ShadowReport:
     def schema(
         self,
     ) -> Annotated[
-        Literal["nmpsim-shadow-1"],
-        "`nmpsim-shadow-1`: version of this part of the report",
+        Literal["nmpsim-shadow-2"],
+        "`nmpsim-shadow-2`: version of this part of the report",
         Before("float_weights"),
     ]:
         """Version of this part of the JSON report."""

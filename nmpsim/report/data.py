@@ -47,7 +47,7 @@ from nmpsim.report.fields import (
 )
 from nmpsim.report.termination import NOT_CHECKED, ContractReport, TrapReport
 
-SCHEMA: Final = "nmpsim-report-5"
+SCHEMA: Final = "nmpsim-report-6"
 """Version of the JSON report."""
 
 
@@ -496,6 +496,6 @@ class RunReport:
     @property
     def schema(
         self,
-    ) -> Annotated[Literal["nmpsim-report-5"], "`nmpsim-report-5`", Before("program")]:
+    ) -> Annotated[Literal["nmpsim-report-6"], "`nmpsim-report-6`", Before("program")]:
         """Version of the JSON report."""
         return SCHEMA

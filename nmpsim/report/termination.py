@@ -47,7 +47,7 @@ class ViolationReport:
     instruction: Annotated[str | None, "as assembly text"]
     layer: Annotated[
         str | None,
-        "name of the layer that it works for, or else that of the earlier instruction",
+        "layer of the instruction; if it has none, layer of the earlier instruction",
     ]
     line: Annotated[Whole | None, "line of that layer in the LIR text"]
     operand: Annotated[
@@ -55,8 +55,10 @@ class ViolationReport:
         "which operand: `input`, `weights`, `output`, `spm`, `dram`, `word` of a scalar access,"
         " `descriptor`, `code`, `tensor` of the host",
     ]
-    first: Annotated[Count, "address of the first byte concerned"]
-    last: Annotated[Count, "address of the last byte; not every byte between may be concerned"]
+    first_address: Annotated[Count, "address of the first byte of the violation"]
+    last_address: Annotated[
+        Count, "address of the last byte; some bytes between may not be part of the violation"
+    ]
     tensor: Annotated[str | None, "tensor at that address in DRAM; null if unknown"]
     other_core: Annotated[Whole | None, "core of the earlier instruction, if there are two"] = None
     other_pc: Annotated[Whole | None, "address of the earlier instruction"] = None

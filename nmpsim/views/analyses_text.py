@@ -34,16 +34,16 @@ SHADOW_ERRORS = tuple(
     for name, title, meaning in (
         ("accumulated", "accumulated", "accumulated error: against the float network"),
         (
-            "layer_alone",
+            "isolated",
             "isolated",
             "isolated error: against this layer in float on its actual inputs",
         ),
         (
-            "rounding_alone",
+            "rounding",
             "rounding only",
             "error against this layer in real arithmetic, weights quantized",
         ),
-        ("bias_alone", "bias only", "error of quantizing the bias"),
+        ("bias", "bias only", "error of quantizing the bias"),
     )
 )
 """SQNR of the accumulated error and of the isolated errors of a layer."""
@@ -124,11 +124,11 @@ def _weakest(layers: Sequence[ShadowLayer]) -> dict[int, str]:
 
 
 def _units(size: ErrorSize) -> str:
-    if size.mean_units is None or size.worst_units is None:
+    if size.mean_error_ulp is None or size.max_error_ulp is None:
         return "-"
-    if size.worst_units == 0:
+    if size.max_error_ulp == 0:
         return "0"
-    return f"{_amount(size.mean_units, 3)} {_amount(size.worst_units, 2):>6}"
+    return f"{_amount(size.mean_error_ulp, 3)} {_amount(size.max_error_ulp, 2):>6}"
 
 
 def _amount(value: float, decimals: int) -> str:

@@ -71,7 +71,7 @@ def _details(result: CaseResult, check: Check) -> Iterator[str]:
     if result.version_note is not None:
         yield result.version_note
     if result.core is not None:
-        yield f"core file: {result.core.command} stops {result.core.stands}"
+        yield f"core file: {result.core.command} stops {result.core.position}"
 
 
 def _layers(result: CaseResult) -> Iterator[TestCase]:

@@ -52,7 +52,7 @@ def _print_case(result: CaseResult, console: Console) -> None:
     if result.contract == "not_checked" and not result.errors:
         print_line(console, "  the contract of the instruction set was not checked")
     if result.core is not None:
-        print_line(console, f"  core file: {result.core.command} stops {result.core.stands}")
+        print_line(console, f"  core file: {result.core.command} stops {result.core.position}")
     if result.baseline_written:
         print_line(console, "  baseline written")
 
@@ -122,7 +122,7 @@ def _markdown_case(result: CaseResult) -> Iterator[str]:
     if result.version_note is not None:
         yield f"- {escape_markdown(result.version_note)}"
     if result.core is not None:
-        core = f"{result.core.command} stops {result.core.stands}"
+        core = f"{result.core.command} stops {result.core.position}"
         yield f"- core file: {escape_markdown(core)}"
     for name, layers in groups.items():
         is_open = name in _OPEN_GROUPS and result.status != "passed"

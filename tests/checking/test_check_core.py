@@ -15,18 +15,18 @@ def opened(project, cli):
     def check_and_open(*commands):
         done = project.check("--core-on-failure", project.folder / "core files")
         (line,) = [one for one in done.stdout.splitlines() if one.startswith("  core file: ")]
-        command, _, stands = line.removeprefix("  core file: ").partition(" stops ")
+        command, _, position = line.removeprefix("  core file: ").partition(" stops ")
         words = [word for one in commands for word in ("-c", one)]
-        return done, stands, cli(*shlex.split(command)[1:], *words).stdout
+        return done, position, cli(*shlex.split(command)[1:], *words).stdout
 
     return check_and_open
 
 
 def test_a_core_of_a_wrong_output_opens_at_the_first_different_layer(project, opened):
     change_descriptor(project.folder / "digits.bin", "conv", layer=3, field="out_post", by=-1)
-    done, stands, said = opened("where", "why conv2__2 0 0 0 0")
+    done, position, said = opened("where", "why conv2__2 0 0 0 0")
     assert done.exit_code == 1
-    assert stands == "after layer conv2__2"
+    assert position == "after layer conv2__2"
     assert "> where\nlayer 4 pool2__2" in said
     assert "> why conv2__2 0 0 0 0\nconv2__2" in said
 
@@ -38,32 +38,32 @@ def test_a_core_of_a_rescale_integer_opens_at_its_layer(project, opened):
 
 def test_a_core_of_a_trap_opens_at_the_trap(project, opened):
     project.write("[limits]\ncycles = 1000\n", "board.toml")
-    done, stands, said = opened("where")
+    done, position, said = opened("where")
     assert done.exit_code == 1
-    assert stands == "at the trap"
+    assert position == "at the trap"
     assert "trap: the run took more than 1000 cycles" in said
 
 
 def test_a_core_over_budget_opens_at_the_worst_layer(project, opened):
     project.write("[dram]\nbytes_per_cycle = 4\n", "board.toml")
-    done, stands, said = opened("where")
+    done, position, said = opened("where")
     assert done.exit_code == 4
-    assert stands == "after layer conv2__2"
+    assert position == "after layer conv2__2"
     assert "> where\nlayer 4 pool2__2" in said
 
 
 def test_a_core_of_a_hazard_opens_after_the_hazard(project, racing, opened):
     (project.folder / "digits.bin").write_bytes(racing)
     project.write(SUITE + 'budget.hazards = "none"')
-    _, stands, said = opened("where", "hazards")
-    assert stands == "at the first hazard"
+    _, position, said = opened("where", "hazards")
+    assert position == "at the first hazard"
     assert "no nmp.wait load between them" in said
 
 
 def test_a_core_of_a_violation_opens_at_the_violation(project, racing, opened):
     (project.folder / "digits.bin").write_bytes(racing)
-    _, stands, said = opened("where", "hazards")
-    assert stands == "at the first hazard"
+    _, position, said = opened("where", "hazards")
+    assert position == "at the first hazard"
     assert "no nmp.wait load between them" in said
 
 
@@ -75,7 +75,7 @@ def test_json_markdown_and_junit_name_the_core(project):
     found = project.found("--core-on-failure", cores, *files)
     assert found["core"] == {
         "path": str(cores / "seven.core"),
-        "stands": "after layer conv2__2",
+        "position": "after layer conv2__2",
     }
     assert "seven.core' stops after layer conv2\\_\\_2" in markdown.read_text()
     assert "seven.core' stops after layer conv2__2</failure>" in junit.read_text()

@@ -97,13 +97,13 @@ def test_the_types_of_the_document_are_unchanged(project):
         device_changes=many(text),
         baseline_version={"type": ["string", "null"]},
         baseline_written={"type": "boolean"},
-        core={"anyOf": [{"type": "null"}, record(path=text, stands=text)]},
+        core={"anyOf": [{"type": "null"}, record(path=text, position=text)]},
         errors=many(text),
         checks=many(record(name=text, status=text, message=text, culprits=many(culprit))),
         layers=many(layer),
     )
     schema = record(
-        schema={"const": "nmpsim-check-5"}, nmpsim=text, exit_code=count, cases=many(case)
+        schema={"const": "nmpsim-check-6"}, nmpsim=text, exit_code=count, cases=many(case)
     )
     project.write("[dram]\nbytes_per_cycle = 4\n", "board.toml")
     for words in ((), ("--update-baseline",)):

@@ -34,7 +34,7 @@ EVALUATION = {
 
 def shadow(sqnr_db):
     size = ErrorSize(sqnr_db, 0.1, 1.0)
-    return ShadowReport(None, (), (), (ShadowLayer(0, 1, "a", rounding_alone=size),))
+    return ShadowReport(None, (), (), (ShadowLayer(0, 1, "a", rounding=size),))
 
 
 def write(path, report):

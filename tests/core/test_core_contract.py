@@ -149,7 +149,8 @@ def test_a_missing_wait_is_a_violation(text: str, unit: str) -> None:
 
 def test_a_violation_names_its_bytes() -> None:
     found = violation(ONLY_0 + GET + USE + OTHER)
-    assert (found.first, found.last, found.operand) == (0x2000_0020, 0x2000_005F, "input")
+    assert (found.first_address, found.last_address) == (0x2000_0020, 0x2000_005F)
+    assert found.operand == "input"
     assert found.instruction == "nmp.rescale t0"
     assert found.other_instruction == "nmp.load t0"
     assert "core 0 nmp.rescale at " in found.message
@@ -159,7 +160,7 @@ def test_a_violation_names_its_bytes() -> None:
 def test_a_read_of_unwritten_bytes_is_a_violation() -> None:
     found = violation(ONLY_0 + USE + WAIT_VECTOR + PUT + WAIT_STORE + OTHER)
     assert (found.code, found.case) == ("CONTRACT002", "scratchpad_unwritten")
-    assert found.first == 0x2000_0020
+    assert found.first_address == 0x2000_0020
     assert found.other_core is None
     found = violation(ONLY_0 + BLANK + WAIT_LOAD + WHOLE + OTHER)
     assert (found.code, found.case, found.tensor) == ("CONTRACT002", "dram_unwritten", "between")
@@ -394,7 +395,7 @@ def test_weights_beyond_the_edges_must_be_zero(inputs: int, outputs: int) -> Non
     assert_kept(ONLY_0 + conv(0, inputs, outputs))
     found = violation(ONLY_0 + conv(3, inputs, outputs))
     assert (found.code, found.case, found.operand) == ("CONTRACT001", "weight_tail", "weights")
-    assert found.first >= 0x2000_1000
+    assert found.first_address >= 0x2000_1000
 
 
 def test_a_full_list_keeps_the_newest_access() -> None:

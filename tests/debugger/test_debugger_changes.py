@@ -182,15 +182,15 @@ def test_a_patch_of_another_bundle_is_refused(
     [
         "",
         "[]",
-        '{"schema": "nmpsim-patch-1", "changes": 3}',
+        '{"schema": "nmpsim-patch-2", "changes": 3}',
         '{"schema": "other", "changes": []}',
-        '{"schema": "nmpsim-patch-1", "changes": [{"address": 1}]}',
-        json.dumps({"schema": "nmpsim-patch-1", "changes": [
-            {"address": True, "was": "", "now": "", "what": ""}]}),
-        json.dumps({"schema": "nmpsim-patch-1", "changes": [
-            {"address": 0, "was": "zz", "now": "", "what": ""}]}),
-        json.dumps({"schema": "nmpsim-patch-1", "changes": [
-            {"address": 0, "was": "00", "now": "", "what": ""}]}),
+        '{"schema": "nmpsim-patch-2", "changes": [{"address": 1}]}',
+        json.dumps({"schema": "nmpsim-patch-2", "changes": [
+            {"address": True, "old": "", "new": "", "description": ""}]}),
+        json.dumps({"schema": "nmpsim-patch-2", "changes": [
+            {"address": 0, "old": "zz", "new": "", "description": ""}]}),
+        json.dumps({"schema": "nmpsim-patch-2", "changes": [
+            {"address": 0, "old": "00", "new": "", "description": ""}]}),
         "[" * 100_000,
     ],
 )  # fmt: skip

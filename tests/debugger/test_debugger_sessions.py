@@ -140,7 +140,7 @@ def test_a_core_file_contains_the_edits(shell: Shell, tmp_path: Path) -> None:
     patch = tmp_path / "patch.json"
     again.execute(f"export {patch}")
     (change,) = load_patch(patch)
-    assert change.now == b"\xf9"
+    assert change.new == b"\xf9"
     again.execute("revert")
     assert again.execute("effect").data["changed"] == []
 
@@ -168,8 +168,8 @@ def test_a_patch_of_another_bundle_changes_nothing(shell: Shell, tmp_path: Path)
     path = tmp_path / "patch.json"
     shell.execute("set conv1__2.weights.0.0+81 -7")
     shell.execute(f"export {path}")
-    path.write_text(path.read_text().replace('"was": "', '"was": "0', 1).replace(
-        '"now": "', '"now": "0', 1).replace('f9"', '1f9"', 1))  # fmt: skip
+    path.write_text(path.read_text().replace('"old": "', '"old": "0', 1).replace(
+        '"new": "', '"new": "0', 1).replace('f9"', '1f9"', 1))  # fmt: skip
     shell.execute("revert")
     with pytest.raises(Exception, match="PATCH00"):
         shell.execute(f"patch {path}")

@@ -313,7 +313,7 @@ def test_the_first_screen_shows_the_summary():
         None,
         (),
         (),
-        (ShadowLayer(0, 1, "a", rounding_alone=exact), ShadowLayer(1, 2, "b", rounding_alone=poor)),
+        (ShadowLayer(0, 1, "a", rounding=exact), ShadowLayer(1, 2, "b", rounding=poor)),
     )
     report = sample_report(layers=layers, cycles=4000, shadow=shadow)
     first = make_headline(report)
@@ -375,7 +375,7 @@ def test_a_first_screen_without_problems_is_short():
 
 def test_sources_of_errors_are_shown():
     size = ErrorSize(30.0, 0.25, 1.5)
-    split = Split(None, None, size, attrs.evolve(size, mean_units=0.0), size)
+    split = Split(None, None, size, attrs.evolve(size, mean_error_ulp=0.0), size)
     shadow = ShadowReport("w.npz", (), (), (ShadowLayer(1, 2, "fc", split=split),))
     (figure,) = make_error_figures(sample_report(shadow=shadow))
     assert [(one["layer"], one["part"], one["mean"]) for one in figure.spec["data"]["values"]] == [
@@ -385,7 +385,7 @@ def test_sources_of_errors_are_shown():
     (finding,) = make_headline(
         sample_report(
             shadow=attrs.evolve(
-                shadow, layers=(ShadowLayer(1, 2, "fc", layer_alone=size, split=split),)
+                shadow, layers=(ShadowLayer(1, 2, "fc", isolated=size, split=split),)
             )
         )
     ).inexact

@@ -124,8 +124,8 @@ def files(bundle):
         (),
         (),
         (
-            ShadowLayer(0, 1, "net/a", rounding_alone=size),
-            ShadowLayer(1, 2, "out__1", rounding_alone=ErrorSize(float("inf"), 0.0, 0.0)),
+            ShadowLayer(0, 1, "net/a", rounding=size),
+            ShadowLayer(1, 2, "out__1", rounding=ErrorSize(float("inf"), 0.0, 0.0)),
         ),
     )
     last = metadata.layers[1]

@@ -98,9 +98,9 @@ def compare_layer(
         layer.number,
         name,
         accumulated=against(values.network),
-        layer_alone=against(values.isolated),
-        rounding_alone=against(values.real),
-        bias_alone=against(values.isolated, values.quantized_bias)
+        isolated=against(values.isolated),
+        rounding=against(values.real),
+        bias=against(values.isolated, values.quantized_bias)
         if _constants(layer, of_bias=True)
         else None,
         split=split_error(values, unit),
@@ -295,8 +295,8 @@ def measure_error(reference: Real, error: Real, step: float | None) -> ErrorSize
     size = np.abs(error)
     return ErrorSize(
         sqnr_db=sqnr_db(reference, error),
-        mean_units=None if step is None else float(size.mean()) / step,
-        worst_units=None if step is None else float(size.max(initial=0.0)) / step,
+        mean_error_ulp=None if step is None else float(size.mean()) / step,
+        max_error_ulp=None if step is None else float(size.max(initial=0.0)) / step,
     )
 
 

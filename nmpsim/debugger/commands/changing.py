@@ -155,7 +155,7 @@ def apply_patch_file(context: Context, path: Path) -> CommandResult:
     """Apply the changes of a patch file."""
     changes, bundle = load_patch(path), context.debugger.bundle
     apply_patch(bytes(bundle.file), changes, bundle.path)  # refuses another bundle's
-    context.changes.change_program([(one.address, one.now) for one in changes], f"patch {path}")
+    context.changes.change_program([(one.address, one.new) for one in changes], f"patch {path}")
     text = f"{path}: {format_count(len(changes), 'change')}"
     return _make_change_result(context, text, len(changes))
 

@@ -201,7 +201,9 @@ def _inexact(report: RunReport) -> Iterator[tuple[int, str]]:
 def _main_part(layer: ShadowLayer) -> str:
     """Return the largest part of a layer's own error as text."""
     sizes = {} if layer.split is None else {part: getattr(layer.split, part) for part in OWN_PARTS}
-    units = {part: size.mean_units for part, size in sizes.items() if size and size.mean_units}
+    units = {
+        part: size.mean_error_ulp for part, size in sizes.items() if size and size.mean_error_ulp
+    }
     if not units:
         return ""
     part = max(units, key=lambda part: units[part])

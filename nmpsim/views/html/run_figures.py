@@ -43,13 +43,13 @@ def make_error_figures(report: RunReport) -> Iterator[Figure]:
             "layer": labels[layer.index],
             "part": PARTS[part],
             "order": order,
-            "mean": round(size.mean_units, 4),
-            "worst": round(size.worst_units or 0, 2),
+            "mean": round(size.mean_error_ulp, 4),
+            "worst": round(size.max_error_ulp or 0, 2),
         }
         for layer in layers
         if layer.split is not None
         for order, part in enumerate(PARTS)
-        if (size := getattr(layer.split, part)) is not None and size.mean_units
+        if (size := getattr(layer.split, part)) is not None and size.mean_error_ulp
     ]
     if not values:
         return

@@ -36,9 +36,9 @@ def test_sqnr_of_known_powers() -> None:
 
 def test_errors_are_in_units_of_the_last_place() -> None:
     size = measure_error(np.array([1.0, 1.0]), np.array([0.25, -0.75]), 0.25)
-    assert (size.mean_units, size.worst_units) == (2.0, 3.0)
+    assert (size.mean_error_ulp, size.max_error_ulp) == (2.0, 3.0)
     size = measure_error(np.array([1.0, 1.0]), np.array([0.25, -0.75]), None)
-    assert size.mean_units is size.worst_units is None
+    assert size.mean_error_ulp is size.max_error_ulp is None
 
 
 def test_ranges_of_types_are_exact() -> None:
@@ -80,7 +80,7 @@ def test_parts_add_up_to_the_error(
             (parts.rescale, y - c),
         ):
             assert part is not None
-            assert part.mean_units == part.worst_units == abs(error[0]) / 0.5
+            assert part.mean_error_ulp == part.max_error_ulp == abs(error[0]) / 0.5
             assert part.sqnr_db == sqnr_db(net, error)
         signed = (own - net) + (b - own) + (r - b) + (c - r) + (y - c)
         assert signed == pytest.approx(y - net, abs=1e-9)
@@ -91,6 +91,6 @@ def test_without_float_weights_two_parts_are_known() -> None:
     device = np.array([58.5, 1.5])
     parts = split_error(Evaluations(device, real, clip_to_range(real, INT8)), 0.5)
     assert parts.inherited is parts.bias is parts.weights is None
-    assert parts.saturation.worst_units == 83.0
-    assert parts.rescale.worst_units == 1.0
+    assert parts.saturation.max_error_ulp == 83.0
+    assert parts.rescale.max_error_ulp == 1.0
     assert parts.rescale.sqnr_db == pytest.approx(sqnr_db(real, np.array([0.0, 0.5])))

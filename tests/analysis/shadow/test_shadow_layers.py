@@ -57,13 +57,13 @@ def test_operands_have_the_values_of_their_time() -> None:
     held = [[o.stored.tolist()[0] for o in layer.steps[0].operands[1:]] for layer in layers]
     assert held == [[[2, 4, 100]], [[2, 4, 100]], [[3, 4, 100], [2, 4, 100]]]
     copy, half, total = compare_run(IN_PLACE, run, {})
-    assert copy.rounding_alone and copy.rounding_alone.sqnr_db == math.inf
-    assert half.rounding_alone and half.rounding_alone.worst_units == 1.0
+    assert copy.rounding and copy.rounding.sqnr_db == math.inf
+    assert half.rounding and half.rounding.max_error_ulp == 1.0
     assert total.split and total.split.inherited
     # 3 + 2 where the float network has 2 + 2; 200 is cut to 127.
-    assert total.split.inherited.worst_units == 1.0
-    assert total.split.saturation.worst_units == 73.0
-    assert total.split.rescale.worst_units == 0.0
+    assert total.split.inherited.max_error_ulp == 1.0
+    assert total.split.saturation.max_error_ulp == 73.0
+    assert total.split.rescale.max_error_ulp == 0.0
 
 
 def test_a_stopped_run_is_compared_up_to_its_stop() -> None:
@@ -93,11 +93,11 @@ def test_a_fused_layer_is_evaluated_as_one() -> None:
     floats = {"w": np.array([[2.0, -2.0], [0, 0]]), "b": np.array([0.75, 0.0])}
     (layer,) = compare_run(module, run, floats)
     assert (layer.index, layer.number, layer.name) == (0, 1, "relu")
-    assert layer.split and layer.split.bias and layer.split.weights and layer.bias_alone
-    assert layer.split.bias.worst_units == layer.bias_alone.worst_units == 0.25
-    assert layer.split.weights.worst_units == 0.0
-    assert layer.split.rescale.worst_units == 0.5  # 20.5 became 21; -20 is the ReLU's
-    assert layer.accumulated and layer.accumulated.worst_units == 0.25
+    assert layer.split and layer.split.bias and layer.split.weights and layer.bias
+    assert layer.split.bias.max_error_ulp == layer.bias.max_error_ulp == 0.25
+    assert layer.split.weights.max_error_ulp == 0.0
+    assert layer.split.rescale.max_error_ulp == 0.5  # 20.5 became 21; -20 is the ReLU's
+    assert layer.accumulated and layer.accumulated.max_error_ulp == 0.25
 
 
 def test_a_buffer_is_compared_after_its_last_part() -> None:
@@ -117,7 +117,7 @@ def test_a_buffer_is_compared_after_its_last_part() -> None:
     run = run_of(module, {"x": x}, n1=int8(5, 6, 99, 99), n2=int8(5, 6, 5, 6))
     one, two = compare_run(module, run, {})
     assert one.not_compared == "parts of its output are not written yet"
-    assert one.accumulated is one.rounding_alone is one.split is None
+    assert one.accumulated is one.rounding is one.split is None
     assert two.not_compared == ""
     assert two.accumulated and two.accumulated.sqnr_db == math.inf
 
@@ -138,8 +138,8 @@ def test_intermediate_saturation_is_attributed() -> None:
     told = RecordedRun(run.inputs, run.real_inputs, [RunLayer((1,), frozenset({1}))], run.outputs)
     (layer,) = compare_run(IN_PLACE, told)
     assert layer.split
-    assert layer.split.saturation.mean_units == pytest.approx(49 / 3)
-    assert layer.split.rescale.mean_units == pytest.approx(49 / 3)
+    assert layer.split.saturation.mean_error_ulp == pytest.approx(49 / 3)
+    assert layer.split.rescale.mean_error_ulp == pytest.approx(49 / 3)
 
 
 def test_a_view_of_a_constant_uses_its_part() -> None:
@@ -159,5 +159,5 @@ def test_a_view_of_a_constant_uses_its_part() -> None:
     run = run_of(module, {"x": int8(1, 1)}, n1=int8(2, 3))
     (layer,) = compare_run(module, run, {"w": np.array([[9.0, 9.0], [2.25, 3.0]])})
     assert layer.split and layer.split.weights
-    assert layer.split.weights.worst_units == 0.25
-    assert layer.bias_alone is None
+    assert layer.split.weights.max_error_ulp == 0.25
+    assert layer.bias is None

@@ -23,9 +23,9 @@ Row = dict[str, str]
 TOLERANCE_DB = 0.1
 COLUMNS = {
     "sqnr_db": "accumulated",
-    "sqnr_layer_db": "layer_alone",
-    "sqnr_round_db": "rounding_alone",
-    "sqnr_bias_db": "bias_alone",
+    "sqnr_layer_db": "isolated",
+    "sqnr_round_db": "rounding",
+    "sqnr_bias_db": "bias",
 }
 EXECUTED_FLOATS_DIFFER = {
     # The table compares a product before its bias with the tensor after the bias, of which the
@@ -131,8 +131,8 @@ def test_constants_find_their_float_values(name: str) -> None:
 def test_without_float_weights(name: str) -> None:
     program = recorded(name)
     for layer in compare_run(program.module, program.run):
-        assert layer.accumulated is layer.layer_alone is layer.bias_alone is None
-        assert layer.rounding_alone is not None
+        assert layer.accumulated is layer.isolated is layer.bias is None
+        assert layer.rounding is not None
         assert layer.split is not None
         assert layer.split.inherited is layer.split.bias is layer.split.weights is None
 

@@ -99,7 +99,7 @@ def test_the_json_fits_the_schema(digits: Bundle) -> None:
         report = to_json(digit_report(digits, weights))
         jsonschema.validate(report, report_schema())
         shadow = report["shadow"]
-        assert shadow["schema"] == "nmpsim-shadow-1"
+        assert shadow["schema"] == "nmpsim-shadow-2"
         assert len(shadow["layers"]) == len(report["layers"])
         assert (shadow["float_weights"] is None) == (shadow["constants"] == [])
         assert (shadow["layers"][0]["accumulated"] is None) == (weights is None)
@@ -118,7 +118,7 @@ def test_the_text_shows_parts_and_marks_the_worst_layer(digits: Bundle) -> None:
         assert part in text
     assert text.count("weakest") == 1
     assert "conv1_weights__1" in text
-    own = {layer.name: layer.layer_alone.sqnr_db for layer in shadow.layers if layer.layer_alone}
+    own = {layer.name: layer.isolated.sqnr_db for layer in shadow.layers if layer.isolated}
     (line,) = (line for line in text.splitlines() if "weakest" in line)
     assert line.split()[1] == min(own, key=lambda name: own[name])
 
@@ -162,9 +162,9 @@ def test_an_input_quantized_by_the_device_has_an_error(tmp_path: Path) -> None:
         (layer,) = found.layers
         assert layer.split is not None
         assert layer.split.inherited is not None
-        assert layer.split.inherited.worst_units == lost
+        assert layer.split.inherited.max_error_ulp == lost
         assert layer.accumulated is not None
-        assert layer.accumulated.worst_units == lost
+        assert layer.accumulated.max_error_ulp == lost
 
 
 def test_a_run_without_layer_outputs_is_told(digits: Bundle) -> None:

@@ -36,8 +36,10 @@ def seeds() -> Iterator[bytes]:
             was = bundle.image[at : at + 4].tobytes()
             now = bytes([was[0] ^ 1]) + was[1:]
             what = f"{name} at {address:#x}"
-            changes.append({"address": address, "was": was.hex(), "now": now.hex(), "what": what})
-        yield json.dumps({"schema": "nmpsim-patch-1", "changes": changes}).encode()
+            changes.append(
+                {"address": address, "old": was.hex(), "new": now.hex(), "description": what}
+            )
+        yield json.dumps({"schema": "nmpsim-patch-2", "changes": changes}).encode()
 
 
 TARGET = Target(run, seeds, json_bytes_changed, seconds=20)
