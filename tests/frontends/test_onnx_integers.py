@@ -172,7 +172,7 @@ def test_windows_that_skip_the_beginning_are_refused(tmp_path: Path) -> None:
     attributes = {"kernel_shape": [1], "strides": [3], "auto_pad": "SAME_UPPER"}
     nodes: list[Node] = [("MaxPool", ["x"], ["y"], attributes)]
     why = found(tmp_path, nodes, np.zeros((1, 1, 9), np.uint8), {})
-    assert why == "SAME_UPPER at strides [3] larger than the window"
+    assert why == "SAME_UPPER at a stride of 3, larger than the window"
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])

@@ -26,19 +26,14 @@ _MAX_ALL_ELEMENTS = 1 << 27
 and up to 0.6 us for remainders of float64, so that a model cannot take minutes."""
 
 
-def _fold_slice(
-    data: Array, starts: Array, ends: Array, axes: Array | None = None, steps: Array | None = None
-) -> Array:
-    count = starts.size
-    axes = np.arange(count) if axes is None else axes.reshape(-1)
-    steps = np.ones(count, np.int64) if steps is None else steps.reshape(-1)
-    for start, end, axis, step in zip(
-        starts.reshape(-1), ends.reshape(-1), axes, steps, strict=True
-    ):
-        parts = [slice(None)] * data.ndim
+def _fold_slice(data: Array, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Array:
+    count = np.size(starts)
+    axes = range(count) if axes is None else np.ravel(axes)
+    steps = [1] * count if steps is None else np.ravel(steps)
+    parts = [slice(None)] * data.ndim
+    for start, end, axis, step in zip(np.ravel(starts), np.ravel(ends), axes, steps, strict=True):
         parts[int(axis)] = slice(int(start), int(end) if end > -(1 << 62) else None, int(step))
-        data = data[tuple(parts)]
-    return data
+    return data[tuple(parts)]
 
 
 def _divide(x: Array, y: Array) -> Array:
@@ -177,27 +172,23 @@ def fold_node(lowering: Lowering, node: Node) -> Array | None:
     UnsupportedError
         If the values cannot be computed, or are too large.
     """
-    if node.op == "Shape":
+    if node.op in ("Shape", "Size"):
         shape = np.array(lowering.get_shape(node.inputs[0]), np.int64)
-        end = node.attributes.get("end")
-        return shape[int(node.attributes.get("start", 0)) : None if end is None else int(end)]
-    if node.op == "Size":
-        return np.array(math.prod(lowering.get_shape(node.inputs[0])), np.int64)
-    if node.op not in _FOLDS or not node.inputs:
-        return None
-    if not all(name and lowering.is_constant(name) for name in node.inputs):
+        if node.op == "Size":
+            return np.array(math.prod(shape.tolist()), np.int64)
+        return shape[node.attributes.get("start", 0) : node.attributes.get("end")]
+    is_known = all(name and lowering.is_constant(name) for name in node.inputs)
+    if node.op not in _FOLDS or not node.inputs or not is_known:
         return None
     is_affordable = lowering.folded_elements <= _MAX_ALL_ELEMENTS  # before any more is computed
     require(is_affordable, f"more than {_MAX_ALL_ELEMENTS} elements of computed constants")
-    is_old_slice = node.op == "Slice" and "starts" in node.attributes
-    require(not is_old_slice, "a slice of a constant, with bounds as attributes")
     inputs = [lowering.get_constant(name) for name in node.inputs]
+    count = 0
     if node.op in _GROWING and any(x.size > 1 for x in inputs[1:]):
-        count = np.prod([max(x.size, 1) for x in inputs], dtype=float)
-        require(count <= _MAX_ELEMENTS, f"a constant of up to {count:g} elements")
+        count = math.prod(max(x.size, 1) for x in inputs)
     if node.op == "Concat":
         count = sum(x.size for x in inputs)
-        require(count <= _MAX_ELEMENTS, f"a constant of {count} elements")
+    require(count <= _MAX_ELEMENTS, f"a constant of {count} elements")
     function = _FOLDS[node.op]
     try:
         with np.errstate(all="ignore"):

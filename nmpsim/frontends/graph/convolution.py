@@ -13,37 +13,35 @@ from nmpsim.frontends.graph.lowering import CHANNELS_LAST
 from nmpsim.frontends.graph.nodes import UNSIGNED_OFFSETS, Array, QuantizedTensor, Shape
 from nmpsim.frontends.graph.operation import FLOAT, LoweringResult, OperatorContext, as_image
 from nmpsim.frontends.graph.operation import bind_attributes as bind
-from nmpsim.frontends.graph.pooling import Window, read_window
+from nmpsim.frontends.graph.windows import Window, read_window
 from nmpsim.frontends.imported_model import require
 from nmpsim.frontends.module_builder import Value, make_quantized_type
 
 
 def lower_convolution(op: OperatorContext) -> LoweringResult:
     """Lower Conv with constant filters [O, I / groups, ...], on floats or on integers."""
+    window, groups, filters = read_convolution(op, _get_weights(op))
+    image = as_image(op, op.read(0, CHANNELS_LAST))
     if op.sources:
-        window, groups, filters = read_convolution(op, get_signed_weights(op))
-        image = as_image(op, op.read(0, CHANNELS_LAST))
         return restore_rank(op, convolve_integers(op, image, filters, window, groups))
-    weights = get_float_weights(op, 1)
-    window, groups, filters = read_convolution(op, weights)
-    bias = get_float_bias(op, len(weights))
-    image = op.read(0, CHANNELS_LAST)
+    bias = get_float_bias(op, len(filters))
     return restore_rank(op, convolve_floats(op, image, filters, bias, window, groups))
+
+
+def _get_weights(op: OperatorContext) -> Array:
+    """Return the constant weights of a node, as signed integers or as float32."""
+    return get_signed_weights(op) if op.sources else get_float_weights(op, 1)
 
 
 def read_convolution(op: OperatorContext, filters: Array) -> tuple[Window, int, Array]:
     """Return window, group count and filters [O, H, W, I / groups] of a convolution."""
-    shape, attributes = op.get_image_shape(), op.node.attributes
+    attributes, channels = op.node.attributes, op.get_image_shape()[1]
     groups = int(attributes.get("group", 1))
-    require(
-        3 <= len(shape) <= 4 and filters.ndim == len(shape) and groups > 0,
-        f"a filter of shape {list(filters.shape)} for an input of shape {list(shape)}",
-    )
-    require(
-        filters.shape[1] * groups == shape[1] and len(filters) % groups == 0,
-        f"{groups} groups and a filter of shape {list(filters.shape)} for {shape[1]} channels",
-    )
     window = read_padded_window(op, filters.shape[2:], **bind(read_window, attributes))
+    require(
+        filters.shape[1] * groups == channels,
+        f"{groups} groups and a filter of shape {list(filters.shape)} for {channels} channels",
+    )
     return window, groups, np.moveaxis(filters, 1, -1).reshape(len(filters), *window.kernel, -1)
 
 
@@ -105,49 +103,49 @@ def get_float_bias(op: OperatorContext, outs: int) -> Array:
 
 
 def lower_transposed_convolution(op: OperatorContext, *, group: int = 1) -> LoweringResult:
-    """Lower ConvTranspose on floats with constant filters [I, O / groups, ...]."""
-    shape, filters = op.get_image_shape(), get_float_weights(op, 1)
-    window = _transposed_window(op, shape, filters.shape, group)
-    image, outs = as_image(op, op.read(0, CHANNELS_LAST)), filters.shape[1] * group
-    last = np.moveaxis(filters, 0, -1).reshape(filters.shape[1], *window.kernel, shape[1])
+    """Lower ConvTranspose with constant filters [I, O / groups, ...], on floats or on integers.
+
+    On integers it is a convolution of the input with zeros inserted.
+    """
+    filters = _get_weights(op)
+    window, outs = _transposed_window(op, filters.shape[2:]), filters.shape[1] * group
+    image = as_image(op, op.read(0, CHANNELS_LAST))
+    if op.sources:
+        by_group = filters.reshape(group, -1, filters.shape[1], *window.kernel)
+        flipped = np.moveaxis(by_group, 1, -1)[
+            :, :, ::-1, ::-1
+        ]  # [group, O / group, h, w, I / group]
+        ordered = flipped.reshape(-1, *flipped.shape[2:])
+        return restore_rank(op, convolve_spread_image(op, image, ordered, window, group))
+    last = np.moveaxis(filters, 0, -1).reshape(filters.shape[1], *window.kernel, -1)
     result = op.emit_result(
         "convtranspose",
         image,
         op.lowering.add_float_constant(op.node.get_input(1), last),
         op.add_float_constant("bias", get_float_bias(op, outs)),
-        shape=(shape[0], *window.out, outs),
+        shape=(image.shape[0], *window.out, outs),
         **_window_words(window, group),
     )
     return restore_rank(op, result)
 
 
-def _transposed_window(op: OperatorContext, shape: Shape, filters: Shape, groups: int) -> Window:
+def _transposed_window(op: OperatorContext, kernel: Shape) -> Window:
     """Return the window of a transposed convolution, with rows and columns of its result."""
-    attributes, dims = op.node.attributes, len(shape) - 2
-    require(
-        1 <= dims <= 2 and len(filters) == len(shape) and groups > 0,
-        f"a filter of shape {list(filters)} for an input of shape {list(shape)}",
-    )
-    require(
-        filters[0] == shape[1] and shape[1] % groups == 0,
-        f"{groups} groups and a filter of shape {list(filters)} for {shape[1]} channels",
-    )
-    is_open = attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
-    require(
-        is_open and "output_shape" not in attributes,
-        f"auto_pad {attributes.get('auto_pad')}, or an output_shape",
-    )
+    attributes, spatial = op.node.attributes, op.get_image_shape()[2:]
+    auto_pad = attributes.get("auto_pad", "NOTSET")
+    is_open = auto_pad in ("NOTSET", "VALID") and "output_shape" not in attributes
+    require(is_open, f"auto_pad {auto_pad}, or an output_shape")
     # A window over an input that is large enough: only its attributes are of interest.
     given = bind(read_window, {**attributes, "ceil_mode": 0})
-    window = read_window((1 << 19,) * dims, filters[2:], **given)
-    extra = tuple(int(one) for one in attributes.get("output_padding", (0,) * dims))
-    require(len(extra) == dims and min(extra) >= 0, f"output_padding {list(extra)}")
-    added, image = (0, *extra)[-2:], (1, *shape[2:])[-2:]
+    window = read_window((1 << 19,) * len(spatial), kernel, **given)
+    extra = attributes.get("output_padding", (0,) * len(spatial))
+    require(len(extra) == len(spatial) and min(extra) >= 0, f"output_padding {extra}")
+    sizes, more = (1, *spatial)[-2:], (0, *extra)[-2:]
+    steps = (window.strides, window.kernel, window.dilation)
+    dims = (sizes, *steps, more, window.pads[:2], window.pads[2:])
     rows, columns = (
-        (image[i] - 1) * window.strides[i]
-        + (window.kernel[i] - 1) * window.dilation[i]
-        + (1 + added[i] - window.pads[i] - window.pads[2 + i])
-        for i in range(2)
+        (size - 1) * step + (taps - 1) * gap + 1 + more - before - after
+        for size, step, taps, gap, more, before, after in zip(*dims, strict=True)
     )
     return attrs.evolve(window, out=(rows, columns))
 
@@ -213,51 +211,21 @@ def add_integer_bias(op: OperatorContext, outs: int, scale: float) -> Value:
     return op.lowering.builder.add_constant(op.bias or f"{op.name}_bias", values, type)
 
 
-def lower_integer_transposed_convolution(op: OperatorContext, *, group: int = 1) -> LoweringResult:
-    """Lower ConvTranspose on integers as a convolution of the input with zeros inserted."""
-    shape, filters = op.get_image_shape(), get_signed_weights(op)
-    window = _transposed_window(op, shape, filters.shape, group)
-    extents = [(k - 1) * d for k, d in zip(window.kernel, window.dilation, strict=True)]
-    before = (extents[0] - window.pads[0], extents[1] - window.pads[1])
-    require(min(before) >= 0, f"a window {list(window.kernel)} smaller than its padding")
-    by_group = filters.reshape(group, -1, filters.shape[1], *window.kernel)
-    flipped = np.moveaxis(by_group, 1, -1)[:, :, ::-1, ::-1]  # [group, O / group, h, w, I / group]
-    image = as_image(op, op.read(0, CHANNELS_LAST))
-    filters = flipped.reshape(-1, *flipped.shape[2:])
-    return restore_rank(op, convolve_spread_image(op, image, filters, window, before, group))
-
-
 def convolve_spread_image(
-    op: OperatorContext,
-    image: Value,
-    filters: Array,
-    window: Window,
-    before: tuple[int, int],
-    groups: int,
+    op: OperatorContext, image: Value, filters: Array, window: Window, groups: int
 ) -> Value:
-    """Emit an integer convolution of an image with ``stride - 1`` zeros between its pixels.
+    """Emit a transposed convolution of integers with flipped filters OHWI.
 
-    Parameters
-    ----------
-    op : OperatorContext
-        The node.
-    image : Value
-        Image [N, H, W, C].
-    filters : ndarray
-        Filters OHWI.
-    window : Window
-        Strides, kernel and dilation; ``out`` is the size of the result, to which it is cropped.
-    before : tuple of int
-        Padding above and to the left of the image.
-    groups : int
-        Groups of channels.
+    It is a convolution of the image with ``stride - 1`` zeros between its pixels. The window's
+    padding is removed from the full result, whose size is cropped to ``window.out``.
     """
     spread = _spread(op, image, window.strides)
-    pads, out = [*before, 0, 0], [0, 0]
+    pads, out = [0] * 4, [0, 0]
     for d in range(2):
-        extent = (window.kernel[d] - 1) * window.dilation[d]
-        after = window.out[d] + extent - spread.shape[1 + d] - before[d]
+        pads[d] = (window.kernel[d] - 1) * window.dilation[d] - window.pads[d]
+        after = window.out[d] + window.pads[d] - spread.shape[1 + d]
         pads[2 + d], out[d] = max(after, 0), window.out[d] - min(after, 0)
+    require(min(pads) >= 0, f"a window {list(window.kernel)} smaller than its padding")
     around = (pads[0], pads[1], pads[2], pads[3])
     dense = attrs.evolve(window, strides=(1, 1), pads=around, out=(out[0], out[1]))
     result = convolve_integers(op, spread, filters, dense, groups)

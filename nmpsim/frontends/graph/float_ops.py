@@ -9,15 +9,18 @@ import math
 
 import numpy as np
 
+from nmpsim.frontends.graph.convolution import convolve_floats
 from nmpsim.frontends.graph.lowering import CHANNELS_LAST, PLAIN
+from nmpsim.frontends.graph.nodes import Array
 from nmpsim.frontends.graph.operation import (
+    Integers,
     LoweringResult,
     OperatorContext,
     as_image,
     check_element_types,
 )
-from nmpsim.frontends.imported_model import UnsupportedError, require
-from nmpsim.frontends.module_builder import Value
+from nmpsim.frontends.graph.windows import Window
+from nmpsim.frontends.imported_model import require
 
 AS_CONVOLUTION = "as_convolution"
 """Attribute of a batch norm that is lowered to a convolution of each channel."""
@@ -116,17 +119,13 @@ def lower_where(op: OperatorContext) -> LoweringResult:
     return op.emit("elementselect", condition, *operands, kind=operands[0].type)
 
 
-def lower_expand(op: OperatorContext) -> LoweringResult:
+def lower_expand(op: OperatorContext, shape: Integers) -> LoweringResult:
     """Lower Expand, which broadcasts a tensor to a constant shape."""
-    own, given = op.get_shape(), op.get_integers(1)
-    try:
-        shape = tuple(int(dim) for dim in np.broadcast_shapes(own, tuple(given)))
-    except ValueError:
-        raise UnsupportedError(f"shape {list(own)} expanded to {given}") from None
-    require(math.prod(shape) > 0, f"a shape {list(shape)}")
-    is_same_rank = len(shape) == len(own)
-    op.layout = op.lowering.choose_layout(op.names[0]) if is_same_rank else PLAIN
-    return op.emit("copy", op.broadcast(0, shape))
+    own = op.get_shape()
+    wide = tuple(np.broadcast_shapes(own, tuple(shape)))
+    require(math.prod(wide) > 0, f"a shape {list(wide)}")
+    op.layout = op.lowering.choose_layout(op.names[0]) if len(wide) == len(own) else PLAIN
+    return op.emit("copy", op.broadcast(0, wide))
 
 
 def lower_leaky_relu(op: OperatorContext, *, alpha: float = 0.01) -> LoweringResult:
@@ -135,18 +134,12 @@ def lower_leaky_relu(op: OperatorContext, *, alpha: float = 0.01) -> LoweringRes
     return op.emit_result("leakyrelu", op.read(), Alpha=alpha)
 
 
-def lower_clip(op: OperatorContext) -> LoweringResult:
+def lower_clip(
+    op: OperatorContext, min: float = -_MAX_FLOAT, max: float = _MAX_FLOAT
+) -> LoweringResult:
     """Lower Clip with constant limits."""
-    limits = []
-    for index, (name, default) in enumerate((("min", -_MAX_FLOAT), ("max", _MAX_FLOAT)), 1):
-        limit = op.node.attributes.get(name, default)
-        if op.node.get_input(index):
-            given = op.get_constant(index)
-            require(given.size == 1, f"{given.size} limits")
-            limit = given.reshape(-1)[0]
-        limits.append(max(-_MAX_FLOAT, min(_MAX_FLOAT, float(limit))))
-    require(limits[0] <= limits[1], f"limits {limits}")
-    return op.emit_result("clip", op.read(), Min=limits[0], Max=limits[1])
+    low, high = (float(np.clip(limit, -_MAX_FLOAT, _MAX_FLOAT)) for limit in (min, max))
+    return op.emit_result("clip", op.read(), Min=low, Max=high)
 
 
 def lower_exponential_unit(op: OperatorContext) -> LoweringResult:
@@ -195,46 +188,39 @@ def lower_prelu(op: OperatorContext) -> LoweringResult:
 
 
 def lower_batch_normalization(
-    op: OperatorContext, *, epsilon: float = 1e-5, momentum: float = 0.9
+    op: OperatorContext,
+    scale: Array,
+    bias: Array,
+    mean: Array,
+    variance: Array,
+    *,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
 ) -> LoweringResult:
     """Lower BatchNormalization: ``(x - mean) / sqrt(variance + epsilon) * scale + bias``."""
-    shape, parts = op.get_shape(), [op.get_constant(index) for index in range(1, 5)]
+    parts = {"scale": scale, "bias": bias, "mean": mean, "variance": variance}
     require(
-        len(shape) > 1 and all(part.shape == (shape[1],) for part in parts),
-        f"parameters of shape {list(parts[0].shape)} for an input of shape {list(shape)}",
+        all(part.dtype == np.float32 for part in parts.values()), "parameters that are not float32"
     )
-    require(all(part.dtype == np.float32 for part in parts), "parameters that are not float32")
     value = op.read(0, CHANNELS_LAST)
-    if AS_CONVOLUTION in op.node.attributes and 3 <= len(shape) <= 4:
-        return _convolve_channels(op, value, epsilon)
-    names = ("scale", "bias", "mean", "variance")
+    if AS_CONVOLUTION in op.node.attributes and 3 <= len(value.shape) <= 4:
+        wide_scale, wide_bias, wide_mean, wide_variance = (
+            part.astype(np.float64) for part in parts.values()
+        )
+        factor = wide_scale / np.sqrt(wide_variance + epsilon)
+        filters = factor.astype(np.float32).reshape(-1, 1, 1, 1)
+        shift = (wide_bias - wide_mean * factor).astype(np.float32)
+        image = as_image(op, value)
+        window = Window((1, 1), out=(image.shape[1], image.shape[2]))
+        return op.view(convolve_floats(op, image, filters, shift, window, len(factor)), value.shape)
     return op.emit_result(
         "batchnormalization",
         value,
-        *(op.add_float_constant(name, part) for name, part in zip(names, parts, strict=True)),
+        *(op.add_float_constant(name, part) for name, part in parts.items()),
         ChannelIdx=len(value.shape) - 1,
         Epsilon=epsilon,
         Momentum=momentum,
     )
-
-
-def _convolve_channels(op: OperatorContext, value: Value, epsilon: float) -> Value:
-    """Emit a batch norm as a convolution of each channel, which the device has."""
-    scale, bias, mean, variance = (op.get_constant(at).astype(np.float64) for at in range(1, 5))
-    factor = scale / np.sqrt(variance + epsilon)
-    constant = op.lowering.add_float_constant
-    result = op.emit_result(
-        "convolution",
-        as_image(op, value),
-        constant(op.names[1], factor.astype(np.float32).reshape(-1, 1, 1, 1)),
-        constant(op.names[2], (bias - mean * factor).astype(np.float32)),
-        Kernels=(1, 1),
-        Strides=(1, 1),
-        Pads=(0, 0, 0, 0),
-        Group=len(factor),
-        Dilation=(1, 1),
-    )
-    return op.view(result, value.shape)
 
 
 def lower_response_normalization(

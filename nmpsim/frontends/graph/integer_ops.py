@@ -11,9 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.frontends.graph.float_ops import EXPONENTIAL_UNITS
-from nmpsim.frontends.graph.movement import normalize_concat_axis
 from nmpsim.frontends.graph.nodes import INTEGER_RANGES, UNSIGNED_OFFSETS, QuantizedTensor
-from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext, bind_attributes
+from nmpsim.frontends.graph.operation import (
+    LoweringResult,
+    OperatorContext,
+    bind_attributes,
+    normalize_axis,
+)
 from nmpsim.frontends.imported_model import require
 from nmpsim.frontends.module_builder import Value
 from nmpsim.kernels.hostops.rounding import fused_multiply_add
@@ -154,21 +158,12 @@ def emit_lookup_table(op: OperatorContext, function: Callable[[Floats], Any]) ->
 def _look_up(
     op: OperatorContext, value: Value, source: QuantizedTensor, function: Callable[[Floats], Any]
 ) -> Value:
-    assert isinstance(op.result, QuantizedTensor)
-    table = _table(source, op.result, function)
-    type = op.lowering.make_tensor_type(op.result, (256,))
-    constant = op.lowering.builder.add_constant(f"{op.name}_table", table, type)
-    return op.emit_result("intlookuptable", value, constant)
-
-
-def _table(
-    source: QuantizedTensor, result: QuantizedTensor, function: Callable[[Floats], Any]
-) -> npt.NDArray[np.int8]:
-    """Compute ``rint(f(S * (q - Z)) / So) + Zo`` for all 256 integers, as they are stored.
+    """Emit the table of ``rint(f(S * (q - Z)) / So) + Zo``.
 
     Source: ``QLinearLookupBase`` (onnxruntime/contrib_ops/cpu/quantization/qlinear_lookup_table.cc)
     and MLAS's ``QuantizeLinear``: float32, the zero point after rounding.
     """
+    result = op.quantized_result
     require(
         source.dtype in ("int8", "uint8") and result.dtype == source.dtype,
         f"{source.dtype} to {result.dtype}",
@@ -179,19 +174,13 @@ def _table(
     with np.errstate(all="ignore"):
         steps = np.rint(function(floats).astype(np.float32) / np.float32(result.scale))
     require(not np.isnan(steps).any(), "a function with undefined values")
-    wide = np.clip(steps.astype(np.float64), -(2.0**31), 2.0**31) + result.zero_point
-    offset = UNSIGNED_OFFSETS.get(result.dtype, 0)
-    table: npt.NDArray[np.int8] = (np.clip(wide, low, high).astype(np.int64) - offset).astype(
-        np.int8
-    )
-    return table
+    offset = result.zero_point - UNSIGNED_OFFSETS.get(result.dtype, 0)
+    return op.emit_table(value, np.clip(steps.astype(np.float64), -(2.0**31), 2.0**31) + offset)
 
 
 def lower_integer_concatenation(op: OperatorContext, *, axis: int = 0) -> LoweringResult:
     """Lower Concat of quantized tensors, rescaling those whose scale differs from the result's."""
-    assert isinstance(op.result, QuantizedTensor)
     require(op.limits is None, "a clip fused into a concatenation")
-    axis = normalize_concat_axis(op, list(range(len(op.names))), axis)
     type, parts = op.lowering.make_tensor_type(op.result, (1,)), []
     layout = op.lowering.choose_layout(*op.names)
     for index, source in enumerate(op.sources):
@@ -200,7 +189,8 @@ def lower_integer_concatenation(op: OperatorContext, *, axis: int = 0) -> Loweri
             if type.elem == "i16":  # ONNX Runtime computes it in float32
                 value = op.emit_result("rescalequantized", value)
             else:
-                source = attrs.evolve(source, dtype=source.dtype or op.result.dtype)
+                source = attrs.evolve(source, dtype=source.dtype or op.quantized_result.dtype)
                 value = _look_up(op, value, source, lambda x: x)
         parts.append(value)
-    return op.concatenate(op.result, parts, op.find_stored_axis(axis, len(op.get_shape())))
+    axis = op.find_stored_axis(normalize_axis(axis, op.get_shape()), len(op.get_shape()))
+    return op.concatenate(op.result, parts, axis)

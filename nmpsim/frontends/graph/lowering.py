@@ -103,15 +103,6 @@ class Lowering:
         """Return the values of a constant, unchanged from the file."""
         return get_constant_values(self.constants, name)
 
-    def get_integers(self, name: str, limit: int = 64) -> list[int]:
-        """Return a constant of at most ``limit`` integers as a flat list."""
-        values = self.get_constant(name)
-        require(
-            values.dtype.kind in "iu" and values.size <= limit,
-            f"{name} holds {values.size} {values.dtype}",
-        )
-        return [int(value) for value in values.reshape(-1)]
-
     def get_shape(self, name: str) -> Shape:
         """Return the shape of a tensor in the dimension order of the file."""
         if name in self.constants:
@@ -286,6 +277,7 @@ class Lowering:
             math.prod(shape) == math.prod(value.shape),
             f"shape {list(value.shape)} cannot be reshaped to {list(shape)}",
         )
+        self.check_size(shape)
         return self.builder.add_view(value, attrs.evolve(value.type, shape=shape))
 
     def add_instruction(

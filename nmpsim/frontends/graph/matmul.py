@@ -37,40 +37,65 @@ _MAX_EXACT_PRODUCTS = (1 << 24) // (255 * 255)
 _EIGHT_BIT_TYPES = ("int8", "uint8")
 
 
-def get_matmul_shapes(op: OperatorContext) -> tuple[Shape, Shape]:
-    """Return the shapes of two matrix operands; raise UnsupportedError if they do not match."""
-    shape, other = op.get_shape(0), op.get_shape(1)
-    require(
-        min(len(shape), len(other)) > 1 and shape[-1] == other[-2],
-        f"shapes {list(shape)} and {list(other)}",
-    )
-    return shape, other
-
-
 def _batch_shape(shape: Shape, other: Shape) -> Shape:
     """Return the broadcast dimensions before the last two."""
-    try:
-        return tuple(np.broadcast_shapes(shape[:-2], other[:-2]))
-    except ValueError:
-        raise UnsupportedError(f"shapes {list(shape)} and {list(other)}") from None
+    return tuple(np.broadcast_shapes(shape[:-2], other[:-2]))
 
 
-def lower_matmul(op: OperatorContext) -> LoweringResult:
-    """Lower MatMul on floats to a fully connected layer or, without constants, a batch matmul."""
-    shape, other = get_matmul_shapes(op)
-    if op.lowering.is_constant(op.names[1]) and len(other) == 2:
-        bias, weights = (
-            get_float_bias(op, other[1]),
-            get_float_weights(op, 1),
-        )  # what was folded into it
-        return emit_fully_connected(op, op.read(0, PLAIN), *_parameters(op, weights, bias))
-    batch = _batch_shape(shape, other)
-    wide = [op.broadcast(index, (*batch, *op.get_shape(index)[-2:])) for index in range(2)]
-    check_element_types(wide, ("float",))
+def _is_matrix(op: OperatorContext) -> bool:
+    """Return whether the right operand is a constant matrix; raise UnsupportedError for vectors."""
+    ranks = [len(op.get_shape(index)) for index in range(2)]
+    require(min(ranks) > 1 and (op.kind != "Gemm" or max(ranks) == 2), f"{ranks} dimensions")
+    return ranks[1] == 2 and op.lowering.is_constant(op.names[1])
+
+
+def lower_matmul(
+    op: OperatorContext,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transa: bool = False,
+    transb: bool = False,
+) -> LoweringResult:
+    """Lower MatMul or Gemm on floats, ``alpha * A @ B + beta * C``.
+
+    It becomes a fully connected layer or, without constant weights, a batch matmul.
+    """
+    require(math.isfinite(alpha * beta), f"alpha {alpha}, beta {beta}")
+    if _is_matrix(op):
+        left, weights = _turned(op, op.read(0, PLAIN), transa), get_float_weights(op, 1)
+        weights = weights.T if transb else weights
+        weights = weights if alpha == 1 else weights * np.float32(alpha)
+        outs = weights.shape[1]
+        has_bias = _has_constant_bias(op, outs)
+        bias = (
+            get_float_bias(op, outs) * np.float32(beta) if has_bias else np.zeros(outs, np.float32)
+        )
+        result = emit_fully_connected(op, left, *_parameters(op, weights, bias))
+        if has_bias:
+            return result
+    else:
+        batch = _batch_shape(op.get_shape(0), op.get_shape(1))
+        sides = [op.broadcast(index, (*batch, *op.get_shape(index)[-2:])) for index in range(2)]
+        check_element_types(sides, ("float",))
+        left, right = (_turned(op, *pair) for pair in zip(sides, (transa, transb), strict=True))
+        result = _scale(op, _multiply_batches(op, left, right), alpha)
+        if op.kind == "MatMul":
+            return result
+    if not op.node.get_input(2):
+        return op.emit_result("copy", result)
+    added = op.broadcast(2, result.shape)
+    check_element_types([added], ("float",), op.names[2])
+    return op.emit_result("elementadd", result, _scale(op, added, beta))
+
+
+def _multiply_batches(op: OperatorContext, left: Value, right: Value) -> Value:
+    """Emit the float products of matrices with equal dimensions before the last two."""
+    (*batch, rows, _), columns = left.shape, right.shape[-1]
     items = math.prod(batch)
-    operands = [op.view(value, (items, *value.shape[-2:])) for value in wide]
-    result = op.emit_result("batchmatmul", *operands, shape=(items, shape[-2], other[-1]))
-    return op.view(result, (*batch, shape[-2], other[-1]))
+    operands = [op.view(side, (items, *side.shape[-2:])) for side in (left, right)]
+    result = op.emit_result("batchmatmul", *operands, shape=(items, rows, columns))
+    return op.view(result, (*batch, rows, columns))
 
 
 def emit_fully_connected(op: OperatorContext, value: Value, weights: Value, bias: Value) -> Value:
@@ -87,39 +112,6 @@ def _parameters(op: OperatorContext, weights: Array, bias: Array) -> tuple[Value
     return matrix, op.add_float_constant("bias", bias)
 
 
-def lower_gemm(op: OperatorContext, *, alpha: float = 1.0, beta: float = 1.0) -> LoweringResult:
-    """Lower Gemm on floats: ``alpha * A @ B + beta * C``."""
-    left = _matrix(op, 0, "transA")
-    weights = None
-    if op.lowering.is_constant(op.node.get_input(1)):
-        weights = get_float_weights(op, 1)
-        weights = (weights.T if op.node.attributes.get("transB") else weights) * np.float32(alpha)
-        shape = weights.shape
-    else:
-        right = _matrix(op, 1, "transB")
-        shape = right.shape
-    require(
-        len(shape) == 2 and left.shape[1] == shape[0] and math.isfinite(alpha * beta),
-        f"{list(left.shape)} times {list(shape)}, alpha {alpha}, beta {beta}",
-    )
-    size = (left.shape[0], shape[1])
-    if weights is None:
-        operands = [op.view(side, (1, *side.shape)) for side in (left, right)]
-        product = op.view(op.emit_result("batchmatmul", *operands, shape=(1, *size)), size)
-        product = _scale(op, product, alpha)
-    elif _has_constant_bias(op, size[1]):
-        bias = get_float_bias(op, size[1]) * np.float32(beta)
-        return emit_fully_connected(op, left, *_parameters(op, weights, bias))
-    else:
-        zeros = np.zeros(size[1], np.float32)
-        product = emit_fully_connected(op, left, *_parameters(op, weights, zeros))
-    if not op.node.get_input(2):
-        return op.emit_result("copy", product)
-    added = op.broadcast(2, size)
-    check_element_types([added], ("float",), op.names[2])
-    return op.emit_result("elementadd", product, _scale(op, added, beta))
-
-
 def _has_constant_bias(op: OperatorContext, outs: int) -> bool:
     """Return whether the third operand is left out or a constant for each column."""
     name = op.node.get_input(2)
@@ -129,11 +121,9 @@ def _has_constant_bias(op: OperatorContext, outs: int) -> bool:
     return count in (1, outs) and count == math.prod(op.get_shape(2)[-1:])
 
 
-def _matrix(op: OperatorContext, index: int, flag: str) -> Value:
-    """Return a matrix operand, transposed if an attribute says so."""
-    value = op.read(index, PLAIN)
-    require(len(value.shape) == 2, f"{op.names[index]} {list(value.shape)}")
-    return op.swap_with_last(value, 0) if op.node.attributes.get(flag) else value
+def _turned(op: OperatorContext, value: Value, is_transposed: bool) -> Value:
+    """Return a value with its last two dimensions exchanged if ``is_transposed``."""
+    return op.swap_with_last(value, len(value.shape) - 2) if is_transposed else value
 
 
 def _scale(op: OperatorContext, value: Value, factor: float) -> Value:
@@ -143,12 +133,23 @@ def _scale(op: OperatorContext, value: Value, factor: float) -> Value:
 # --- integers --------------------------------------------------------------------------------
 
 
-def lower_integer_matmul(op: OperatorContext) -> LoweringResult:
-    """Lower MatMul on integers to a fully connected layer or one instruction per product."""
-    shape, other = get_matmul_shapes(op)
-    if op.kind == "MatMul" and op.lowering.is_constant(op.names[1]) and len(other) == 2:
-        rows = op.view(op.read(0, PLAIN), (math.prod(shape[:-1]), shape[-1]))
-        return op.view(connect_integers(op, rows, get_signed_weights(op)), (*shape[:-1], other[1]))
+def lower_integer_matmul(
+    op: OperatorContext, *, alpha: float = 1.0, transa: bool = False, transb: bool = False
+) -> LoweringResult:
+    """Lower MatMul or Gemm on integers to a fully connected layer or an instruction per product.
+
+    alpha is part of the left operand's scale, as in ONNX Runtime.
+    """
+    left, right = op.sources
+    factor = np.float32(alpha)
+    require(0 < factor < np.inf, f"alpha {factor}")
+    if factor != 1:
+        op.sources = (attrs.evolve(left, scales=factor * left.scales), right)
+    if _is_matrix(op) or op.kind == "Gemm":
+        value, weights = _turned(op, op.read(0, PLAIN), transa), get_signed_weights(op)
+        rows = op.view(value, (math.prod(value.shape[:-1]), value.shape[-1]))
+        connected = connect_integers(op, rows, weights.T if transb else weights)
+        return op.view(connected, (*value.shape[:-1], connected.shape[1]))
     require(not op.bias and not op.limits, "a bias or clip fused into a product of two activations")
     return multiply_integers(op, op.read(0, PLAIN), op.read(1, PLAIN))
 
@@ -173,38 +174,6 @@ def _matrix_view(op: OperatorContext, value: Value, index: Shape) -> Value:
     offsets = (0 if size == 1 else at for at, size in zip(last, own, strict=True))
     type = attrs.evolve(value.type, shape=value.shape[-2:])
     return op.lowering.builder.add_view(value, type, (*offsets, 0, 0))
-
-
-def lower_integer_gemm(
-    op: OperatorContext,
-    *,
-    alpha: float = 1.0,
-    rows: Shape | None = None,
-    shape: Shape | None = None,
-) -> LoweringResult:
-    """Lower Gemm on integers with constant weights to a fully connected layer.
-
-    alpha is part of the left operand's scale, as in ONNX Runtime. ``rows`` and ``shape`` are the
-    shapes in which TFLite takes the input and the result.
-    """
-    attributes, (left, right), factor = op.node.attributes, op.sources, np.float32(alpha)
-    require(0 < factor < np.inf, f"alpha {factor}")
-    if factor != 1:
-        op.sources = (attrs.evolve(left, scales=factor * left.scales), right)
-    weights = get_signed_weights(op)
-    require(weights.ndim == 2, f"weights of shape {list(weights.shape)}")
-    weights = weights.T if attributes.get("transB") else weights
-    value = op.read(0, PLAIN)
-    if attributes.get("transA"):
-        value = op.swap_with_last(value, 0)
-    rows = value.shape if rows is None else rows
-    require(
-        len(rows) > 1 and rows[-1] == weights.shape[0],
-        f"weights of shape {list(weights.shape)} for an input of shape {list(rows)}",
-    )
-    flat = op.view(value, (math.prod(rows[:-1]), rows[-1]))
-    result = connect_integers(op, flat, weights)
-    return op.view(result, (*rows[:-1], weights.shape[1]) if shape is None else shape)
 
 
 def connect_integers(op: OperatorContext, rows: Value, weights: Array) -> Value:
@@ -237,22 +206,17 @@ def lower_matmul_integer(op: OperatorContext) -> LoweringResult:
 
     The right operand is a constant matrix, or has the same batch dimensions as the left one.
     """
-    shape, other = get_matmul_shapes(op)
     value = _centered(op, 0, 2, PLAIN)
-    if op.lowering.is_constant(op.names[1]) and len(other) == 2:
-        rows = op.view(value, (math.prod(shape[:-1]), shape[-1]))
+    if _is_matrix(op):
+        rows = op.view(value, (math.prod(value.shape[:-1]), value.shape[-1]))
         sums = _multiply(op, rows, _centered_constant(op, 1, 3, 1))
-        return op.view(sums, (*shape[:-1], other[1]))
+        return op.view(sums, (*value.shape[:-1], sums.shape[1]))
+    other = _centered(op, 1, 3, PLAIN)
     require(
-        shape[:-2] == other[:-2] and shape[-1] <= _MAX_EXACT_PRODUCTS,
-        f"shapes {list(shape)} and {list(other)}, neither of them constant",
+        value.shape[:-2] == other.shape[:-2] and value.shape[-1] <= _MAX_EXACT_PRODUCTS,
+        f"shapes {list(value.shape)} and {list(other.shape)}, neither of them constant",
     )
-    items = math.prod(shape[:-2])
-    operands = [
-        op.view(side, (items, *side.shape[-2:])) for side in (value, _centered(op, 1, 3, PLAIN))
-    ]
-    sums = op.emit_result("batchmatmul", *operands, shape=(items, shape[-2], other[-1]))
-    return _to_int32(op, op.view(sums, (*shape[:-1], other[-1])))
+    return _to_int32(op, _multiply_batches(op, value, other))
 
 
 def lower_conv_integer(op: OperatorContext) -> LoweringResult:
@@ -274,25 +238,21 @@ def lower_conv_integer(op: OperatorContext) -> LoweringResult:
     return restore_rank(op, _sum(op, parts))
 
 
-def lower_qgemm(op: OperatorContext, *, alpha: float = 1.0) -> LoweringResult:
+def lower_qgemm(
+    op: OperatorContext, *, alpha: float = 1.0, transa: bool = False, transb: bool = False
+) -> LoweringResult:
     """Lower QGemm with a float result: ``float(A @ B + C) * (alpha * a_scale * b_scale)``."""
-    node, constants, attributes = op.node, op.lowering.constants, op.node.attributes
     left, right = (
-        read_quantization(constants, *(node.get_input(first + i) for i in range(3)))
+        read_quantization(op.lowering.constants, *map(op.node.get_input, range(first, first + 3)))
         for first in (0, 3)
     )
-    weights = _centered_constant(op, 3, 5, 0 if attributes.get("transB") else 1)
-    weights = weights.T if attributes.get("transB") else weights
-    value = _centered(op, 0, 2, PLAIN)
-    if attributes.get("transA"):
-        value = op.swap_with_last(value, 0)
-    shape = value.shape
-    require(
-        len(shape) == 2 and weights.ndim == 2 and shape[1] == weights.shape[0],
-        f"weights of shape {list(weights.shape)} for an input of shape {list(shape)}",
+    weights = _centered_constant(op, 3, 5, 0 if transb else 1)
+    value, weights = (
+        _turned(op, _centered(op, 0, 2, PLAIN), transa),
+        weights.T if transb else weights,
     )
-    size = (shape[0], weights.shape[1])
-    bias = op.get_constant(6) if node.get_input(6) else np.zeros(1, np.int32)
+    size = (value.shape[0], weights.shape[1])
+    bias = op.get_constant(6) if op.node.get_input(6) else np.zeros(1, np.int32)
     integers = _multiply(op, value, weights, np.broadcast_to(bias, size))
     scales = np.broadcast_to(np.float32(alpha) * np.float32(left.scale) * right.scales, size)
     sums = op.emit("convertto", integers, kind=FLOAT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,18 @@ from nmpsim.frontends.graph.lowering import (
     move_channels_last,
     move_channels_second,
 )
-from nmpsim.frontends.graph.nodes import Node, QuantizedTensor, Shape
-from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext, normalize_axis
+from nmpsim.frontends.graph.nodes import Array, Node, QuantizedTensor, Shape
+from nmpsim.frontends.graph.operation import (
+    Integers,
+    LoweringResult,
+    OperatorContext,
+    normalize_axis,
+)
 from nmpsim.frontends.imported_model import require
 from nmpsim.frontends.module_builder import Value
 
 Indices = Mapping[int, npt.NDArray[np.int64]]
 """Axis -> the index in the source for each index of the result."""
-Integers = Sequence[int]
 _CONVOLUTIONS = ("Conv", "CONV_2D", "DEPTHWISE_CONV_2D")
 
 
@@ -51,26 +55,21 @@ def lower_identity(op: OperatorContext) -> LoweringResult:
     return op.define_view(op.get_shape())
 
 
-def lower_dropout(op: OperatorContext) -> LoweringResult:
+def lower_dropout(
+    op: OperatorContext, ratio: object = None, training_mode: Array | None = None
+) -> LoweringResult:
     """Lower Dropout in inference mode to an alias."""
-    require(not op.node.get_input(2) or not op.get_constant(2).any(), "training mode")
+    require(training_mode is None or not training_mode.any(), "training mode")
     return lower_identity(op)
 
 
-def lower_reshape(
-    op: OperatorContext, *, shape: Integers | None = None, allowzero: int = 0
-) -> LoweringResult:
+def lower_reshape(op: OperatorContext, shape: Integers, *, allowzero: int = 0) -> LoweringResult:
     """Lower Reshape to a constant shape, in which -1 is inferred and 0 keeps a dimension."""
-    if shape is None or (not shape and op.node.get_input(1)):
-        shape = op.get_integers(1)
     own = op.get_shape()
-    message = f"shape {list(shape)} for {list(own)}"
-    require(allowzero or all(d != 0 or i < len(own) for i, d in enumerate(shape)), message)
-    dims = [own[i] if d == 0 and not allowzero else int(d) for i, d in enumerate(shape)]
+    dims = [own[i] if d == 0 and not allowzero else d for i, d in enumerate(shape)]
     known = math.prod(d for d in dims if d != -1)
     if dims.count(-1) == 1 and known > 0:
         dims[dims.index(-1)] = math.prod(own) // known
-    require(min(dims, default=1) > 0 and math.prod(dims) == math.prod(own), message)
     return op.define_view(tuple(dims))
 
 
@@ -82,35 +81,21 @@ def lower_flatten(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
     return op.define_view((math.prod(own[:axis]), math.prod(own[axis:])))
 
 
-def normalize_axes(
-    op: OperatorContext, axes: Integers | None, rank: int, index: int = 1
-) -> list[int] | None:
-    """Return the axes of a node as non-negative numbers, or None if the node has none."""
-    if axes is None:
-        if not op.node.get_input(index):
-            return None
-        axes = op.get_integers(index)
-    require(all(-rank <= axis < rank for axis in axes), f"dimensions {list(axes)} of {rank}")
-    return [int(axis) % rank for axis in axes]
-
-
-def lower_squeeze(op: OperatorContext, *, axes: Integers | None = None) -> LoweringResult:
+def lower_squeeze(op: OperatorContext, axes: Integers | None = None) -> LoweringResult:
     """Lower Squeeze, which removes dimensions of size 1."""
-    own = op.get_shape()
-    given = normalize_axes(op, axes, len(own))
-    removed = [i for i, d in enumerate(own) if d == 1] if given is None else given
-    require(all(own[axis] == 1 for axis in removed), f"dimensions {removed} of {list(own)}")
-    return op.define_view(tuple(d for i, d in enumerate(own) if i not in removed))
+    axis = None if axes is None else tuple(axes)
+    return op.define_view(np.squeeze(np.broadcast_to(0, op.get_shape()), axis).shape)
 
 
-def lower_unsqueeze(op: OperatorContext, *, axes: Integers | None = None) -> LoweringResult:
+def lower_unsqueeze(op: OperatorContext, axes: Integers) -> LoweringResult:
     """Lower Unsqueeze, which inserts dimensions of size 1."""
-    own = op.get_shape()
-    rank = len(own) + len(axes or op.get_integers(1))
-    added = normalize_axes(op, axes, rank) or []
-    require(len(set(added)) == len(added), f"dimensions {added}")
-    rest = iter(own)
-    return op.define_view(tuple(1 if i in added else next(rest) for i in range(rank)))
+    return op.define_view(np.expand_dims(np.broadcast_to(0, op.get_shape()), tuple(axes)).shape)
+
+
+def is_moving(order: Integers, shape: Shape) -> bool:
+    """Return whether a transposition moves elements, not only dimensions of size 1."""
+    moving = [axis for axis in order if shape[axis] > 1]
+    return moving != sorted(moving)
 
 
 def lower_transpose(op: OperatorContext, *, perm: Integers | None = None) -> LoweringResult:
@@ -130,73 +115,49 @@ def lower_transpose(op: OperatorContext, *, perm: Integers | None = None) -> Low
         if order == move_channels_last(range(rank)) and op.layout == CHANNELS_LAST:
             op.layout = PLAIN
             return op.define_alias(value)
-    moving = [axis for axis in order if own[axis] > 1]
-    if moving == sorted(moving):
+    if not is_moving(order, own):
         return op.define_view(shape)
     return op.emit("transpose", op.read_any_type(0, PLAIN), shape=shape, Shuffle=order)
 
 
 def lower_slice(
     op: OperatorContext,
-    *,
-    starts: Integers | None = None,
-    ends: Integers = (),
+    starts: Integers,
+    ends: Integers,
     axes: Integers | None = None,
+    steps: Integers | None = None,
 ) -> LoweringResult:
     """Lower Slice with constant bounds and steps."""
-    own = op.get_shape()
-    steps: Integers | None = None
-    if starts is None:
-        starts, ends = op.get_integers(1), op.get_integers(2)
-        axes = op.get_integers(3) if op.node.get_input(3) else range(len(starts))
-        steps = op.get_integers(4) if op.node.get_input(4) else None
-    else:
-        axes = axes or range(len(starts))
-    steps = [1] * len(starts) if steps is None else steps
-    require(
-        len({len(starts), len(ends), len(axes), len(steps)}) == 1 and 0 not in steps,
-        f"steps {list(steps)}, {len(starts)} starts",
-    )
-    require(
-        all(-len(own) <= axis < len(own) for axis in axes),
-        f"dimensions {list(axes)} of {list(own)}",
-    )
-    axes = [axis % len(own) for axis in axes]
+    own, steps = op.get_shape(), steps or [1] * len(starts)
+    indices: dict[int, npt.NDArray[np.int64]] = {}
+    for start, end, axis, step in zip(starts, ends, axes or range(len(starts)), steps, strict=True):
+        axis = normalize_axis(axis, own)
+        last = None if step < 0 and end < -own[axis] else end
+        indices[axis] = np.arange(own[axis])[start:last:step]
+        require(indices[axis].size, f"an empty slice from {start} to {end} of {own[axis]}")
     if any(step != 1 for step in steps):
-        boxes = zip(axes, starts, ends, steps, strict=True)
-        return emit_gather(op, {axis: _strided(own[axis], *limits) for axis, *limits in boxes})
-    offsets, shape = [0] * len(own), list(own)
-    for begin, end, axis in zip(starts, ends, axes, strict=True):
-        low, high, _ = slice(int(begin), int(end)).indices(own[axis])
-        offsets[axis], shape[axis] = low, high - low
+        return emit_gather(op, indices)
+    offsets = [int(indices[axis][0]) if axis in indices else 0 for axis in range(len(own))]
+    shape = [len(indices.get(axis, range(dim))) for axis, dim in enumerate(own)]
     return _extract(op, offsets, shape)
 
 
-def _strided(size: int, begin: int, end: int, step: int) -> npt.NDArray[np.int64]:
-    indices = np.arange(size)[max(begin, -size - 1) : None if end < -size else end : step]
-    require(indices.size, f"an empty slice from {begin} to {end} of {size}")
-    return indices
-
-
 def lower_split(
-    op: OperatorContext, *, axis: int = 0, split: Integers | None = None
+    op: OperatorContext, split: Integers | None = None, *, axis: int = 0
 ) -> LoweringResult:
     """Lower Split along an axis."""
     own, outputs = op.get_shape(), op.node.outputs
-    axis, count = normalize_axis(axis, own), len(outputs)
-    if split is None and op.node.get_input(1):
-        split = op.get_integers(1, 1 << 10)
+    axis, begin = normalize_axis(axis, own), 0
     if split is None:
-        each = -(-own[axis] // count)
-        split = [min(each, own[axis] - i * each) for i in range(count)]
-    require(len(split) == count and sum(split) == own[axis], f"parts {list(split)} of {own[axis]}")
-    begin = 0
+        each = -(-own[axis] // len(outputs))
+        split = [min(each, own[axis] - i * each) for i in range(len(outputs))]
+    require(sum(split) == own[axis], f"parts {list(split)} of {own[axis]}")
     for size, result in zip(split, outputs, strict=True):
         if result:
             offsets = [begin * (d == axis) for d in range(len(own))]
-            shape = (*own[:axis], int(size), *own[axis + 1 :])
+            shape = (*own[:axis], size, *own[axis + 1 :])
             op.define(result, _extract(op, offsets, shape, result))
-        begin += int(size)
+        begin += size
     return ""
 
 
@@ -206,82 +167,60 @@ def _extract(op: OperatorContext, offsets: Integers, shape: Integers, name: str 
     return op.emit("extracttensor", value, shape=op.to_layout(shape), name=name, Offsets=first)
 
 
-def lower_gather(op: OperatorContext, *, axis: int = 0) -> LoweringResult:
+def lower_gather(op: OperatorContext, indices: Array, *, axis: int = 0) -> LoweringResult:
     """Lower Gather of constant indices, a vector or a scalar, along an axis."""
-    own, index = op.get_shape(), op.get_constant(1)
+    own = op.get_shape()
+    axis = normalize_axis(axis, own)
     require(
-        -len(own) <= axis < len(own) and index.dtype.kind == "i" and index.ndim <= 1,
-        f"indices {list(index.shape)} of {index.dtype} in {list(own)}",
+        indices.dtype.kind == "i" and indices.ndim <= 1,
+        f"indices {list(indices.shape)} of {indices.dtype}",
     )
-    axis %= len(own)
-    size = own[axis]
-    require(index.size and index.min() >= -size and index.max() < size, f"indices beyond {size}")
-    flat = index.reshape(-1).astype(np.int64) % size
-    if index.ndim == 1:
-        return emit_gather(op, {axis: flat})
-    offsets = tuple(int(flat[0]) * (d == axis) for d in range(len(own)))
+    places = np.arange(own[axis])[indices.astype(np.int64)]
+    if indices.ndim == 1:
+        return emit_gather(op, {axis: places})
+    offsets = tuple(int(places) * (d == axis) for d in range(len(own)))
     shape = (*own[:axis], 1, *own[axis + 1 :])
     part = op.emit("extracttensor", op.read_any_type(0, PLAIN), shape=shape, Offsets=offsets)
     return op.view(part, (*own[:axis], *own[axis + 1 :]))
 
 
-def lower_tile(op: OperatorContext) -> LoweringResult:
+def lower_tile(op: OperatorContext, repeats: Integers) -> LoweringResult:
     """Lower Tile, which repeats a tensor along its axes."""
-    own, counts = op.get_shape(), op.get_integers(1)
+    own = op.get_shape()
     require(
-        len(counts) == len(own) and all(1 <= count <= 1 << 16 for count in counts),
-        f"{counts} times {list(own)}",
+        len(repeats) == len(own) and all(1 <= count <= 1 << 16 for count in repeats),
+        f"{list(repeats)} times {list(own)}",
     )
-    pairs = enumerate(zip(own, counts, strict=True))
+    pairs = enumerate(zip(own, repeats, strict=True))
     return emit_gather(op, {a: np.tile(np.arange(d), n) for a, (d, n) in pairs if n > 1})
 
 
 def lower_concatenation(op: OperatorContext, *, axis: int = 0) -> LoweringResult:
     """Lower Concat of tensors with equal element types and scales."""
     indices = [index for index, name in enumerate(op.names) if name]
-    axis = normalize_concat_axis(op, indices, axis)
     layout = op.lowering.choose_layout(*(op.names[index] for index in indices))
     parts = [op.read_any_type(index, layout) for index in indices]
-    kinds = {str((part.type.elem, part.type.quant)) for part in parts}
+    kinds = {(part.type.elem, part.type.quant) for part in parts}
     require(len(kinds) == 1, "inputs of different element types or scales")
+    axis = normalize_axis(axis, op.get_shape(indices[0]))
     return op.concatenate(parts[0].type, parts, op.find_stored_axis(axis, len(parts[0].shape)))
-
-
-def normalize_concat_axis(op: OperatorContext, indices: Integers, axis: int) -> int:
-    """Return a concatenation's non-negative axis; raise UnsupportedError if shapes differ."""
-    shapes = [op.get_shape(index) for index in indices]
-    axis = normalize_axis(axis, shapes[0])
-    others = {(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}
-    require(len(others) == 1, f"input shapes {[list(shape) for shape in shapes]}")
-    return axis
 
 
 def lower_pad(
     op: OperatorContext,
-    *,
-    pads: Integers | None = None,
-    paddings: Integers | None = None,
-    mode: str = "constant",
+    pads: Integers = (),
     value: float = 0.0,
+    axes: Integers | None = None,
+    *,
+    paddings: Integers = (),
+    mode: str = "constant",
 ) -> LoweringResult:
-    """Lower Pad; zeros around an image may become the padding of the next convolutions."""
-    own = op.get_shape()
-    pads = pads or paddings
-    if pads is None:
-        pads = op.get_integers(1)
-    axes = op.get_integers(3) if op.node.get_input(3) else range(len(own))
-    count = len(axes)
-    require(
-        len(pads) == 2 * count and all(-len(own) <= axis < len(own) for axis in axes),
-        f"pads {list(pads)} for {list(own)}",
-    )
+    """Lower Pad, whose paddings are first all before and then all after the axes."""
+    own, pads = op.get_shape(), pads or paddings
+    axes = range(len(own)) if axes is None else axes
     before, after = [0] * len(own), [0] * len(own)
-    for i, axis in enumerate(axes):
-        before[axis], after[axis] = int(pads[i]), int(pads[count + i])
-    if mode == "constant" and op.node.get_input(2):
-        given = op.get_constant(2)
-        require(given.size == 1, f"{given.size} padding values")
-        value = given.reshape(-1)[0]
+    for axis, first, last in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
+        before[normalize_axis(axis, own)], after[normalize_axis(axis, own)] = first, last
     return emit_pad(op, before, after, mode, value)
 
 
@@ -340,39 +279,20 @@ def _can_pad(reader: Node, name: str) -> bool:
     return reader.kind in _CONVOLUTIONS and is_open and reader.operands[0] == name
 
 
-def lower_depth_to_space(
-    op: OperatorContext, *, blocksize: int = 0, mode: str = "DCR"
-) -> LoweringResult:
-    """Lower DepthToSpace, which moves channels to blocks of pixels."""
-    own = op.get_shape()
-    require(
-        len(own) == 4 and blocksize > 0 and own[1] % (blocksize * blocksize) == 0,
-        f"blocks of {blocksize} for {list(own)}",
-    )
-    images, channels, rows, columns = own
-    depth = channels // (blocksize * blocksize)
-    block = (blocksize, blocksize)
-    split, order = ((*block, depth), (0, 3, 4, 1, 5, 2))
-    if mode == "CRD":
-        split, order = ((depth, *block), (0, 1, 4, 2, 5, 3))
-    blocks = op.view(op.read_any_type(0, PLAIN), (images, *split, rows, columns))
-    shape = (images, depth, rows * blocksize, columns * blocksize)
-    return op.view(op.transpose(blocks, order), shape)
-
-
-def lower_space_to_depth(
-    op: OperatorContext, *, blocksize: int = 0, mode: str = "DCR"
-) -> LoweringResult:
-    """Lower SpaceToDepth, which moves blocks of pixels to channels."""
-    own = op.get_shape()
-    require(
-        len(own) == 4 and blocksize > 0 and not any(d % blocksize for d in own[2:]),
-        f"blocks of {blocksize} for {list(own)}",
-    )
-    images, channels, rows, columns = own
-    rows, columns = rows // blocksize, columns // blocksize
+def lower_blocks(op: OperatorContext, *, blocksize: int = 0, mode: str = "DCR") -> LoweringResult:
+    """Lower SpaceToDepth, which moves blocks of pixels to channels, or DepthToSpace."""
+    into_channels = op.kind == "SpaceToDepth"
+    images, channels, rows, columns = op.get_shape()
+    area = blocksize * blocksize
+    if into_channels:
+        channels, rows, columns = channels * area, rows // blocksize, columns // blocksize
+    pixels = (images, channels // area, rows, blocksize, columns, blocksize)
     order = (0, 1, 3, 5, 2, 4) if mode == "CRD" else (0, 3, 5, 1, 2, 4)
-    split = (images, channels, rows, blocksize, columns, blocksize)
-    blocks = op.view(op.read_any_type(0, PLAIN), split)
-    shape = (images, channels * blocksize * blocksize, rows, columns)
-    return op.view(op.transpose(blocks, order), shape)
+    source = op.read_any_type(0, PLAIN)
+    if into_channels:
+        blocks = op.transpose(op.view(source, pixels), order)
+        return op.view(blocks, (images, channels, rows, columns))
+    blocks = op.view(source, tuple(pixels[axis] for axis in order))
+    inverse = tuple(order.index(axis) for axis in range(6))
+    shape = (images, channels // area, rows * blocksize, columns * blocksize)
+    return op.view(op.transpose(blocks, inverse), shape)

@@ -30,6 +30,8 @@ from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.module_builder import Value
 from nmpsim.lir.nodes import TensorType
 
+Integers = Sequence[int]
+_MAX_INTEGERS = 1 << 10
 FLOAT = "float32"
 INSTRUCTION = "nmpsim.Instruction"
 """Operator of a node that stands for one LIR instruction."""
@@ -49,11 +51,27 @@ def bind_attributes(function: Callable[..., Any], attributes: Mapping[str, Any])
     bound: dict[str, Any] = {}
     if isinstance(function, np.ufunc):  # which has no signature, and no attributes
         return bound
+    given = {name.lower(): value for name, value in attributes.items()}
     for name, parameter in signature(function).parameters.items():
-        if name in attributes:
-            value, default = attributes[name], parameter.default
+        if name in given:
+            value, default = given[name], parameter.default
             bound[name] = type(default)(value) if isinstance(default, int | float) else value
     return bound
+
+
+def call_operator(function: OperatorFunction, op: OperatorContext) -> LoweringResult:
+    """Call an operator function with its constant inputs and its attributes.
+
+    Positional parameters are constant inputs at the same position of the node, or attributes in
+    older versions of an operator. Their annotation says how to read a constant: as Integers, as an
+    Array or as one number, a float.
+    """
+    bound = bind_attributes(function, op.node.attributes)
+    for index, (name, parameter) in enumerate(signature(function).parameters.items()):
+        read = _READERS.get(str(parameter.annotation).partition(" ")[0])
+        if read and parameter.kind is parameter.POSITIONAL_OR_KEYWORD and op.node.get_input(index):
+            bound[name] = read(op, index)
+    return function(op, **bound)
 
 
 def normalize_axis(axis: int, shape: Shape) -> int:
@@ -119,9 +137,18 @@ class OperatorContext:
         """Return the values of an input that must be constant."""
         return self.lowering.get_constant(self.node.get_input(index))
 
-    def get_integers(self, index: int, limit: int = 64) -> list[int]:
-        """Return a constant input of at most ``limit`` integers as a flat list."""
-        return self.lowering.get_integers(self.node.get_input(index), limit)
+    def get_integers(self, index: int) -> list[int]:
+        """Return a constant input of at most 1024 integers as a flat list."""
+        values = self.get_constant(index)
+        require(
+            values.dtype.kind in "iu" and values.size <= _MAX_INTEGERS,
+            f"{self.node.get_input(index)} holds {values.size} {values.dtype}",
+        )
+        return [int(value) for value in values.reshape(-1)]
+
+    def get_number(self, index: int) -> float:
+        """Return a constant input with one element."""
+        return float(self.get_constant(index).item())
 
     def get_shape(self, index: int = 0) -> Shape:
         """Return the shape of an operand in the dimension order of the file."""
@@ -150,10 +177,7 @@ class OperatorContext:
     def read_broadcast(self) -> list[Value]:
         """Return all operands broadcast to one shape, in one layout."""
         shapes = [self.lowering.get_shape(name) for name in self.names]
-        try:
-            shape = tuple(np.broadcast_shapes(*shapes))
-        except ValueError:
-            raise UnsupportedError(" and ".join(map(str, shapes))) from None
+        shape = tuple(np.broadcast_shapes(*shapes))
         self.layout = self.lowering.choose_layout(*self.names)
         return [self.broadcast(index, shape) for index in range(len(self.names))]
 
@@ -217,6 +241,8 @@ class OperatorContext:
     def concatenate(self, kind: Kind | TensorType, parts: Sequence[Value], axis: int) -> Value:
         """Concatenate values along an axis of the stored layout."""
         own = parts[0].shape
+        others = {(*part.shape[:axis], *part.shape[axis + 1 :]) for part in parts}
+        require(len(others) == 1, f"input shapes {[list(part.shape) for part in parts]}")
         size = sum(part.shape[axis] for part in parts)
         whole = self.allocate(kind, (*own[:axis], size, *own[axis + 1 :]))
         self.touch(whole)
@@ -298,6 +324,14 @@ class OperatorContext:
     def find_stored_axis(self, axis: int, rank: int) -> int:
         """Convert an axis in the file's dimension order to the axis in the result's layout."""
         return self.to_layout(range(rank)).index(axis % rank)
+
+
+_READERS: Mapping[str, Callable[[OperatorContext, int], Any]] = {
+    "Integers": OperatorContext.get_integers,
+    "Array": OperatorContext.get_constant,
+    "float": OperatorContext.get_number,
+}
+"""Annotation of a parameter -> how a constant input is read."""
 
 
 def check_element_types(values: Sequence[Value], elems: Sequence[str], name: str = "") -> None:

@@ -9,7 +9,7 @@ from nmpsim.diagnostics import UserError, fail
 from nmpsim.frontends.graph.constant_folding import IS_CONSTANT, fold_node
 from nmpsim.frontends.graph.lowering import Lowering
 from nmpsim.frontends.graph.nodes import UNSIGNED_OFFSETS, Node
-from nmpsim.frontends.graph.operation import OperatorContext, OperatorFunction, bind_attributes
+from nmpsim.frontends.graph.operation import OperatorContext, OperatorFunction, call_operator
 from nmpsim.frontends.graph.operators import INTEGER_OPERATORS, OPERATORS
 from nmpsim.frontends.graph.problems import INVALID_NODE_ERRORS, Problems
 from nmpsim.frontends.imported_model import ImportedModel, UnsupportedError
@@ -155,7 +155,7 @@ def _lower_node(lowering: Lowering, step: Node, operators: Operators) -> str:
 
 def _apply(function: OperatorFunction, lowering: Lowering, step: Node) -> str:
     op = OperatorContext(lowering, step)
-    result = function(op, **bind_attributes(function, step.attributes))
+    result = call_operator(function, op)
     if isinstance(result, str):
         return result
     op.define(op.name, result)

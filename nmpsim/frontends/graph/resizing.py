@@ -17,8 +17,8 @@ from nmpsim.frontends.graph.lowering import CHANNELS_LAST, PLAIN
 from nmpsim.frontends.graph.matmul import emit_fully_connected
 from nmpsim.frontends.graph.movement import emit_gather
 from nmpsim.frontends.graph.nodes import Array, QuantizedTensor, Shape
-from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext
-from nmpsim.frontends.graph.pooling import Window
+from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext, normalize_axis
+from nmpsim.frontends.graph.windows import Window
 from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.module_builder import Value
 
@@ -37,7 +37,7 @@ def lower_resize(
     keep_aspect_ratio_policy: str = "stretch",
     antialias: int = 0,
     cubic_coeff_a: float = -0.75,
-    exclude_outside: int = 0,
+    exclude_outside: bool = False,
 ) -> LoweringResult:
     """Lower Resize or Upsample on floats, and on integers in mode nearest."""
     own, transformation = op.get_shape(), coordinate_transformation_mode
@@ -65,12 +65,9 @@ def lower_resize(
         rounded = {a: _ROUNDING[nearest_mode](x).astype(np.int64) for a, x in coordinates.items()}
         return emit_gather(op, {axis: np.clip(x, 0, own[axis] - 1) for axis, x in rounded.items()})
     require(mode in ("linear", "cubic"), f"mode {mode}")
-    value = op.read(0, PLAIN)
+    value, excludes_outside = op.read(0, PLAIN), exclude_outside and mode == "cubic"
     for axis, x in coordinates.items():
-        if mode == "linear":
-            weights = _linear_weights(x, own[axis])
-        else:
-            weights = _cubic_weights(x, own[axis], cubic_coeff_a, bool(exclude_outside))
+        weights = _tap_weights(x, own[axis], mode, cubic_coeff_a, excludes_outside)
         swapped = op.swap_with_last(value, axis)
         matrix = op.add_float_constant("weights", weights)
         zeros = op.add_float_constant("nothing", np.zeros(sizes[axis], np.float32))
@@ -86,28 +83,18 @@ def _sizes_and_scales(
     op: OperatorContext, own: Shape, axes: Sequence[int] | None, scales: Sequence[float] | None
 ) -> tuple[Shape, tuple[float, ...]]:
     """Return sizes and scales of all axes; the file gives only one of them."""
-    axes = axes or range(len(own))
-    require(
-        all(-len(own) <= axis < len(own) for axis in axes),
-        f"dimensions {list(axes)} of {list(own)}",
-    )
+    axes = [normalize_axis(axis, own) for axis in axes or range(len(own))]
     has_sizes = bool(op.node.get_input(3))
-    given: Any = scales
-    if has_sizes:
-        given = op.get_integers(3)
-    elif scales is None:
+    given: Any = op.get_integers(3) if has_sizes else scales
+    if given is None:
         given = op.get_constant(1 if _is_old(op) else 2).reshape(-1)
-    require(
-        len(given) == len(axes) and all(0 < float(one) < 1 << 20 for one in given),
-        f"{len(given)} sizes or scales for {list(own)}",
-    )
     sizes, factors = list(own), [1.0] * len(own)
-    for axis, one in zip(axes, given, strict=True):
+    for axis, number in zip(axes, map(float, given), strict=True):
+        require(0 < number < 1 << 20, f"size or scale {number:g}")
+        sizes[axis], factors[axis] = int(np.floor(own[axis] * number)), number
         if has_sizes:
-            sizes[axis] = int(one)
-            factors[axis] = float(np.float32(int(one)) / np.float32(own[axis]))
-        else:
-            sizes[axis], factors[axis] = int(np.floor(own[axis] * float(one))), float(one)
+            sizes[axis] = int(number)
+            factors[axis] = float(np.float32(number) / np.float32(own[axis]))
     require(min(sizes, default=1) > 0, f"sizes {sizes} for {list(own)}")
     return tuple(sizes), tuple(factors)
 
@@ -159,29 +146,18 @@ _ROUNDING: Mapping[str, Callable[[Array], Array]] = {
 }
 
 
-def _linear_weights(x: Array, own: int) -> Array:
-    """Return weights [source, result] of the two neighbors."""
-    x = np.clip(x, 0, own - 1)
-    low = x.astype(np.int64)
-    high = np.minimum(low + 1, own - 1)
-    part = x - low.astype(np.float32)
-    weights = np.zeros((own, len(x)), np.float32)
-    np.add.at(weights, (low, np.arange(len(x))), 1 - part)
-    np.add.at(weights, (high, np.arange(len(x))), part)
-    return weights
-
-
-def _cubic_weights(x: Array, own: int, a: float, excludes_outside: bool) -> Array:
-    """Return weights [source, result] of four neighbors; outside is the edge, or nothing."""
+def _tap_weights(x: Array, own: int, mode: str, a: float, excludes_outside: bool) -> Array:
+    """Return weights [source, result] of two or four neighbors; outside is the edge, or nothing."""
+    is_linear = mode == "linear"
+    x = np.clip(x, 0, own - 1) if is_linear else x
     weights = np.zeros((own, len(x)), np.float32)
     first = np.floor(x).astype(np.int64)
     part = x.astype(np.float64) - first
-    for tap in range(-1, 3):
-        d = np.abs(part - tap)
+    for tap in range(2) if is_linear else range(-1, 3):
+        d, index = np.abs(part - tap), first + tap
         near = ((a + 2) * d - (a + 3)) * d * d + 1
         far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-        weight = np.where(d <= 1, near, far)
-        index = first + tap
+        weight = 1 - d if is_linear else np.where(d <= 1, near, far)
         if excludes_outside:
             weight = np.where((index >= 0) & (index < own), weight, 0)
         np.add.at(weights, (np.clip(index, 0, own - 1), np.arange(len(x))), weight)
@@ -219,13 +195,13 @@ def lower_integer_resize(
     sizes, given = _sizes_and_scales(op, own, axes, scales)
     transformation = "asymmetric" if _is_old(op) else transformation
     is_exact = all(size == scale * dim for size, scale, dim in zip(sizes, given, own, strict=True))
+    is_exact = is_exact and all(scale.is_integer() for scale in given)
     is_stretched = keep_aspect_ratio_policy == "stretch" and not antialias
     require(
         is_exact and is_stretched and transformation in _IS_CENTERED,
         f"{transformation} from {list(own)} to {list(sizes)}",
     )
-    is_whole = all(scale.is_integer() for scale in given)
-    require(len(own) == 4 and sizes[:2] == own[:2] and is_whole, f"scales {list(given)}")
+    require(len(own) == 4 and sizes[:2] == own[:2], f"scales {list(given)}")
     factors, is_centered = (int(given[2]), int(given[3])), _IS_CENTERED[transformation]
     tents = [_tent(factor, is_centered) for factor in factors]
     weights = np.multiply.outer(tents[0], tents[1])
@@ -238,10 +214,13 @@ def lower_integer_resize(
     tent = QuantizedTensor(f"{op.name}_tent", "int8", np.array([unit]), np.zeros(1, np.int64))
     op.sources = (op.sources[0], tent)
     kernel = (len(tents[0]), len(tents[1]))
-    before = (_padding(factors[0], is_centered), _padding(factors[1], is_centered))
-    window = Window(kernel, factors, (1, 1), (0, 0, 0, 0), (sizes[2], sizes[3]))
+    top, left = (
+        size - 1 - _padding(factor, is_centered)
+        for size, factor in zip(kernel, factors, strict=True)
+    )
+    window = Window(kernel, factors, pads=(top, left, 0, 0), out=(sizes[2], sizes[3]))
     filters = np.broadcast_to(weights.astype(np.int8)[None, :, :, None], (own[1], *kernel, 1))
-    return convolve_spread_image(op, value, filters, window, before, own[1])
+    return convolve_spread_image(op, value, filters, window, own[1])
 
 
 def _tent(factor: int, is_centered: bool) -> Array:

@@ -7,7 +7,7 @@ exception of the package that reads flatbuffers becomes a coded error.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FunctionType
@@ -141,46 +141,41 @@ class _Reader:
         """Read the first subgraph, which is the one that runs."""
         self._check(self._data[4:8] == TFLITE_IDENTIFIER, "no identifier TFL3 at byte 4")
         model = self._tflite.Model.GetRootAs(self._data, 0)
-        if self._count(model.SubgraphsLength()) != 1:
+        count = self._count(model.SubgraphsLength())
+        if count != 1:
             raise fail(
                 "MODEL002",
                 "only models with one subgraph are supported",
                 place=self._place,
-                found=f"{model.SubgraphsLength()} subgraphs",
+                found=f"{count} subgraphs",
                 hint="Remove control flow (IF, WHILE, CALL_ONCE) from the model.",
             )
         subgraph = model.Subgraphs(0)
-        tensors = tuple(
-            self._tensor(model, subgraph.Tensors(i), i)
-            for i in range(self._count(subgraph.TensorsLength()))
-        )
-        codes = [
-            self._opcode(model.OperatorCodes(i))
-            for i in range(self._count(model.OperatorCodesLength()))
-        ]
+        stored = self._vector(subgraph, "Tensors")
+        tensors = tuple(self._tensor(model, one, i) for i, one in enumerate(stored))
+        codes = [self._opcode(code) for code in self._vector(model, "OperatorCodes")]
         operators = tuple(
-            self._operator(subgraph.Operators(i), i, codes, tensors)
-            for i in range(self._count(subgraph.OperatorsLength()))
+            self._operator(operator, i, codes, tensors)
+            for i, operator in enumerate(self._vector(subgraph, "Operators"))
         )
-        inputs = self._tensors_at(subgraph.InputsLength, subgraph.Inputs, tensors)
+        inputs = self._tensors_at(subgraph, "Inputs", tensors)
         return TFLiteModel(
             tensors,
             operators,
             inputs,
-            self._tensors_at(subgraph.OutputsLength, subgraph.Outputs, tensors),
+            self._tensors_at(subgraph, "Outputs", tensors),
             tuple(self._normalizations(model)),
-            tuple(one for one in inputs if self._is_open(subgraph.Tensors(one.index))),
+            tuple(
+                one
+                for one in inputs
+                if min(self._vector(stored[one.index], "ShapeSignature")[1:], default=0) < 0
+            ),
         )
-
-    def _is_open(self, tensor: Any) -> bool:
-        count = self._count(tensor.ShapeSignatureLength())
-        return any(tensor.ShapeSignature(i) < 0 for i in range(1, count))
 
     def _normalizations(self, model: Any) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
         from nmpsim.frontends.tflite.metadata import NAME, read_normalizations
 
-        for i in range(self._count(model.MetadataLength())):
-            entry = model.Metadata(i)
+        for entry in self._vector(model, "Metadata"):
             if entry.Name() == NAME and 0 < entry.Buffer() < self._count(model.BuffersLength()):
                 data = model.Buffers(entry.Buffer())
                 if self._count(data.DataLength()):
@@ -199,13 +194,16 @@ class _Reader:
         )
         return length
 
+    def _vector(self, table: Any, name: str) -> list[Any]:
+        """Return the elements of a field that is a vector."""
+        read, length = getattr(table, name), getattr(table, f"{name}Length")()
+        return [read(i) for i in range(self._count(length))]
+
     def _tensors_at(
-        self,
-        length: Callable[[], int],
-        index: Callable[[int], int],
-        tensors: tuple[TFLiteTensor, ...],
+        self, table: Any, name: str, tensors: tuple[TFLiteTensor, ...]
     ) -> tuple[TFLiteTensor, ...]:
-        indices = [index(i) for i in range(self._count(length()))]
+        """Return the tensors whose indices are the elements of a field."""
+        indices = self._vector(table, name)
         self._check(
             all(0 <= i < len(tensors) for i in indices), "an index of a tensor that does not exist"
         )
@@ -220,7 +218,7 @@ class _Reader:
 
     def _tensor(self, model: Any, tensor: Any, index: int) -> TFLiteTensor:
         name = _text(tensor.Name()) or f"tensor_{index}"
-        shape = tuple(int(tensor.Shape(i)) for i in range(self._count(tensor.ShapeLength())))
+        shape = tuple(map(int, self._vector(tensor, "Shape")))
         kind = self._kinds.get(tensor.Type(), str(tensor.Type()))
         if (problem := find_size_problem(shape)) or min(shape, default=0) < 0:
             found, expected = problem or (f"shape {list(shape)}", "dimensions of 0 or more")
@@ -241,13 +239,10 @@ class _Reader:
         count = self._count(parameters.ScaleLength()) if parameters else 0
         if count == 0:
             return np.empty(0, np.float32), np.empty(0, np.int64), 0
-        scales = np.array(parameters.ScaleAsNumpy(), np.float32)
-        zeros = np.zeros(count, np.int64)
+        scales, zeros = np.array(parameters.ScaleAsNumpy(), np.float32), np.zeros(count, np.int64)
         if self._count(parameters.ZeroPointLength()):
             zeros = np.array(parameters.ZeroPointAsNumpy(), np.int64)
-        self._check(
-            zeros.shape == scales.shape, f"{scales.size} scales and {zeros.size} zero points"
-        )
+        self._check(zeros.shape == scales.shape, f"{count} scales and {zeros.size} zero points")
         is_positive = np.isfinite(scales).all() and (scales > 0).all()
         self._check(is_positive, "a scale that is not positive and finite")
         return scales, zeros, int(parameters.QuantizedDimension())
@@ -293,19 +288,16 @@ class _Reader:
         self._check(
             0 <= code < len(codes), f"operator {index} with an operator code that does not exist"
         )
-        inputs: list[TFLiteTensor | None] = []
-        for i in range(self._count(operator.InputsLength())):
-            at = operator.Inputs(i)
-            self._check(
-                -1 <= at < len(tensors),
-                f"operator {index} with the index of a tensor that does not exist",
-            )
-            inputs.append(None if at == -1 else tensors[at])
-        outputs = self._tensors_at(operator.OutputsLength, operator.Outputs, tensors)
-        self._check(outputs, f"operator {index} without outputs")
-        return TFLiteOperator(
-            index, codes[code], tuple(inputs), outputs, self._options(operator, codes[code])
+        inputs = self._vector(operator, "Inputs")
+        self._check(
+            all(-1 <= at < len(tensors) for at in inputs),
+            f"operator {index} with the index of a tensor that does not exist",
         )
+        given = tuple(None if at == -1 else tensors[at] for at in inputs)
+        outputs = self._tensors_at(operator, "Outputs", tensors)
+        self._check(outputs, f"operator {index} without outputs")
+        options = self._options(operator, codes[code])
+        return TFLiteOperator(index, codes[code], given, outputs, options)
 
     def _options(self, operator: Any, name: str) -> dict[str, Any]:
         table_name = _OPTIONS.get(name, name.title().replace("_", "")) + "Options"

@@ -11,7 +11,8 @@ from nmpsim.frontends.graph.convolution import convolve_integers
 from nmpsim.frontends.graph.integer_ops import get_unsigned_attribute
 from nmpsim.frontends.graph.nodes import QuantizedTensor
 from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext, normalize_axis
-from nmpsim.frontends.graph.pooling import Window, emit_pool, read_window
+from nmpsim.frontends.graph.pooling import emit_pool
+from nmpsim.frontends.graph.windows import Window, read_window
 from nmpsim.frontends.imported_model import require
 from nmpsim.frontends.module_builder import Value
 
@@ -79,4 +80,4 @@ def _read_rows(op: OperatorContext) -> Value:
 
 def _row_window(image: Value) -> Window:
     """Return the window over all rows of an image."""
-    return Window((image.shape[1], 1), (1, 1), (1, 1), (0, 0, 0, 0), (1, 1))
+    return Window((image.shape[1], 1))

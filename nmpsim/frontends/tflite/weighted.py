@@ -17,7 +17,7 @@ from nmpsim.frontends.graph.convolution import (
 from nmpsim.frontends.graph.matmul import connect_integers, multiply_integers
 from nmpsim.frontends.graph.nodes import Array
 from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext
-from nmpsim.frontends.graph.pooling import read_window
+from nmpsim.frontends.graph.windows import read_window
 from nmpsim.frontends.imported_model import require
 
 _CHUNK_ELEMENTS = 1 << 15
@@ -51,9 +51,8 @@ def lower_transposed_convolution(
     filters, (_, rows, columns, _) = _read_weights(op, 0), op.declared_shape
     kernel, out = filters.shape[1:3], (rows, columns)
     window = read_window(out, kernel, strides=strides, auto_pad=auto_pad)
-    above, left = (size - 1 - pad for size, pad in zip(window.kernel, window.pads, strict=False))
     window = attrs.evolve(window, out=out)
-    return convolve_spread_image(op, op.read(), filters[:, ::-1, ::-1], window, (above, left), 1)
+    return convolve_spread_image(op, op.read(), filters[:, ::-1, ::-1], window, 1)
 
 
 def lower_fully_connected(op: OperatorContext, *, weights_format: int) -> LoweringResult:
