@@ -634,7 +634,7 @@ def lint(
             _path(float_weights), _path(original_weights), _path(original_tensors), _path(ranges)
         ),
     )
-    for warning in subject.warnings:
+    for warning in subject.program.warnings:
         warnings.warn(warning, stacklevel=2)
     return run_rules(subject).findings
 

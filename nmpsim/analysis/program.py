@@ -8,20 +8,21 @@ from typing import Any
 
 import attrs
 
-from nmpsim.bundle import Bundle, read_bundle
+from nmpsim.bundle import Bundle, Tensor, bundle_from_bytes, read_bundle
 from nmpsim.bundle.elf import MAGIC
-from nmpsim.bundle.metadata import Normalization
+from nmpsim.bundle.metadata import Normalization, to_unsigned
 from nmpsim.compiler.assign import assign_numerics, list_layer_parts
 from nmpsim.compiler.fuse import fuse_clips
 from nmpsim.compiler.placement import assign_placement
-from nmpsim.compiler.resolve import resolve_operands
-from nmpsim.config import default_device
+from nmpsim.compiler.resolve import find_inputs_and_outputs, resolve_operands
+from nmpsim.config import DeviceConfig, default_device, from_settings
 from nmpsim.diagnostics import fail
 from nmpsim.frontends import import_model
 from nmpsim.frontends.imported_model import ImportedModel
 from nmpsim.input_files import read_head
+from nmpsim.isa.profiles import DEFAULT_NUMERICS
 from nmpsim.lir.constants import attach_constants, find_tensors_file
-from nmpsim.lir.nodes import Module
+from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.parser import parse_file
 from nmpsim.lir.scales import read_scales_file, resolve_exact_scales
 from nmpsim.lir.verify import verify
@@ -33,7 +34,7 @@ class Program:
 
     module: Module
     """The module, with constants only if their values are known."""
-    numerics: str | None = None
+    numerics: str = DEFAULT_NUMERICS
     """Numerics profile of the bundle or of the model's format."""
     layer_indices: Mapping[str, int] | None = None
     """Layer index by instruction name; None for LIR, where each operation is a layer."""
@@ -48,8 +49,42 @@ class Program:
     """Default channel order of images; see the bundle's metadata."""
     normalizations: tuple[Normalization, ...] = ()
     """Default normalization of images; see the bundle's metadata."""
-    device: Mapping[str, Any] = attrs.field(factory=dict)
+    settings: Mapping[str, Any] = attrs.field(factory=dict)
     """Settings of the bundle's device by name; empty without a bundle."""
+
+    @property
+    def device(self) -> DeviceConfig:
+        """Device of the bundle, or the default device."""
+        return from_settings(self.settings)
+
+    def get_numerics(self, instruction: str) -> str:
+        """Return the numerics profile of an instruction by its name."""
+        return self.layer_numerics.get(instruction, self.numerics)
+
+    def list_inputs(self) -> tuple[Tensor, ...]:
+        """Return the input tensors, with the element types of the user and the address 0."""
+        inputs, _ = find_inputs_and_outputs(self.module)
+        return tuple(self._make_user_tensor(view.name, view.type) for view in inputs)
+
+    def _make_user_tensor(self, name: str, type_: TensorType) -> Tensor:
+        quant = type_.quant
+        scale, offset = (quant.scale, quant.offset) if quant and quant.scale else (None, None)
+        tensor = Tensor(name, type_.elem, type_.shape, 0, scale, offset)
+        return to_unsigned(tensor) if name in self.unsigned else tensor
+
+    def compile(self, device: DeviceConfig, **options: Any) -> Bundle:
+        """Compile the program for a device; the options are those of ``compile_module``."""
+        from nmpsim.compiler.driver import compile_module  # slow to import
+
+        image = compile_module(
+            self.module,
+            device,
+            numerics=self.numerics,
+            layer_numerics=self.layer_numerics,
+            unsigned=self.unsigned,
+            **options,
+        )
+        return bundle_from_bytes(image, self.module.name)
 
 
 def load_program(path: Path, weights: Path | None = None, tensors: Path | None = None) -> Program:
@@ -136,21 +171,15 @@ def program_from_bundle(bundle: Bundle) -> Program:
     UserError
         BUN002, BUN003 or BUN005 if the bundle carries no usable module.
     """
-    indices: dict[str, int] = {}
-    numerics: dict[str, str] = {}
-    for layer in bundle.metadata.layers:
-        names = (layer.name, *layer.fused)
-        indices |= dict.fromkeys(names, layer.index)
-        if layer.numerics:
-            numerics |= dict.fromkeys(names, layer.numerics)
     metadata = bundle.metadata
-    unsigned = frozenset(metadata.unsigned)
     return Program(
         bundle.module(),
         metadata.numerics,
-        indices,
+        {name: layer.index for layer in metadata.layers for name in (layer.name, *layer.fused)},
         metadata.display_names,
-        numerics,
-        unsigned=unsigned,
-        device=metadata.device,
+        metadata.layer_numerics,
+        unsigned=frozenset(metadata.unsigned),
+        channel_order=metadata.channel_order,
+        normalizations=metadata.normalizations,
+        settings=metadata.device,
     )

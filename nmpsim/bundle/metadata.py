@@ -209,6 +209,16 @@ class Metadata:
         }
 
     @property
+    def layer_numerics(self) -> Mapping[str, str]:
+        """Profile of each LIR instruction whose layer follows another one than ``numerics``."""
+        return {
+            name: layer.numerics
+            for layer in self.layers
+            for name in (layer.name, *layer.fused)
+            if layer.numerics not in ("", self.numerics)
+        }
+
+    @property
     def origins(self) -> Mapping[str, str]:
         """Operation of the imported model for each LIR instruction, by instruction name."""
         return {name: fate.node for fate in self.fates for name in fate.layers}

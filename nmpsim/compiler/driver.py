@@ -35,7 +35,11 @@ from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.overflow import find_overflow_warning
 from nmpsim.compiler.placement import assign_placement
 from nmpsim.compiler.program_memory import ProgramMemory
-from nmpsim.compiler.resolve import get_instruction_place, resolve_operands
+from nmpsim.compiler.resolve import (
+    find_inputs_and_outputs,
+    get_instruction_place,
+    resolve_operands,
+)
 from nmpsim.compiler.tiling.context import Context
 from nmpsim.compiler.tiling.plan import LayerPlan
 from nmpsim.compiler.tiling.planner import plan_operation
@@ -195,7 +199,9 @@ class _Compilation:
             for index, op in enumerate(self._operations)
             if op.host_reason
         }
-        inputs, outputs = self._inputs_and_outputs()
+        inputs, outputs = (
+            tuple(map(self._tensor, views)) for views in find_inputs_and_outputs(self._module)
+        )
         self._memory.set_symbols()
         emitter = Emitter(self._builder, self._config.cores_count)
         steps: list[ProgramStep] = []
@@ -327,31 +333,6 @@ class _Compilation:
             numerics=get_profile(op).name,
             clipped_sides=op.clipped_sides,
         )
-
-    def _inputs_and_outputs(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """Return the mutable weights that are read first, and those that are written.
-
-        One that is read and then written is both an input and an output, also if an instruction
-        changes a part of it; an unused one is neither. ``touch`` discards the contents.
-        """
-        read_first: set[str] = set()
-        written: set[str] = set()
-        touched = {
-            operand.name
-            for instruction in self._module.instructions
-            if instruction.opcode == "touch"
-            for operand in instruction.operands
-        }
-        for op in self._operations:
-            for view, operand in zip(op.operands, op.instruction.operands, strict=True):
-                begins = operand.kind == "@inout" and view.buffer.name in touched
-                if operand.kind != "@out" and view.buffer.name not in written and not begins:
-                    read_first.add(view.buffer.name)
-            written.update(v.buffer.name for part in (op, *op.fused) for v in part.list_outputs())
-        mutable = [v for v in self._weights.values() if not v.buffer.constant]
-        inputs = [self._tensor(v) for v in mutable if v.name in read_first]
-        outputs = [self._tensor(v) for v in mutable if v.name in written]
-        return tuple(inputs), tuple(outputs)
 
 
 def _as_stored(value: Any) -> Any:

@@ -40,6 +40,34 @@ def resolve_operands(module: Module) -> tuple[dict[str, View], tuple[Operation, 
     return {name: views[name] for name in is_constant}, operations
 
 
+def find_inputs_and_outputs(module: Module) -> tuple[list[View], list[View]]:
+    """Return the mutable weights that are read first, and those that are written.
+
+    A weight that is read and then written is both an input and an output, also if an instruction
+    changes a part of it. An unused weight is neither. ``touch`` discards the contents.
+    """
+    weights, operations = resolve_operands(module)
+    read_first: set[str] = set()
+    written: set[str] = set()
+    touched = {
+        operand.name
+        for instruction in module.instructions
+        if instruction.opcode == "touch"
+        for operand in instruction.operands
+    }
+    for op in operations:
+        for view, operand in zip(op.operands, op.instruction.operands, strict=True):
+            begins = operand.kind == "@inout" and view.buffer.name in touched
+            if operand.kind != "@out" and view.buffer.name not in written and not begins:
+                read_first.add(view.buffer.name)
+        written.update(view.buffer.name for view in op.list_outputs())
+    mutable = [view for view in weights.values() if not view.buffer.constant]
+    return (
+        [view for view in mutable if view.name in read_first],
+        [view for view in mutable if view.name in written],
+    )
+
+
 def get_instruction_place(instruction: Instruction, file: str | None = None) -> Place:
     """Return the file, line and column of an instruction for messages."""
     return instruction.span.place(file)

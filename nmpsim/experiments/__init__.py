@@ -2,16 +2,14 @@
 
 from nmpsim.experiments.accuracy import evaluate, write_confusion
 from nmpsim.experiments.accuracy_result import Evaluation, evaluation_json
-from nmpsim.experiments.device_sweep import SweepResult, sweep
+from nmpsim.experiments.device_sweep import SweepResult, load_sweep_program, sweep
 from nmpsim.experiments.grid import Grid, read_grid
 from nmpsim.experiments.samples import Samples
-from nmpsim.experiments.sweep_program import SweepProgram, load_sweep_program
 
 __all__ = [
     "Evaluation",
     "Grid",
     "Samples",
-    "SweepProgram",
     "SweepResult",
     "evaluate",
     "evaluation_json",

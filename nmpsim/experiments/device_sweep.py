@@ -5,25 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle import Bundle
+from nmpsim.bundle.debug import make_debug_sections
 from nmpsim.config import DeviceConfig, format_setting_name, setting_names
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.memory_demand import check_device_memory
 from nmpsim.core.run import Progress, ProgressCallback
-from nmpsim.diagnostics import UserError
+from nmpsim.diagnostics import UserError, fail
 from nmpsim.experiments.grid import Grid, GridPoint, list_grid_points
 from nmpsim.experiments.identity import compute_array_digest, compute_digest, get_code_version
 from nmpsim.experiments.jobs import run_jobs
 from nmpsim.experiments.process_pool import share_resources
-from nmpsim.experiments.sweep_program import SweepProgram, load_sweep_program
 from nmpsim.experiments.table import COLUMNS, ResultsFile, Row, compute_measures
 from nmpsim.experiments.worker import PointResult, SweepPoint, SweepWork, measure_point
+
+if TYPE_CHECKING:
+    from nmpsim.analysis.program import Program
 
 
 @attrs.frozen
@@ -40,7 +43,7 @@ class SweepResult:
 
 
 def sweep(
-    program: SweepProgram | Bundle | Path | str,
+    program: Program | Bundle | Path | str,
     inputs: Mapping[str, npt.ArrayLike],
     grid: Grid,
     *,
@@ -103,14 +106,14 @@ def sweep(
         Codes of FILE, LIR, CONST, BUN, INPUT, GRID, DEV and PKG; COMP001; RESULT001 for results of
         something else, WORK001 if a worker was lost, MEM001 if a point needs too much memory.
     """
-    if not isinstance(program, SweepProgram):
+    if isinstance(program, Bundle | Path | str):
         program = load_sweep_program(program, weights, tensors, numerics)
     arrays = {name: np.asarray(value) for name, value in inputs.items()}
-    points = list_grid_points(grid, limits.apply_to_device(device or program.base))
+    points = list_grid_points(grid, limits.apply_to_device(device or program.device))
     same = {
         "nmpsim": get_code_version(),
-        "program": program.name,
-        "program_digest": program.digest,
+        "program": program.module.name,
+        "program_digest": _compute_program_digest(program),
         "inputs_digest": compute_array_digest(arrays),
     }
     heads = tuple(_known_columns(point, same, program.numerics) for point in points)
@@ -136,7 +139,48 @@ def sweep(
         ):
             rows.add(measured.index, _columns(measured))
     varied = tuple(points[0].settings)
-    return SweepResult(program.name, varied, rows.in_order(), len(points) - len(missing))
+    return SweepResult(program.module.name, varied, rows.in_order(), len(points) - len(missing))
+
+
+def load_sweep_program(
+    program: Bundle | Path | str,
+    weights: Path | str | None = None,
+    tensors: Path | str | None = None,
+    numerics: str | None = None,
+) -> Program:
+    """Load the program of a bundle, of a model or of LIR text, with its constants.
+
+    Raises
+    ------
+    UserError
+        Codes of FILE, LIR, CONST, MODEL, PKG and BUN; BUN005 for a bundle without its module;
+        ARG001 for weights or numerics given with a bundle, which has its own.
+    """
+    from nmpsim.analysis.program import is_bundle, load_program, program_from_bundle
+
+    if isinstance(program, Bundle):
+        return program_from_bundle(program)
+    path = Path(program)
+    if numerics is not None and is_bundle(path):
+        raise fail(
+            "ARG001",
+            "--numerics cannot change the numerics of a bundle",
+            place=path,
+            hint="Omit --numerics, or pass the LIR.",
+        )
+    files = (None if file is None else Path(file) for file in (weights, tensors))
+    loaded = load_program(path, *files)
+    if numerics is None:
+        return loaded
+    return attrs.evolve(loaded, numerics=numerics, layer_numerics={})
+
+
+def _compute_program_digest(program: Program) -> str:
+    """Return a digest of LIR, exact scales, constants and numerics."""
+    arithmetic = repr((program.numerics, sorted(program.layer_numerics.items())))
+    sections = make_debug_sections(program.module, {}).values()
+    parts = [memoryview(chunk).cast("B") for chunks in sections for chunk in chunks]
+    return compute_digest([arithmetic.encode(), *parts])
 
 
 class _Rows:

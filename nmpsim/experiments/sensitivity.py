@@ -9,14 +9,13 @@ from typing import Any, Literal
 import attrs
 import numpy.typing as npt
 
-from nmpsim.bundle import Bundle, bundle_from_bytes
-from nmpsim.compiler.driver import compile_module
+from nmpsim.analysis.program import program_from_bundle
+from nmpsim.bundle import Bundle
 from nmpsim.config import DeviceConfig, from_settings, setting_names
 from nmpsim.core.device import Device
 from nmpsim.core.limits import NO_LIMITS, TimeBudget
 from nmpsim.core.run import Progress, ProgressCallback
 from nmpsim.diagnostics import UserError
-from nmpsim.experiments.sweep_program import load_sweep_program
 from nmpsim.report.analyses import (
     MovedSetting,
     SensitivityReport,
@@ -83,16 +82,8 @@ class _Experiment:
         return MovedSetting(value, None if report.trap else report.cycles)
 
     def _recompiled(self, config: DeviceConfig) -> Bundle:
-        program = load_sweep_program(self.bundle)
-        image = compile_module(
-            program.module,
-            config,
-            numerics=program.numerics,
-            layer_numerics=program.layer_numerics,
-            fuse_activations=any(layer.fused for layer in self.bundle.metadata.layers),
-            unsigned=program.unsigned,
-        )
-        return bundle_from_bytes(image, self.bundle.path)
+        fuse = any(layer.fused for layer in self.bundle.metadata.layers)
+        return program_from_bundle(self.bundle).compile(config, fuse_activations=fuse)
 
 
 def measure_sensitivity(

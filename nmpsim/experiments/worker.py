@@ -24,7 +24,7 @@ from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.timing import get_costs
 
 if TYPE_CHECKING:
-    from nmpsim.experiments.sweep_program import SweepProgram
+    from nmpsim.analysis.program import Program
 
 _turn = threading.Lock()
 """Held during a run, as a device does one at a time; a Dask worker may have several threads."""
@@ -56,7 +56,7 @@ class SweepPoint:
 class SweepWork:
     """Program, inputs and limits that all points of a sweep share."""
 
-    program: SweepProgram
+    program: Program
     inputs: Arrays
     max_memory: int | None = None
     """Bytes that a worker may take."""
@@ -81,7 +81,7 @@ def measure_point(work: SweepWork, point: SweepPoint) -> PointResult:
     with _turn:
         begin = time.perf_counter()
         try:
-            bundle = _compiled(work.program, point.device)
+            bundle = work.program.compile(point.device)
         except UserError as error:
             if not all(one.code == "COMP002" for one in error.diagnostics):
                 raise
@@ -90,19 +90,6 @@ def measure_point(work: SweepWork, point: SweepPoint) -> PointResult:
         device = Device(point.device, threads=1, max_memory=work.max_memory)
         report = device.run(bundle, work.inputs, limits=work.limits)
     return PointResult(point.index, seconds, attrs.evolve(report, outputs={}, output_reports=()))
-
-
-def _compiled(program: SweepProgram, device: DeviceConfig) -> Bundle:
-    from nmpsim.compiler.driver import compile_module  # who evaluates a bundle needs none
-
-    image = compile_module(
-        program.module,
-        device,
-        numerics=program.numerics,
-        layer_numerics=program.layer_numerics,
-        unsigned=program.unsigned,
-    )
-    return bundle_from_bytes(image, program.name)
 
 
 @attrs.frozen

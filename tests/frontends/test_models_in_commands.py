@@ -127,7 +127,7 @@ def test_a_sweep_takes_a_model(tmp_path: Path) -> None:
     path = tmp_path / "u8.tflite"
     path.write_bytes(small_network(dtype="UINT8"))
     for program in (load_sweep_program(path), load_sweep_program(nmpsim.compile(path).bundle)):
-        (tensor,) = program.inputs()
+        (tensor,) = program.list_inputs()
         assert (tensor.elem, tensor.offset, program.numerics) == ("ui8", 128, "q31")
         assert tensor.scale == pytest.approx(0.05)
 

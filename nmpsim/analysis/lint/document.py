@@ -49,7 +49,7 @@ def lint_json(subject: LintSubject, report: LintReport) -> LintDocument:
     data = {
         "program": subject.module.name,
         "file": subject.module.file,
-        "numerics": subject.numerics,
+        "numerics": subject.program.numerics,
         "counts": {severity: report.count(severity) for severity in SEVERITIES},
         "findings": report.findings,
         "rules": RULES,

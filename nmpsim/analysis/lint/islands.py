@@ -212,9 +212,9 @@ def check_compilation(subject: LintSubject) -> Iterator[Problem]:
     """Report operations that the compiler refuses."""
     found = find_refusals(
         subject.module,
-        subject.device,
-        numerics=subject.numerics,
-        instruction_numerics=subject.layer_numerics,
+        subject.program.device,
+        numerics=subject.program.numerics,
+        instruction_numerics=subject.program.layer_numerics,
     )
     for op, diagnostic in found:
         yield Problem(

@@ -13,15 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.lint.subject import LintSubject, OriginalBias
-from nmpsim.analysis.program import load_compiled_or_model, program_from_bundle
+from nmpsim.analysis.program import Program, load_compiled_or_model, program_from_bundle
 from nmpsim.analysis.shadow.constants import read_floats
 from nmpsim.analysis.weighted import WEIGHTED
 from nmpsim.bundle import Bundle
 from nmpsim.compiler.operations import View
 from nmpsim.compiler.resolve import resolve_operands
-from nmpsim.config import from_settings
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
+from nmpsim.isa.profiles import NUMERICS_NAMES
 from nmpsim.lir.constants import attach_arrays, find_tensors_file, read_constants
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.npz import NpzFile
@@ -273,7 +272,8 @@ def load_subject(
         raise fail("COMP001", "unknown numerics profile", found=numerics, expected=known)
     subject = _load_program(program, weights, tensors)
     if numerics is not None:
-        subject = attrs.evolve(subject, numerics=numerics, layer_numerics={})
+        own = attrs.evolve(subject.program, numerics=numerics, layer_numerics={})
+        subject = attrs.evolve(subject, program=own)
     return _with_references(subject, references or References())
 
 
@@ -281,7 +281,7 @@ def _load_program(
     program: Module | Bundle | Path, weights: Path | None, tensors: Path | None
 ) -> LintSubject:
     if isinstance(program, Module):
-        return LintSubject(program, DEFAULT_NUMERICS)
+        return LintSubject(Program(program))
     carried = (
         program_from_bundle(program)
         if isinstance(program, Bundle)
@@ -290,14 +290,7 @@ def _load_program(
     if carried is None:
         assert isinstance(program, Path)
         return _from_lir(program, weights, tensors)
-    return LintSubject(
-        carried.module,
-        carried.numerics or DEFAULT_NUMERICS,
-        from_settings(carried.device),
-        carried.layer_numerics,
-        carried.display_names or {},
-        warnings=carried.warnings,
-    )
+    return LintSubject(carried)
 
 
 def _from_lir(path: Path, weights: Path | None, tensors: Path | None) -> LintSubject:
@@ -314,8 +307,7 @@ def _from_lir(path: Path, weights: Path | None, tensors: Path | None) -> LintSub
         module, _ = attach_arrays(printed, payloads, stale.tensors)
     scales = parse_scales(stale.tensors, place)
     return LintSubject(
-        module,
-        DEFAULT_NUMERICS,
+        Program(module),
         original=stale.originals or None,
         printed_only=find_inexact_scales(printed, scales),
         snapped=frozenset() if scales else _snapped_scales(module),

@@ -10,10 +10,10 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.analysis.program import Program
 from nmpsim.analysis.weighted import WEIGHTED, read_bias_values, read_layer_scales
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.resolve import get_instruction_place, resolve_operands
-from nmpsim.config import DeviceConfig, default_device
 from nmpsim.diagnostics import Place
 from nmpsim.lir.names import make_display_names
 from nmpsim.lir.nodes import Module
@@ -38,15 +38,7 @@ class OriginalBias:
 class LintSubject:
     """A program to check, with the references that it is compared with."""
 
-    module: Module
-    numerics: str
-    """Numerics profile of the program."""
-    device: DeviceConfig = attrs.field(factory=default_device)
-    """Device that the program is compiled for."""
-    layer_numerics: Mapping[str, str] = attrs.field(factory=dict)
-    """Numerics profiles of single instructions by name."""
-    layer_display_names: Mapping[str, str] = attrs.field(factory=dict)
-    """Display names of layers by instruction name, if a bundle has them."""
+    program: Program
     float_weights: Mapping[str, Array] | None = None
     """Arrays of the float model by name."""
     original: Mapping[str, OriginalBias] | None = None
@@ -57,8 +49,11 @@ class LintSubject:
     """Tensors of which only nine decimals of the scale are known; None for other formats."""
     snapped: frozenset[str] = frozenset()
     """Tensors whose printed scale is assumed to be a power of two."""
-    warnings: tuple[str, ...] = ()
-    """Warnings of the front end that read the model."""
+
+    @property
+    def module(self) -> Module:
+        """The program's module."""
+        return self.program.module
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
@@ -71,7 +66,7 @@ class LintSubject:
         shown: dict[str, str] = {}
         for names in ([weight.name for weight in self.module.weights], self._instruction_names):
             shown |= dict(zip(names, make_display_names(names), strict=True))
-        return {**shown, **self.layer_display_names}
+        return {**shown, **(self.program.display_names or {})}
 
     @property
     def _instruction_names(self) -> list[str]:
@@ -94,7 +89,7 @@ class LintSubject:
 
     def get_numerics(self, op: Operation) -> str:
         """Return the numerics profile of an operation."""
-        return self.layer_numerics.get(op.instruction.name, self.numerics)
+        return self.program.get_numerics(op.instruction.name)
 
     def find_place(self, op: Operation, tensor: View | None = None) -> Place:
         """Return the place of an instruction, or of the declaration of one of its constants."""

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import numpy.typing as npt
 
+from nmpsim.analysis.program import Program
 from nmpsim.analysis.reduce.crop import crop_layer, find_computed_element
 from nmpsim.analysis.reduce.extract import Part, extract_layers
 from nmpsim.analysis.reduce.failures import (
@@ -25,7 +26,6 @@ from nmpsim.analysis.reduce.instruction import (
     remove_instructions,
 )
 from nmpsim.bundle import Bundle, bundle_from_bytes
-from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.tiling.search import DEFAULT_TILING, TILINGS
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
@@ -250,20 +250,11 @@ def _compile_part(whole: _FailedRun, part: Part, config: DeviceConfig, slicing: 
     """Compile a part with the options of the whole program for a device."""
     metadata = whole.bundle.metadata
     names = {instruction.name for instruction in part.module.instructions}
-    own = {
-        layer.name: layer.numerics
-        for layer in metadata.layers
-        if layer.name in names and layer.numerics and layer.numerics != metadata.numerics
-    }
-    made = compile_module(
-        part.module,
-        config,
-        numerics=metadata.numerics,
-        layer_numerics=own,
-        fuse_activations=any(layer.fused for layer in metadata.layers),
-        slicing=slicing,
-    )
-    return bytes(made), part.inputs, part.module, None
+    own = {name: kind for name, kind in metadata.layer_numerics.items() if name in names}
+    fuse = any(layer.fused for layer in metadata.layers)
+    program = Program(part.module, metadata.numerics, layer_numerics=own)
+    made = program.compile(config, fuse_activations=fuse, slicing=slicing)
+    return bytes(made.file), part.inputs, part.module, None
 
 
 def _crop_to_element(whole: _FailedRun, found: Reduction, config: DeviceConfig) -> Reduction | None:

@@ -73,7 +73,7 @@ def command(options: LintOptions) -> int:
 
     with announce_loading(options.program):
         subject = load_subject(*files, options.numerics, References(*references))
-    print_warnings(subject.warnings)
+    print_warnings(subject.program.warnings)
     report = run_rules(subject)
     if options.sarif is not None:
         _write_sarif(report, options.sarif)

@@ -80,7 +80,7 @@ def command(options: SweepOptions) -> int:
         program = load_sweep_program(*files, options.numerics)
     print_warnings(program.warnings)
     inputs = ProgramInputs(
-        {tensor.name: tensor for tensor in program.inputs()},
+        {tensor.name: tensor for tensor in program.list_inputs()},
         options.inputs.images,
         program.channel_order,
         {one.input: one for one in program.normalizations},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 import numpy as np
@@ -15,6 +16,7 @@ from nmpsim.analysis.lint import Finding, LintSubject, load_subject
 from nmpsim.analysis.lint.findings import SEVERITIES
 from nmpsim.analysis.lint.rules import RULES
 from nmpsim.analysis.lint.subject import Bias
+from nmpsim.analysis.program import Program
 from nmpsim.lir.constants import attach_arrays, find_tensors_file
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.parser import parse_file
@@ -23,10 +25,11 @@ from nmpsim.lir.scales import read_scales_file
 ONE_BY_ONE = {"Kernels": (1, 1), "Strides": (1, 1), "Pads": (0, 0, 0, 0), "Dilation": (1, 1)}
 
 
-def findings(module: Module, rule: str = "bias-payload", **more: object) -> list[Finding]:
+def findings(module: Module, rule: str = "bias-payload", **more: Any) -> list[Finding]:
     """What one rule says about a module, worst first; the others are not run."""
     numerics = str(more.pop("numerics", "glow-int"))
-    subject = attrs.evolve(LintSubject(module, numerics), **more)
+    program = Program(module, numerics, settings=more.pop("settings", {}))
+    subject = attrs.evolve(LintSubject(program), **more)
     (one,) = (known for known in RULES if known.name == rule)
     found = [] if one.skip_reason(subject) else one.apply(subject)
     return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))

@@ -15,6 +15,7 @@ from lint_programs import (
 
 from nmpsim.analysis.lint import LintSubject
 from nmpsim.analysis.lint.subject import OriginalBias
+from nmpsim.analysis.program import Program
 from nmpsim.lir.nodes import Module
 
 S_PRODUCTS = float(np.float32(0.05) * np.float32(0.02))
@@ -215,6 +216,6 @@ def test_without_constants_the_rule_is_skipped() -> None:
 
     module = forum()
     bare = Module(module.name, module.weights, module.instructions)
-    report = run_rules(LintSubject(bare, "glow-int"))
+    report = run_rules(LintSubject(Program(bare)))
     assert "bias-payload" in {one.rule for one in report.skipped}
     assert not any(finding.rule == "bias-payload" for finding in report.findings)

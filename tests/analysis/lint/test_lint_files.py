@@ -227,7 +227,7 @@ def test_rescaled_biases_give_no_finding(config: str, shared: Path, tmp_path: Pa
     compiled = nmpsim.compile(text, weights, numerics="nmp", rescale_biases=True)
     nmpsim.save(compiled, tmp_path / "net.bin")
     subject = load_subject(tmp_path / "net.bin")
-    assert subject.numerics == "nmp"
+    assert subject.program.numerics == "nmp"
     assert all(bias.is_on_result_scale for bias in subject.biases)
     report = run_rules(subject)
     assert not any(finding.severity != "note" for finding in report.findings)
@@ -239,7 +239,7 @@ def test_layers_of_a_bundle_keep_their_profiles(shared: Path, tmp_path: Path) ->
     nmpsim.save(compiled, tmp_path / "net.bin")
     subject = load_subject(tmp_path / "net.bin")
     assert {subject.get_numerics(op) for op in subject.operations} >= {"glow-int", "q31"}
-    assert load_subject(tmp_path / "net.bin", numerics="nmp").layer_numerics == {}
+    assert load_subject(tmp_path / "net.bin", numerics="nmp").program.layer_numerics == {}
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import nmpsim
 from nmpsim.analysis.lint import RULES, LintSubject, lint_json, run_rules
 from nmpsim.analysis.lint.accumulators import compute_sum_bounds
 from nmpsim.analysis.lint.scales import count_significant_digits
+from nmpsim.analysis.program import Program
 from nmpsim.lir.nodes import Module
 from nmpsim.quantization import Range
 from nmpsim.report.json import json_text
@@ -130,7 +131,7 @@ def channelwise(scales: np.ndarray, weights: np.ndarray | None = None) -> Module
 
 
 def test_a_module_without_text_loses_no_digits() -> None:
-    report = run_rules(LintSubject(one_convolution(np.ones(8, np.int32), PRODUCTS), "glow-int"))
+    report = run_rules(LintSubject(Program(one_convolution(np.ones(8, np.int32), PRODUCTS))))
     reasons = {one.rule: one.reason for one in report.skipped}
     assert reasons["scales-lost-in-print"] == "the program was not read from LIR text"
 
@@ -176,7 +177,7 @@ def test_bounds_of_the_accumulator_are_reached() -> None:
     rng = np.random.default_rng(3)
     weights = rng.integers(-128, 128, (4, 1, 1, 8), np.int8)
     module = one_convolution(np.zeros(4, np.int32), PRODUCTS, weights=weights, offsets=(-7, 0))
-    subject = LintSubject(module, "glow-int")
+    subject = LintSubject(Program(module))
     (op,) = subject.operations
     bounds = compute_sum_bounds(subject, op, subject.biases[0])
     wide = weights.reshape(4, 8).astype(int)
@@ -193,7 +194,7 @@ def test_weights_are_processed_in_parts() -> None:
     weights = draft.constant(np.full((wide, wide), -1, np.int8), "i8", 0.001, 1)
     bias = draft.constant(np.zeros(wide, np.int32), "i32", 0.0005)
     draft.emit("fullyconnected", result, source, weights, bias)
-    subject = LintSubject(draft.module(), "glow-int")
+    subject = LintSubject(Program(draft.module()))
     with at_most(2.5 * wide * wide):
         run_rules(subject)
     (op,) = subject.operations
@@ -414,7 +415,7 @@ def test_names_are_unique_and_documented() -> None:
 
 def test_findings_are_worst_first_and_json_holds_them() -> None:
     module = one_convolution(np.full(8, 2**31 - 1, np.int32), 0.1)
-    subject = LintSubject(module, "nmp")
+    subject = LintSubject(Program(module, "nmp"))
     report = run_rules(subject)
     order = ["error", "warning", "note"]
     ranks = [order.index(finding.severity) for finding in report.findings]
@@ -426,7 +427,7 @@ def test_findings_are_worst_first_and_json_holds_them() -> None:
 
 def test_lint_accepts_a_module() -> None:
     module = one_convolution(np.ones(8, np.int32), PRODUCTS)
-    assert nmpsim.lint(module) == run_rules(LintSubject(module, "glow-int")).findings
+    assert nmpsim.lint(module) == run_rules(LintSubject(Program(module))).findings
     assert {f.rule for f in nmpsim.lint(module, numerics="nmp")} >= {"scale-not-power-of-two"}
     with pytest.raises(nmpsim.UserError, match="unknown numerics profile"):
         nmpsim.lint(module, numerics="glow")

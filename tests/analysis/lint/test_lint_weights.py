@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import attrs
 import numpy as np
 import pytest
 from lint_programs import ONE_BY_ONE, findings
 from lir_draft import Draft, int8, tensor_type
 
 from nmpsim.analysis.lint import Finding
-from nmpsim.config import default_device
 from nmpsim.lir.nodes import Module
 
 RNG = np.random.default_rng(5)
@@ -127,6 +125,6 @@ def test_activations_beyond_the_device_are_found() -> None:
     tall = int8((1, 64, 64, 64), 0.05)
     draft.emit("copy", draft.output(tall), draft.input(tall))
     assert findings(draft.module(), "not-compiled") == []
-    device = attrs.evolve(default_device(), dram_bytes=1 << 18)
-    (finding,) = findings(draft.module(), "not-compiled", device=device)
+    settings = {"dram_bytes": 1 << 18}
+    (finding,) = findings(draft.module(), "not-compiled", settings=settings)
     assert finding.facts["code"] == "COMP002"
