@@ -122,9 +122,9 @@ def test_refused_layers_are_all_reported(scale: float) -> None:
 
 def test_activations_beyond_the_device_are_found() -> None:
     draft = Draft()
-    tall = int8((1, 64, 64, 64), 0.05)
+    tall = int8((1, 128, 128, 64), 0.05)
     draft.emit("copy", draft.output(tall), draft.input(tall))
     assert findings(draft.module(), "not-compiled") == []
-    settings = {"dram_bytes": 1 << 18}
+    settings = {"dram_bytes": 1 << 20}
     (finding,) = findings(draft.module(), "not-compiled", settings=settings)
     assert finding.facts["code"] == "COMP002"
