@@ -33,7 +33,7 @@ class ProgramMemory:
         operations: tuple[Operation, ...],
         config: DeviceConfig,
     ) -> None:
-        self._values = module.constants
+        self.values = module.constants
         self._builder = builder
         self._symbols: dict[str, int] = {}
         self.constants: dict[str, int] = {}
@@ -60,13 +60,13 @@ class ProgramMemory:
         if not view.buffer.constant:
             return self._base + self._offsets[name] + view.byte_offset
         if name not in self.constants:
-            values = np.ascontiguousarray(self._values[name])
+            values = np.ascontiguousarray(self.values[name])
             self.constants[name] = self.add_constant(name, values)
         return self.constants[name] + view.byte_offset
 
     def get_values(self, view: View) -> npt.NDArray[Any]:
         """Return the values of a constant in the shape of the view."""
-        return view.get_constant_values(self._values)
+        return view.get_constant_values(self.values)
 
     def add_constant(self, name: str, data: npt.NDArray[Any] | Buffer | LazyBytes) -> int:
         """Place data among the constants and return its DRAM address."""
@@ -78,7 +78,7 @@ class ProgramMemory:
 
     def record_packed(self, view: View, where: PackedConstant) -> None:
         """Record the location of a packed constant if the view covers all of it."""
-        values = self._values[where.name]
+        values = self.values[where.name]
         if view.shape == values.shape and view.type.dtype == values.dtype:
             self.packed.setdefault(where.name, where)
 

@@ -19,9 +19,8 @@ from nmpsim.analysis.explain.profiles import (
     ProfileFacts,
     explain_profiles,
     find_float_bias_forms,
-    read_weighted_scales,
 )
-from nmpsim.analysis.weighted import WEIGHTED
+from nmpsim.analysis.weighted import WEIGHTED, read_weighted_scales
 from nmpsim.compiler.numerics import AveragePool, Pair, WeightedScales
 from nmpsim.compiler.numerics.ratios import divide_float32, multiply_float32
 from nmpsim.compiler.operations import Operation, View

@@ -8,11 +8,10 @@ from typing import Annotated, TypedDict
 import attrs
 import numpy as np
 
-from nmpsim.analysis.weighted import WEIGHTED, read_constant, read_layer_scales
+from nmpsim.analysis.weighted import WEIGHTED, read_constant, read_weighted_scales
 from nmpsim.compiler.numerics import (
     PROFILES,
     AveragePool,
-    Bias,
     Pair,
     Profile,
     WeightedScales,
@@ -129,37 +128,6 @@ def find_float_bias_forms(
         is_real = made.profile in _REAL_BIAS
         kept[name] = float(word.view(np.float64)) if is_real else int(word)
     return channel, float(layer.bias.reals[channel]), kept
-
-
-def read_weighted_scales(module: Module, op: Operation) -> WeightedScales | None:
-    """Read the scales and the bias of a quantized layer with weights, for a numerics profile.
-
-    Returns
-    -------
-    WeightedScales or None
-        A bias whose values are not known is 0. None if the layer is not quantized, or if its
-        scales are constants whose values are not known.
-    """
-    scales = read_layer_scales(module, op)
-    if scales is None:
-        return None
-    target, source, _, view = op.operands[:4]
-    channels = view.type.elements
-    payload = read_constant(module, view)
-    one_each = np.ones(channels, np.float32)
-    return WeightedScales(
-        source=source,
-        target=target,
-        weight_scales=one_each * scales.weights,
-        by_channel=len(op.operands) > 4,
-        bias=Bias(
-            np.zeros(channels, view.type.dtype) if payload is None else payload.reshape(-1),
-            one_each if scales.bias is None else one_each * scales.bias,
-            np.broadcast_to(scales.bias_offsets, (channels,)),
-        ),
-        opcode=op.instruction.opcode,
-        place=get_instruction_place(op.instruction, module.file),
-    )
 
 
 def _explain_profile(

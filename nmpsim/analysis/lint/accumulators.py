@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.lint.findings import Problem
 from nmpsim.analysis.lint.subject import Bias, LintSubject
-from nmpsim.analysis.weighted import WEIGHTED, read_constant, read_layer_scales, read_weight_rows
+from nmpsim.analysis.weighted import WEIGHTED, read_constant, read_weight_rows, read_weighted_scales
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.lir.opcode import Kind
 
@@ -84,7 +84,7 @@ def _weight_matrix(subject: LintSubject, op: Operation) -> tuple[Array, Array] |
         return None if matrix is None else (matrix.T, np.array([op.operands[2].offset]))
     if op.instruction.opcode not in WEIGHTED:
         return None
-    rows, scales = read_weight_rows(subject.module, op), read_layer_scales(subject.module, op)
+    rows, scales = read_weight_rows(subject.module, op), read_weighted_scales(subject.module, op)
     return None if rows is None or scales is None else (rows, scales.weight_offsets)
 
 

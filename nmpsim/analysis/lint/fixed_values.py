@@ -19,7 +19,7 @@ from nmpsim.analysis.shadow.constants import (
     read_quantized_constants,
 )
 from nmpsim.analysis.shadow.matching import MIN_MATCH_SQNR_DB, match_constants
-from nmpsim.analysis.weighted import WEIGHTED, read_layer_scales
+from nmpsim.analysis.weighted import WEIGHTED, read_weighted_scales
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.interpreter import sqnr_db
 from nmpsim.lir.opcode import Kind
@@ -106,8 +106,12 @@ def read_quantized_weights(subject: LintSubject) -> dict[str, QuantizedWeights]:
         values = reals.get(view.buffer.name)
         if values is None or values.size != view.type.elements or not np.isfinite(values).all():
             continue
-        own = read_layer_scales(subject.module, op) if op.instruction.opcode in WEIGHTED else None
-        steps = np.array([view.scale]) if own is None else own.weights.astype(np.float64)
+        own = (
+            read_weighted_scales(subject.module, op) if op.instruction.opcode in WEIGHTED else None
+        )
+        steps = np.array([view.scale])
+        if own is not None:
+            steps = own.weight_scales[: None if own.by_channel else 1].astype(np.float64)
         if not are_valid_scales(steps):
             continue
         low, high = view.limits

@@ -16,7 +16,8 @@ import numpy as np
 from nmpsim.analysis.lint.findings import Problem, Severity
 from nmpsim.analysis.lint.fixed_values import read_quantized_weights
 from nmpsim.analysis.lint.subject import Array, LintSubject
-from nmpsim.analysis.weighted import WEIGHTED, LayerScales, read_layer_scales, read_weight_rows
+from nmpsim.analysis.weighted import WEIGHTED, read_weight_rows, read_weighted_scales
+from nmpsim.compiler.numerics import WeightedScales
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.lir.names import strip_numeric_suffix
 from nmpsim.quantization import SCHEMAS, Range, choose_parameters
@@ -47,7 +48,7 @@ def compute_used_share(low: float, high: float, view: View) -> float:
 
 def _check_weights_range(op: Operation, subject: LintSubject) -> Iterator[Problem]:
     """Check weights, channel by channel if each channel has its own scale."""
-    rows, scales = read_weight_rows(subject.module, op), read_layer_scales(subject.module, op)
+    rows, scales = read_weight_rows(subject.module, op), read_weighted_scales(subject.module, op)
     if rows is None or scales is None or not rows.size:
         return
     parts = _used_shares(rows, scales, op.operands[2])
@@ -72,11 +73,13 @@ def _check_weights_range(op: Operation, subject: LintSubject) -> Iterator[Proble
     )
 
 
-def _used_shares(rows: Array, scales: LayerScales, view: View) -> Array:
+def _used_shares(rows: Array, scales: WeightedScales, view: View) -> Array:
     """Return the used share of the range: of all weights, or of each channel with its own scale."""
-    axis = 1 if scales.weights.size > 1 else None
-    low = np.minimum(rows.min(axis=axis), scales.weight_offsets)
-    high = np.maximum(rows.max(axis=axis), scales.weight_offsets)
+    axis, offsets = (
+        (1, scales.weight_offsets) if scales.by_channel else (None, scales.weight_offsets[:1])
+    )
+    low = np.minimum(rows.min(axis=axis), offsets)
+    high = np.maximum(rows.max(axis=axis), offsets)
     parts = np.array([compute_used_share(a, b, view) for a, b in zip(low, high, strict=True)])
     idle: Array = np.where(low == high, 1.0, parts)  # a channel of zeros needs no range
     return idle

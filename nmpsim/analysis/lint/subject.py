@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.program import Program
-from nmpsim.analysis.weighted import WEIGHTED, read_bias_values, read_layer_scales
+from nmpsim.analysis.weighted import WEIGHTED, read_weighted_scales
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.resolve import get_instruction_place, resolve_operands
 from nmpsim.diagnostics import Place
@@ -171,23 +171,21 @@ def read_bias(module: Module, op: Operation) -> Bias | None:
 
     None if the bias is not quantized, empty or unknown, or if the scale of a channel is invalid.
     """
-    scales = read_layer_scales(module, op)
-    payload = read_bias_values(module, op)
-    if scales is None or scales.bias is None or payload is None or payload.size == 0:
+    view = op.operands[3]
+    layer = read_weighted_scales(module, op)
+    is_known = view.type.quant is not None and view.buffer.name in module.constants
+    if layer is None or not is_known or layer.channels == 0:
         return None
-    if not (are_valid_scales(scales.weights) and are_valid_scales(scales.bias)):
+    if not (are_valid_scales(layer.weight_scales) and are_valid_scales(layer.bias.scales)):
         return None
-    result, _, _, view = op.operands[:4]
-    products = scales.source * scales.weights.astype(np.float64)
-    one_each = np.ones(payload.size)
     return Bias(
         op=op,
         view=view,
-        payload=payload,
-        offsets=np.broadcast_to(scales.bias_offsets, payload.shape),
-        scales=one_each * scales.bias.astype(np.float64),
-        product_scales=one_each * products,
-        result_scale=scales.result,
-        result_offset=result.offset,
-        result_magnitude=max(map(abs, result.real_limits)),
+        payload=layer.bias.values.astype(np.int64),
+        offsets=layer.bias.offsets,
+        scales=layer.bias.scales.astype(np.float64),
+        product_scales=layer.source.scale * layer.weight_scales.astype(np.float64),
+        result_scale=layer.target.scale,
+        result_offset=layer.target.offset,
+        result_magnitude=max(map(abs, layer.target.real_limits)),
     )

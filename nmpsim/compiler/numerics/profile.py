@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import attrs
@@ -70,11 +71,49 @@ class WeightedScales:
     target: View
     weight_scales: Floats
     """[O]"""
+    weight_offsets: Integers
+    """[O]"""
     by_channel: bool
     """Whether the scales of the weights may differ from channel to channel."""
     bias: Bias
     opcode: str
     place: Place
+
+    @classmethod
+    def from_operation(
+        cls, op: Operation, constants: Mapping[str, npt.NDArray[Any]], place: Place
+    ) -> WeightedScales:
+        """Read the scales and the bias of a layer from its operands and their values.
+
+        A bias with scale 0 next to weights with a scale per channel has the scale of the sums.
+        Raises KeyError if ``constants`` lacks one of the operands.
+        """
+        target, source, weights, bias = op.operands[:4]
+        values, *tables = (view.get_constant_values(constants) for view in op.operands[3:])
+        (scales, offsets), (bias_scales, bias_offsets) = (
+            (
+                np.full(values.size, view.scale, np.float32),
+                np.full(values.size, view.offset, np.int64),
+            )
+            for view in (weights, bias)
+        )
+        if tables:
+            scales, offsets = tables[0].astype(np.float32), tables[1].astype(np.int64)
+        if len(tables) == 4 and values.dtype.kind != "f":
+            bias_scales, bias_offsets = tables[2].astype(np.float32), tables[3].astype(np.int64)
+        elif tables and bias.scale == 0:
+            bias_scales = np.float32(source.scale) * scales
+            bias_offsets = np.zeros(values.size, np.int64)
+        return cls(
+            source=source,
+            target=target,
+            weight_scales=scales,
+            weight_offsets=offsets,
+            by_channel=bool(tables),
+            bias=Bias(values.reshape(-1), bias_scales, bias_offsets),
+            opcode=op.instruction.opcode,
+            place=place,
+        )
 
     @property
     def is_convolution(self) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.compiler.clip_bounds import get_clip_range
-from nmpsim.compiler.numerics import Bias, Pair, Requantization, WeightedScales
+from nmpsim.compiler.numerics import Pair, Requantization, WeightedScales
 from nmpsim.compiler.numerics.ratios import make_scale_words
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.tiling.context import Context
@@ -146,42 +146,18 @@ def _requantization(op: Operation, context: Context, channels: int) -> tuple[Req
         words = context.profile.get_matmul_words(pair)
         offsets = np.full(channels, weights.offset, np.int64)
         return Requantization.from_words(words, channels), offsets
-    tables = [context.memory.get_values(view) for view in op.operands[4:]]
-    scales = np.full(channels, weights.scale, np.float32)
-    offsets = np.full(channels, weights.offset, np.int64)
-    if tables:
-        scales, offsets = tables[0].astype(np.float32), tables[1].astype(np.int64)
-    layer = WeightedScales(
-        source=source,
-        target=target,
-        weight_scales=scales,
-        by_channel=has_tables(op),
-        bias=_bias(op, context, tables, channels),
-        opcode=op.instruction.opcode,
-        place=context.place,
-    )
-    return context.profile.requantize(layer), offsets
-
-
-def _bias(op: Operation, context: Context, tables: list[Array], channels: int) -> Bias:
-    view = op.operands[3]
-    values = context.memory.get_values(view)
-    if len(tables) == 4 and values.dtype.kind != "f":
-        return Bias(values, tables[2].astype(np.float32), tables[3].astype(np.int64))
-    if view.scale == 0 and not tables:
+    bias = op.operands[3]
+    if bias.scale == 0 and not has_tables(op):
         raise fail(
             "COMP001",
-            f"the scale of bias %{view.name} is zero",
+            f"the scale of bias %{bias.name} is zero",
             place=context.place,
             found="0.0",
             expected="a positive scale",
             hint="Give the exact scales with --tensors.",
         )
-    if view.scale == 0:  # of rows of weights that have a scale each: that of each sum
-        scales = np.float32(op.operands[1].scale) * tables[0].astype(np.float32)
-        return Bias(values, scales, np.zeros(channels, np.int64))
-    scales = np.full(channels, view.scale, np.float32)
-    return Bias(values, scales, np.full(channels, view.offset, np.int64))
+    layer = WeightedScales.from_operation(op, context.memory.values, context.place)
+    return context.profile.requantize(layer), layer.weight_offsets
 
 
 def _largest_start(
