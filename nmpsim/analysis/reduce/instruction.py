@@ -28,150 +28,27 @@ from nmpsim.core.inputs import prepare_inputs
 from nmpsim.core.load import load_machine
 from nmpsim.core.run import TURNS
 from nmpsim.core.state import Machine, Outcome, end_segment, reset, start_cores
-from nmpsim.core.stop_conditions import StopConditions, make_stop_conditions
+from nmpsim.core.stop_conditions import make_stop_conditions
 from nmpsim.diagnostics import UserError
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.isa.codec import decode, encode
 from nmpsim.isa.shared_words import ELEMENTS
 from nmpsim.isa.table import DESCRIPTORS, SCRATCHPAD_BASE, Unit
+from nmpsim.lir.nodes import Module
 from nmpsim.memory.address_map import word_at
 from nmpsim.timing import get_costs
 
 Array = npt.NDArray[Any]
 
 
-@attrs.frozen
-class _Issue:
-    """A tensor instruction that a core issued, and how often it had issued it before."""
-
-    core: int
-    pc: int
-    earlier: int
-    element: InstructionElement
-
-
-def find_computing_instruction(
-    bundle: Bundle,
-    inputs: Mapping[str, Array],
-    config: DeviceConfig,
-    engine: str,
-    layer: Layer,
-    at: Sequence[int],
-) -> InstructionPart | None:
-    """Extract the last instruction of a layer that writes one element of its result.
-
-    Parameters
-    ----------
-    bundle, inputs, config, engine
-        The program, its inputs, the device and the engine of the run.
-    layer
-        The layer.
-    at
-        Coordinates of the element.
-
-    Returns
-    -------
-    InstructionPart or None
-        None if the instruction is unknown; only instructions that can saturate record their
-        elements.
-    """
-    flat = int(np.ravel_multi_index(tuple(at), layer.output.shape))
-    work = _record_work(Device(config, engine), bundle, inputs)
-    issue = _last_issue(work, bundle, layer, flat)
-    if issue is None:
-        return None
-    machine = _machine_before(bundle, inputs, config, engine, issue)
-    if machine is None:
-        return None
-    return extract_instruction(machine, issue.core, issue.pc, config, issue.element)
-
-
-def _record_work(device: Device, bundle: Bundle, inputs: Mapping[str, Array]) -> Any:
-    """Run a program; return its work as a structured array without DRAM grants."""
-    notes: list[Any] = []
-    device.run(bundle, inputs, work=notes.append, strict=False)
-    work = np.concatenate(notes)
-    return work[work["is_grant"] == 0]
-
-
-def _last_issue(work: Any, bundle: Bundle, layer: Layer, flat: int) -> _Issue | None:
-    computed = work[work["unit"] >= Unit.MAC]
-    for index in np.flatnonzero(computed["layer"] == layer.index)[::-1]:
-        entry = computed[index]
-        core, pc = int(entry["core"]), int(entry["pc"])
-        element = _element(bundle, pc, int(entry["descriptor"]), layer, flat)
-        if element is not None:
-            before = computed[:index]
-            earlier = int(((before["core"] == core) & (before["pc"] == pc)).sum())
-            return _Issue(core, pc, earlier, element)
-    return None
-
-
-def _element(
-    bundle: Bundle, pc: int, descriptor: int, layer: Layer, flat: int
-) -> InstructionElement | None:
-    """Return where an instruction writes a layer element; None if it does not write it."""
-    found = decode_tensor_instruction(bundle, pc, descriptor)
-    offset = None if found is None else found.find_offset(flat)
-    if found is None or offset is None:
-        return None
-    words = found.words
-    elem = {"int8": "i8", "int16": "i16"}[ELEMENTS[words["element"]]]
-    return InstructionElement(layer.name, elem, 1 << words["element"], words["output"] + offset)
-
-
-def _machine_before(
-    bundle: Bundle,
-    inputs: Mapping[str, Array],
-    config: DeviceConfig,
-    engine: str,
-    issue: _Issue,
-) -> Machine | None:
-    """Return the machine state just before an instruction; None if the run does not reach it."""
-    machine = load_machine(bundle, config)
-    reset(machine)
-    values = prepare_inputs(bundle.metadata, inputs)
-    for tensor in bundle.metadata.inputs:
-        write_tensor(machine, tensor, values[tensor.name])
-    stops = make_stop_conditions(config.cores_count, addresses=[(issue.core, issue.pc)])
-    left = issue.earlier
-    for step in bundle.metadata.steps:
-        if step.kind == "host":
-            run_host_step(machine, step)
-            continue
-        start_cores(machine, step.entry or 0)
-        outcome, left = _run(machine, config, engine, stops, issue.core, left)
-        if outcome != Outcome.DONE:
-            return machine if outcome == Outcome.STOPPED else None
-        end_segment(machine)
-    return None
-
-
-def _run(
-    machine: Machine, config: DeviceConfig, engine: str, stops: StopConditions, core: int, left: int
-) -> tuple[Outcome, int]:
-    """Run to the end of a segment, or until ``left`` issues of the instruction have passed."""
-    runner, costs = make_engine(engine), get_costs(config)
-    while True:
-        outcome = runner.run(machine, costs, TURNS, False, stops)
-        if outcome == Outcome.STOPPED and left > 0:
-            left -= 1
-            stops.passed[core] = machine.cores.retired[core]
-        elif outcome != Outcome.PAUSED:
-            return outcome, left
-
-
-SCRATCHPAD, RESULT = "scratchpad", "result"
-"""Names of the input with the scratchpad's contents and of the output."""
-
-
 @attrs.frozen(eq=False)
-class InstructionPart:
-    """A program in assembly that executes one instruction."""
+class BuiltProgram:
+    """A bundle file with its inputs, and the LIR or assembly that it was made from."""
 
-    text: str
-    bundle: bytes
-    inputs: dict[str, npt.NDArray[Any]]
+    image: bytes
+    inputs: Mapping[str, Array]
+    module: Module | None = None
+    assembly: str | None = None
 
 
 @attrs.frozen
@@ -185,13 +62,113 @@ class InstructionElement:
     """Address in the scratchpad."""
 
 
+def find_computing_instruction(
+    bundle: Bundle,
+    inputs: Mapping[str, Array],
+    config: DeviceConfig,
+    engine: str,
+    layer: Layer,
+    at: Sequence[int],
+) -> BuiltProgram | None:
+    """Extract the last instruction of a layer that writes one element of its result.
+
+    Parameters
+    ----------
+    bundle, inputs, config, engine
+        The program, its inputs, the device and the engine of the run.
+    layer
+        The layer.
+    at
+        Coordinates of the element.
+
+    Returns
+    -------
+    BuiltProgram or None
+        None if the instruction is unknown; only instructions that can saturate record their
+        elements.
+    """
+    flat = int(np.ravel_multi_index(tuple(at), layer.output.shape))
+    work = _record_work(Device(config, engine), bundle, inputs)
+    computed = work[work["unit"] >= Unit.MAC]
+    for index in np.flatnonzero(computed["layer"] == layer.index)[::-1]:
+        core, pc, descriptor = (int(computed[index][name]) for name in ("core", "pc", "descriptor"))
+        element = _find_element(bundle, pc, descriptor, layer, flat)
+        if element is not None:
+            before = computed[:index]
+            earlier = int(((before["core"] == core) & (before["pc"] == pc)).sum())
+            machine = _run_until(bundle, inputs, config, engine, (core, pc), earlier)
+            return machine and extract_instruction(machine, core, pc, config, element)
+    return None
+
+
+def _record_work(device: Device, bundle: Bundle, inputs: Mapping[str, Array]) -> Any:
+    """Run a program; return its work as a structured array without DRAM grants."""
+    notes: list[Any] = []
+    device.run(bundle, inputs, work=notes.append, strict=False)
+    work = np.concatenate(notes)
+    return work[work["is_grant"] == 0]
+
+
+def _find_element(
+    bundle: Bundle, pc: int, descriptor: int, layer: Layer, flat: int
+) -> InstructionElement | None:
+    """Return where an instruction writes a layer element; None if it does not write it."""
+    found = decode_tensor_instruction(bundle, pc, descriptor)
+    offset = None if found is None else found.find_offset(flat)
+    if found is None or offset is None:
+        return None
+    words = found.words
+    elem = {"int8": "i8", "int16": "i16"}[ELEMENTS[words["element"]]]
+    return InstructionElement(layer.name, elem, 1 << words["element"], words["output"] + offset)
+
+
+def _run_until(
+    bundle: Bundle,
+    inputs: Mapping[str, Array],
+    config: DeviceConfig,
+    engine: str,
+    stop: tuple[int, int],
+    earlier: int,
+) -> Machine | None:
+    """Return the machine before a core's instruction at an address; None if it is not reached.
+
+    ``stop`` is the core and the address, ``earlier`` the number of executions to pass over.
+    """
+    machine = load_machine(bundle, config)
+    reset(machine)
+    values = prepare_inputs(bundle.metadata, inputs)
+    for tensor in bundle.metadata.inputs:
+        write_tensor(machine, tensor, values[tensor.name])
+    stops = make_stop_conditions(config.cores_count, addresses=[stop])
+    runner, costs = make_engine(engine), get_costs(config)
+    for step in bundle.metadata.steps:
+        if step.kind == "host":
+            run_host_step(machine, step)
+            continue
+        start_cores(machine, step.entry or 0)
+        while (outcome := runner.run(machine, costs, TURNS, False, stops)) != Outcome.DONE:
+            if outcome == Outcome.STOPPED and earlier == 0:
+                return machine
+            if outcome == Outcome.STOPPED:
+                earlier -= 1
+                stops.passed[stop[0]] = machine.cores.retired[stop[0]]
+            elif outcome != Outcome.PAUSED:
+                return None
+        end_segment(machine)
+    return None
+
+
+SCRATCHPAD, RESULT = "scratchpad", "result"
+"""Names of the input with the scratchpad's contents and of the output."""
+
+
 def extract_instruction(
     machine: Machine,
     core: int,
     pc: int,
     config: DeviceConfig,
     wanted: InstructionElement | None = None,
-) -> InstructionPart | None:
+) -> BuiltProgram | None:
     """Extract the next instruction of a core as a program for one core.
 
     Parameters
@@ -221,7 +198,7 @@ def extract_instruction(
     if decoded is not None and decoded.instruction.descriptor is not None:
         base = registers[decoded.operands["rs1"]]
         words = _descriptor(machine, core, base, decoded.instruction.descriptor)
-    inputs: dict[str, npt.NDArray[Any]] = {}
+    inputs: dict[str, Array] = {}
     if decoded is not None and words is not None:
         size = int(machine.shared[0].scratchpad_bytes)
         inputs = {SCRATCHPAD: machine.scratchpad[core][:size].view(np.int8).copy()}
@@ -234,7 +211,8 @@ def extract_instruction(
     code = [f"    .word {word:#010x}", *([] if wanted is None else _GIVE), "    nmp.halt"]
     text = "\n".join([head, *lines, *code]) + "\n"
     one_core = attrs.evolve(config, cores_count=1)
-    return InstructionPart(text, assemble(text, "repro.s", one_core.settings()).bundle(), inputs)
+    image = assemble(text, "repro.s", one_core.settings()).bundle()
+    return BuiltProgram(image, inputs, assembly=text)
 
 
 def _data(size: int, words: Sequence[int], wanted: InstructionElement | None) -> list[str]:
@@ -284,23 +262,18 @@ MAX_TRIES = 400
 """Largest number of programs that are run."""
 _NOTHING = encode("addi", {"rd": 0, "rs1": 0, "imm": 0}).to_bytes(4, "little")
 
-Inputs = Mapping[str, npt.NDArray[Any]]
-
-
-@attrs.frozen(eq=False)
-class ReducedProgram:
-    """A program from which tensor instructions were removed."""
-
-    image: bytes
-    kept: int
-    """Number of remaining tensor instructions at different addresses."""
-    of: int
-
 
 def remove_instructions(
-    bundle: Bundle, inputs: Inputs, device: Device, failure: ViolationFailure
-) -> ReducedProgram:
-    """Remove the tensor instructions of a program that a contract violation does not need."""
+    bundle: Bundle, inputs: Mapping[str, Array], device: Device, failure: ViolationFailure
+) -> tuple[bytes, int, int]:
+    """Remove the tensor instructions of a program that a contract violation does not need.
+
+    Returns
+    -------
+    tuple of bytes, int and int
+        The bundle file, and the numbers of remaining and of all tensor instructions at different
+        addresses.
+    """
     issued = _record_work(device, bundle, inputs)
     order = np.lexsort((issued["begin"], issued["core"], issued["layer"]))
     all_of_them = [
@@ -321,9 +294,7 @@ def remove_instructions(
         return failure.occurs_in(report)
 
     needed = minimize(all_of_them, fails)
-    return ReducedProgram(
-        _without(bundle, set(all_of_them) - set(needed)), len(needed), len(all_of_them)
-    )
+    return _without(bundle, set(all_of_them) - set(needed)), len(needed), len(all_of_them)
 
 
 def minimize(items: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import numpy.typing as npt
 
@@ -16,8 +16,9 @@ from nmpsim.core.run import make_layer_key
 from nmpsim.diagnostics import fail
 from nmpsim.frontends.model_origin import import_lir
 from nmpsim.quantization.files import write_program
+from nmpsim.report.fields import From
+from nmpsim.report.json import to_json
 
-SCHEMA: Final = "nmpsim-repro-1"
 BUNDLE, INPUTS, EXPECTED = "repro.bin", "inputs.npz", "expected.npz"
 SUITE, FACTS, ASSEMBLY, LIR = "suite.toml", "repro.json", "repro.s", "repro.lir"
 
@@ -26,13 +27,15 @@ class ReproDocument(TypedDict):
     """The `repro.json` of `nmpsim reduce`."""
 
     schema: Literal["nmpsim-repro-1"]
-    failure: str
-    part: Annotated[str, "which part of the program, on how many cores"]
-    layers: list[str]
-    trap: Annotated[str | None, "its message"]
-    engine: str
+    failure: Annotated[str, From("failure.text")]
+    part: Annotated[str, From("description"), "which part of the program, on how many cores"]
+    layers: Annotated[
+        list[str], From(lambda found: [layer.name for layer in found.bundle.metadata.layers])
+    ]
+    trap: Annotated[str | None, From("report.trap.message"), "its message"]
+    engine: Annotated[str, From("report.engine")]
     slicing: Annotated[str | None, "how its layers were tiled, if it was compiled again"]
-    parts_tried: int
+    parts_tried: Annotated[int, From("attempts")]
 
 
 def write_repro(folder: Path, found: Reduction) -> tuple[str, ...]:
@@ -58,18 +61,18 @@ def write_repro(folder: Path, found: Reduction) -> tuple[str, ...]:
         FILE002 if the folder cannot be written or is not empty.
     """
     _make(folder)
-    image = bytes(found.bundle.file) if found.image is None else found.image
-    write_file(folder / BUNDLE, lambda file: file.write(image))
-    write_npz(folder / INPUTS, dict(found.inputs))
+    program = found.program
+    write_file(folder / BUNDLE, lambda file: file.write(program.image))
+    write_npz(folder / INPUTS, dict(program.inputs))
     expected = _expected(found)
     if expected:
         write_npz(folder / EXPECTED, expected)
-    if found.module is not None:
-        write_program(import_lir(found.module), folder / LIR)
-    if found.assembly is not None:
-        _write_text(folder / ASSEMBLY, found.assembly)
+    if program.module is not None:
+        write_program(import_lir(program.module), folder / LIR)
+    if program.assembly is not None:
+        _write_text(folder / ASSEMBLY, program.assembly)
     _write_text(folder / SUITE, _suite(found))
-    _write_text(folder / FACTS, json.dumps(_facts(found), indent=2) + "\n")
+    _write_text(folder / FACTS, json.dumps(to_json(found, ReproDocument), indent=2) + "\n")
     return tuple(sorted(path.name for path in folder.iterdir()))
 
 
@@ -104,7 +107,7 @@ def _suite(found: Reduction) -> str:
         f"# {found.failure.text}",
         "[[case]]",
         f'bundle = "{BUNDLE}"',
-        *([f'input = "{INPUTS}"'] if found.inputs else []),
+        *([f'input = "{INPUTS}"'] if found.program.inputs else []),
     ]
     if isinstance(found.failure, DifferenceFailure):
         lines.append(f'expect.layers = "{EXPECTED}"')
@@ -113,17 +116,3 @@ def _suite(found: Reduction) -> str:
     else:  # a run that reaches the end has passed
         lines.append(f"budget.cycles = {found.report.device['limits_cycles']}")
     return "\n".join(lines) + "\n"
-
-
-def _facts(found: Reduction) -> ReproDocument:
-    trap = found.report.trap
-    return {
-        "schema": SCHEMA,
-        "failure": found.failure.text,
-        "part": found.what,
-        "layers": [layer.name for layer in found.bundle.metadata.layers],
-        "trap": None if trap is None else trap.message,
-        "engine": found.report.engine,
-        "slicing": found.slicing,
-        "parts_tried": found.tried,
-    }

@@ -11,7 +11,7 @@ import attrs
 import numpy.typing as npt
 
 from nmpsim.analysis.program import Program
-from nmpsim.analysis.reduce.crop import crop_layer, find_computed_element
+from nmpsim.analysis.reduce.crop import crop_layer
 from nmpsim.analysis.reduce.extract import Part, extract_layers
 from nmpsim.analysis.reduce.failures import (
     DifferenceFailure,
@@ -20,7 +20,7 @@ from nmpsim.analysis.reduce.failures import (
     ViolationFailure,
 )
 from nmpsim.analysis.reduce.instruction import (
-    InstructionPart,
+    BuiltProgram,
     extract_instruction,
     find_computing_instruction,
     remove_instructions,
@@ -31,15 +31,12 @@ from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
 from nmpsim.core.inputs import prepare_inputs
 from nmpsim.core.run import make_layer_key
-from nmpsim.diagnostics import UserError, fail
+from nmpsim.diagnostics import UserError
 from nmpsim.lir.nodes import Module
 from nmpsim.report.data import RunReport
 
 Array = npt.NDArray[Any]
 Inputs = Mapping[str, Array]
-BuiltPart = tuple[bytes, Inputs, Module | None, str | None]
-"""A part: bundle file, inputs, and LIR or assembly."""
-
 _MAX_PLACES = 1000
 """Number of failing elements that are tried as a part."""
 _TILINGS = (DEFAULT_TILING, *(one for one in TILINGS if one != DEFAULT_TILING))
@@ -50,20 +47,15 @@ class Reduction:
     """A part of a program that fails like the whole program."""
 
     failure: Failure
-    image: bytes | None
-    """Bundle file of the part; None for the whole program."""
+    program: BuiltProgram
+    """The part; the whole program if no part fails."""
     bundle: Bundle
-    inputs: Inputs
     report: RunReport
     """Report of its run, with the outputs of its layers."""
-    what: str
+    description: str
     """Description of the part and number of cores."""
-    tried: int
+    attempts: int = 0
     """Number of parts that were compiled and run."""
-    module: Module | None = None
-    """LIR of the part, if it was recompiled."""
-    assembly: str | None = None
-    """Assembly text of the part, if it is one instruction."""
     slicing: str | None = None
     """Tiling mode of its layers, if it was recompiled."""
 
@@ -110,26 +102,28 @@ def reduce_program(
         Called with a description of each attempt.
     """
     whole = _FailedRun(bundle, inputs, device, report, failure)
-    tried, told = 0, progress or (lambda what: None)
+    attempts, notify = 0, progress or (lambda description: None)
     for attempt in chain(
         _trap_attempts(whole),
         _windows(whole),
         _instruction_attempts(whole),
-        _removal_attempts(whole, told),
+        _removal_attempts(whole, notify),
     ):
-        tried += 1
-        told(attempt.what)
+        attempts += 1
+        notify(attempt.description)
         found = attempt.run(whole.failure, whole.report.engine)
         if found is not None:
             smaller = _crop_to_element(whole, found, attempt.config)
-            return attrs.evolve(smaller or found, tried=tried + (smaller is not None))
-    return Reduction(failure, None, bundle, inputs, report, "the whole program", tried)
+            return attrs.evolve(smaller or found, attempts=attempts + (smaller is not None))
+    program = BuiltProgram(bytes(bundle.file), inputs)
+    return Reduction(failure, program, bundle, report, "the whole program", attempts)
 
 
 @attrs.frozen(eq=False)
 class _Attempt:
-    what: str
-    make: Callable[[], BuiltPart]
+    description: str
+    build: Callable[[], BuiltProgram | None]
+    """Function that returns the part, or None if there is none."""
     config: DeviceConfig
     failure: Failure | None = None
     """Failure that the part has to show, if it differs from the whole program's."""
@@ -137,20 +131,21 @@ class _Attempt:
     """Tiling mode, if the part is recompiled."""
 
     def run(self, failure: Failure, engine: str) -> Reduction | None:
-        """Return the part if it can be made and fails."""
+        """Return the part if it can be built and fails."""
+        failure = self.failure or failure
+        strict = isinstance(failure, ViolationFailure)
         try:
-            image, inputs, module, assembly = self.make()
-            bundle = bundle_from_bytes(image, "repro.bin")
+            program = self.build()
+            if program is None:
+                return None
+            bundle = bundle_from_bytes(program.image, "repro.bin")
             device = Device(self.config, engine)
-            failure = self.failure or failure
-            strict = isinstance(failure, ViolationFailure)
-            report = device.run(bundle, inputs, save_layers=True, strict=strict)
+            report = device.run(bundle, program.inputs, save_layers=True, strict=strict)
         except UserError:  # this part is no program of its own: a larger one may be
             return None
         if not failure.occurs_in(report):
             return None
-        what, slicing = self.what, self.slicing
-        return Reduction(failure, image, bundle, inputs, report, what, 0, module, assembly, slicing)
+        return Reduction(failure, program, bundle, report, self.description, slicing=self.slicing)
 
 
 def _trap_attempts(whole: _FailedRun) -> Iterator[_Attempt]:
@@ -159,52 +154,42 @@ def _trap_attempts(whole: _FailedRun) -> Iterator[_Attempt]:
         return
     core, pc, config = trap.core, trap.pc, whole.device.config
     machine = whole.device.machine_after(whole.bundle)
-    what = f"one instruction ({trap.instruction}) on one core"
-    make = partial(_instruction_maker, lambda: extract_instruction(machine, core, pc, config))
-    yield _Attempt(what, make, attrs.evolve(config, cores_count=1))
+    yield _Attempt(
+        f"one instruction ({trap.instruction}) on one core",
+        lambda: extract_instruction(machine, core, pc, config),
+        attrs.evolve(config, cores_count=1),
+    )
 
 
 def _instruction_attempts(whole: _FailedRun) -> Iterator[_Attempt]:
-    """Return an attempt with the compiled instruction that computes a wrong element."""
+    """Yield an attempt with the compiled instruction that computes a wrong element."""
     if not isinstance(whole.failure, DifferenceFailure):
         return
     layer = whole.bundle.metadata.layers[_failing_layer(whole)]
     at = next(whole.failure.failing_elements(whole.report), None)
     if at is None:
         return
-    bundle, inputs, config = whole.bundle, whole.inputs, whole.device.config
-    engine = whole.report.engine
-    place = ", ".join(map(str, at))
+    config, engine = whole.device.config, whole.report.engine
     yield _Attempt(
-        f"the instruction that computes element [{place}] of layer {layer.name} on one core",
-        partial(
-            _instruction_maker,
-            lambda: find_computing_instruction(bundle, inputs, config, engine, layer, at),
-        ),
+        f"the instruction that computes element {list(at)} of layer {layer.name} on one core",
+        lambda: find_computing_instruction(whole.bundle, whole.inputs, config, engine, layer, at),
         attrs.evolve(config, cores_count=1),
         whole.failure.restrict_to(at),
     )
 
 
-def _removal_attempts(whole: _FailedRun, told: Callable[[str], None]) -> Iterator[_Attempt]:
-    """Return an attempt with only those tensor instructions that a violation needs."""
+def _removal_attempts(whole: _FailedRun, notify: Callable[[str], None]) -> Iterator[_Attempt]:
+    """Yield an attempt with only those tensor instructions that a violation needs."""
     found = whole.report.contract.violation
     if not isinstance(whole.failure, ViolationFailure) or found is None:
         return
-    there = ViolationFailure.at_same_instructions(found)
-    told("the program with fewer and fewer tensor instructions")
-    rest = remove_instructions(whole.bundle, whole.inputs, whole.device, there)
-    made: BuiltPart = (rest.image, whole.inputs, None, None)
-    what = f"the program with {rest.kept} of its {rest.of} tensor instructions"
-    if rest.kept < rest.of:
-        yield _Attempt(what, lambda: made, whole.device.config, there)
-
-
-def _instruction_maker(find: Callable[[], InstructionPart | None]) -> BuiltPart:
-    part = find()
-    if part is None:
-        raise fail("COMP001", "the instruction was not found")
-    return part.bundle, part.inputs, None, part.text
+    failure = ViolationFailure.at_same_instructions(found)
+    notify("the program with fewer and fewer tensor instructions")
+    image, kept, total = remove_instructions(whole.bundle, whole.inputs, whole.device, failure)
+    if kept < total:
+        program = BuiltProgram(image, whole.inputs)
+        description = f"the program with {kept} of its {total} tensor instructions"
+        yield _Attempt(description, lambda: program, whole.device.config, failure)
 
 
 def _windows(whole: _FailedRun) -> Iterator[_Attempt]:
@@ -218,14 +203,14 @@ def _windows(whole: _FailedRun) -> Iterator[_Attempt]:
     for count in _growing_counts(last + 1):
         wanted = range(last + 1 - count, last + 1)
         name = layers[last].name
-        what = f"layer {name}" if count == 1 else f"{count} layers up to {name}"
+        layer = f"layer {name}" if count == 1 else f"{count} layers up to {name}"
         slicings = _TILINGS if count == 1 else (DEFAULT_TILING,)
         for cores, slicing in product(dict.fromkeys((1, config.cores_count)), slicings):
             device = attrs.evolve(config, cores_count=cores)
             on = "one core" if cores == 1 else f"{cores} cores"
             tiled = "" if slicing == DEFAULT_TILING else f", tiling {slicing}"
             make = partial(_make_part, whole, module, wanted, device, slicing)
-            yield _Attempt(f"{what} on {on}{tiled}", make, device, slicing=slicing)
+            yield _Attempt(f"{layer} on {on}{tiled}", make, device, slicing=slicing)
 
 
 def _growing_counts(most: int) -> Iterator[int]:
@@ -239,14 +224,16 @@ def _growing_counts(most: int) -> Iterator[int]:
 
 def _make_part(
     whole: _FailedRun, module: Module, wanted: range, config: DeviceConfig, slicing: str
-) -> BuiltPart:
+) -> BuiltProgram:
     metadata = whole.bundle.metadata
     given = prepare_inputs(metadata, whole.inputs)
     part = extract_layers(module, metadata.layers, wanted, given, whole.report.layer_outputs)
     return _compile_part(whole, part, config, slicing)
 
 
-def _compile_part(whole: _FailedRun, part: Part, config: DeviceConfig, slicing: str) -> BuiltPart:
+def _compile_part(
+    whole: _FailedRun, part: Part, config: DeviceConfig, slicing: str
+) -> BuiltProgram:
     """Compile a part with the options of the whole program for a device."""
     metadata = whole.bundle.metadata
     names = {instruction.name for instruction in part.module.instructions}
@@ -254,26 +241,29 @@ def _compile_part(whole: _FailedRun, part: Part, config: DeviceConfig, slicing: 
     fuse = any(layer.fused for layer in metadata.layers)
     program = Program(part.module, metadata.numerics, layer_numerics=own)
     made = program.compile(config, fuse_activations=fuse, slicing=slicing)
-    return bytes(made.file), part.inputs, part.module, None
+    return BuiltProgram(bytes(made.file), part.inputs, part.module)
 
 
 def _crop_to_element(whole: _FailedRun, found: Reduction, config: DeviceConfig) -> Reduction | None:
     """Return the part cropped to one element of its result, if it still fails."""
-    slicing = found.slicing
-    if found.module is None or slicing is None or len(found.bundle.metadata.layers) != 1:
+    module, slicing = found.program.module, found.slicing
+    if module is None or slicing is None or len(found.bundle.metadata.layers) != 1:
         return None
-    layer = Part(found.module, found.inputs)
-    places = islice(found.failure.failing_elements(found.report), _MAX_PLACES)
-    at = find_computed_element(layer, places)
-    if at is None:
-        return None
-
-    def make() -> BuiltPart:
-        return _compile_part(whole, crop_layer(layer, at), config, slicing)
-
-    what = f"element [{', '.join(map(str, at))}] of {found.what}"
-    attempt = _Attempt(what, make, config, slicing=slicing)
-    return attempt.run(found.failure.restrict_to(at), whole.report.engine)
+    layer = Part(module, found.program.inputs)
+    for at in islice(found.failure.failing_elements(found.report), _MAX_PLACES):
+        try:
+            cropped = crop_layer(layer, at)
+        except UserError:  # the element is no program of its own
+            return None
+        if cropped is not None:
+            attempt = _Attempt(
+                f"element {list(at)} of {found.description}",
+                partial(_compile_part, whole, cropped, config, slicing),
+                config,
+                slicing=slicing,
+            )
+            return attempt.run(found.failure.restrict_to(at), whole.report.engine)
+    return None
 
 
 def _failing_layer(whole: _FailedRun) -> int:

@@ -83,7 +83,7 @@ def command(options: ReduceOptions) -> int:
         bundle, arrays, device, report, failure, lambda part: print_message(f"trying {part}")
     )
     files = write_repro(options.output, found)
-    print_message(f"wrote {options.output}: {found.what} fails alike; {', '.join(files)}")
+    print_message(f"wrote {options.output}: {found.description} fails alike; {', '.join(files)}")
     print_message(f"`nmpsim check '{options.output / 'suite.toml'}'` fails until this is fixed")
     return EXIT_OK
 

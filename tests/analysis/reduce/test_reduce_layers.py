@@ -49,11 +49,11 @@ def test_every_layer_is_reproduced(shared, network, flavour):
         wrong = values.copy()
         wrong.reshape(-1)[at] += 1
         found = reduce_program(bundle, inputs, device, report, DifferenceFailure(layer.name, wrong))
-        assert found.what.endswith(f"layer {layer.name} on one core")
+        assert found.description.endswith(f"layer {layer.name} on one core")
         assert [x.name for x in found.bundle.metadata.layers] == [layer.name]
         (again,) = found.report.layer_outputs.values()
         if layer.op not in WHOLE:
-            assert found.what.startswith("element ")
+            assert found.description.startswith("element ")
             assert again.tolist() == values.reshape(-1)[at].reshape(again.shape).tolist()
         else:
             np.testing.assert_array_equal(again, values)
@@ -91,7 +91,7 @@ def test_the_tiling_mode_is_kept():
     values = runs["simple"].layer_outputs[make_layer_key(bundle.metadata.layers[layer.index])]
     failure = DiffersIfSo(layer.name, values, layer.bursts)
     found = reduce_program(bundle, inputs, nmpsim.Device(one_core), runs["simple"], failure)
-    assert (found.what, found.slicing) == (
+    assert (found.description, found.slicing) == (
         f"layer {layer.name} on one core, tiling simple",
         "simple",
     )

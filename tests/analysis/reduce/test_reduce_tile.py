@@ -36,6 +36,6 @@ def test_one_instruction_reproduces_its_element(shared, network, flavour):
         part = find_computing_instruction(bundle, inputs, device.config, "compiled", layer, at)
         assert (part is None) == (layer.op in SILENT), layer.op
         if part is not None:
-            again = one_core.run(bundle_from_bytes(part.bundle), part.inputs)
+            again = one_core.run(bundle_from_bytes(part.image), part.inputs)
             assert again.trap is None
             assert again.outputs["result"].item() == values[at]
