@@ -17,7 +17,7 @@ from nmpsim.core.device import Device
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.run import ProgressCallback, make_layer_key
 from nmpsim.experiments.identity import compute_array_digest
-from nmpsim.interpreter.memory import locate_tensors, read_constant
+from nmpsim.interpreter import locate_tensors, read_part
 from nmpsim.report.data import LayerReport, RunReport
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -134,7 +134,9 @@ def digest_constants(bundle: Bundle) -> tuple[str, ...]:
     for layer in layers:
         names = [name for name in dict.fromkeys((*layer.fused, layer.name)) if name in instructions]
         operands = [places[one.name] for name in names for one in instructions[name].operands]
-        arrays = [read_constant(place, held) for place in operands if place.storage in held]
+        arrays = [
+            read_part(held[place.storage], place) for place in operands if place.storage in held
+        ]
         named = {str(number): array for number, array in enumerate(arrays)}
         digests.append(compute_array_digest(named) if named else "")
     return tuple(digests)

@@ -7,7 +7,7 @@ its integers, bit-exactly.
 """
 
 from nmpsim.interpreter.execute import Execution, execute_exact, execute_real
-from nmpsim.interpreter.memory import Location, locate_tensors
+from nmpsim.interpreter.memory import Location, locate_tensors, read_part
 from nmpsim.interpreter.operations import (
     RealArray,
     RealType,
@@ -33,6 +33,7 @@ __all__ = [
     "execute_real",
     "hides_relu",
     "locate_tensors",
+    "read_part",
     "find_scale_operands",
     "dequantize_operands",
     "evaluate_operation",

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import fail
-from nmpsim.interpreter.memory import TensorMemory, read_constant
+from nmpsim.interpreter.memory import TensorMemory, read_part
 from nmpsim.interpreter.operations import (
     REAL,
     RealArray,
@@ -132,7 +132,8 @@ def execute_real(
         values = [memory.read(operand.name) for operand in instruction.operands]
         for index, parameters in find_scale_operands(instruction).items():
             if places[index].storage not in given:
-                raw = [read_constant(places[i], module.constants) for i in (index, *parameters)]
+                used = [places[i] for i in (index, *parameters)]
+                raw = [read_part(module.constants[place.storage], place) for place in used]
                 values[index] = dequantize_rows(raw[0], raw[1], raw[2], real)
         return evaluate_operation(
             instruction,

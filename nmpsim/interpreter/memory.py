@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
@@ -62,7 +62,7 @@ class TensorMemory:
     def read(self, name: str) -> npt.NDArray[Any]:
         """Return a view of a tensor's values in the tensor's shape."""
         place = self._places[name]
-        return _part(self._buffers[place.storage], place)
+        return read_part(self._buffers[place.storage], place)
 
     def write(self, name: str, values: npt.NDArray[Any]) -> None:
         """Replace the values of a tensor."""
@@ -78,10 +78,7 @@ def _parts(
         yield Part(f"%{quote(place.storage)}", nbytes)
 
 
-def read_constant(place: Location, constants: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Return the stored values of a constant, or of a view of one, in their shape."""
-    return _part(constants[place.storage].reshape(-1), place)
-
-
-def _part(flat: npt.NDArray[Any], place: Location) -> npt.NDArray[Any]:
+def read_part(values: npt.NDArray[Any], place: Location) -> npt.NDArray[Any]:
+    """Return a view of a buffer's elements at a location, in the shape of the tensor."""
+    flat = values.reshape(-1)
     return flat[place.start : place.start + place.type.elements].reshape(place.type.shape)

@@ -33,7 +33,6 @@ import numpy.typing as npt
 from nmpsim.analysis.shadow.recording import (
     ExecutedLayer,
     LayerInstruction,
-    read_part,
     replay_layers,
 )
 from nmpsim.interpreter import (
@@ -41,6 +40,7 @@ from nmpsim.interpreter import (
     dequantize_operands,
     evaluate_operation,
     execute_real,
+    read_part,
     sqnr_db,
 )
 from nmpsim.lir.nodes import QUANTIZED_ELEMS, Module, TensorType

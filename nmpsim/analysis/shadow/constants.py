@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.shadow.compare import Real
-from nmpsim.analysis.shadow.recording import read_part
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.extras import require_extra
 from nmpsim.input_files import MAX_MODEL_BYTES, read_bytes
@@ -28,6 +27,7 @@ from nmpsim.interpreter import (
     dequantize_rows,
     find_scale_operands,
     locate_tensors,
+    read_part,
 )
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.npz import NpzFile

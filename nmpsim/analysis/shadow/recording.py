@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.interpreter import Location, evaluate_operation, locate_tensors
+from nmpsim.interpreter import Location, evaluate_operation, locate_tensors, read_part
 from nmpsim.lir.nodes import Instruction, Module, TensorType
 from nmpsim.lir.opcodes import IN, NO_WORK
 
@@ -156,12 +156,6 @@ class _Memory:
         is_constant = place.storage in self._constants
         stored = read_part(self._buffers[place.storage], place)
         return Operand(place, is_constant, stored if is_constant else stored.copy())
-
-
-def read_part(values: Array, place: Location) -> Array:
-    """Return the elements of a weight or buffer at a location, in their logical shape."""
-    flat = values.reshape(-1)
-    return flat[place.start : place.start + place.type.elements].reshape(place.type.shape)
 
 
 def _wrote(step: LayerInstruction) -> Array:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -35,33 +33,19 @@ class TracedInstruction:
     """Range of scratchpad addresses that a load writes: first, and one past the last."""
 
 
-class InstructionCache:
-    """Cache of the decoded tensor instructions of a program."""
-
-    def __init__(self, bundle: Bundle) -> None:
-        self._bundle = bundle
-        self._known: dict[tuple[int, int], TracedInstruction] = {}
-
-    def get(self, pc: int, descriptor: int) -> TracedInstruction:
-        """Return the decoded instruction at an address with the descriptor at another address."""
-        key = (pc, descriptor)
-        if key not in self._known:
-            self._known[key] = self._read(pc, descriptor)
-        return self._known[key]
-
-    def _read(self, pc: int, descriptor: int) -> TracedInstruction:
-        found = decode_tensor_instruction(self._bundle, pc, descriptor)
-        if found is None:
-            return TracedInstruction("")
-        mnemonic = found.instruction.mnemonic.removeprefix("nmp.")
-        if not found.words:
-            return TracedInstruction(mnemonic)
-        if found.name == "load":
-            return TracedInstruction(mnemonic, filled=_filled(found.words))
-        addresses = (w.name for w in DESCRIPTORS[found.name] if w.address)
-        return TracedInstruction(
-            mnemonic, tuple(found.words[w] for w in addresses if w not in _RESULTS)
-        )
+def read_traced_instruction(bundle: Bundle, pc: int, descriptor: int) -> TracedInstruction:
+    """Decode the instruction at an address with the descriptor at another address."""
+    found = decode_tensor_instruction(bundle, pc, descriptor)
+    if found is None:
+        return TracedInstruction("")
+    mnemonic = found.instruction.mnemonic.removeprefix("nmp.")
+    if not found.words:
+        return TracedInstruction(mnemonic)
+    if found.name == "load":
+        return TracedInstruction(mnemonic, filled=_filled(found.words))
+    addresses = (w.name for w in DESCRIPTORS[found.name] if w.address)
+    sources = tuple(found.words[w] for w in addresses if w not in _RESULTS)
+    return TracedInstruction(mnemonic, sources)
 
 
 def _filled(words: Mapping[str, int]) -> tuple[int, int]:
@@ -71,49 +55,6 @@ def _filled(words: Mapping[str, int]) -> tuple[int, int]:
         high, words["spm_stride_y"], wide, words["spm_stride_x"], words["run_bytes"]
     )
     return words["spm"], words["spm"] + extent
-
-
-@attrs.frozen
-class Finish:
-    """Cycle in which an instruction ended, and the core that executed it."""
-
-    cycle: int
-    core: int
-
-
-class FinishTimes:
-    """Record of the cycle in which each instruction of each layer first ended."""
-
-    def __init__(self, bundle: Bundle) -> None:
-        self._bundle = bundle
-        self._ends: dict[int, dict[tuple[int, int], Finish]] = defaultdict(dict)
-
-    def record(self, layer: int, pc: int, descriptor: int, finish: Finish) -> None:
-        """Record the end of an instruction of the MAC array or the vector unit."""
-        self._ends[layer].setdefault((pc, descriptor), finish)
-
-    def find(self, layer: int, shape: Sequence[int], at: Sequence[int]) -> Finish | None:
-        """Find when an element of a layer's result was computed; return None if unknown.
-
-        Parameters
-        ----------
-        layer
-            Index of the layer.
-        shape
-            Shape of its result.
-        at
-            Coordinates; () if they are not known.
-        """
-        if len(at) != len(shape) or not math.prod(shape):
-            return None
-        element = int(np.ravel_multi_index(tuple(at), tuple(shape)))
-        ends = [
-            finish
-            for (pc, descriptor), finish in self._ends[layer].items()
-            if (found := decode_tensor_instruction(self._bundle, pc, descriptor)) is not None
-            and found.find_offset(element) is not None
-        ]
-        return min(ends, key=lambda finish: finish.cycle, default=None)
 
 
 _CORES = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")

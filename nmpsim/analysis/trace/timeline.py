@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterator
+import math
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Sequence
+from functools import cache, partial
+from operator import itemgetter
 from typing import IO, Any
 
 import attrs
+import numpy as np
 
+from nmpsim.analysis.tensor_instructions import decode_tensor_instruction
 from nmpsim.analysis.trace.events import (
     TRANSFERS,
     UNITS,
@@ -16,11 +21,9 @@ from nmpsim.analysis.trace.events import (
     compact_json,
 )
 from nmpsim.analysis.trace.instructions import (
-    Finish,
-    FinishTimes,
-    InstructionCache,
     Selection,
     TracedInstruction,
+    read_traced_instruction,
 )
 from nmpsim.bundle.read import Bundle
 from nmpsim.escape import escape_line
@@ -93,13 +96,17 @@ class TimelineTrace:
         limit
             Largest size of the units' events in bytes; further events are counted.
         """
+        self._bundle = bundle
         self._events = EventStream(file, limit)
-        self._instructions = InstructionCache(bundle)
-        self._finished = FinishTimes(bundle)
+        self._read = cache(partial(read_traced_instruction, bundle))
+        self._finished: dict[int, dict[tuple[int, int], tuple[int, int]]] = defaultdict(dict)
+        """Layer -> addresses of an instruction and its descriptor -> first end, and its core."""
         self._names = [
             compact_json(escape_line(layer.display_name)) for layer in bundle.metadata.layers
         ]
-        self._tracks = [[_place(_track(core, unit)) for unit in Unit] for core in range(cores)]
+        self._tracks = [
+            [compact_json(_track(core, unit))[1:-1] for unit in Unit] for core in range(cores)
+        ]
         self._counters = ActivityCounters()
         self._chosen = chosen
         self._unused: list[deque[_Load]] = [deque(maxlen=_MAX_UNUSED) for _ in range(cores)]
@@ -122,7 +129,7 @@ class TimelineTrace:
         for core, unit, is_grant, pc, descriptor, layer, begin, end, done, nbytes in zip(
             *columns, strict=True
         ):
-            instruction = self._instructions.get(pc, descriptor)
+            instruction = self._read(pc, descriptor)
             name = instruction.mnemonic or _UNIT_WORDS[unit]
             facts = f'"layer":{self._layer(layer)},"pc":"{pc:#x}"'
             if unit in _MOVING:
@@ -145,7 +152,7 @@ class TimelineTrace:
             begin += layer.device_cycles
             for found in layer.saturation:
                 if not found.wanted:
-                    done = self._finished.find(layer.index, layer.shape, found.first)
+                    done = self._find_end(layer, found.first)
                     self._events.add_always(_saturated(layer, found, begin, done))
         for event in self._counted(report):
             self._events.add_always(event)
@@ -189,7 +196,23 @@ class TimelineTrace:
         fields = ("layer", "pc", "descriptor", "end", "core")
         columns = [computed[name].tolist() for name in fields]
         for layer, pc, descriptor, end, core in zip(*columns, strict=True):
-            self._finished.record(layer, pc, descriptor, Finish(end, core))
+            self._finished[layer].setdefault((pc, descriptor), (end, core))
+
+    def _find_end(self, layer: LayerReport, at: Sequence[int]) -> tuple[int, int] | None:
+        """Return when an element of a layer's result was computed, and the core; None if unknown.
+
+        ``at`` has the coordinates of the element, or () if they are not known.
+        """
+        if len(at) != len(layer.shape) or not math.prod(layer.shape):
+            return None
+        element = int(np.ravel_multi_index(tuple(at), layer.shape))
+        ends = [
+            end
+            for addresses, end in self._finished[layer.index].items()
+            if (found := decode_tensor_instruction(self._bundle, *addresses)) is not None
+            and found.find_offset(element) is not None
+        ]
+        return min(ends, key=itemgetter(0), default=None)
 
     def _tie(self, core: int, unit: int, begin: int, instruction: TracedInstruction) -> None:
         """Record a load until its first use, and write flow events from loads to first uses."""
@@ -203,14 +226,15 @@ class TimelineTrace:
             return
         for one in [one for one in unused if _uses(instruction, one)]:
             unused.remove(one)
-            self._events.add(*_flow(one, core, unit, begin))
+            both = f'"cat":"use","name":"use","id":{one.number}'
+            source, use = self._tracks[core][Unit.LOAD], self._tracks[core][unit]
+            self._events.add(
+                f'{{"ph":"s","ts":{one.begin},{both},{source}}}',
+                f'{{"ph":"f","bp":"e","ts":{begin},{both},{use}}}',
+            )
 
     def _layer(self, index: int) -> str:
         return self._names[index] if index < len(self._names) else "null"
-
-
-def _slice(name: str, begin: int, end: int, facts: dict[str, Any]) -> dict[str, Any]:
-    return {"ph": "X", "ts": begin, "dur": end - begin, "name": name, "args": facts}
 
 
 def _uses(instruction: TracedInstruction, load: _Load) -> bool:
@@ -218,26 +242,13 @@ def _uses(instruction: TracedInstruction, load: _Load) -> bool:
     return any(first <= source < last for source in instruction.sources)
 
 
-def _flow(load: _Load, core: int, unit: int, begin: int) -> tuple[str, str]:
-    both = f'"cat":"use","name":"use","id":{load.number}'
-    source, use = _place(_track(core, Unit.LOAD)), _place(_track(core, unit))
-    return (
-        f'{{"ph":"s","ts":{load.begin},{both},{source}}}',
-        f'{{"ph":"f","bp":"e","ts":{begin},{both},{use}}}',
-    )
-
-
 def _slice_text(name: str, begin: int, end: int, facts: str, place: str) -> str:
-    """Return the JSON of ``_slice`` directly, which is faster for millions of events.
+    """Return the JSON of a slice directly, which is faster for millions of events.
 
     ``name`` is an instruction's and needs no escapes; ``facts`` and ``place`` are JSON.
     """
     times = f'"ts":{begin},"dur":{end - begin}'
     return f'{{"ph":"X",{times},"name":"{name}","args":{{{facts}}},{place}}}'
-
-
-def _place(track: dict[str, int]) -> str:
-    return compact_json(track)[1:-1]
 
 
 def _counter(process: int, name: str, cycle: int, values: dict[str, float]) -> dict[str, Any]:
@@ -282,14 +293,19 @@ def _layer_slice(layer: LayerReport, begin: int) -> dict[str, Any]:
         "bound_cycles": layer.bound.cycles,
         "saturated": layer.saturated,
     }
-    track = {"pid": LAYERS, "tid": LAYER_TRACK}
-    return (
-        _slice(escape_line(layer.display_name), begin, begin + layer.device_cycles, facts) | track
-    )
+    return {
+        "ph": "X",
+        "ts": begin,
+        "dur": layer.device_cycles,
+        "name": escape_line(layer.display_name),
+        "args": facts,
+        "pid": LAYERS,
+        "tid": LAYER_TRACK,
+    }
 
 
 def _saturated(
-    layer: LayerReport, found: Saturation, end: int, done: Finish | None
+    layer: LayerReport, found: Saturation, end: int, done: tuple[int, int] | None
 ) -> dict[str, Any]:
     """Return the event of a layer's first saturated value, at the layer's end if not known."""
     facts = {
@@ -301,8 +317,8 @@ def _saturated(
         "channels": [list(one) for one in found.channels[:_MAX_CHANNELS]],
     }
     if done is not None:
-        facts["core"] = done.core
-    return _instant(f"{found.stage} {found.side}", end if done is None else done.cycle, facts)
+        end, facts["core"] = done
+    return _instant(f"{found.stage} {found.side}", end, facts)
 
 
 def _instant(name: str, cycle: int, facts: dict[str, Any]) -> dict[str, Any]:
