@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -16,7 +16,7 @@ from nmpsim.checking.baseline import UPDATE_HINT, Baseline, BaselineLayer
 from nmpsim.checking.results import Check, FailedLayer
 from nmpsim.checking.run import Arrays, Run
 from nmpsim.checking.suite import Expect
-from nmpsim.diagnostics import UserError, did_you_mean, fail
+from nmpsim.diagnostics import did_you_mean, fail
 from nmpsim.experiments.samples import is_score_shape
 from nmpsim.experiments.worker import get_scores, rank_classes
 from nmpsim.lir.layers import find_layer
@@ -29,12 +29,20 @@ _PATTERN = frozenset("*?[")
 """Characters that make a word a pattern."""
 
 
+def _make_failure(name: str, message: str, culprits: Sequence[FailedLayer]) -> Check:
+    """Return a failed check whose message ends with the first layer concerned."""
+    if culprits:
+        first = culprits[0]
+        line = f", line {first.line} of the LIR" if first.line else ""
+        message += f" (first in layer {first.display_name}{line})"
+    return Check(name, "wrong", message, tuple(culprits))
+
+
 def check_trap(trap: TrapReport, run: Run) -> Check:
     """Return the failed check of a run that stopped before its end."""
-    message = f"the run stopped: {trap.kind}: {trap.message}"
     layers = [layer for layer in run.report.layers if layer.name == trap.layer]
-    culprits = tuple(make_failed_layer(layer, "here the run stopped") for layer in layers)
-    return Check("trap", "wrong", f"{message}{_in_layers(culprits)}", culprits)
+    culprits = [make_failed_layer(layer, "here the run stopped") for layer in layers]
+    return _make_failure("trap", f"the run stopped: {trap.kind}: {trap.message}", culprits)
 
 
 def check_answer(
@@ -70,30 +78,28 @@ def check_answer(
     if baseline is not None and not any(one.failed for one in checks):
         checks.append(check_outputs_against_baseline(run, baseline, expect, given))
     found = checks[-1]
-    left_out = list(_not_compared(run, given, expect, baseline))
+    left_out = list(_list_not_compared(run, given, expect, baseline))
     if found.failed or not left_out:
         return found
     return attrs.evolve(found, message=f"{found.message}; not compared: {'; '.join(left_out)}")
 
 
-def _not_compared(
+def _list_not_compared(
     run: Run, given: Arrays, expect: Expect, baseline: Baseline | None
 ) -> Iterator[str]:
     """Yield what a passed answer was not compared with."""
+    if baseline is None:
+        outputs = (output.name for output in run.report.output_reports)
+        yield from (f"output {name}" for name in outputs if name not in given)
+        return
     for output in run.report.output_reports:
-        if baseline is None and output.name not in given:
-            yield f"output {output.name}"
-        elif (
-            baseline is not None
-            and output.name in given
-            and _needs_values(output, baseline, expect)
-        ):
+        if output.name in given and _needs_values(output, baseline, expect):
             yield f"output {output.name} with the baseline, which has only its digest"
-    if baseline is not None and not _is_strict(expect):
+    if not _is_strict(expect):
         reason = "only" if expect.only else "ulp" if expect.ulp else "sqnr_db"
         layers = "other layers" if expect.only else "layers"
         yield f"{layers}, constants and rescale values with the baseline (expect.{reason})"
-    elif baseline is not None and not any(run.constants):
+    elif not any(run.constants):
         yield "constants (none are known without the LIR)"
 
 
@@ -105,7 +111,7 @@ def check_outputs(run: Run, expected: Arrays, expect: Expect, baseline: Baseline
     outputs = {output.name: output for output in run.report.output_reports}
     reject_unknown_names(expected, outputs, "output")
     found = {name: compare_output(outputs[name], array) for name, array in expected.items()}
-    return _outputs_check(run, found, expect, baseline)
+    return _check_differences(run, found, expect, baseline)
 
 
 def check_outputs_against_baseline(
@@ -135,62 +141,66 @@ def check_outputs_against_baseline(
     changed: dict[str, Difference | None] = {}
     for output in run.report.output_reports:
         before = baseline.outputs[output.name]
-        if not before.matches(output.values):
-            if before.has_wrong_digest(output.values):
-                raise fail(
-                    "BASE001",
-                    f"the baseline's digest of output {output.name} does not match its values",
-                    found=before.digest,
-                    hint=UPDATE_HINT,
-                )
-            kept = before.array()
-            changed[output.name] = None if kept is None else compare_output(output, kept)
-            if _needs_values(output, baseline, expect):
-                if output.name not in given:
-                    raise _without_values(output)
-                del changed[output.name]
-    found = _outputs_check(run, changed, expect, baseline)
+        if before.matches(output.values):
+            continue
+        if before.has_wrong_digest(output.values):
+            raise fail(
+                "BASE001",
+                f"the baseline's digest of output {output.name} does not match its values",
+                found=before.digest,
+                hint=UPDATE_HINT,
+            )
+        values = before.array()
+        if not _needs_values(output, baseline, expect):
+            changed[output.name] = None if values is None else compare_output(output, values)
+        elif output.name not in given:
+            raise fail(
+                "BASE001",
+                f"the baseline has no values of output {output.name!r}, only a digest",
+                expected="the values, to compare them within a tolerance",
+                hint="Pass the expected values with expect.outputs.",
+            )
+    found = _check_differences(run, changed, expect, baseline)
     if found.failed or not _is_strict(expect):
         return found
     culprits = _first_changed(run, baseline, "the program's answer is the same")
     message = "the output of a layer differs from the baseline"
     if not culprits:
-        culprits = _computes_otherwise(run, baseline)
+        culprits = [
+            make_failed_layer(layer, f"{numbers} not the baseline's")
+            for layer, before in zip(run.report.layers, baseline.layers, strict=True)
+            if (numbers := _other_numbers(run, layer, before))
+        ]
         message = "a layer computes other values than in the baseline, although no output differs"
-    if not culprits:
-        return found
-    return Check("outputs", "wrong", f"{message}{_in_layers(culprits)}", culprits)
+    return _make_failure("outputs", message, culprits) if culprits else found
 
 
 def check_layers(run: Run, expected: Arrays, expect: Expect) -> Check:
     """Check the outputs of layers against expected arrays with keys ``NNNN:name`` or ``name``."""
-    layers = {layer.name: layer for layer in run.report.layers}
     named = {parse_layer_name(key): array for key, array in expected.items()}
-    reject_unknown_names(named, layers, "layer")
-    wanted = _chosen_names(run, expect)
-    chosen = [name for name in named if not expect.only or name in wanted]
-    _refuse_none_chosen(chosen, expect)
+    names = [layer.name for layer in run.report.layers]
+    reject_unknown_names(named, names, "layer")
+    chosen = _select_layers(run, expect, named)
     culprits = []
-    for name in sorted(chosen, key=lambda name: layers[name].index):
-        layer, output = layers[name], run.layer_outputs[layers[name].index]
+    for layer in chosen:
+        output = run.layer_outputs[layer.index]
         if output is not None:
-            found = compare_output(_as_output(layer, output), named[name])
+            as_output = OutputReport(layer.name, layer.elem, layer.scale, layer.offset, output)
+            found = compare_output(as_output, named[layer.name])
             if not is_within_tolerance(found, expect):
                 culprits.append(make_failed_layer(layer, describe_difference(found)))
-    return _layers_check(len(chosen), culprits)
+    return _make_layers_check(len(chosen), culprits)
 
 
 def check_layers_against_baseline(run: Run, baseline: Baseline, expect: Expect) -> Check:
     """Check that the outputs of selected layers equal the baseline's."""
-    wanted = _chosen_names(run, expect)
-    chosen = [layer for layer in run.report.layers if layer.name in wanted]
-    _refuse_none_chosen([layer.name for layer in chosen], expect)
+    chosen = _select_layers(run, expect)
     culprits = [
         make_failed_layer(layer, "its output is not the baseline's")
         for layer in chosen
         if run.digest(layer) != baseline.layers[layer.index].output
     ]
-    return _layers_check(len(chosen), culprits)
+    return _make_layers_check(len(chosen), culprits)
 
 
 def check_top1(run: Run, label: int) -> Check:
@@ -212,8 +222,7 @@ def check_top1(run: Run, label: int) -> Check:
     if best == label:
         return Check("top1", "passed", f"class {best}")
     message = f"class {best}, expected {label}"
-    maker = _maker(run, scores[0].name, message)
-    return Check("top1", "wrong", f"{message}{_in_layers(maker)}", maker)
+    return _make_failure("top1", message, _find_writer(run, scores[0].name, message))
 
 
 def compare_output(output: OutputReport, expected: Array) -> Difference:
@@ -252,8 +261,13 @@ def is_within_tolerance(found: Difference, expect: Expect) -> bool:
     return near
 
 
-def describe_difference(found: Difference) -> str:
-    """Return the number of differing elements, the first and the worst, as text."""
+def describe_difference(found: Difference | None) -> str:
+    """Return the number of differing elements, the first and the worst, as text.
+
+    None is a difference from the baseline of unknown size.
+    """
+    if found is None:
+        return _format_error(found)
     first, worst = found.first, found.worst
     if first is None or worst is None:
         return "equal"
@@ -263,7 +277,7 @@ def describe_difference(found: Difference) -> str:
     )
     if worst.at != first.at:
         text += f"; worst {list(worst.at)}: {worst.actual!r}, expected {worst.expected!r}"
-    return f"{text}; {_error(found)}"
+    return f"{text}; {_format_error(found)}"
 
 
 def make_failed_layer(layer: LayerReport, message: str) -> FailedLayer:
@@ -292,26 +306,27 @@ def reject_unknown_names(given: Iterable[str], known: Iterable[str], what: str) 
         raise fail("SUITE002", "the file of expected values contains no array")
 
 
-def _outputs_check(
+def _check_differences(
     run: Run,
     found: Mapping[str, Difference | None],
     expect: Expect,
     baseline: Baseline | None,
 ) -> Check:
+    """Check the differences of outputs by name; None for a difference of unknown size."""
     wrong = {
-        name: "not the baseline's" if one is None else describe_difference(one)
+        name: one
         for name, one in found.items()
         if one is None or not is_within_tolerance(one, expect)
     }
     if not wrong:
         return Check("outputs", "passed", "as expected")
-    message = "; ".join(f"output {name}: {text}" for name, text in wrong.items())
-    then = "; ".join(f"output {name} is {_error(found[name])}" for name in wrong)
-    culprits = _first_changed(run, baseline, then) or _maker(run, next(iter(wrong)), then)
-    return Check("outputs", "wrong", f"{message}{_in_layers(culprits)}", culprits)
+    texts = [f"output {name}: {describe_difference(one)}" for name, one in wrong.items()]
+    then = "; ".join(f"output {name} is {_format_error(one)}" for name, one in wrong.items())
+    culprits = _first_changed(run, baseline, then) or _find_writer(run, next(iter(wrong)), then)
+    return _make_failure("outputs", "; ".join(texts), culprits)
 
 
-def _error(found: Difference | None) -> str:
+def _format_error(found: Difference | None) -> str:
     if found is None:
         return "not the baseline's"
     return f"off by up to {found.worst_ulp:,} ulp, SQNR {found.sqnr_db:.1f} dB"
@@ -324,47 +339,26 @@ def _needs_values(output: OutputReport, baseline: Baseline, expect: Expect) -> b
     return bool(has_tolerance) and before.values is None and not before.matches(output.values)
 
 
-def _without_values(output: OutputReport) -> UserError:
-    return fail(
-        "BASE001",
-        f"the baseline has no values of output {output.name!r}, only a digest",
-        expected="the values, to compare them within a tolerance",
-        hint="Pass the expected values with expect.outputs.",
-    )
-
-
 def _is_strict(expect: Expect) -> bool:
     return not expect.ulp and expect.sqnr_db is None and not expect.only
 
 
-def _layers_check(count: int, culprits: list[FailedLayer]) -> Check:
+def _make_layers_check(count: int, culprits: Sequence[FailedLayer]) -> Check:
     if not culprits:
         return Check("layers", "passed", f"{count} as expected")
-    first = culprits[0]
-    message = f"{len(culprits)} of {count} layers differ; {first.message}"
-    return Check("layers", "wrong", f"{message}{_in_layers([first])}", tuple(culprits))
+    message = f"{len(culprits)} of {count} layers differ; {culprits[0].message}"
+    return _make_failure("layers", message, culprits)
 
 
-def _first_changed(run: Run, baseline: Baseline | None, then: str) -> tuple[FailedLayer, ...]:
+def _first_changed(run: Run, baseline: Baseline | None, then: str) -> list[FailedLayer]:
     """Return the first layer whose output is not the baseline's, with the consequence."""
-    if baseline is None:
-        return ()
-    for layer, before in zip(run.report.layers, baseline.layers, strict=True):
+    for layer, before in zip(run.report.layers, baseline.layers if baseline else (), strict=False):
         if run.digest(layer) != before.output:
             own = _other_numbers(run, layer, before)
             why = f"; {own} not the baseline's either" if own else ""
             message = f"the first layer whose output differs from the baseline{why}"
-            return (make_failed_layer(layer, f"{message}; {then}"),)
-    return ()
-
-
-def _computes_otherwise(run: Run, baseline: Baseline) -> tuple[FailedLayer, ...]:
-    """Return the layers whose constants or rescale values are not the baseline's."""
-    return tuple(
-        make_failed_layer(layer, f"{what} not the baseline's")
-        for layer, before in zip(run.report.layers, baseline.layers, strict=True)
-        if (what := _other_numbers(run, layer, before))
-    )
+            return [make_failed_layer(layer, f"{message}; {then}")]
+    return []
 
 
 def _other_numbers(run: Run, layer: LayerReport, before: BaselineLayer) -> str:
@@ -377,25 +371,18 @@ def _other_numbers(run: Run, layer: LayerReport, before: BaselineLayer) -> str:
     return f"its {other} are" if other else ""
 
 
-def _maker(run: Run, output: str, message: str) -> tuple[FailedLayer, ...]:
+def _find_writer(run: Run, output: str, message: str) -> list[FailedLayer]:
     index = run.output_layers.get(output)
-    return () if index is None else (make_failed_layer(run.report.layers[index], message),)
+    return [] if index is None else [make_failed_layer(run.report.layers[index], message)]
 
 
-def _in_layers(culprits: tuple[FailedLayer, ...] | list[FailedLayer]) -> str:
-    if not culprits:
-        return ""
-    first = culprits[0]
-    line = f", line {first.line} of the LIR" if first.line else ""
-    return f" (first in layer {first.display_name}{line})"
+def _select_layers(
+    run: Run, expect: Expect, names: Collection[str] | None = None
+) -> list[LayerReport]:
+    """Return the layers that ``only`` selects, by pattern or by name, and that ``names`` has.
 
-
-def _as_output(layer: LayerReport, values: Array) -> OutputReport:
-    return OutputReport(layer.name, layer.elem, layer.scale, layer.offset, values)
-
-
-def _chosen_names(run: Run, expect: Expect) -> set[str]:
-    """Return the names of the layers that ``only`` chooses, by pattern or by name."""
+    Raises UserError (SUITE002) if there are none.
+    """
     layers = run.report.layers
     chosen: set[str] = set()
     for word in expect.only:
@@ -407,14 +394,13 @@ def _chosen_names(run: Run, expect: Expect) -> set[str]:
             )
         else:
             chosen.add(find_layer(layers, word).name)
-    return chosen
-
-
-def _refuse_none_chosen(chosen: list[str], expect: Expect) -> None:
-    if not chosen:
+    found = [one for one in layers if not expect.only or one.name in chosen]
+    found = [one for one in found if names is None or one.name in names]
+    if not found:
         raise fail(
             "SUITE002",
             "no layer was compared",
             found=f"expect.only = {list(expect.only)}",
             hint="List the names of layers with `nmpsim inspect`.",
         )
+    return found
