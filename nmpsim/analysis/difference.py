@@ -100,6 +100,7 @@ def compare(
     scale: float | None = None,
     offset: int | None = None,
     tolerance: Tolerance = EXACT,
+    shape: tuple[int, ...] | None = None,
 ) -> Difference:
     """Compare an output with the expected one, element by element.
 
@@ -117,6 +118,9 @@ def compare(
         Zero point.
     tolerance
         Limits within which elements do not count in ``beyond``.
+    shape
+        Shape of the tensor whose first elements the flat arrays contain; None for that of the
+        arrays.
 
     Raises
     ------
@@ -149,12 +153,13 @@ def compare(
     is_float = numbers[0].dtype.kind == "f"
     is_near |= ulp <= (0 if is_float else tolerance.ulp)
     distance = _no_nan(np.abs(error)) if is_float else ulp
+    shape = actual.shape if shape is None else shape
     return Difference(
-        shape=actual.shape,
+        shape=shape,
         elements=actual.size,
         differing=apart.size,
-        first=_element(numbers, ulp, int(apart[0])) if apart.size else None,
-        worst=_element(numbers, ulp, int(distance.argmax())) if apart.size else None,
+        first=_element(numbers, ulp, int(apart[0]), shape) if apart.size else None,
+        worst=_element(numbers, ulp, int(distance.argmax()), shape) if apart.size else None,
         mean_ulp=float(ulp.mean(dtype=np.float64)) if ulp.size else 0.0,
         sqnr_db=sqnr,
         cosine=cosine,
@@ -225,6 +230,9 @@ def _cosine(one: Array, other: Array) -> float:
     return float(np.vdot(one, other)) / length
 
 
-def _element(numbers: tuple[Array, Array], ulp: Array, flat: int) -> Element:
-    at = tuple(int(index) for index in np.unravel_index(flat, ulp.shape))
-    return Element(at, numbers[0][at].item(), numbers[1][at].item(), int(ulp[at]))
+def _element(
+    numbers: tuple[Array, Array], ulp: Array, flat: int, shape: tuple[int, ...]
+) -> Element:
+    at = tuple(int(index) for index in np.unravel_index(flat, shape))
+    actual, expected, apart = (array.reshape(-1)[flat].item() for array in (*numbers, ulp))
+    return Element(at, actual, expected, apart)

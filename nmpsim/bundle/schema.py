@@ -145,6 +145,15 @@ def make_strict_converter() -> Converter:
         items = _require(value, list, "a list")
         return tuple(converter.structure(item, get_args(kind)[0]) for item in items)
 
+    def structure_mapping(value: Any, kind: Any) -> dict[str, Any]:
+        items, item_kind = _require(value, dict, "an object").items(), get_args(kind)[1]
+        return {
+            key: _lists_as_tuples(item)
+            if item_kind is Any
+            else converter.structure(item, item_kind)
+            for key, item in items
+        }
+
     def structure_limited(value: Any, kind: Any) -> Any:
         """Limit the value of a number, or the length of a list or object."""
         limit = kind.__metadata__[0]
@@ -163,7 +172,7 @@ def make_strict_converter() -> Converter:
     converter.register_structure_hook(int, _structure_integer)
     converter.register_structure_hook_func(_is_limited, structure_limited)
     for origins, function in (
-        ((Mapping,), _structure_mapping),
+        ((Mapping,), structure_mapping),
         ((types.UnionType, Union), structure_optional),
         ((tuple,), structure_tuple),
         ((Literal,), _structure_literal),
@@ -206,11 +215,6 @@ def _check_attributes(values: Iterable[Any]) -> None:
             _check_attributes(value.values() if isinstance(value, dict) else value)
         elif isinstance(value, int):
             _check_limit(ATTRIBUTE_NUMBER, value)
-
-
-def _structure_mapping(value: Any, _: object) -> dict[str, Any]:
-    items = _require(value, dict, "an object").items()
-    return {key: _lists_as_tuples(item) for key, item in items}
 
 
 def _lists_as_tuples(value: Any) -> Any:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import attrs
 import numpy as np
@@ -23,9 +23,6 @@ from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.report.data import LayerReport, OutputReport, Saturation
 from nmpsim.report.fields import Before
 from nmpsim.report.json import json_text
-
-if TYPE_CHECKING:
-    from cattrs import Converter
 
 SCHEMA: Final = "nmpsim-baseline-3"
 OLD_SCHEMAS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -55,7 +52,11 @@ class BaselineLayer:
     saturated: Annotated[
         Mapping[str, int],
         "values that saturated and should not, by stage and side, as `result high`",
-    ]
+    ] = attrs.field(
+        validator=attrs.validators.deep_mapping(
+            attrs.validators.instance_of(str), attrs.validators.ge(0)
+        )
+    )
     constants: Annotated[str, "digest of its weights and other constants; empty if it has none"]
     rescale: Annotated[
         str, "digest of its multipliers, shifts, offsets and clip ranges; empty if it has none"
@@ -300,33 +301,7 @@ def _structured(document: dict[str, Any], place: Place) -> Baseline:
     return baseline
 
 
-@cache
-def _converter() -> Converter:
-    converter = make_strict_converter()
-    converter.register_structure_hook_func(
-        lambda kind: kind == Mapping[str, BaselineOutput],
-        lambda value, _: {
-            name: converter.structure(one, BaselineOutput) for name, one in _object(value).items()
-        },
-    )
-    converter.register_structure_hook_func(
-        lambda kind: kind == (tuple[Any, ...] | None),
-        lambda value, _: None if value is None else tuple(value),
-    )
-    converter.register_structure_hook_func(lambda kind: kind == Mapping[str, int], _counts)
-    return converter
-
-
-def _counts(value: Any, _: object) -> dict[str, int]:
-    if not all(type(count) is int and count >= 0 for count in _object(value).values()):
-        raise TypeError("the value is not an object of whole numbers of at least 0")
-    return _object(value)
-
-
-def _object(value: Any) -> dict[str, Any]:
-    if type(value) is not dict:
-        raise TypeError("the value is not an object")
-    return value
+_converter = cache(make_strict_converter)
 
 
 def _is_float(elem: str) -> bool:

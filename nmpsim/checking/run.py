@@ -169,25 +169,11 @@ class LoadedProgram:
         return digest_constants(self.bundle)
 
 
-@attrs.frozen
-class _Key:
-    """Properties that cases must share to use the same device."""
-
-    digest: str
-    path: str
-    """Path of the bundle, which errors name."""
-    config: DeviceConfig
-    limits: Limits
-    """Limits of the runs, which affect what a device caches."""
-    strict: bool
-    max_memory: int | None
-
-
 class ProgramCache:
     """Cache of the last program with its device; it is freed before another one is loaded."""
 
     def __init__(self) -> None:
-        self._key: _Key | None = None
+        self._key: tuple[object, ...] | None = None
         self._loaded: LoadedProgram | None = None
 
     def load(
@@ -199,7 +185,8 @@ class ProgramCache:
         max_memory: int | None,
     ) -> LoadedProgram:
         """Return a program with a single-threaded device, from the cache if possible."""
-        key = _Key(bundle.digest, bundle.path, config, limits, strict, max_memory)
+        # Errors name the path, and limits affect what a device caches.
+        key = (bundle.digest, bundle.path, config, limits, strict, max_memory)
         if self._loaded is None or key != self._key:
             self._key = self._loaded = None
             device = Device(config, threads=1, max_memory=max_memory)

@@ -22,7 +22,6 @@ from nmpsim.analysis.diff.tensors import (
 from nmpsim.analysis.difference import (
     EXACT,
     Difference,
-    Element,
     Tolerance,
     compare,
     dequantize_values,
@@ -291,24 +290,11 @@ def _difference(
             near = np.abs(actual.astype(np.float64) - expected.astype(np.float64)) <= printed
         expected = np.where(near, actual, expected)
     scale, offset = (parameters.scale, parameters.offset) if parameters else (None, None)
-    found = compare(actual, expected, elem, scale, offset, tolerance)
-    return attrs.evolve(
-        found,
-        shape=mine.shape,
-        first=_with_coordinates(found.first, mine.shape),
-        worst=_with_coordinates(found.worst, mine.shape),
-    )
+    return compare(actual, expected, elem, scale, offset, tolerance, mine.shape)
 
 
 def _first_elements(tolerance: float | Array, count: int) -> Any:
     return tolerance[:count] if isinstance(tolerance, np.ndarray) else tolerance
-
-
-def _with_coordinates(element: Element | None, shape: tuple[int, ...]) -> Element | None:
-    if element is None:
-        return None
-    at = tuple(int(index) for index in np.unravel_index(element.at[0], shape))
-    return attrs.evolve(element, at=at)
 
 
 def _parameters(

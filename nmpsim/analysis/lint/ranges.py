@@ -126,8 +126,8 @@ class ProfileMatch:
     """``constants`` or ``results``: the values that were compared."""
     known: int
     """Number of compared values."""
-    mismatches: tuple[str, ...]
-    """Names of values outside their recorded range."""
+    mismatches: int
+    """Number of values outside their recorded range."""
     example: str
     """Description of a mismatch, or of a match if there is none."""
     recorded: Range
@@ -136,7 +136,7 @@ class ProfileMatch:
     @property
     def is_foreign(self) -> bool:
         """Whether more than half of the compared values mismatch: a profile of another network."""
-        return 2 * len(self.mismatches) > self.known
+        return 2 * self.mismatches > self.known
 
 
 def get_usable_ranges(subject: LintSubject) -> ProfileLookup:
@@ -160,27 +160,29 @@ def match_profile(subject: LintSubject) -> ProfileMatch | None:
     if not subject.ranges:
         return None
     recorded = ProfileLookup(subject.ranges)
-    by_constants = _match_constants(subject, recorded) if subject.has_constants else None
-    return by_constants or _match_results(subject, recorded, subject.ranges)
+    compared, found = "constants", []
+    if subject.has_constants:
+        found = list(_compare_constants(subject, recorded))
+    if not found:
+        compared, found = "results", list(_compare_results(subject, recorded, subject.ranges))
+        if len(found) < MIN_RESULTS:
+            return None
+    mismatches = [one for one in found if one[0]]
+    _, example, range_ = (mismatches or found)[0]
+    return ProfileMatch(compared, len(found), len(mismatches), example, range_)
 
 
-def _match_constants(subject: LintSubject, recorded: ProfileLookup) -> ProfileMatch | None:
+_Comparison = tuple[bool, str, Range]
+"""Whether a value mismatches its recorded range, its description, and the range."""
+
+
+def _compare_constants(subject: LintSubject, recorded: ProfileLookup) -> Iterator[_Comparison]:
     values = {name: (one.reals, one.steps) for name, one in read_quantized_weights(subject).items()}
     values |= {one.view.buffer.name: (one.reals, one.scales) for one in subject.biases}
-    known = {
-        name: (reals, float(steps.max()), range_)
-        for name, (reals, steps) in values.items()
-        if (range_ := recorded.find(name)) is not None
-    }
-    others = [
-        name for name, (reals, step, range_) in known.items() if _range_differs(reals, step, range_)
-    ]
-    if not known:
-        return None
-    name = (others or list(known))[0]
-    reals, _, range_ = known[name]
-    example = f"%{name} from {reals.min():.6g} to {reals.max():.6g}"
-    return ProfileMatch("constants", len(known), tuple(others), example, range_)
+    for name, (reals, steps) in values.items():
+        if (range_ := recorded.find(name)) is not None:
+            example = f"%{name} from {reals.min():.6g} to {reals.max():.6g}"
+            yield _range_differs(reals, float(steps.max()), range_), example, range_
 
 
 def _range_differs(reals: Array, step: float, recorded: Range) -> bool:
@@ -189,27 +191,15 @@ def _range_differs(reals: Array, step: float, recorded: Range) -> bool:
     return bool(error > 1.01 * step)
 
 
-def _match_results(
+def _compare_results(
     subject: LintSubject, recorded: ProfileLookup, ranges: Mapping[str, Range]
-) -> ProfileMatch | None:
-    known = {
-        op.instruction.name: (view, range_)
-        for op, view in list_quantized_results(subject)
-        if (range_ := recorded.find(op.instruction.name)) is not None
-    }
-    if len(known) < MIN_RESULTS:
-        return None
-    others = [
-        name
-        for name, (view, range_) in known.items()
-        if min(_scale_ratio(view, one) for one in list_possible_ranges(range_, ranges.values()))
-        > MAX_SCALE_RATIO
-    ]
-    name = (others or list(known))[0]
-    view, range_ = known[name]
-    return ProfileMatch(
-        "results", len(known), tuple(others), f"%{name} on {view.scale:.6g}", range_
-    )
+) -> Iterator[_Comparison]:
+    for op, view in list_quantized_results(subject):
+        name = op.instruction.name
+        if (range_ := recorded.find(name)) is not None:
+            possible = list_possible_ranges(range_, ranges.values())
+            ratio = min(_scale_ratio(view, one) for one in possible)
+            yield ratio > MAX_SCALE_RATIO, f"%{name} on {view.scale:.6g}", range_
 
 
 def _scale_ratio(view: View, recorded: Range) -> float:
@@ -262,12 +252,12 @@ def check_foreign_profile(subject: LintSubject) -> Iterator[Problem]:
         return
     yield Problem(
         "error",
-        f"the profile belongs to another network: {len(found.mismatches)} of {found.known}"
+        f"the profile belongs to another network: {found.mismatches} of {found.known}"
         f" {found.compared} that it names do not match",
         found=found.example,
         expected=f"{found.recorded.low:.6g} to {found.recorded.high:.6g}, as recorded",
         hint="Pass a profile of this network and these weights.",
-        facts={"by": found.compared, "known": found.known, "others": len(found.mismatches)},
+        facts={"by": found.compared, "known": found.known, "others": found.mismatches},
     )
 
 

@@ -13,7 +13,8 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.interpreter import Location, evaluate_operation, locate_tensors, read_part
+from nmpsim.interpreter import Location, evaluate_operation, read_part
+from nmpsim.interpreter.memory import TensorMemory
 from nmpsim.lir.nodes import Instruction, Module, TensorType
 from nmpsim.lir.opcodes import IN, NO_WORK
 
@@ -105,26 +106,21 @@ def replay_layers(
         if chain[-1] not in outputs:
             return
         steps = tuple(memory.step(module.instructions[number]) for number in chain)
-        memory.write(steps, outputs[chain[-1]])
+        memory.store(steps, outputs[chain[-1]])
         complete = memory.is_complete(steps[-1])
         yield ExecutedLayer(steps, outputs[chain[-1]], complete)
 
 
-class _Memory:
+class _Memory(TensorMemory):
     """Stored contents of all tensors of a program."""
 
     def __init__(self, module: Module, inputs: Mapping[str, Array]) -> None:
-        self._places = locate_tensors(module)
+        super().__init__(module, lambda type: type.dtype)
         self._constants = module.constants
-        self._buffers: dict[str, Array] = {
-            name: np.zeros(place.type.elements, place.type.dtype)
-            for name, place in self._places.items()
-            if name == place.storage and name not in module.constants
-        }
-        self._buffers |= module.constants
         self._missing: dict[str, Array] = {}
-        for name, array in inputs.items():
-            read_part(self._buffers[name], self._places[name])[...] = array
+        """Buffer -> flat mask of elements that were not written since it was touched."""
+        for name, array in {**module.constants, **inputs}.items():
+            self.write(name, array)
 
     def step(self, instruction: Instruction) -> LayerInstruction:
         """Return an instruction with the present contents of its operands."""
@@ -132,18 +128,18 @@ class _Memory:
             instruction, tuple(self._operand(o.name) for o in instruction.operands)
         )
 
-    def write(self, steps: Sequence[LayerInstruction], output: Array) -> None:
+    def store(self, steps: Sequence[LayerInstruction], output: Array) -> None:
         """Store a layer's output."""
         last = steps[-1]
         target = last.operands[last.written].place
-        read_part(self._buffers[target.storage], target)[...] = output
+        self.read(last.instruction.operands[last.written].name)[...] = output
         if target.storage in self._missing:
             read_part(self._missing[target.storage], target)[...] &= ~_wrote(last)
 
     def touch(self, name: str) -> None:
         """Mark a buffer's contents as undefined."""
-        storage = self._places[name].storage
-        self._missing[storage] = np.ones(self._buffers[storage].size, np.bool_)
+        storage = self.find_location(name).storage
+        self._missing[storage] = np.ones(self.read(storage).size, np.bool_)
 
     def is_complete(self, step: LayerInstruction) -> bool:
         """Return whether the whole buffer of the result has been written."""
@@ -152,9 +148,9 @@ class _Memory:
         return missing is None or not read_part(missing, place).any()
 
     def _operand(self, name: str) -> Operand:
-        place = self._places[name]
+        place = self.find_location(name)
         is_constant = place.storage in self._constants
-        stored = read_part(self._buffers[place.storage], place)
+        stored = self.read(name)
         return Operand(place, is_constant, stored if is_constant else stored.copy())
 
 
