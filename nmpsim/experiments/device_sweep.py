@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,30 +116,42 @@ def sweep(
         "program_digest": _compute_program_digest(program),
         "inputs_digest": compute_array_digest(arrays),
     }
-    heads = tuple(_known_columns(point, same, program.numerics) for point in points)
-    table = None if results is None else ResultsFile.open(Path(results), same)
-    rows = _Rows(points, heads, table, progress)
-    missing = rows.missing()
-    for index in missing:
-        if (error := points[index].error) is not None:
-            rows.add(index, _error_columns(error))
-    runnable = [
-        SweepPoint(index, config)
-        for index in missing
-        if (config := points[index].device) is not None
-    ]
-    if runnable:
-        jobs, limit = share_resources(jobs, len(runnable), max_memory, scheduler)
-        if scheduler is None:
-            for point in runnable:
-                check_device_memory(point.device, limit)
+    heads = [_known_columns(point, same, program.numerics) for point in points]
+    keys = [head["point"] for head in heads]
+    table = ResultsFile.open(None if results is None else Path(results), same)
+    known = {key for key, row in table.rows.items() if row["error"] != "timeout"}
+    missing = [index for index, key in enumerate(keys) if key not in known]
+    done = reused = len(keys) - len(missing)
+
+    def measure() -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Yield the index and the columns of each missing point, those without a device first."""
+        runnable = []
+        for index in missing:
+            if (error := points[index].error) is not None:
+                yield index, _error_columns(error)
+            elif (config := points[index].device) is not None:
+                runnable.append(SweepPoint(index, config))
+        if not runnable:
+            return
+        processes, limit = share_resources(jobs, len(runnable), max_memory, scheduler)
+        for point in runnable if scheduler is None else ():
+            check_device_memory(point.device, limit)
         work = SweepWork(program, arrays, limit, Limits(timeout=limits.timeout))
         for measured in run_jobs(
-            measure_point, work, runnable, jobs=jobs, scheduler=scheduler, progress=progress
+            measure_point, work, runnable, jobs=processes, scheduler=scheduler, progress=progress
         ):
-            rows.add(measured.index, _columns(measured))
-    varied = tuple(points[0].settings)
-    return SweepResult(program.module.name, varied, rows.in_order(), len(points) - len(missing))
+            yield measured.index, _columns(measured)
+
+    for index, found in measure():
+        table.add({**dict.fromkeys(COLUMNS), **heads[index], **found})
+        done += 1
+        if progress:
+            settings = points[index].settings.items()
+            text = ", ".join(f"{format_setting_name(name)}={value}" for name, value in settings)
+            progress(Progress("point", done, len(keys), text))
+    table.sort(keys)
+    rows = tuple(table.rows[key] for key in keys)
+    return SweepResult(program.module.name, tuple(points[0].settings), rows, reused)
 
 
 def load_sweep_program(
@@ -181,49 +193,6 @@ def _compute_program_digest(program: Program) -> str:
     sections = make_debug_sections(program.module, {}).values()
     parts = [memoryview(chunk).cast("B") for chunks in sections for chunk in chunks]
     return compute_digest([arithmetic.encode(), *parts])
-
-
-class _Rows:
-    """The rows measured so far, in memory and in the results file."""
-
-    def __init__(
-        self,
-        points: Sequence[GridPoint],
-        heads: Sequence[Row],
-        table: ResultsFile | None,
-        progress: ProgressCallback | None,
-    ) -> None:
-        self._points = points
-        self._heads = heads
-        self._keys = [head["point"] for head in heads]
-        self._table = table
-        known: Mapping[str, Row] = {} if table is None else table.rows
-        self._rows = {key: row for key, row in known.items() if row["error"] != "timeout"}
-        self._progress = progress
-
-    def missing(self) -> list[int]:
-        """Return the indices of points without a row."""
-        return [index for index, key in enumerate(self._keys) if key not in self._rows]
-
-    def add(self, index: int, found: Mapping[str, Any]) -> None:
-        """Add the row of a point and report progress."""
-        row = {**dict.fromkeys(COLUMNS), **self._heads[index], **found}
-        self._rows[self._keys[index]] = row
-        if self._table is not None:
-            self._table.add(row)
-        if self._progress:
-            settings = self._points[index].settings
-            text = ", ".join(
-                f"{format_setting_name(name)}={value}" for name, value in settings.items()
-            )
-            done = len(self._keys) - len(self.missing())
-            self._progress(Progress("point", done, len(self._keys), text))
-
-    def in_order(self) -> tuple[Row, ...]:
-        """Return all rows in the order of the grid, and put the results file in that order."""
-        if self._table is not None:
-            self._table.sort(self._keys)
-        return tuple(self._rows[key] for key in self._keys)
 
 
 def _known_columns(point: GridPoint, same: Mapping[str, str], numerics: str) -> dict[str, Any]:

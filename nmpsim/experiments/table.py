@@ -94,13 +94,13 @@ def compute_measures(measured: PointResult) -> dict[str, Any]:
 
 @attrs.define
 class ResultsFile:
-    """The table of a sweep's results, kept in memory and in a file."""
+    """The table of a sweep's results, kept in memory and, if it has a path, in a file."""
 
-    path: Path
+    path: Path | None
     rows: dict[str, Row]
 
     @classmethod
-    def open(cls, path: Path, same: Mapping[str, str]) -> ResultsFile:
+    def open(cls, path: Path | None, same: Mapping[str, str]) -> ResultsFile:
         """Open a results file, new or of the same program, inputs and version.
 
         Raises
@@ -109,6 +109,8 @@ class ResultsFile:
             ARG001 for another kind of file, PKG001 if pyarrow is missing, FILE001, RESULT001 if the
             file holds something else.
         """
+        if path is None:
+            return cls(None, {})
         _check_kind(path)
         rows = _read(path) if path.exists() else []
         for row in rows:
@@ -133,7 +135,9 @@ class ResultsFile:
             self.write()
 
     def write(self) -> None:
-        """Write all rows to the file."""
+        """Write all rows to the file, if there is one."""
+        if self.path is None:
+            return
         write = _write_parquet if _is_parquet(self.path) else _write_csv
         rows = list(self.rows.values())
         write_file(self.path, lambda file: write(file, rows))
