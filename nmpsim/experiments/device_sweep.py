@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,17 +106,20 @@ def sweep(
         Codes of FILE, LIR, CONST, BUN, INPUT, GRID, DEV and PKG; COMP001; RESULT001 for results of
         something else, WORK001 if a worker was lost, MEM001 if a point needs too much memory.
     """
-    if isinstance(program, Bundle | Path | str):
-        program = load_sweep_program(program, weights, tensors, numerics)
+    loaded = (
+        load_sweep_program(program, weights, tensors, numerics)
+        if isinstance(program, Bundle | Path | str)
+        else program
+    )
     arrays = {name: np.asarray(value) for name, value in inputs.items()}
-    points = list_grid_points(grid, limits.apply_to_device(device or program.device))
+    points = list_grid_points(grid, limits.apply_to_device(device or loaded.device))
     same = {
         "nmpsim": get_code_version(),
-        "program": program.module.name,
-        "program_digest": _compute_program_digest(program),
+        "program": loaded.module.name,
+        "program_digest": _compute_program_digest(loaded),
         "inputs_digest": compute_array_digest(arrays),
     }
-    heads = [_known_columns(point, same, program.numerics) for point in points]
+    heads = [_known_columns(point, same, loaded.numerics) for point in points]
     keys = [head["point"] for head in heads]
     table = ResultsFile.open(None if results is None else Path(results), same)
     known = {key for key, row in table.rows.items() if row["error"] != "timeout"}
@@ -136,7 +139,7 @@ def sweep(
         processes, limit = share_resources(jobs, len(runnable), max_memory, scheduler)
         for point in runnable if scheduler is None else ():
             check_device_memory(point.device, limit)
-        work = SweepWork(program, arrays, limit, Limits(timeout=limits.timeout))
+        work = SweepWork(loaded, arrays, limit, Limits(timeout=limits.timeout))
         for measured in run_jobs(
             measure_point, work, runnable, jobs=processes, scheduler=scheduler, progress=progress
         ):
@@ -151,7 +154,7 @@ def sweep(
             progress(Progress("point", done, len(keys), text))
     table.sort(keys)
     rows = tuple(table.rows[key] for key in keys)
-    return SweepResult(program.module.name, tuple(points[0].settings), rows, reused)
+    return SweepResult(loaded.module.name, tuple(points[0].settings), rows, reused)
 
 
 def load_sweep_program(
