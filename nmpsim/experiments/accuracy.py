@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -129,63 +129,55 @@ def evaluate(
         if scheduler is None:
             check_run_memory(bundle, from_settings(bundle.metadata.device), max_bytes)
         work = EvalWork(bytes(bundle.file), bundle.digest, bundle.path, max_bytes, limits)
-        recorder = _Recorder(found, path, top)
-        try:
-            for result in run_jobs(
-                evaluate_chunk,
-                work,
-                lambda workers: _chunks(missing, workers, samples, checked, bundle),
-                jobs=jobs,
-                scheduler=scheduler,
-                progress=progress,
-            ):
-                recorder.add(result)
-                recorder.report_progress(progress, len(labelled))
-        finally:
-            recorder.write()
-        found = recorder.merge()
+        chunks = run_jobs(
+            evaluate_chunk,
+            work,
+            lambda workers: _chunks(missing, workers, samples, checked, bundle),
+            jobs=jobs,
+            scheduler=scheduler,
+            progress=progress,
+        )
+        partial_path = None if path is None or is_special(path) else path  # a pipe is written once
+        found = _add_results(found, chunks, partial_path, top, progress, len(labelled))
     if path is not None:
         write_results(path, found, top)
     return found
 
 
-class _Recorder:
-    """Adds answers to an evaluation and its file, in constant time for each sample."""
+def _add_results(
+    found: Evaluation,
+    chunks: Iterable[ChunkResult],
+    path: Path | None,
+    top: Sequence[int],
+    progress: ProgressCallback | None,
+    total: int,
+) -> Evaluation:
+    """Return an evaluation with the results of chunks.
 
-    def __init__(self, found: Evaluation, path: Path | None, top: Sequence[int]) -> None:
-        self._found, self._top = found, top
-        self._path = None if path is None or is_special(path) else path
-        """None for a pipe, which gets the complete evaluation only."""
-        self._added: list[ChunkResult] = []
-        self._count, self._right = len(found.answers), found.count_correct()
-        self._written, self._written_at = self._count, -math.inf
-
-    def add(self, result: ChunkResult) -> None:
-        """Add answers; write the file if they are many or the last write is some time ago."""
-        self._added.append(result)
-        self._count += len(result.answers)
-        self._right += sum(answer.rank == 0 for answer in result.answers)
-        are_many = self._count >= self._written * (1 + PART_TO_WRITE)
-        if are_many or time.monotonic() - self._written_at > SECONDS_TO_WRITE:
-            self.write()
-
-    def report_progress(self, progress: ProgressCallback | None, wanted: int) -> None:
-        """Report the number of samples so far and the share that is right."""
-        if progress:
-            text = f"{100 * self._right / self._count:.1f} % right"
-            progress(Progress("sample", self._count, wanted, text))
-
-    def write(self) -> None:
-        """Write the file unless it is up to date."""
-        if self._path is None or self._written == self._count:
-            return
-        write_results(self._path, self.merge(), self._top)
-        self._written, self._written_at = self._count, time.monotonic()
-
-    def merge(self) -> Evaluation:
-        """Return the evaluation with all answers."""
-        self._found, self._added = self._found.add_chunks(self._added), []
-        return self._found
+    The file, if there is one, is written if new answers are many or the last write is some time
+    ago, and if the run is interrupted.
+    """
+    added: list[ChunkResult] = []
+    count, right = len(found.answers), found.count_correct()
+    written, written_at = count, -math.inf
+    try:
+        for chunk in chunks:
+            added.append(chunk)
+            count += len(chunk.answers)
+            right += sum(answer.rank == 0 for answer in chunk.answers)
+            is_long_ago = time.monotonic() - written_at > SECONDS_TO_WRITE
+            if path is not None and (is_long_ago or count >= written * (1 + PART_TO_WRITE)):
+                found, added = found.add_chunks(added), []
+                write_results(path, found, top)
+                written, written_at = count, time.monotonic()
+            if progress:
+                text = f"{100 * right / count:.1f} % right"
+                progress(Progress("sample", count, total, text))
+    finally:
+        found = found.add_chunks(added)
+        if path is not None and written != count:
+            write_results(path, found, top)
+    return found
 
 
 def _is_little(bundle: Bundle, samples: int) -> bool:

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from nmpsim.analysis.diff.glow_folder import read_text
 from nmpsim.analysis.diff.tensors import NUMBER, Tensor, Values, parse_printed_values
 from nmpsim.diagnostics import Place, fail
+from nmpsim.input_files import read_text
 from nmpsim.lir.nodes import find_size_problem
 
 MAX_PRINTED = 100
@@ -51,7 +51,7 @@ def read_console_tensors(path: Path) -> list[Tensor]:
         FILE001 if the file cannot be read, DUMP001 if it is damaged.
     """
     found: dict[tuple[str, str], Tensor] = {}
-    for line, lines in _split_tensors(read_text(path).splitlines()):
+    for line, lines in _split_tensors(read_text(path, "text", code="DUMP001").splitlines()):
         match = _TITLE.search(lines[0])
         assert match is not None
         when, name, operand, _ = match.groups()

@@ -20,6 +20,7 @@ import numpy as np
 
 from nmpsim.analysis.diff.tensors import NUMBER, Tensor, Values, parse_printed_values
 from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.input_files import read_text
 from nmpsim.interpreter import locate_tensors
 from nmpsim.lir.line import LineCursor
 from nmpsim.lir.line_parser import parse_type
@@ -31,8 +32,6 @@ FORMATS = ("bin", "txt", "rawbin", "rawtxt")
 _OPERAND = re.compile(r"\[(\d{1,4})\]\s+([^:\s]+):\s+(data\d{1,9}\.(?:bin|txt))\s+(\S.*)")
 _ENDINGS = ("bin", "txt")
 _NOT_DUMPED = NO_WORK - {"touch"}
-MAX_TEXT_BYTES = 256 << 20
-"""Size limit of text files."""
 _MAX_TYPE_BYTES = 400
 _DIGITS = 32
 """Largest length of a printed number with its comma."""
@@ -73,7 +72,8 @@ def read_folder_tensors(folder: Path, module: Module | None = None) -> list[Tens
     if path is not None:
         format, files = read_dump_list(path)
         return [_tensor(folder / entry.file, format, entry) for entry in files]
-    first = next((folder / f"data0000.{e}" for e in _ENDINGS if _is_there(folder, e)), None)
+    candidates = (folder / f"data0000.{ending}" for ending in _ENDINGS)
+    first = next((file for file in candidates if file.is_file()), None)
     if module is not None and first is not None:
         files = list_numbered_files(module, first.suffix)
         return [_tensor(folder / one.file, _format_of(first, files[0]), one) for one in files]
@@ -103,10 +103,6 @@ def list_numbered_files(module: Module, ending: str) -> list[DumpFile]:
     ]
 
 
-def _is_there(folder: Path, ending: str) -> bool:
-    return (folder / f"data0000.{ending}").is_file()
-
-
 def _format_of(path: Path, entry: DumpFile) -> str:
     """Return a file's format: typed ones begin with a letter, raw ones have the tensor's size."""
     if path.suffix == ".txt":
@@ -127,7 +123,7 @@ def read_dump_list(path: Path) -> tuple[str, list[DumpFile]]:
     tuple of str and list of DumpFile
         Format of the dumps, one of FORMATS, and their files.
     """
-    lines = read_text(path).splitlines()
+    lines = read_text(path, "list of dumps", code="DUMP001").splitlines()
     found = lines[0].partition(":")[2].strip() if lines else ""
     if not lines or not lines[0].startswith("Format:") or found not in FORMATS:
         place = Place(str(path), 1)
@@ -139,25 +135,6 @@ def read_dump_list(path: Path) -> tuple[str, list[DumpFile]]:
             expected=f"Format: {' or '.join(FORMATS)}",
         )
     return found, list(_entries(lines, path))
-
-
-def read_text(path: Path) -> str:
-    """Read a UTF-8 text file of at most MAX_TEXT_BYTES.
-
-    Raises
-    ------
-    UserError
-        FILE001 if the file cannot be read, DUMP001 if it is too large or not UTF-8.
-    """
-    data = _read(path, MAX_TEXT_BYTES)
-    if len(data) > MAX_TEXT_BYTES:
-        expected = f"at most {MAX_TEXT_BYTES:,} bytes"
-        raise fail("DUMP001", "the text is too large", place=path, expected=expected)
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        place = Place(str(path), offset=error.start)
-        raise fail("DUMP001", "the file is not UTF-8 text", place=place) from None
 
 
 def _entries(lines: list[str], path: Path) -> Iterator[DumpFile]:
@@ -220,14 +197,10 @@ def _read(path: Path, most: int) -> bytes:
         with path.open("rb") as file:
             return file.read(most + 1)
     except OSError as error:
-        raise _unreadable(path, error) from None
-
-
-def _unreadable(path: Path, error: OSError) -> UserError:
-    hint = None
-    if isinstance(error, FileNotFoundError):
-        hint = "Run the instrumented program to write the dump."
-    return fail("FILE001", f"cannot read the dump: {error.strerror}", place=path, hint=hint)
+        is_missing = isinstance(error, FileNotFoundError)
+        hint = "Run the instrumented program to write the dump." if is_missing else None
+        message = f"cannot read the dump: {error.strerror}"
+        raise fail("FILE001", message, place=path, hint=hint) from None
 
 
 def _check_type(head: bytes, type: TensorType, path: Path) -> None:

@@ -271,10 +271,20 @@ def load_subject(
         known = ", ".join(NUMERICS_NAMES)
         raise fail("COMP001", "unknown numerics profile", found=numerics, expected=known)
     subject = _load_program(program, weights, tensors)
+    module, own, original = subject.module, subject.program, subject.original
     if numerics is not None:
-        own = attrs.evolve(subject.program, numerics=numerics, layer_numerics={})
-        subject = attrs.evolve(subject, program=own)
-    return _with_references(subject, references or References())
+        own = attrs.evolve(own, numerics=numerics, layer_numerics={})
+    files = references or References()
+    if files.original_weights is not None:
+        given = read_original_biases(module, files.original_weights, files.original_tensors)
+        original = {**(original or {}), **given}
+    return attrs.evolve(
+        subject,
+        program=own,
+        original=original,
+        float_weights=files.float_weights and read_float_arrays(module, files.float_weights),
+        ranges=files.ranges and read_profile(files.ranges),
+    )
 
 
 def _load_program(
@@ -327,18 +337,3 @@ def _snapped_scales(module: Module) -> frozenset[str]:
         for name, scale in scales.items()
         if math.frexp(scale)[0] == 0.5 and round_to_float32(float(format_scale(scale))) != scale
     )
-
-
-def _with_references(subject: LintSubject, references: References) -> LintSubject:
-    module = subject.module
-    if references.float_weights is not None:
-        arrays = read_float_arrays(module, references.float_weights)
-        subject = attrs.evolve(subject, float_weights=arrays)
-    if references.original_weights is not None:
-        given = read_original_biases(
-            module, references.original_weights, references.original_tensors
-        )
-        subject = attrs.evolve(subject, original={**(subject.original or {}), **given})
-    if references.ranges is not None:
-        subject = attrs.evolve(subject, ranges=read_profile(references.ranges))
-    return subject
