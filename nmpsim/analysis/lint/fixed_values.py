@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 import attrs
@@ -199,66 +199,46 @@ def _find_explanation(
 
 def _find_fault(one: QuantizedWeights, floats: Array) -> WeightFault | None:
     """Return the first known fault that explains the weights, or None."""
-    return next((cause for look in _FAULT_CHECKS if (cause := look(one, floats))), None)
+    return next(_list_faults(one, floats), None)
 
 
-def _find_all_zero(one: QuantizedWeights, floats: Array) -> WeightFault | None:
-    if one.reals.any() or not floats.any():
-        return None
-    return WeightFault("are all zero", "Check that the constant was written.", {"cause": "zeros"})
-
-
-def _find_scaled(one: QuantizedWeights, floats: Array) -> WeightFault | None:
+def _list_faults(one: QuantizedWeights, floats: Array) -> Iterator[WeightFault]:
+    """Yield the known faults that explain how weights differ from their float values."""
+    if floats.any() and not one.reals.any():
+        yield WeightFault(
+            "are all zero", "Check that the constant was written.", {"cause": "zeros"}
+        )
     inner = np.where(one.inside, floats, 0.0)
     power = float((inner * inner).sum())
     factor = float((inner * one.reals).sum()) / power if power else 0.0
-    if factor <= 0.0 or not attrs.evolve(one, steps=one.steps * max(factor, 1.0)).fits(
-        factor * floats
-    ):
-        return None
-    text = f"are {factor:.4g} times their float values"
-    return WeightFault(
-        text,
-        "Use the scale with which these integers were quantized.",
-        {"cause": "scale", "factor": factor},
-    )
-
-
-def _find_shifted(one: QuantizedWeights, floats: Array) -> WeightFault | None:
+    scaled = attrs.evolve(one, steps=one.steps * max(factor, 1.0))
+    if factor > 0.0 and scaled.fits(factor * floats):
+        yield WeightFault(
+            f"are {factor:.4g} times their float values",
+            "Use the scale with which these integers were quantized.",
+            {"cause": "scale", "factor": factor},
+        )
     apart = (one.reals - floats)[one.inside]
     shift = float(np.median(apart)) if apart.size else 0.0
     integers = round(shift / float(np.median(one.steps)))
-    if integers == 0 or not one.fits(floats + integers * one.steps):
-        return None
-    text = f"are their float values and {integers} steps more"
-    facts: dict[str, Fact] = {"cause": "zero point", "integers": integers}
-    return WeightFault(text, "Use the zero point with which these integers were quantized.", facts)
-
-
-def _find_reordered(one: QuantizedWeights, floats: Array) -> WeightFault | None:
-    """Compare the weights as sorted values."""
-    steps = np.full_like(one.steps, one.steps.max())
-    flat = attrs.evolve(
+    if integers != 0 and one.fits(floats + integers * one.steps):
+        yield WeightFault(
+            f"are their float values and {integers} steps more",
+            "Use the zero point with which these integers were quantized.",
+            {"cause": "zero point", "integers": integers},
+        )
+    ordered = attrs.evolve(
         one,
         reals=np.sort(one.reals, axis=None),
-        steps=steps.reshape(-1)[:1],
+        steps=one.steps.max(keepdims=True).reshape(-1),
         inside=np.ones(one.reals.size, np.bool_),
     )
-    if not flat.fits(np.sort(floats, axis=None)):
-        return None
-    return WeightFault(
-        "are their float values in another order",
-        "Check the order of axes; Glow's filters are OHWI.",
-        {"cause": "order"},
-    )
-
-
-_FAULT_CHECKS: tuple[Callable[[QuantizedWeights, Array], WeightFault | None], ...] = (
-    _find_all_zero,
-    _find_scaled,
-    _find_shifted,
-    _find_reordered,
-)
+    if ordered.fits(np.sort(floats, axis=None)):
+        yield WeightFault(
+            "are their float values in another order",
+            "Check the order of axes; Glow's filters are OHWI.",
+            {"cause": "order"},
+        )
 
 
 def _describe_fault(

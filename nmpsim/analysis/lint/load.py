@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,7 +17,7 @@ from nmpsim.analysis.program import Program, load_compiled_or_model, program_fro
 from nmpsim.analysis.shadow.constants import read_floats
 from nmpsim.analysis.weighted import WEIGHTED
 from nmpsim.bundle import Bundle
-from nmpsim.compiler.operations import View
+from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.isa.profiles import NUMERICS_NAMES
@@ -44,30 +44,13 @@ Array: TypeAlias = npt.NDArray[Any]
 _CONST = "const/"
 
 
-@attrs.frozen
-class BiasConstant:
-    """A constant that is the bias of a layer with weights."""
-
-    view: View
-    tables: tuple[str, ...]
-    """Constants with the scales and zero points per channel; empty without such constants."""
-
-    @property
-    def name(self) -> str:
-        """Name of the constant."""
-        return self.view.buffer.name
-
-
-def list_bias_constants(module: Module) -> tuple[BiasConstant, ...]:
-    """Return the constants that are biases of layers with weights, each once."""
-    _, operations = resolve_operands(module)
-    found: dict[str, BiasConstant] = {}
-    for op in operations:
-        if op.instruction.opcode in WEIGHTED and op.operands[3].buffer.constant:
-            tables = tuple(view.buffer.name for view in op.operands[6:8])
-            bias = BiasConstant(op.operands[3], tables)
-            found[bias.name] = bias
-    return tuple(found.values())
+def map_biases_to_layers(module: Module) -> dict[str, Operation]:
+    """Return the layer with weights by the name of its constant bias."""
+    return {
+        op.operands[3].buffer.name: op
+        for op in resolve_operands(module)[1]
+        if op.instruction.opcode in WEIGHTED and op.operands[3].buffer.constant
+    }
 
 
 def read_float_arrays(module: Module, path: Path) -> dict[str, Array]:
@@ -116,7 +99,7 @@ def read_original_biases(
     """
     sidecar = _sidecar_of(weights) if tensors is None else tensors
     types = parse_scales(read_scales_file(sidecar), Place(str(sidecar))) if sidecar else {}
-    originals = dict(_original_biases(list_bias_constants(module), weights, types))
+    originals = dict(_original_biases(map_biases_to_layers(module), weights, types))
     if not originals:
         raise _nothing_comparable(weights, "integer array with the name and size of a bias")
     return originals
@@ -128,19 +111,19 @@ def _sidecar_of(weights: Path) -> Path | None:
 
 
 def _original_biases(
-    biases: Iterable[BiasConstant], weights: Path, types: Mapping[str, ExactScale]
+    layers: Mapping[str, Operation], weights: Path, types: Mapping[str, ExactScale]
 ) -> Iterator[tuple[str, OriginalBias]]:
     with NpzFile(weights) as file:
-        for bias in biases:
-            count = bias.view.type.elements
-            payload = _read_array(file, bias.name, "i", count)
+        for name, op in layers.items():
+            count = op.operands[3].type.elements
+            payload = _read_array(file, name, "i", count)
             if payload is None:
                 continue
-            scales, offsets = _scale_arrays(types.get(bias.name))
-            if bias.tables:
-                scales = _read_array(file, bias.tables[0], "f", count)
-                offsets = _read_array(file, bias.tables[1], "i", count)
-            yield bias.name, OriginalBias(payload.astype(np.int64), scales, offsets)
+            scales, offsets = _scale_arrays(types.get(name))
+            if tables := op.operands[6:8]:
+                scales = _read_array(file, tables[0].buffer.name, "f", count)
+                offsets = _read_array(file, tables[1].buffer.name, "i", count)
+            yield name, OriginalBias(payload.astype(np.int64), scales, offsets)
 
 
 def _read_array(file: NpzFile, name: str, kind: str, count: int) -> Array | None:
@@ -198,11 +181,11 @@ def split_stale_types(
     place
         The sidecar file, for errors.
     """
-    biases, exact = list_bias_constants(printed), parse_scales(tensors, place)
+    exact = parse_scales(tensors, place)
     stale = {
-        bias.name: exact[bias.name]
-        for bias in biases
-        if bias.name in exact and not bias.tables and _type_differs(bias.view, exact[bias.name])
+        name: exact[name]
+        for name, op in map_biases_to_layers(printed).items()
+        if name in exact and not op.operands[6:8] and _type_differs(op.operands[3], exact[name])
     }
     kept = {key: entry for key, entry in tensors.items() if _tensor_name(key) not in stale}
     originals = {

@@ -27,7 +27,6 @@ class ScaledTensor:
     """A weight, buffer or view with its own scale."""
 
     name: str
-    type: TensorType
     scale: float
     span: Span
 
@@ -47,7 +46,7 @@ def list_scaled_tensors(subject: LintSubject) -> Iterator[ScaledTensor]:
     ]
     for name, type_, span in typed:
         if type_.quant is not None and name not in idle:
-            yield ScaledTensor(name, type_, type_.quant.scale, span)
+            yield ScaledTensor(name, type_.quant.scale, span)
 
 
 def _unused_scales(op: Operation) -> Iterator[str]:
