@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
-import attrs
 import numpy.typing as npt
 
 from nmpsim.analysis.program import program_from_bundle
@@ -34,56 +33,6 @@ WITHOUT_CYCLES = {
 }
 POWERS_OF_TWO = ("dram_burst_bytes", "dram_row_bytes")
 SCRATCHPAD_STEP = 64
-
-
-@attrs.frozen(eq=False)
-class _Experiment:
-    """A program, its inputs and its device."""
-
-    bundle: Bundle
-    inputs: Mapping[str, npt.NDArray[Any]]
-    config: DeviceConfig
-    engine: str
-    budget: TimeBudget
-
-    def effect(self, setting: str, cycles: int) -> SettingEffect:
-        """Return the effect of moving a setting."""
-        lower, higher = (self._moved(setting, value) for value in _values(self.config, setting))
-        known = [one.cycles for one in (lower, higher) if one and one.cycles is not None]
-        largest = max((abs(found - cycles) for found in known), default=0)
-        program: Literal["same", "recompiled"] = "same"
-        if setting in IN_THE_PROGRAM:
-            program = "recompiled"
-        return SettingEffect(
-            setting,
-            getattr(self.config, setting),
-            lower,
-            higher,
-            program,
-            largest / cycles if cycles else 0.0,
-        )
-
-    def _moved(self, setting: str, value: int) -> MovedSetting | None:
-        try:
-            config = from_settings({**self.config.settings(), setting: value})
-        except UserError:
-            return None
-        begin = time.perf_counter()
-        try:
-            bundle = self._recompiled(config) if setting in IN_THE_PROGRAM else self.bundle
-        except UserError:
-            return MovedSetting(value, None)
-        finally:
-            self.budget.spend(time.perf_counter() - begin)
-        limits = self.budget.left()
-        report = Device(config, self.engine).run(bundle, self.inputs, limits=limits, strict=False)
-        self.budget.spend(report.host_seconds)
-        self.budget.check()
-        return MovedSetting(value, None if report.trap else report.cycles)
-
-    def _recompiled(self, config: DeviceConfig) -> Bundle:
-        fuse = any(layer.fused for layer in self.bundle.metadata.layers)
-        return program_from_bundle(self.bundle).compile(config, fuse_activations=fuse)
 
 
 def measure_sensitivity(
@@ -120,36 +69,67 @@ def measure_sensitivity(
     UserError
         INPUT001, INPUT002 or BUN004, as the run itself; LIMIT002 if time is up.
     """
-    skipped = _skipped(bundle, config)
-    left_out = {one.setting for one in skipped}
-    moved = [name for name in _assumed(config) if name not in left_out]
+    reasons = {name: _find_skip_reason(name, bundle) for name in _list_assumed(config)}
+    moved = [name for name, reason in reasons.items() if not reason]
+    skipped = [SkippedSetting(name, reason) for name, reason in reasons.items() if reason]
     budget = TimeBudget(NO_LIMITS) if budget is None else budget
-    experiment = _Experiment(bundle, inputs, config, report.engine, budget)
+
+    def move(setting: str, value: int) -> MovedSetting | None:
+        try:
+            changed = from_settings({**config.settings(), setting: value})
+        except UserError:
+            return None
+        begin = time.perf_counter()
+        try:
+            program = _recompile(bundle, changed) if setting in IN_THE_PROGRAM else bundle
+        except UserError:
+            return MovedSetting(value, None)
+        finally:
+            budget.spend(time.perf_counter() - begin)
+        device = Device(changed, report.engine)
+        found = device.run(program, inputs, limits=budget.left(), strict=False)
+        budget.spend(found.host_seconds)
+        budget.check()
+        return MovedSetting(value, None if found.trap else found.cycles)
+
     effects = []
-    for done, setting in enumerate(moved):
-        effects.append(experiment.effect(setting, report.cycles))
+    for done, setting in enumerate(moved, 1):
+        lower, higher = (move(setting, value) for value in _list_values(config, setting))
+        known = [one.cycles for one in (lower, higher) if one and one.cycles is not None]
+        largest = max((abs(cycles - report.cycles) for cycles in known), default=0)
+        effects.append(
+            SettingEffect(
+                setting,
+                getattr(config, setting),
+                lower,
+                higher,
+                "recompiled" if setting in IN_THE_PROGRAM else "same",
+                largest / report.cycles if report.cycles else 0.0,
+            )
+        )
         if progress:
-            progress(Progress("setting", done + 1, len(moved), setting))
+            progress(Progress("setting", done, len(moved), setting))
     effects.sort(key=lambda one: -one.effect)
     return SensitivityReport(report.cycles, PERCENT / 100, tuple(effects), tuple(skipped))
 
 
-def _assumed(config: DeviceConfig) -> list[str]:
+def _recompile(bundle: Bundle, config: DeviceConfig) -> Bundle:
+    fuse = any(layer.fused for layer in bundle.metadata.layers)
+    return program_from_bundle(bundle).compile(config, fuse_activations=fuse)
+
+
+def _list_assumed(config: DeviceConfig) -> list[str]:
     return [name for name in setting_names() if config.sources.get(name) == "assumed"]
 
 
-def _skipped(bundle: Bundle, config: DeviceConfig) -> list[SkippedSetting]:
-    skipped = []
-    for name in _assumed(config):
-        if name in WITHOUT_CYCLES:
-            skipped.append(SkippedSetting(name, WITHOUT_CYCLES[name]))
-        elif name in IN_THE_PROGRAM and not bundle.debug:
-            reason = "the program is tiled for it, and the bundle has no LIR to compile again"
-            skipped.append(SkippedSetting(name, reason))
-    return skipped
+def _find_skip_reason(setting: str, bundle: Bundle) -> str:
+    """Return why a setting is not varied; empty if it is."""
+    if setting in IN_THE_PROGRAM and not bundle.debug:
+        return "the program is tiled for it, and the bundle has no LIR to compile again"
+    return WITHOUT_CYCLES.get(setting, "")
 
 
-def _values(config: DeviceConfig, setting: str) -> tuple[int, int]:
+def _list_values(config: DeviceConfig, setting: str) -> tuple[int, int]:
     """Return a lower and a higher value; they may be out of range."""
     value = int(getattr(config, setting))
     if setting in POWERS_OF_TWO:
