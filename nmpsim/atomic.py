@@ -44,15 +44,15 @@ _unfinished: set[Path] = set()
 """Temporary files of this process."""
 
 
-def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+def write_file(path: Path, contents: str | bytes | Callable[[IO[bytes]], object]) -> None:
     """Write a file completely or not at all.
 
     Parameters
     ----------
     path
         The file, which is replaced if it exists.
-    write
-        Function that writes the contents to an open binary file.
+    contents
+        UTF-8 text, bytes, or a function that writes the contents to an open binary file.
 
     Raises
     ------
@@ -60,7 +60,10 @@ def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         FILE002 if the file cannot be written; an existing file is then unchanged.
     """
     with new_file(path) as file:
-        write(file)
+        if callable(contents):
+            contents(file)
+        else:
+            file.write(contents.encode() if isinstance(contents, str) else contents)
 
 
 @contextlib.contextmanager

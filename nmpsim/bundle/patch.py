@@ -61,7 +61,7 @@ def save_patch(path: Path, changes: tuple[Change, ...]) -> None:
     ]
     document: PatchDocument = {"schema": SCHEMA, "changes": listed}
     text = json.dumps(document, indent=1) + "\n"
-    write_file(path, lambda file: file.write(text.encode()))
+    write_file(path, text)
 
 
 def load_patch(path: Path) -> tuple[Change, ...]:

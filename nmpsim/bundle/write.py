@@ -255,7 +255,7 @@ def write_bundle(path: str | os.PathLike[str], data: bytes) -> None:
     UserError
         FILE002 if the file cannot be written; an existing file is unchanged then.
     """
-    write_file(Path(path), lambda file: file.write(data))
+    write_file(Path(path), data)
 
 
 def _check_size(what: str, nbytes: int, limit: int) -> None:

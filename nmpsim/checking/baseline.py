@@ -168,7 +168,7 @@ def count_saturated(layer: LayerReport) -> dict[str, int]:
 def write_baseline(path: Path, baseline: Baseline) -> None:
     """Write a baseline to a file; raise UserError (FILE002) if it cannot be written."""
     document = {"schema": SCHEMA, **attrs.asdict(baseline, value_serializer=_plain)}
-    write_file(path, lambda file: file.write(json_text(document).encode()))
+    write_file(path, json_text(document))
 
 
 def read_baseline(path: Path) -> Baseline:

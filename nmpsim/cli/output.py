@@ -82,7 +82,7 @@ def show_progress() -> Iterator[RunProgress]:
 def write_text(text: str, output: Path | None = None) -> None:
     """Write text to the file ``output``, or to standard output if None."""
     if output is not None:
-        write_file(output, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
+        write_file(output, text.encode("utf-8", "backslashreplace"))
         return
     try:
         sys.stdout.write(text)

@@ -188,8 +188,7 @@ def _is_little(bundle: Bundle, samples: int) -> bool:
 
 def write_results(path: Path, evaluation: Evaluation, top: Sequence[int]) -> None:
     """Write the JSON document of an evaluation to a file."""
-    text = json_text(evaluation_json(evaluation, top))
-    write_file(path, lambda file: file.write(text.encode()))
+    write_file(path, json_text(evaluation_json(evaluation, top)))
 
 
 def write_confusion(path: Path, evaluation: Evaluation, classes: int) -> None:
@@ -207,7 +206,7 @@ def write_confusion(path: Path, evaluation: Evaluation, classes: int) -> None:
     fields = [escape_csv(name) for name in names]
     writer.writerow(["class", *fields])
     writer.writerows([name, *row] for name, row in zip(fields, counts.tolist(), strict=True))
-    write_file(path, lambda file: file.write(text.getvalue().encode()))
+    write_file(path, text.getvalue())
 
 
 def _empty_evaluation(

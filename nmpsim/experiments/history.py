@@ -100,8 +100,7 @@ def add_entry(folder: Path, document: Path, commit: str, label: str, date: datet
         "document": base64.b64encode(gzip.compress(text, mtime=0)).decode(),
     }
     _make(folder)
-    content = json_text(kept).encode()
-    write_file(folder / _name_of(entry), lambda file: file.write(content))
+    write_file(folder / _name_of(entry), json_text(kept))
     return entry
 
 

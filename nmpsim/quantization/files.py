@@ -72,12 +72,12 @@ def write_program(program: ImportedModel, lir: Path) -> ProgramFiles:
     if program.operators:
         arrays |= {FLOAT_PREFIX + name: values for name, values in module.floats.items()}
         origin = ModelOrigin(program.operators, program.normalizations).to_json()
-        write_file(files.model, lambda file: file.write(origin))
+        write_file(files.model, origin)
     write_npz(files.constants, arrays)
     sidecar = json.dumps(list_tensor_facts(module), indent=1)
-    write_file(files.tensors, lambda file: file.write(sidecar.encode() + b"\n"))
+    write_file(files.tensors, sidecar.encode() + b"\n")
     text = print_module(module)
-    write_file(files.lir, lambda file: file.write(text.encode()))
+    write_file(files.lir, text)
     return files
 
 

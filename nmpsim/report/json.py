@@ -59,8 +59,7 @@ def to_json(record: Any, definition: Any = None) -> Any:
 
 def write_report(report: RunReport, path: Path | str) -> None:
     """Write a report to a JSON file. Raises UserError (FILE002) if it cannot be written."""
-    text = json_text(to_json(report)).encode()
-    write_file(Path(path), lambda file: file.write(text))
+    write_file(Path(path), json_text(to_json(report)))
 
 
 def json_text(data: Any) -> str:

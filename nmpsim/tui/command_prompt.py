@@ -51,7 +51,7 @@ def copy_pane(view: View, pane: LinePane, name: str) -> View:
     lines = pane.list_plain_lines()
     text = "".join(f"{line}\n" for line in lines).encode()
     is_there = path.exists()
-    write_file(path, lambda file: file.write(text))
+    write_file(path, text)
     more = ", in place of what was there" if is_there else ""
     return _said(view, f"{len(lines):,} lines written to {path}{more}")
 

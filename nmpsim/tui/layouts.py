@@ -175,7 +175,7 @@ def save_layouts(path: Path, layouts: Mapping[str, PaneLayout]) -> None:
         text += f'\n["{name}"]\n'
         for key, value in attrs.asdict(layout).items():
             text += f"{key} = {json.dumps(value)}\n"  # an array is the same in TOML and JSON
-    write_file(path, lambda file: file.write(text.encode()))
+    write_file(path, text)
 
 
 def load_layouts(path: Path) -> dict[str, PaneLayout]:

@@ -62,7 +62,7 @@ def write_repro(folder: Path, found: Reduction) -> tuple[str, ...]:
     """
     _make(folder)
     program = found.program
-    write_file(folder / BUNDLE, lambda file: file.write(program.image))
+    write_file(folder / BUNDLE, program.image)
     write_npz(folder / INPUTS, dict(program.inputs))
     expected = _expected(found)
     if expected:
@@ -70,9 +70,9 @@ def write_repro(folder: Path, found: Reduction) -> tuple[str, ...]:
     if program.module is not None:
         write_program(import_lir(program.module), folder / LIR)
     if program.assembly is not None:
-        _write_text(folder / ASSEMBLY, program.assembly)
-    _write_text(folder / SUITE, _suite(found))
-    _write_text(folder / FACTS, json.dumps(to_json(found, ReproDocument), indent=2) + "\n")
+        write_file(folder / ASSEMBLY, program.assembly)
+    write_file(folder / SUITE, _suite(found))
+    write_file(folder / FACTS, json.dumps(to_json(found, ReproDocument), indent=2) + "\n")
     return tuple(sorted(path.name for path in folder.iterdir()))
 
 
@@ -85,10 +85,6 @@ def _make(folder: Path) -> None:
     if not is_empty:
         message = "the folder is not empty"
         raise fail("FILE002", message, place=folder, hint="Pass a new folder.")
-
-
-def _write_text(path: Path, text: str) -> None:
-    write_file(path, lambda file: file.write(text.encode()))
 
 
 def _expected(found: Reduction) -> Mapping[str, npt.NDArray[Any]]:

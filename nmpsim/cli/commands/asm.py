@@ -34,5 +34,5 @@ def command(options: AsmOptions) -> None:
     text = read_text(source, "program", code="ASM001")
     image = assemble(text, str(source), resolve_device(config).settings()).bundle()
     bundle_from_bytes(image, str(output))  # a bundle that cannot be loaded is not written
-    write_file(output, lambda file: file.write(image))
+    write_file(output, image)
     print_message(f"wrote {output}: {len(image):,} bytes")

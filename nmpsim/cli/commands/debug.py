@@ -413,4 +413,4 @@ def _write_record(options: DebugOptions, shell: Shell) -> None:
         from nmpsim.atomic import write_file
 
         text = "".join(f"{line}\n" for line in shell.history)
-        write_file(options.record, lambda file: file.write(text.encode()))
+        write_file(options.record, text)
