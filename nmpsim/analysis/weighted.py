@@ -11,13 +11,9 @@ from nmpsim.compiler.numerics import WeightedScales
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.resolve import get_instruction_place
 from nmpsim.lir.nodes import Module
-from nmpsim.lir.opcode import WEIGHTED as KINDS
-from nmpsim.lir.opcodes import find_opcodes
+from nmpsim.lir.opcode import WEIGHTED
 
 Array: TypeAlias = npt.NDArray[Any]
-
-WEIGHTED = find_opcodes(*KINDS)
-"""Opcodes with weights and a bias; their operands are result, source, weights, bias."""
 
 
 def read_constant(module: Module, view: View) -> Array | None:
@@ -32,10 +28,10 @@ def read_weighted_scales(module: Module, op: Operation) -> WeightedScales | None
     Returns
     -------
     WeightedScales or None
-        A bias whose values are not known is 0. None if the layer is not quantized, or if its
-        scales are constants whose values are not known.
+        A bias whose values are not known is 0. None for other operations, for a layer that is not
+        quantized, and for scales that are constants whose values are not known.
     """
-    if any(view.type.quant is None for view in op.operands[:3]):
+    if op.kind not in WEIGHTED or any(view.type.quant is None for view in op.operands[:3]):
         return None
     bias, constants = op.operands[3], module.constants
     if bias.buffer.name not in constants:

@@ -128,7 +128,7 @@ def evaluate(
         jobs, max_bytes = share_resources(jobs, len(missing), max_memory, scheduler)
         if scheduler is None:
             check_run_memory(bundle, from_settings(bundle.metadata.device), max_bytes)
-        work = EvalWork(bytes(bundle.file), bundle.digest, bundle.path, max_bytes, limits)
+        work = EvalWork(bytes(bundle.file), bundle.path, max_bytes, limits)
         chunks = run_jobs(
             evaluate_chunk,
             work,

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from nmpsim.core.run import ProgressCallback, notify_compiling
 from nmpsim.experiments import process_pool
 from nmpsim.experiments.pool import Item, Job, Pool, Result
-from nmpsim.experiments.worker import forget_device
+from nmpsim.experiments.worker import release_device
 
 ITEMS_PER_WORKER = 2
 """Items queued or running for each worker: none idles, and few are read ahead."""
@@ -34,7 +34,7 @@ def _serial_pool(shared: object) -> Iterator[Pool]:
     try:
         yield _SerialPool(shared)
     finally:
-        forget_device()
+        release_device()
 
 
 def open_pool(shared: object, *, jobs: int, scheduler: str | None) -> AbstractContextManager[Pool]:

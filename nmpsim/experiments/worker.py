@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import attrs
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 _turn = threading.Lock()
 """Held during a run, as a device does one at a time; a Dask worker may have several threads."""
-_device: tuple[str, Bundle, Device] | None = None
-"""Digest of the last bundle, the bundle and its device."""
 
 
 def are_kernels_ready(_: object, __: object) -> bool:
@@ -98,7 +97,6 @@ class EvalWork:
 
     image: bytes
     """Contents of the bundle file."""
-    digest: str
     path: str
     max_memory: int | None = None
     """Bytes that a worker may take."""
@@ -140,7 +138,7 @@ class ChunkResult:
 def evaluate_chunk(work: EvalWork, chunk: Chunk) -> ChunkResult:
     """Run the samples of a chunk and rank their classes; a job of a pool."""
     with _turn:
-        bundle, device = _device_for(work)
+        bundle, device = _load_device(work)
         found = device.run_batch(bundle, chunk.samples, limits=work.limits)
     orders = rank_classes(np.stack([get_scores(run.outputs) for run in found.runs]))
     ranks = (orders == np.array(chunk.labels)[:, None]).argmax(axis=1)
@@ -149,21 +147,17 @@ def evaluate_chunk(work: EvalWork, chunk: Chunk) -> ChunkResult:
     return ChunkResult(told, tuple(found.layers) or ((0, 0),) * len(bundle.metadata.layers))
 
 
-def _device_for(work: EvalWork) -> tuple[Bundle, Device]:
+@lru_cache(maxsize=1)
+def _load_device(work: EvalWork) -> tuple[Bundle, Device]:
     """Return the bundle and its device, loaded once in a process."""
-    global _device
-    if _device is None or _device[0] != work.digest:
-        bundle = bundle_from_bytes(work.image, work.path)
-        config = from_settings(bundle.metadata.device)
-        device = Device(config, threads=1, max_memory=work.max_memory)
-        _device = work.digest, bundle, device
-    return _device[1:]
+    bundle = bundle_from_bytes(work.image, work.path)
+    config = from_settings(bundle.metadata.device)
+    return bundle, Device(config, threads=1, max_memory=work.max_memory)
 
 
-def forget_device() -> None:
+def release_device() -> None:
     """Release the cached device and its bundle."""
-    global _device
-    _device = None
+    _load_device.cache_clear()
 
 
 def _answer(index: int, run: batch.SampleResult, best: int, rank: int) -> Answer:

@@ -20,7 +20,7 @@ from nmpsim.analysis.explain.profiles import (
     explain_profiles,
     find_float_bias_forms,
 )
-from nmpsim.analysis.weighted import WEIGHTED, read_weighted_scales
+from nmpsim.analysis.weighted import read_weighted_scales
 from nmpsim.compiler.numerics import AveragePool, Pair, WeightedScales
 from nmpsim.compiler.numerics.ratios import divide_float32, multiply_float32
 from nmpsim.compiler.operations import Operation, View
@@ -29,7 +29,8 @@ from nmpsim.compiler.resolve import get_instruction_place, resolve_operands
 from nmpsim.kernels.scale import InvalidScaleError
 from nmpsim.lir.names import make_display_names
 from nmpsim.lir.nodes import Module
-from nmpsim.lir.opcodes import OPCODES
+from nmpsim.lir.opcode import WEIGHTED
+from nmpsim.lir.opcodes import OPCODES, find_opcodes
 from nmpsim.report.fields import AT_END, NOT_IN_JSON, OR_NULL, Key
 from nmpsim.report.json import to_json
 
@@ -181,7 +182,7 @@ def _list_notes(module: Module, op: Operation) -> Iterator[str]:
     if not any(quantized):
         yield "nothing is rescaled: the operation is not quantized"
         return
-    is_weighted = op.instruction.opcode in WEIGHTED
+    is_weighted = op.kind in WEIGHTED
     if is_weighted and len(op.operands) > 4 and read_weighted_scales(module, op) is None:
         yield "each channel has its own scales, and their values are not known: give --weights"
     if is_weighted and op.operands[3].type.quant is None:
@@ -229,7 +230,7 @@ def _list_ratios(module: Module, op: Operation) -> Iterator[tuple[str, str, list
     """Yield name, formula and factors of each rescaling; other opcodes than these have none."""
     opcode, place = op.instruction.opcode, get_instruction_place(op.instruction, module.file)
     target, *sources = op.operands
-    if opcode in WEIGHTED:
+    if op.kind in WEIGHTED:
         layer = read_weighted_scales(module, op)
         if layer is not None:
             yield from _list_weighted_ratios(op, layer)
@@ -269,7 +270,10 @@ def _list_weighted_ratios(
 
 
 ARITHMETIC: dict[str, str] = {
-    **dict.fromkeys(WEIGHTED, "y = clip(out(bias(b - O_b) + sum((w - O_w) * (x - O_in))) + O_out)"),
+    **dict.fromkeys(
+        find_opcodes(*WEIGHTED),
+        "y = clip(out(bias(b - O_b) + sum((w - O_w) * (x - O_in))) + O_out)",
+    ),
     "matmul": "y = clip(out(sum((l - O_lhs) * (r - O_rhs))) + O_out)",
     "elementmul": "y = clip(out((l - O_lhs) * (r - O_rhs)) + O_out)",
     "elementadd": "y = clip(lhs(l - O_lhs) + rhs(r - O_rhs) + O_out)",

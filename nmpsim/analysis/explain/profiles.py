@@ -8,7 +8,7 @@ from typing import Annotated, TypedDict
 import attrs
 import numpy as np
 
-from nmpsim.analysis.weighted import WEIGHTED, read_constant, read_weighted_scales
+from nmpsim.analysis.weighted import read_constant, read_weighted_scales
 from nmpsim.compiler.numerics import (
     PROFILES,
     AveragePool,
@@ -96,7 +96,7 @@ class ProfileFacts:
 def explain_profiles(module: Module, op: Operation) -> tuple[ProfileFacts, ...]:
     """Return the factors of a quantized operation in every profile; empty without rescaling."""
     opcode = op.instruction.opcode
-    layer = read_weighted_scales(module, op) if opcode in WEIGHTED else None
+    layer = read_weighted_scales(module, op)
     has_words = opcode in PAIRS | UNARY | {"avgpool"} or layer is not None
     if not has_words or any(view.type.quant is None for view in op.operands[:2]):
         return ()
@@ -114,7 +114,7 @@ def find_float_bias_forms(
         The channel, its bias, and by profile the value in the channel's record: an integer or, for
         fbgemm and onednn, a real number. None if the bias is not float or not known.
     """
-    layer = read_weighted_scales(module, op) if op.instruction.opcode in WEIGHTED else None
+    layer = read_weighted_scales(module, op)
     if layer is None or not layer.bias.is_float or read_constant(module, op.operands[3]) is None:
         return None
     channel = int(np.argmax(np.abs(layer.bias.reals)))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.lint.findings import Problem
 from nmpsim.analysis.lint.subject import Bias, LintSubject
-from nmpsim.analysis.weighted import WEIGHTED, read_constant, read_weight_rows, read_weighted_scales
+from nmpsim.analysis.weighted import read_constant, read_weight_rows, read_weighted_scales
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.lir.opcode import Kind
 
@@ -82,9 +82,8 @@ def _weight_matrix(subject: LintSubject, op: Operation) -> tuple[Array, Array] |
     if op.kind is Kind.PRODUCT:
         matrix = read_constant(subject.module, op.operands[2])
         return None if matrix is None else (matrix.T, np.array([op.operands[2].offset]))
-    if op.instruction.opcode not in WEIGHTED:
-        return None
-    rows, scales = read_weight_rows(subject.module, op), read_weighted_scales(subject.module, op)
+    scales = read_weighted_scales(subject.module, op)
+    rows = None if scales is None else read_weight_rows(subject.module, op)
     return None if rows is None or scales is None else (rows, scales.weight_offsets)
 
 

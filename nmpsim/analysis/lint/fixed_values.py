@@ -19,10 +19,10 @@ from nmpsim.analysis.shadow.constants import (
     read_quantized_constants,
 )
 from nmpsim.analysis.shadow.matching import MIN_MATCH_SQNR_DB, match_constants
-from nmpsim.analysis.weighted import WEIGHTED, read_weighted_scales
+from nmpsim.analysis.weighted import read_weighted_scales
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.interpreter import sqnr_db
-from nmpsim.lir.opcode import Kind
+from nmpsim.lir.opcode import WEIGHTED, Kind
 
 
 def check_splat_values(subject: LintSubject) -> Iterator[Problem]:
@@ -100,15 +100,13 @@ def read_quantized_weights(subject: LintSubject) -> dict[str, QuantizedWeights]:
     reals = read_quantized_constants(subject.module)
     found: dict[str, QuantizedWeights] = {}
     for op in subject.operations:
-        if op.instruction.opcode not in WEIGHTED and op.kind is not Kind.PRODUCT:
+        if op.kind not in (*WEIGHTED, Kind.PRODUCT):
             continue
         view = op.operands[2]
         values = reals.get(view.buffer.name)
         if values is None or values.size != view.type.elements or not np.isfinite(values).all():
             continue
-        own = (
-            read_weighted_scales(subject.module, op) if op.instruction.opcode in WEIGHTED else None
-        )
+        own = read_weighted_scales(subject.module, op)
         steps = np.array([view.scale])
         if own is not None:
             steps = own.weight_scales[: None if own.by_channel else 1].astype(np.float64)

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from nmpsim.analysis.lint.subject import LintSubject, OriginalBias
 from nmpsim.analysis.program import Program, load_compiled_or_model, program_from_bundle
 from nmpsim.analysis.shadow.constants import read_floats
-from nmpsim.analysis.weighted import WEIGHTED
 from nmpsim.bundle import Bundle
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.resolve import resolve_operands
@@ -24,8 +23,7 @@ from nmpsim.isa.profiles import NUMERICS_NAMES
 from nmpsim.lir.constants import attach_arrays, find_tensors_file, read_constants
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.npz import NpzFile
-from nmpsim.lir.opcode import WEIGHTED as KINDS
-from nmpsim.lir.opcode import Kind
+from nmpsim.lir.opcode import WEIGHTED, Kind
 from nmpsim.lir.parser import parse_file
 from nmpsim.lir.printer import format_scale
 from nmpsim.lir.scales import (
@@ -49,7 +47,7 @@ def map_biases_to_layers(module: Module) -> dict[str, Operation]:
     return {
         op.operands[3].buffer.name: op
         for op in resolve_operands(module)[1]
-        if op.instruction.opcode in WEIGHTED and op.operands[3].buffer.constant
+        if op.kind in WEIGHTED and op.operands[3].buffer.constant
     }
 
 
@@ -61,7 +59,7 @@ def read_float_arrays(module: Module, path: Path) -> dict[str, Array]:
     UserError
         FILE001, CONST001 or PKG001, or CONST002 if no array has.
     """
-    weighted = [op for op in resolve_operands(module)[1] if op.kind in (*KINDS, Kind.PRODUCT)]
+    weighted = [op for op in resolve_operands(module)[1] if op.kind in (*WEIGHTED, Kind.PRODUCT)]
     views = [view for op in weighted for view in op.operands[2:4] if view.buffer.constant]
     sizes = {view.type.elements for view in views}
     arrays = read_floats(path, sizes)

@@ -16,7 +16,7 @@ import numpy as np
 from nmpsim.analysis.lint.findings import Problem, Severity
 from nmpsim.analysis.lint.fixed_values import read_quantized_weights
 from nmpsim.analysis.lint.subject import Array, LintSubject
-from nmpsim.analysis.weighted import WEIGHTED, read_weight_rows, read_weighted_scales
+from nmpsim.analysis.weighted import read_weight_rows, read_weighted_scales
 from nmpsim.compiler.numerics import WeightedScales
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.lir.names import strip_numeric_suffix
@@ -33,8 +33,7 @@ def check_wasted_ranges(subject: LintSubject) -> Iterator[Problem]:
     """Report weights and results that use a small share of their type's range."""
     ranges = get_usable_ranges(subject)
     for op in subject.operations:
-        if op.instruction.opcode in WEIGHTED:
-            yield from _check_weights_range(op, subject)
+        yield from _check_weights_range(op, subject)
         recorded = ranges.find(op.instruction.name)
         if recorded is not None and op.operands[0].type.quant is not None:
             yield from _check_result_range(op, recorded)
@@ -48,7 +47,8 @@ def compute_used_share(low: float, high: float, view: View) -> float:
 
 def _check_weights_range(op: Operation, subject: LintSubject) -> Iterator[Problem]:
     """Check weights, channel by channel if each channel has its own scale."""
-    rows, scales = read_weight_rows(subject.module, op), read_weighted_scales(subject.module, op)
+    scales = read_weighted_scales(subject.module, op)
+    rows = None if scales is None else read_weight_rows(subject.module, op)
     if rows is None or scales is None or not rows.size:
         return
     parts = _used_shares(rows, scales, op.operands[2])

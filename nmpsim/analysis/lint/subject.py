@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.program import Program
-from nmpsim.analysis.weighted import WEIGHTED, read_weighted_scales
+from nmpsim.analysis.weighted import read_weighted_scales
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.resolve import get_instruction_place, resolve_operands
 from nmpsim.diagnostics import Place
@@ -75,11 +75,7 @@ class LintSubject:
     @cached_property
     def biases(self) -> tuple[Bias, ...]:
         """Biases with known values of all quantized layers with weights."""
-        found = (
-            read_bias(self.module, op)
-            for op in self.operations
-            if op.instruction.opcode in WEIGHTED
-        )
+        found = (read_bias(self.module, op) for op in self.operations)
         return tuple(bias for bias in found if bias is not None)
 
     @cached_property
