@@ -2,46 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from typing import Any
 
-import attrs
-
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.experiments.identity import get_code_version
-from nmpsim.experiments.pool import Item, Job, Pool, Result
-from nmpsim.experiments.worker import are_kernels_ready, compile_kernels
+from nmpsim.experiments.pool import Job, Pool
 from nmpsim.extras import require_extra
 
 CONNECT_SECONDS = 10
-
-
-@attrs.frozen
-class _DaskPool(Pool):
-    workers: int
-    client: Any
-    executor: Any
-    shared: Any
-    """Future of the shared data; every worker has it."""
-    hosts: tuple[str, ...]
-    """Address of one worker on each host."""
-
-    def prepare(self, compiling: Callable[[], None]) -> None:
-        cold = [host for host in self.hosts if not self._on(host, are_kernels_ready).result()]
-        if cold:
-            compiling()
-            for future in [self._on(host, compile_kernels) for host in cold]:
-                future.result()
-
-    def submit(self, job: Job[Item, Result], item: Item) -> Future[Result]:
-        future: Future[Result] = self.executor.submit(job, self.shared, item)
-        return future
-
-    def _on(self, worker: str, job: Job[None, Any]) -> Any:
-        return self.client.submit(job, None, None, workers=[worker], pure=False)
 
 
 @contextmanager
@@ -53,8 +25,16 @@ def open_dask_pool(shared: object, scheduler: str) -> Iterator[Pool]:
         executor = client.get_executor(pure=False)
         everywhere = client.scatter(shared, broadcast=True, hash=False)
         workers = sum(client.nthreads().values())
+
+        def submit_to(host: str, job: Job[Any, Any], _: object) -> Any:
+            return client.submit(job, None, None, workers=[host], pure=False)
+
         try:
-            yield _DaskPool(workers, client, executor, everywhere, hosts)
+            yield Pool(
+                workers,
+                lambda job, item: executor.submit(job, everywhere, item),
+                tuple(partial(submit_to, host) for host in hosts),
+            )
         finally:
             executor.shutdown(wait=False)  # which cancels what still runs
             everywhere.release()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 from nmpsim.core.run import ProgressCallback, notify_compiling
 from nmpsim.experiments import process_pool
@@ -15,24 +16,17 @@ ITEMS_PER_WORKER = 2
 """Items queued or running for each worker: none idles, and few are read ahead."""
 
 
-class _SerialPool(Pool):
-    """Pool that runs jobs in this process."""
-
-    workers = 1
-
-    def __init__(self, shared: object) -> None:
-        self._shared = shared
-
-    def submit(self, job: Job[Item, Result], item: Item) -> Future[Result]:
-        done: Future[Result] = Future()
-        done.set_result(job(self._shared, item))
-        return done
-
-
 @contextmanager
 def _serial_pool(shared: object) -> Iterator[Pool]:
+    """Open a pool that runs jobs in this process."""
+
+    def submit(job: Job[Any, Any], item: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(job(shared, item))
+        return done
+
     try:
-        yield _SerialPool(shared)
+        yield Pool(1, submit)
     finally:
         release_device()
 

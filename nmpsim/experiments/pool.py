@@ -6,10 +6,11 @@ item of its own.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
+
+import attrs
 
 from nmpsim.experiments.worker import are_kernels_ready, compile_kernels
 
@@ -19,21 +20,28 @@ Job = Callable[[Any, Item], Result]
 """A function of the shared data and of an item; it and both arguments must be picklable."""
 
 
-class Pool(ABC):
-    """Interface of a pool of workers."""
+Submit = Callable[[Job[Any, Any], Any], Future[Any]]
+"""Function that schedules a job for an item and returns its future."""
+
+
+@attrs.frozen
+class Pool:
+    """A pool of workers."""
 
     workers: int
     """Number of jobs that run at once."""
-
-    @abstractmethod
-    def submit(self, job: Job[Item, Result], item: Item) -> Future[Result]:
-        """Schedule a job for an item and return its future."""
+    submit: Submit
+    machines: tuple[Submit, ...] = ()
+    """Functions for jobs on each machine of a cluster; empty if all workers share one."""
 
     def prepare(self, compiling: Callable[[], None]) -> None:
-        """Compile the kernels once before jobs are submitted, if they are not cached.
+        """Compile the kernels on each machine before jobs are submitted, if they are not cached.
 
         ``compiling`` is called first if they have to be compiled.
         """
-        if not self.submit(are_kernels_ready, None).result():
+        machines = self.machines or (self.submit,)
+        cold = [submit for submit in machines if not submit(are_kernels_ready, None).result()]
+        if cold:
             compiling()
-            self.submit(compile_kernels, None).result()
+            for future in [submit(compile_kernels, None) for submit in cold]:
+                future.result()

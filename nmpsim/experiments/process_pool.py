@@ -47,8 +47,7 @@ def share_resources(
 
 
 @attrs.define
-class _ProcessPool(Pool):
-    workers: int
+class _ProcessExecutor:
     executor: ProcessPoolExecutor
     error: BaseException | None = None
     """Error that ended the executor's manager thread, or kept it from starting."""
@@ -98,7 +97,7 @@ class _ProcessPool(Pool):
 
 
 @contextmanager
-def _watch_manager(pool: _ProcessPool) -> Iterator[None]:
+def _watch_manager(pool: _ProcessExecutor) -> Iterator[None]:
     """Within the context, fail the pool's jobs when the executor's manager thread ends."""
     before = threading.excepthook
 
@@ -135,10 +134,10 @@ def open_process_pool(shared: object, workers: int) -> Iterator[Pool]:
     """
     context = multiprocessing.get_context("spawn")
     leash, end = context.Pipe(duplex=False)
-    pool = _ProcessPool(workers, ProcessPoolExecutor(workers, context, _set_up, (leash, shared)))
+    pool = _ProcessExecutor(ProcessPoolExecutor(workers, context, _set_up, (leash, shared)))
     try:
         with _watch_manager(pool):
-            yield pool
+            yield Pool(workers, pool.submit)
     except BrokenProcessPool as error:
         raise fail(
             "WORK001",

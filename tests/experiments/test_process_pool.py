@@ -73,7 +73,7 @@ def test_a_worker_that_is_killed_is_not_a_system_without_threads():
         try:
             pool.submit(operator.eq, 7)
         finally:
-            assert pool.error is None
+            assert pool.submit.__self__.error is None
     assert caught.value.diagnostics[0].code == "WORK001"
     assert not multiprocessing.active_children()
 
