@@ -44,19 +44,11 @@ from nmpsim.interpreter import (
     sqnr_db,
 )
 from nmpsim.lir.nodes import QUANTIZED_ELEMS, Module, TensorType
-from nmpsim.lir.opcodes import OPCODES, Kind
 from nmpsim.report.analyses import ErrorSize, ShadowLayer, Split
 
 Real = npt.NDArray[np.float64]
 Floats = Mapping[str, Real]
 """Float values of constants by name, in the LIR's layout."""
-
-_BIASES = {
-    Kind.CONVOLUTION: "Bias",
-    Kind.FULLY_CONNECTED: "Bias",
-    Kind.BATCHED_ADD: "Slice",
-}
-"""Operands that are added to every result; other constants are weights."""
 
 
 def compare_layer(
@@ -157,8 +149,8 @@ def _real(layer: ExecutedLayer, weights: Floats, bias: Floats) -> Real:
 def _operands(step: LayerInstruction, weights: Floats, bias: Floats) -> list[Real]:
     """Return real values of all operands, in print order."""
     values = dequantize_operands(step.instruction, step.types, [o.stored for o in step.operands])
-    for index, (role, operand) in enumerate(zip(_roles(step), step.operands, strict=True)):
-        floats = bias if _is_bias(step, role) else weights
+    for index, operand in enumerate(step.operands):
+        floats = bias if operand.is_bias else weights
         if operand.is_constant and operand.place.storage in floats:
             values[index] = read_part(floats[operand.place.storage], operand.place)
     return values
@@ -169,17 +161,9 @@ def _constants(layer: ExecutedLayer, of_bias: bool) -> set[str]:
     return {
         operand.place.storage
         for step in layer.steps
-        for role, operand in zip(_roles(step), step.operands, strict=True)
-        if operand.is_constant and _is_bias(step, role) == of_bias
+        for operand in step.operands
+        if operand.is_constant and operand.is_bias == of_bias
     }
-
-
-def _is_bias(step: LayerInstruction, role: str) -> bool:
-    return _BIASES.get(OPCODES[step.instruction.opcode].kind) == role
-
-
-def _roles(step: LayerInstruction) -> list[str]:
-    return [role.name for role in OPCODES[step.instruction.opcode].operands]
 
 
 def _not_comparable(layer: ExecutedLayer) -> str:

@@ -16,9 +16,17 @@ import numpy.typing as npt
 from nmpsim.interpreter import Location, evaluate_operation, read_part
 from nmpsim.interpreter.memory import TensorMemory
 from nmpsim.lir.nodes import Instruction, Module, TensorType
-from nmpsim.lir.opcodes import IN, NO_WORK
+from nmpsim.lir.opcodes import IN, NO_WORK, OPCODES, Kind
 
 Array = npt.NDArray[Any]
+
+
+_BIASES = {
+    Kind.CONVOLUTION: "Bias",
+    Kind.FULLY_CONNECTED: "Bias",
+    Kind.BATCHED_ADD: "Slice",
+}
+"""Roles of operands that are added to every result."""
 
 
 @attrs.frozen
@@ -27,6 +35,8 @@ class Operand:
 
     place: Location
     is_constant: bool
+    is_bias: bool
+    """Whether it is added to every result; other constants are weights."""
     stored: Array = attrs.field(eq=False)
     """Stored contents, in the logical shape."""
 
@@ -124,9 +134,15 @@ class _Memory(TensorMemory):
 
     def step(self, instruction: Instruction) -> LayerInstruction:
         """Return an instruction with the present contents of its operands."""
-        return LayerInstruction(
-            instruction, tuple(self._operand(o.name) for o in instruction.operands)
-        )
+        row = OPCODES[instruction.opcode]
+        operands = []
+        for role, operand in zip(row.operands, instruction.operands, strict=True):
+            place, stored = self.find_location(operand.name), self.read(operand.name)
+            is_constant = place.storage in self._constants
+            is_bias = _BIASES.get(row.kind) == role.name
+            values = stored if is_constant else stored.copy()
+            operands.append(Operand(place, is_constant, is_bias, values))
+        return LayerInstruction(instruction, tuple(operands))
 
     def store(self, steps: Sequence[LayerInstruction], output: Array) -> None:
         """Store a layer's output."""
@@ -146,12 +162,6 @@ class _Memory(TensorMemory):
         place = step.operands[step.written].place
         missing = self._missing.get(place.storage)
         return missing is None or not read_part(missing, place).any()
-
-    def _operand(self, name: str) -> Operand:
-        place = self.find_location(name)
-        is_constant = place.storage in self._constants
-        stored = self.read(name)
-        return Operand(place, is_constant, stored if is_constant else stored.copy())
 
 
 def _wrote(step: LayerInstruction) -> Array:
