@@ -263,8 +263,10 @@ def load_subject(
         subject,
         program=own,
         original=original,
-        float_weights=files.float_weights and read_float_arrays(module, files.float_weights),
-        ranges=files.ranges and read_profile(files.ranges),
+        float_weights=None
+        if files.float_weights is None
+        else read_float_arrays(module, files.float_weights),
+        ranges=None if files.ranges is None else read_profile(files.ranges),
     )
 
 
