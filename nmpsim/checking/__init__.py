@@ -6,8 +6,8 @@ from nmpsim.checking.results import (
     Check,
     FailedLayer,
     LayerOutcome,
-    check_json,
-    exit_code,
+    get_exit_code,
+    make_check_document,
 )
 from nmpsim.checking.suite import (
     Budget,
@@ -35,7 +35,7 @@ __all__ = [
     "Suite",
     "check_case",
     "check_cases",
-    "check_json",
-    "exit_code",
+    "make_check_document",
+    "get_exit_code",
     "read_suite",
 ]

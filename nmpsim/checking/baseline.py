@@ -78,7 +78,7 @@ class BaselineOutput:
     digest: str
     values: Annotated[tuple[Any, ...] | None, "in row-major order, as stored; null of a large one"]
 
-    def array(self) -> npt.NDArray[Any] | None:
+    def get_array(self) -> npt.NDArray[Any] | None:
         """Return the values in their shape; None if only the digest is stored."""
         if self.values is None:
             return None
@@ -91,14 +91,14 @@ class BaselineOutput:
         A manually edited value leaves the digest unchanged. The digest also distinguishes the sign
         of zero and the bits of a NaN.
         """
-        kept = self.array()
+        kept = self.get_array()
         if kept is not None and not np.array_equal(kept, values, equal_nan=_is_float(self.elem)):
             return False
         return self.digest == digest_output(values)
 
     def has_wrong_digest(self, values: npt.NDArray[Any]) -> bool:
         """Return whether ``values`` equal the stored values although the stored digest differs."""
-        kept = self.array()
+        kept = self.get_array()
         if kept is None or kept.tobytes() != values.tobytes():
             return False
         return bool((kept == kept).all()) and self.digest != digest_output(values)
@@ -293,7 +293,7 @@ def _structured(document: dict[str, Any], place: Place) -> Baseline:
     try:
         baseline = _converter().structure(document, Baseline)
         for output in baseline.outputs.values():
-            output.array()
+            output.get_array()
     except BaseValidationError as error:
         raise _unusable(place, transform_error(error, path="baseline")[0][:300]) from error
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:

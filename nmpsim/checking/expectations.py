@@ -150,7 +150,7 @@ def check_outputs_against_baseline(
                 found=before.digest,
                 hint=UPDATE_HINT,
             )
-        values = before.array()
+        values = before.get_array()
         if not _needs_values(output, baseline, expect):
             changed[output.name] = None if values is None else compare_output(output, values)
         elif output.name not in given:

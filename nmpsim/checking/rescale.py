@@ -55,8 +55,8 @@ class UsedDescriptors:
         rows = noted[noted.is_grant == 0]
         self._chunks.append(np.stack([rows.core, rows.layer, rows.pc, rows.descriptor], axis=1))
 
-    def rows(self) -> Int64s:
-        """Return int64 [instructions, 4]: core, layer, addresses of instruction and descriptor."""
+    def get_rows(self) -> Int64s:
+        """Return core, layer, instruction address and descriptor address as int64 [uses, 4]."""
         return np.concatenate(self._chunks)
 
 
@@ -72,7 +72,7 @@ def digest_rescale_values(bundle: Bundle, used: Int64s) -> tuple[str, ...]:
     bundle
         The program.
     used
-        Result of :meth:`UsedDescriptors.rows`.
+        Result of :meth:`UsedDescriptors.get_rows`.
     """
     found: list[set[bytes]] = [set() for _ in bundle.metadata.layers]
     read = cache(partial(decode_tensor_instruction, bundle))

@@ -186,7 +186,7 @@ class CaseResult:
         return "wrong" if "wrong" in found else "over" if "over" in found else "passed"
 
 
-def exit_code(results: Iterable[CaseResult]) -> int:
+def get_exit_code(results: Iterable[CaseResult]) -> int:
     """Return the exit code of a check command for the results of all cases."""
     found = {result.status for result in results}
     codes = (("error", EXIT_USER), ("wrong", EXIT_WORSE), ("over", EXIT_OVER_BUDGET))
@@ -202,7 +202,7 @@ class CheckDocument(TypedDict):
     cases: list[CaseResult]
 
 
-def check_json(results: Sequence[CaseResult]) -> CheckDocument:
+def make_check_document(results: Sequence[CaseResult]) -> CheckDocument:
     """Return the results of all cases as a JSON document."""
-    version, code = get_code_version(), exit_code(results)
+    version, code = get_code_version(), get_exit_code(results)
     return to_json({"nmpsim": version, "exit_code": code, "cases": results}, CheckDocument)

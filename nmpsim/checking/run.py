@@ -114,7 +114,7 @@ def run_bundle(
         int(bundle.image.size) + bundle.rw_bytes,
         tuple(saved.get(make_layer_key(layer)) for layer in bundle.metadata.layers),
         digest_constants(bundle) if constants is None else constants(),
-        digest_rescale_values(bundle, used.rows()),
+        digest_rescale_values(bundle, used.get_rows()),
         {layer.operand: layer.index for layer in bundle.metadata.layers},
     )
 

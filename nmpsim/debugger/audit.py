@@ -171,7 +171,7 @@ def _channels(
     form: ProfileForm, found: Mapping[int | None, set[ScaleWords]]
 ) -> Iterator[ChannelAudit]:
     """Compare the factor of each channel with the expected one."""
-    values = form.values()
+    values = form.list_values()
     for channel in sorted(found, key=lambda one: -1 if one is None else one):
         index = channel if channel is not None and len(form.forms) > 1 else 0
         if index < len(form.forms):

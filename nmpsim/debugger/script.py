@@ -11,17 +11,19 @@ import attrs
 from nmpsim.debugger.commands.command import CommandResult
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.diagnostics import Diagnostic, Place, UserError
-from nmpsim.report.fields import From
+from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 
 
 class AnswerDocument(TypedDict):
     """Result of a debugger command, as text and as JSON data."""
 
-    command: Annotated[str, From(lambda answer: answer.line.text.strip())]
-    line: Annotated[int, "of the script", From("line.number")]
-    text: Annotated[list[str], From("result.lines")]
-    data: Annotated[dict[str, Any], "the same facts; each command has its own", From("result.data")]
+    command: Annotated[str, Source(lambda answer: answer.line.text.strip())]
+    line: Annotated[int, "of the script", Source("line.number")]
+    text: Annotated[list[str], Source("result.lines")]
+    data: Annotated[
+        dict[str, Any], "the same facts; each command has its own", Source("result.data")
+    ]
 
 
 class DebugDocument(TypedDict):
@@ -29,9 +31,11 @@ class DebugDocument(TypedDict):
 
     schema: Literal["nmpsim-debug-1"]
     worse: Annotated[
-        bool, "whether a run trapped, or did not fulfil what was expected", From("is_worse")
+        bool,
+        "whether a run trapped, or did not fulfil what was expected",
+        Source("is_worse"),
     ]
-    commands: Annotated[list[AnswerDocument], From("answers")]
+    commands: Annotated[list[AnswerDocument], Source("answers")]
     never_hit: Annotated[list[str], "breakpoints and watchpoints that were never met"]
 
 

@@ -1,7 +1,7 @@
 """Many runs of a program: on many devices (sweep) or over a data set (evaluate), in parallel."""
 
 from nmpsim.experiments.accuracy import evaluate, write_confusion
-from nmpsim.experiments.accuracy_result import Evaluation, evaluation_json
+from nmpsim.experiments.accuracy_result import Evaluation, make_evaluation_document
 from nmpsim.experiments.device_sweep import SweepResult, load_sweep_program, sweep
 from nmpsim.experiments.grid import Grid, read_grid
 from nmpsim.experiments.samples import Samples
@@ -12,7 +12,7 @@ __all__ = [
     "Samples",
     "SweepResult",
     "evaluate",
-    "evaluation_json",
+    "make_evaluation_document",
     "load_sweep_program",
     "read_grid",
     "sweep",

@@ -23,7 +23,7 @@ from nmpsim.experiments.accuracy_result import (
     Evaluation,
     EvaluationKey,
     LayerTally,
-    evaluation_json,
+    make_evaluation_document,
     resume_evaluation,
 )
 from nmpsim.experiments.identity import compute_digest, compute_network_digest, get_code_version
@@ -42,7 +42,7 @@ from nmpsim.report.json import json_text
 from nmpsim.session import load
 
 MAX_IN_CHUNK = 16
-"""Samples that a worker runs before it returns their answers."""
+"""Samples that a worker runs before it returns their predictions."""
 SAMPLE_SECONDS, MAC_SECONDS = 2e-4, 4e-11
 """Estimated time of a sample, and of each of its MACs."""
 START_SECONDS = 2.0
@@ -102,7 +102,7 @@ def evaluate(
     Returns
     -------
     Evaluation
-        The answers. A sample whose run does not reach its end counts as wrong.
+        The predictions. A sample whose run does not reach its end counts as wrong.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def evaluate(
     path = None if results is None else Path(results)
     if path is not None and path.exists() and not is_special(path):
         found = resume_evaluation(path, found)
-    known = {answer.index for answer in found.answers}
+    known = {prediction.index for prediction in found.predictions}
     count = len(checked) if limit is None else max(limit, 0)
     labelled = [i for i, label in enumerate(checked[:count]) if label != UNLABELLED]
     missing = [index for index in labelled if index not in known]
@@ -154,17 +154,17 @@ def _add_results(
 ) -> Evaluation:
     """Return an evaluation with the results of chunks.
 
-    The file, if there is one, is written if new answers are many or the last write is some time
+    The file, if there is one, is written if new predictions are many or the last write is some time
     ago, and if the run is interrupted.
     """
     added: list[ChunkResult] = []
-    count, right = len(found.answers), found.count_correct()
+    count, right = len(found.predictions), found.count_correct()
     written, written_at = count, -math.inf
     try:
         for chunk in chunks:
             added.append(chunk)
-            count += len(chunk.answers)
-            right += sum(answer.rank == 0 for answer in chunk.answers)
+            count += len(chunk.predictions)
+            right += sum(prediction.rank == 0 for prediction in chunk.predictions)
             is_long_ago = time.monotonic() - written_at > SECONDS_TO_WRITE
             if path is not None and (is_long_ago or count >= written * (1 + PART_TO_WRITE)):
                 found, added = found.add_chunks(added), []
@@ -188,14 +188,14 @@ def _is_little(bundle: Bundle, samples: int) -> bool:
 
 def write_results(path: Path, evaluation: Evaluation, top: Sequence[int]) -> None:
     """Write the JSON document of an evaluation to a file."""
-    write_file(path, json_text(evaluation_json(evaluation, top)))
+    write_file(path, json_text(make_evaluation_document(evaluation, top)))
 
 
 def write_confusion(path: Path, evaluation: Evaluation, classes: int) -> None:
     """Write the confusion matrix of an evaluation to a CSV file.
 
-    It has a named row for each of ``classes`` classes and a named column for each answer; samples
-    whose run did not reach its end are left out.
+    The matrix has a named row for each of ``classes`` classes and a named column for each predicted
+    class. Samples whose run did not complete are omitted.
     """
     counts = np.zeros((classes, classes), np.int64)
     for one in evaluation.count_confusions():

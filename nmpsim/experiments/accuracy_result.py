@@ -1,4 +1,4 @@
-"""Result of an evaluation: answers of samples and saturation of layers, also as JSON."""
+"""The predictions and the saturation of an evaluation, also as JSON."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import numpy as np
 
 from nmpsim.experiments.identity import make_results_error
 from nmpsim.experiments.samples import UNLABELLED
-from nmpsim.experiments.worker import Answer, ChunkResult
+from nmpsim.experiments.worker import ChunkResult, Prediction
 from nmpsim.input_files import read_text
-from nmpsim.report.fields import From
+from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 
 SCHEMA: Final = "nmpsim-eval-3"
-_ANSWER_FIELDS = tuple(field.name for field in attrs.fields(Answer))
+_PREDICTION_FIELDS = tuple(field.name for field in attrs.fields(Prediction))
 
 
 @attrs.frozen
@@ -56,7 +56,7 @@ class LayerTally:
 
 @attrs.frozen
 class ClassTally:
-    """Number of samples of a class, and of correct answers to them."""
+    """Number of samples of a class, and of correct predictions for them."""
 
     label: int
     name: str
@@ -75,34 +75,34 @@ class Confusion:
 
 @attrs.frozen
 class Evaluation:
-    """Answers of a classifier to the samples of a data set, and their statistics."""
+    """Predictions of a classifier for a data set, and their statistics."""
 
     subject: EvaluationKey
     labels: tuple[int, ...]
     """Labels of the whole data set; -1 for samples that are left out."""
     class_names: tuple[str, ...]
     """Class names by label; empty if there are none."""
-    answers: tuple[Answer, ...]
+    predictions: tuple[Prediction, ...]
     layers: tuple[LayerTally, ...]
     reused: int = 0
-    """Number of answers taken from a file of results."""
+    """Number of predictions taken from a file of results."""
 
     @property
-    def failed(self) -> tuple[Answer, ...]:
-        """Answers of samples whose run did not complete; they count as wrong."""
-        return tuple(answer for answer in self.answers if answer.error is not None)
+    def failed(self) -> tuple[Prediction, ...]:
+        """Predictions of samples whose run did not complete; they count as wrong."""
+        return tuple(prediction for prediction in self.predictions if prediction.error is not None)
 
     def count_correct(self, top: int = 1) -> int:
         """Return the number of samples whose label is among the ``top`` best classes."""
-        return sum(a.rank is not None and a.rank < top for a in self.answers)
+        return sum(a.rank is not None and a.rank < top for a in self.predictions)
 
     def accuracy(self, top: int = 1) -> float:
         """Return the share of samples whose label is among the ``top`` best classes."""
-        return self.count_correct(top) / len(self.answers) if self.answers else 0.0
+        return self.count_correct(top) / len(self.predictions) if self.predictions else 0.0
 
-    def cycles(self) -> tuple[int, float, int]:
+    def summarize_cycles(self) -> tuple[int, float, int]:
         """Return the smallest, mean and largest cycles of completed runs; zeros without runs."""
-        cycles = [answer.cycles for answer in self.answers if answer.error is None]
+        cycles = [prediction.cycles for prediction in self.predictions if prediction.error is None]
         return (min(cycles), sum(cycles) / len(cycles), max(cycles)) if cycles else (0, 0.0, 0)
 
     def list_saturated_layers(self) -> list[LayerTally]:
@@ -113,9 +113,9 @@ class Evaluation:
     def count_by_class(self) -> list[ClassTally]:
         """Return the counts of each class with samples, by ascending label."""
         counts: dict[int, tuple[int, int]] = {}
-        for answer in self.answers:
-            samples, right = counts.get(self.labels[answer.index], (0, 0))
-            counts[self.labels[answer.index]] = samples + 1, right + (answer.rank == 0)
+        for prediction in self.predictions:
+            samples, right = counts.get(self.labels[prediction.index], (0, 0))
+            counts[self.labels[prediction.index]] = samples + 1, right + (prediction.rank == 0)
         return [
             ClassTally(label, self.get_class_name(label), *count)
             for label, count in sorted(counts.items())
@@ -130,11 +130,11 @@ class Evaluation:
         return self.labels.count(UNLABELLED)
 
     def count_confusions(self) -> list[Confusion]:
-        """Return the nonzero entries of the confusion matrix, sorted by class and answer."""
+        """Return the nonzero entries of the confusion matrix by class and predicted class."""
         counts = Counter(
-            (self.labels[answer.index], answer.best)
-            for answer in self.answers
-            if answer.best is not None
+            (self.labels[prediction.index], prediction.best)
+            for prediction in self.predictions
+            if prediction.best is not None
         )
         return [Confusion(*pair, samples) for pair, samples in sorted(counts.items())]
 
@@ -142,11 +142,11 @@ class Evaluation:
         """Return the evaluation with the results of further chunks of samples."""
         if not chunks:
             return self
-        more = (answer for chunk in chunks for answer in chunk.answers)
+        more = (prediction for chunk in chunks for prediction in chunk.predictions)
         counts = np.sum([chunk.layers for chunk in chunks], axis=0).tolist()
         return attrs.evolve(
             self,
-            answers=tuple(sorted((*self.answers, *more), key=lambda a: a.index)),
+            predictions=tuple(sorted((*self.predictions, *more), key=lambda a: a.index)),
             layers=tuple(
                 attrs.evolve(
                     layer, elements=layer.elements + elements, saturated=layer.saturated + saturated
@@ -159,13 +159,13 @@ class Evaluation:
 class CyclesDocument(TypedDict):
     """Cycles of completed runs; zeros if there are none."""
 
-    min: Annotated[int, From(itemgetter(0))]
-    mean: Annotated[float, From(itemgetter(1))]
-    max: Annotated[int, From(itemgetter(2))]
+    min: Annotated[int, Source(itemgetter(0))]
+    mean: Annotated[float, Source(itemgetter(1))]
+    max: Annotated[int, Source(itemgetter(2))]
 
 
 class AnswersDocument(TypedDict):
-    """Answers to samples, with one list per column."""
+    """Predictions for samples, with one list per column."""
 
     index: list[int]
     best: Annotated[list[int | None], "the class that it names; null if the run did not end"]
@@ -174,14 +174,17 @@ class AnswersDocument(TypedDict):
     error: list[str | None]
 
 
-def _by_top(count: Callable[[Evaluation, int], float]) -> From:
+def _by_top(count: Callable[[Evaluation, int], float]) -> Source:
     """Return the source of a number for each k of top-k."""
-    return From(lambda data: {str(k): count(data["evaluation"], k) for k in data["top"]})
+    return Source(lambda data: {str(k): count(data["evaluation"], k) for k in data["top"]})
 
 
 def _columns(data: Any) -> dict[str, list[Any]]:
-    answers = data["evaluation"].answers
-    return {name: [getattr(answer, name) for answer in answers] for name in _ANSWER_FIELDS}
+    predictions = data["evaluation"].predictions
+    return {
+        name: [getattr(prediction, name) for prediction in predictions]
+        for name in _PREDICTION_FIELDS
+    }
 
 
 class EvaluationDocument(TypedDict):
@@ -193,38 +196,40 @@ class EvaluationDocument(TypedDict):
     network: Annotated[str, "digest of outputs and layers: operations, types and shapes"]
     bundle: Annotated[str, "digest of the bundle"]
     dataset: Annotated[str, "digest of samples and labels"]
-    dataset_samples: Annotated[int, From(lambda data: len(data["evaluation"].labels))]
+    dataset_samples: Annotated[int, Source(lambda data: len(data["evaluation"].labels))]
     unlabelled: Annotated[
         int,
-        From(lambda data: data["evaluation"].count_unlabelled()),
+        Source(lambda data: data["evaluation"].count_unlabelled()),
         "in the data set, left out for their label is -1",
     ]
     samples: Annotated[
-        int, From(lambda data: len(data["evaluation"].answers)), "those that have an answer"
+        int,
+        Source(lambda data: len(data["evaluation"].predictions)),
+        "those that have an answer",
     ]
-    failed: Annotated[int, From(lambda data: len(data["evaluation"].failed))]
+    failed: Annotated[int, Source(lambda data: len(data["evaluation"].failed))]
     accuracy: Annotated[dict[str, float], _by_top(Evaluation.accuracy), "by k of top-k"]
     right: Annotated[dict[str, int], _by_top(Evaluation.count_correct), "by k of top-k"]
-    cycles: Annotated[CyclesDocument, From(lambda data: data["evaluation"].cycles())]
-    layers: Annotated[list[LayerTally], From("evaluation.layers")]
-    classes: Annotated[list[ClassTally], From(lambda data: data["evaluation"].count_by_class())]
+    cycles: Annotated[CyclesDocument, Source(lambda data: data["evaluation"].summarize_cycles())]
+    layers: Annotated[list[LayerTally], Source("evaluation.layers")]
+    classes: Annotated[list[ClassTally], Source(lambda data: data["evaluation"].count_by_class())]
     confusions: Annotated[
         list[Confusion],
-        From(lambda data: data["evaluation"].count_confusions()),
+        Source(lambda data: data["evaluation"].count_confusions()),
         "over samples with an answer; those that occurred",
     ]
-    answers: Annotated[AnswersDocument, From(_columns)]
+    answers: Annotated[AnswersDocument, Source(_columns)]
 
 
-def evaluation_json(evaluation: Evaluation, top: Sequence[int]) -> EvaluationDocument:
+def make_evaluation_document(evaluation: Evaluation, top: Sequence[int]) -> EvaluationDocument:
     """Return the evaluation as a JSON document, with top-k accuracies for each of ``top``."""
     data = {**attrs.asdict(evaluation.subject), "evaluation": evaluation, "top": top}
     return to_json(data, EvaluationDocument)
 
 
-def exceeded_limit(answer: Answer) -> bool:
+def has_exceeded_limit(prediction: Prediction) -> bool:
     """Return whether a run was stopped by a limit of cycles or time."""
-    return answer.error is not None and answer.error.startswith(("cycle_limit", "timeout"))
+    return prediction.error is not None and prediction.error.startswith(("cycle_limit", "timeout"))
 
 
 def resume_evaluation(path: Path, fresh: Evaluation) -> Evaluation:
@@ -242,13 +247,15 @@ def resume_evaluation(path: Path, fresh: Evaluation) -> Evaluation:
                 path, f"the file has results of another {key}", document.get(key), ours
             )
     try:
-        answers = tuple(a for a in _answers(document["answers"]) if not exceeded_limit(a))
+        predictions = tuple(
+            a for a in _read_predictions(document["answers"]) if not has_exceeded_limit(a)
+        )
         layers = tuple(LayerTally(**layer) for layer in document["layers"])
     except (KeyError, TypeError, ValueError) as error:
         raise make_results_error(path, "the file is damaged", error) from error
     if [one.name for one in layers] != [one.name for one in fresh.layers]:
         raise make_results_error(path, "the file has results of other layers")
-    return attrs.evolve(fresh, answers=answers, layers=layers, reused=len(answers))
+    return attrs.evolve(fresh, predictions=predictions, layers=layers, reused=len(predictions))
 
 
 def _document(path: Path) -> Mapping[str, Any]:
@@ -262,6 +269,6 @@ def _document(path: Path) -> Mapping[str, Any]:
     return document
 
 
-def _answers(columns: Mapping[str, list[Any]]) -> tuple[Answer, ...]:
-    fields = [columns[name] for name in _ANSWER_FIELDS]
-    return tuple(Answer(*values) for values in zip(*fields, strict=True))
+def _read_predictions(columns: Mapping[str, list[Any]]) -> tuple[Prediction, ...]:
+    fields = [columns[name] for name in _PREDICTION_FIELDS]
+    return tuple(Prediction(*values) for values in zip(*fields, strict=True))

@@ -52,7 +52,10 @@ def read_grid(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def parse_setting_name(text: str, place: Place | None = None) -> str:
-    """Return ``cores_count`` for ``cores.count``. Raises UserError (GRID001) if unknown."""
+    """Return the attribute name of a TOML setting, such as ``cores_count`` for ``cores.count``.
+
+    Raises UserError (GRID001) if the setting is unknown.
+    """
     section, _, key = text.strip().partition(".")
     name = f"{section}_{key}" if key else section
     if name in setting_names():

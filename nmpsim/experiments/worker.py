@@ -114,8 +114,8 @@ class Chunk:
 
 
 @attrs.frozen
-class Answer:
-    """The answer of a classifier to a sample."""
+class Prediction:
+    """The prediction of a classifier for a sample."""
 
     index: int
     best: int | None
@@ -128,9 +128,9 @@ class Answer:
 
 @attrs.frozen
 class ChunkResult:
-    """Answers to the samples of a chunk, and saturation by layer."""
+    """Predictions for the samples of a chunk, and saturation by layer."""
 
-    answers: tuple[Answer, ...]
+    predictions: tuple[Prediction, ...]
     layers: tuple[tuple[int, int], ...]
     """(elements, saturated values) of each layer, over the completed runs."""
 
@@ -143,7 +143,7 @@ def evaluate_chunk(work: EvalWork, chunk: Chunk) -> ChunkResult:
     orders = rank_classes(np.stack([get_scores(run.outputs) for run in found.runs]))
     ranks = (orders == np.array(chunk.labels)[:, None]).argmax(axis=1)
     columns = (chunk.indices, found.runs, orders[:, 0].tolist(), ranks.tolist())
-    told = tuple(_answer(*one) for one in zip(*columns, strict=True))
+    told = tuple(_make_prediction(*one) for one in zip(*columns, strict=True))
     return ChunkResult(told, tuple(found.layers) or ((0, 0),) * len(bundle.metadata.layers))
 
 
@@ -160,17 +160,17 @@ def release_device() -> None:
     _load_device.cache_clear()
 
 
-def _answer(index: int, run: batch.SampleResult, best: int, rank: int) -> Answer:
+def _make_prediction(index: int, run: batch.SampleResult, best: int, rank: int) -> Prediction:
     if run.trap is not None:
         error = f"{run.trap.kind}: {run.trap.message}"
-        return Answer(index, None, None, run.cycles, error)
-    return Answer(index, best, rank, run.cycles)
+        return Prediction(index, None, None, run.cycles, error)
+    return Prediction(index, best, rank, run.cycles)
 
 
 def get_scores(outputs: Sequence[OutputReport]) -> npt.NDArray[np.float64]:
     """Return the scores [C] of the classes, from the first output with scores."""
     output = next(one for one in outputs if is_score_shape(one.values.shape))
-    return output.real().astype(np.float64).reshape(-1)
+    return output.dequantize().astype(np.float64).reshape(-1)
 
 
 def rank_classes(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:

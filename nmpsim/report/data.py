@@ -312,8 +312,8 @@ class OutputReport:
         """Shape of the values."""
         return self.values.shape
 
-    def real(self) -> npt.NDArray[Any]:
-        """Return the values dequantized, ``scale * (values - offset)``, in their shape."""
+    def dequantize(self) -> npt.NDArray[Any]:
+        """Return the real values ``scale * (values - offset)`` in their shape."""
         if self.scale is None:
             return self.values
         return (self.values.astype("float64") - (self.offset or 0)) * self.scale

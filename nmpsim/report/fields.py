@@ -3,7 +3,7 @@
 A definition is an attrs class or a ``TypedDict``. ``Annotated[T, "..."]`` holds the description of
 a field as Markdown. JSON data (:mod:`nmpsim.report.json`), JSON Schemas and the tables of pages
 (:mod:`nmpsim.report.schema`) derive from it. A property with the marker ``Before`` is a field, too.
-A field of a ``TypedDict`` with ``From`` takes its value from another attribute of the record.
+A field of a ``TypedDict`` with ``Source`` takes its value from another attribute of the record.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Before:
 
 
 @frozen
-class From:
-    """Annotation of a document's field whose value comes from another attribute."""
+class Source:
+    """Annotation that names the attribute or function that supplies a document field."""
 
     source: str | Callable[[Any], Any]
     """Path of attributes, or function of the record."""

@@ -28,7 +28,7 @@ from nmpsim.report.fields import (
     OR_NULL,
     As,
     Field,
-    From,
+    Source,
     encode_float,
     get_annotations,
     get_value,
@@ -51,7 +51,7 @@ def to_json(record: Any, definition: Any = None) -> Any:
     """Convert a record, such as a report, to plain data for ``json``.
 
     With the ``definition`` of a document, its fields are read from attributes or keys of the same
-    name, or as ``From`` specifies.
+    name, or as ``Source`` specifies.
     """
     kind: Any = definition or type(record)
     return _encoder(kind)(record)
@@ -136,7 +136,8 @@ def _reader(field: Field) -> Callable[[Any], Any]:
     if get_origin(kind) is Literal and len(get_args(kind)) == 1:
         return lambda _: get_args(kind)[0]
     source = next(
-        (one.source for one in get_annotations(field.kind) if isinstance(one, From)), field.name
+        (one.source for one in get_annotations(field.kind) if isinstance(one, Source)),
+        field.name,
     )
     return source if callable(source) else partial(get_value, path=source)
 

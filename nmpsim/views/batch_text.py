@@ -11,7 +11,7 @@ from rich.console import Console
 
 from nmpsim.escape import escape_line
 from nmpsim.report.data import OutputReport, RunReport
-from nmpsim.report.fields import From
+from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_line, print_table
 from nmpsim.views.measures import Measure, Number
@@ -38,7 +38,9 @@ class AnswerDocument(TypedDict):
     """An output of one run."""
 
     top: Annotated[
-        list[ClassDocument], From(_top), "best classes, best first; none if it has no classes"
+        list[ClassDocument],
+        Source(_top),
+        "best classes, best first; none if it has no classes",
     ]
 
 
@@ -47,7 +49,9 @@ class ItemDocument(TypedDict):
 
     input: Annotated[str, "the file"]
     outputs: Annotated[
-        dict[str, AnswerDocument], From(_outputs), "by name; those that have an item for each"
+        dict[str, AnswerDocument],
+        Source(_outputs),
+        "by name; those that have an item for each",
     ]
 
 
@@ -59,7 +63,7 @@ class OneRunDocument(TypedDict):
     saturated: Annotated[int, "values that saturated, over all layers"]
     trap: Annotated[str | None, "null, or why the run stopped"]
     outputs: Annotated[
-        dict[str, AnswerDocument], From(_outputs), "by name; none if the run stopped"
+        dict[str, AnswerDocument], Source(_outputs), "by name; none if the run stopped"
     ]
     items: NotRequired[Annotated[list[ItemDocument], "of a batch that several files fill"]]
 
@@ -87,7 +91,7 @@ class OutputSummary:
         """Return the summary of an output."""
         if not is_classifier(output.values.shape):
             return cls(output.name, (), format_range(output))
-        real = output.real().reshape(-1)
+        real = output.dequantize().reshape(-1)
         top = tuple((index, float(real[index])) for index in find_top_classes(real))
         return cls(output.name, top, ", ".join(f"{index} ({value:.4g})" for index, value in top))
 

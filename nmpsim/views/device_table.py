@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypedDict
 from rich.console import Console
 
 from nmpsim.config import DeviceConfig, default_device, setting_names
-from nmpsim.report.fields import From
+from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_line, print_table
 from nmpsim.views.measures import Measure, Number
@@ -43,7 +43,7 @@ class DeviceDocument(TypedDict):
     name: str
     settings: Annotated[
         dict[str, SettingDocument],
-        From(_settings),
+        Source(_settings),
         "by name: `cores_count` is `count` of `[cores]`",
     ]
 

@@ -20,7 +20,7 @@ MAX_MISTAKES = 10
 
 def print_evaluation(found: Evaluation, top: Sequence[int], console: Console) -> None:
     """Print an evaluation: accuracy, cycles, saturation, classes and mistakes."""
-    count = len(found.answers)
+    count = len(found.predictions)
     print_line(console, f"{found.subject.program}: {format_count(count, 'sample')}", "bold")
     if count < len(found.labels):
         without = found.count_unlabelled()
@@ -33,7 +33,7 @@ def print_evaluation(found: Evaluation, top: Sequence[int], console: Console) ->
             console, f"  top {k:<3} {format_percent(right, count)}% ({right:,} of {count:,})"
         )
     _print_failed(found, console)
-    least, mean, most = found.cycles()
+    least, mean, most = found.summarize_cycles()
     print_heading(console, "cycles")
     same = "the same for all samples" if least == most else f"mean {mean:,.1f}, most {most:,}"
     print_line(console, f"  {'' if least == most else 'least '}{least:,}, {same}")

@@ -153,7 +153,7 @@ def _forms(facts: ProfileFacts) -> str:
 def _form_text(form: ProfileForm) -> str:
     if len(form.forms) > 1:
         return f"{form.stage}: {len(form.forms)} channels"
-    (scale,), (value,) = form.forms, form.values()
+    (scale,), (value,) = form.forms, form.list_values()
     if form.kind == "integers":
         return f"{form.stage} {scale.pre}/{scale.post}/{scale.mul}"
     if form.kind == "fixed point":

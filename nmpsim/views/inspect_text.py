@@ -15,7 +15,7 @@ from nmpsim.bundle.metadata import SCHEMA as BUNDLE_SCHEMA
 from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.config import default_device, format_setting_name
 from nmpsim.escape import escape_line
-from nmpsim.report.fields import From
+from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_facts, print_heading, print_line, print_table
 from nmpsim.views.element_types import KINDS, Share, compute_shares, is_unquantized
@@ -125,28 +125,32 @@ class InspectDocument(TypedDict):
     """Output of `nmpsim inspect --format json`."""
 
     schema: Literal["nmpsim-inspect-1"]
-    format: Annotated[str, From(lambda _: BUNDLE_SCHEMA), "version of the bundle's metadata"]
+    format: Annotated[str, Source(lambda _: BUNDLE_SCHEMA), "version of the bundle's metadata"]
     path: str
     digest: str
-    program: Annotated[str, From("metadata.program")]
-    source: Annotated[str, From("metadata.source")]
-    numerics: Annotated[str, From("metadata.numerics")]
-    inputs: Annotated[list[TensorDocument], From("metadata.user_inputs")]
-    outputs: Annotated[list[TensorDocument], From("metadata.user_outputs")]
+    program: Annotated[str, Source("metadata.program")]
+    source: Annotated[str, Source("metadata.source")]
+    numerics: Annotated[str, Source("metadata.numerics")]
+    inputs: Annotated[list[TensorDocument], Source("metadata.user_inputs")]
+    outputs: Annotated[list[TensorDocument], Source("metadata.user_outputs")]
     operations: Annotated[
-        list[OperationDocument], From(_operations), "of the model's file; none if it was LIR"
+        list[OperationDocument],
+        Source(_operations),
+        "of the model's file; none if it was LIR",
     ]
-    layers: Annotated[list[LayerDocument], From("metadata.layers")]
-    placement: Annotated[PlacementDocument, From(_placement)]
+    layers: Annotated[list[LayerDocument], Source("metadata.layers")]
+    placement: Annotated[PlacementDocument, Source(_placement)]
     elements: Annotated[
         list[Share],
-        From(lambda bundle: compute_shares(bundle.metadata)),
+        Source(lambda bundle: compute_shares(bundle.metadata)),
         "how much is Int8, Int16 and float",
     ]
-    nothing_quantized: Annotated[bool, From(lambda bundle: is_unquantized(bundle.metadata))]
-    bytes: Annotated[SizesDocument, From(_sizes)]
+    nothing_quantized: Annotated[bool, Source(lambda bundle: is_unquantized(bundle.metadata))]
+    bytes: Annotated[SizesDocument, Source(_sizes)]
     device: Annotated[
-        dict[str, Any], From("metadata.device"), "settings that the bundle was compiled for"
+        dict[str, Any],
+        Source("metadata.device"),
+        "settings that the bundle was compiled for",
     ]
 
 

@@ -47,7 +47,7 @@ def format_range(output: OutputReport) -> str:
     """Format the range of an output's real values: ``min 0, max 1``."""
     if output.values.size == 0:
         return "empty"
-    real = output.real().astype(np.float64)
+    real = output.dequantize().astype(np.float64)
     not_numbers = int(np.isnan(real).sum())
     if not_numbers == real.size:
         return "all values are NaN"
@@ -56,6 +56,6 @@ def format_range(output: OutputReport) -> str:
 
 
 def _best(output: OutputReport) -> Iterator[str]:
-    real = output.real().reshape(-1)
+    real = output.dequantize().reshape(-1)
     for index in find_top_classes(real):
         yield f"{index} ({float(real[index]):.4g})"

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from nmpsim.lir.names import get_operation_name, make_display_names
 from nmpsim.quantization import Comparison, QuantizedProgram, QuantizedResult, Settings
-from nmpsim.report.fields import OR_NULL, From
+from nmpsim.report.fields import OR_NULL, Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_heading, print_line, print_table
 from nmpsim.views.measures import Measure, Number
@@ -25,9 +25,9 @@ class SettingsDocument(TypedDict):
     per_channel: bool
     bias_scale: Annotated[
         Literal["result", "product"],
-        From(lambda settings: "result" if settings.bias_on_result else "product"),
+        Source(lambda settings: "result" if settings.bias_on_result else "product"),
     ]
-    keep_float: Annotated[list[str], From(lambda settings: sorted(settings.keep_float))]
+    keep_float: Annotated[list[str], Source(lambda settings: sorted(settings.keep_float))]
 
 
 class ResultDocument(TypedDict):
@@ -36,11 +36,11 @@ class ResultDocument(TypedDict):
     number: int
     name: str
     opcode: str
-    elem: Annotated[str, From("type.elem")]
+    elem: Annotated[str, Source("type.elem")]
     scale: Annotated[
-        float | None, From("type.quant.scale"), "null if it stays float, as the offset"
+        float | None, Source("type.quant.scale"), "null if it stays float, as the offset"
     ]
-    offset: Annotated[int | None, From("type.quant.offset")]
+    offset: Annotated[int | None, Source("type.quant.offset")]
     reason: Annotated[str, "why it stays float; empty if it does not"]
     bias_saturated: Annotated[int, "elements of its bias that do not fit"]
 

@@ -12,7 +12,7 @@ from nmpsim.escape import escape_line
 from nmpsim.experiments import SweepResult
 from nmpsim.experiments.table import Row
 from nmpsim.report.device_use import HostWork
-from nmpsim.report.fields import From
+from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_heading, print_line, print_table
 from nmpsim.views.measures import RUN_MEASURES, Measure, Number, make_share_cell
@@ -31,7 +31,7 @@ class SweepDocument(TypedDict):
     reused: Annotated[int, "points that the file of results had already"]
     points: Annotated[
         list[dict[str, int | float | str | None]],
-        From("rows"),
+        Source("rows"),
         "with the columns of the file of results",
     ]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from user_project import SUITE
 
-from nmpsim.checking import exit_code, read_suite
+from nmpsim.checking import get_exit_code, read_suite
 from nmpsim.diagnostics import UserError
 
 CASE = """
@@ -247,10 +247,10 @@ def test_exit_codes_have_their_precedence():
     over = CaseResult("o", "", checks=(Check("cycles", "over", ""), Check("outputs", "passed", "")))
     wrong = CaseResult("w", "", checks=(Check("cycles", "over", ""), Check("outputs", "wrong", "")))
     error = CaseResult("e", "", errors=(Diagnostic("BASE001", "x"),))
-    assert exit_code([passed]) == 0
-    assert exit_code([passed, over]) == 4
-    assert exit_code([wrong, over]) == 1
-    assert exit_code([wrong, error, over]) == 2
+    assert get_exit_code([passed]) == 0
+    assert get_exit_code([passed, over]) == 4
+    assert get_exit_code([wrong, over]) == 1
+    assert get_exit_code([wrong, error, over]) == 2
 
 
 def test_defaults_apply_key_by_key(project):

@@ -35,7 +35,7 @@ def test_results_equal_single_runs(digits, digits_bin):
         images, labels = data["x"][:3], data["labels"][:3]
     found = nmpsim.evaluate(digits_bin, {"data": images}, labels, jobs=1)
     bundle, device = nmpsim.load(digits_bin), nmpsim.Device()
-    for answer, image in zip(found.answers, images, strict=True):
+    for answer, image in zip(found.predictions, images, strict=True):
         report = device.run(bundle, {"data": image[None]})
         assert answer.best == report.outputs["prob__1"].argmax()
         assert answer.cycles == report.cycles
@@ -60,7 +60,7 @@ def test_little_work_starts_no_processes(monkeypatch, digits, digits_bin, jobs, 
             nmpsim.evaluate(digits_bin, *given, jobs=jobs)
     else:
         found = nmpsim.evaluate(digits_bin, *given, jobs=jobs)
-        assert [answer.index for answer in found.answers] == list(range(40))
+        assert [answer.index for answer in found.predictions] == list(range(40))
         assert worker._device is None, "it is let go"
 
 

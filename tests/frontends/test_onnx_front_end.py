@@ -80,7 +80,7 @@ def test_inputs_and_outputs_may_have_16_bits(dtype: str, tmp_path: Path) -> None
     assert y.dtype == turned.dtype == dtype
     assert np.array_equal(turned, x.T)
     assert np.array_equal(
-        report.output_reports[0].real(), 0.25 * (y.astype(np.int64) - limits.min - 5)
+        report.output_reports[0].dequantize(), 0.25 * (y.astype(np.int64) - limits.min - 5)
     )
     with pytest.raises(nmpsim.UserError) as error:
         nmpsim.Device(threads=1).run(bundle, [x.astype(np.uint8)])

@@ -9,7 +9,7 @@ import pytest
 from report_samples import TRAP, sample_report
 
 from nmpsim.report.data import OutputReport
-from nmpsim.report.fields import OR_NULL, From
+from nmpsim.report.fields import OR_NULL, Source
 from nmpsim.report.json import json_text, report_schema, to_json
 
 
@@ -103,7 +103,7 @@ def test_the_text_is_one_document_with_lists_on_one_line():
 class PartDocument(TypedDict):
     """A part of a document."""
 
-    size: Annotated[int, From(lambda part: 2 * part["half"])]
+    size: Annotated[int, Source(lambda part: 2 * part["half"])]
 
 
 class WholeDocument(TypedDict):
@@ -111,7 +111,7 @@ class WholeDocument(TypedDict):
 
     schema: Literal["whole-1"]
     name: Annotated[str | None, OR_NULL]
-    error: Annotated[float | None, OR_NULL, From("found.error")]
+    error: Annotated[float | None, OR_NULL, Source("found.error")]
     parts: list[PartDocument]
     more: NotRequired[list[int]]
 

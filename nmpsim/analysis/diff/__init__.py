@@ -10,7 +10,7 @@ from nmpsim.analysis.diff.compare import (
     TensorDifference,
     compare_runs,
 )
-from nmpsim.analysis.diff.document import report_document, run_document
+from nmpsim.analysis.diff.document import make_report_document, make_run_document
 from nmpsim.analysis.diff.glow_console import is_console_text, read_console_tensors
 from nmpsim.analysis.diff.glow_folder import read_folder_tensors
 from nmpsim.analysis.diff.reports import Change, ReportDifference, compare_reports
@@ -29,7 +29,7 @@ __all__ = [
     "read_console_tensors",
     "read_folder_tensors",
     "is_console_text",
-    "report_document",
-    "run_document",
+    "make_report_document",
+    "make_run_document",
     "list_saved_tensors",
 ]

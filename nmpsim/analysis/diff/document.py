@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, TypedDict
 from nmpsim.analysis.diff.compare import RunDifference
 from nmpsim.analysis.diff.reports import Change, LayerChange, ReportDifference
 from nmpsim.analysis.difference import NAN_ULP
-from nmpsim.report.fields import OR_NULL, From, Range, RealText, encode_float, get_value
+from nmpsim.report.fields import OR_NULL, Range, RealText, Source, encode_float, get_value
 from nmpsim.report.json import to_json
 
 SCHEMA: Final = "nmpsim-diff-3"
@@ -15,9 +15,9 @@ SCHEMA: Final = "nmpsim-diff-3"
 Distance = Annotated[int, Range(0, NAN_ULP)]
 
 
-def _real(name: str) -> From:
+def _real(name: str) -> Source:
     """Return the source of a field that is null unless real values are known."""
-    return From(lambda one: get_value(one.difference, name) if one.has_scale else None)
+    return Source(lambda one: get_value(one.difference, name) if one.has_scale else None)
 
 
 def _number(value: float) -> int | RealText:
@@ -28,8 +28,8 @@ class ElementDocument(TypedDict):
     """JSON form of one element of two compared tensors."""
 
     at: Annotated[list[int], "its coordinates"]
-    first: Annotated[int | RealText, From(lambda element: _number(element.expected))]
-    second: Annotated[int | RealText, From(lambda element: _number(element.actual))]
+    first: Annotated[int | RealText, Source(lambda element: _number(element.expected))]
+    second: Annotated[int | RealText, Source(lambda element: _number(element.actual))]
     ulp: Annotated[Distance, "units of the last place between the two"]
 
 
@@ -38,27 +38,34 @@ class TensorDocument(TypedDict):
 
     name: str
     name_in_first: Annotated[
-        str | None, From("name_in_first"), OR_NULL, "its name in the first run, if different"
+        str | None,
+        Source("name_in_first"),
+        OR_NULL,
+        "its name in the first run, if different",
     ]
     operand: Annotated[str | None, "which of the instruction's; null for its result"]
     number: int | None
     elem: str
     shape: list[int]
-    compared_elements: Annotated[int, From("compared"), "elements that both runs have"]
+    compared_elements: Annotated[int, Source("compared"), "elements that both runs have"]
     differs: bool
     problem: Annotated[str | None, OR_NULL, "why they cannot be compared"]
     layout_of_first: Annotated[
-        str | None, From("source_layout"), OR_NULL, "if it is another than the second's"
+        str | None, Source("source_layout"), OR_NULL, "if it is another than the second's"
     ]
     compared_as_real: Annotated[
-        bool, From("is_real"), "one of the two is not quantized: real values are compared"
+        bool,
+        Source("is_real"),
+        "one of the two is not quantized: real values are compared",
     ]
-    differing_elements: Annotated[int | None, From("difference.differing")]
+    differing_elements: Annotated[int | None, Source("difference.differing")]
     beyond_elements: Annotated[
-        int | None, From("difference.beyond"), "that differ by more than what does not count"
+        int | None,
+        Source("difference.beyond"),
+        "that differ by more than what does not count",
     ]
-    worst_ulp: Annotated[Distance | None, From("difference.worst_ulp")]
-    mean_ulp: Annotated[float | None, From("difference.mean_ulp")]
+    worst_ulp: Annotated[Distance | None, Source("difference.worst_ulp")]
+    mean_ulp: Annotated[float | None, Source("difference.mean_ulp")]
     max_error: Annotated[
         RealText | None, _real("max_error"), "the largest distance of two real values"
     ]
@@ -66,12 +73,12 @@ class TensorDocument(TypedDict):
     cosine: Annotated[RealText | None, _real("cosine")]
     first: Annotated[
         ElementDocument | None,
-        From("difference.first"),
+        Source("difference.first"),
         "the first that differs, in row-major order",
     ]
     worst: Annotated[
         ElementDocument | None,
-        From("difference.worst"),
+        Source("difference.worst"),
         "furthest in units of the last place; a float, in real values",
     ]
 
@@ -80,32 +87,36 @@ class TensorsDocument(TypedDict):
     """JSON form of the comparison of two runs."""
 
     within_ulp: Annotated[
-        int, From("tolerance.ulp"), "units of the last place that do not count, but for floats"
+        int,
+        Source("tolerance.ulp"),
+        "units of the last place that do not count, but for floats",
     ]
     atol: Annotated[
-        float, From("tolerance.absolute"), "absolute distance of real values that does not count"
+        float,
+        Source("tolerance.absolute"),
+        "absolute distance of real values that does not count",
     ]
     rtol: Annotated[
         float,
-        From("tolerance.relative"),
+        Source("tolerance.relative"),
         "the same, as a share of the first's value; added to atol",
     ]
     float_before: Annotated[
         str | None,
-        From("float_before.name"),
+        Source("float_before.name"),
         "a float32 result that differs before any quantized one does",
     ]
     float_unknown: Annotated[
         str | None, "the last float32 result before the first difference, if the first run lacks it"
     ]
-    compared: Annotated[int, From(lambda found: len(found.tensors))]
-    differing: Annotated[int, From(lambda found: len(found.differing))]
+    compared: Annotated[int, Source(lambda found: len(found.tensors))]
+    differing: Annotated[int, Source(lambda found: len(found.differing))]
     first: Annotated[
         str | None,
-        From(lambda found: found.differing[0].name if found.differing else None),
+        Source(lambda found: found.differing[0].name if found.differing else None),
         "the first tensor that differs",
     ]
-    worst: Annotated[str | None, From("worst.name")]
+    worst: Annotated[str | None, Source("worst.name")]
     only_first: list[str]
     only_second: list[str]
     tensors: list[TensorDocument]
@@ -124,7 +135,7 @@ class ReportDifferenceDocument(TypedDict):
 
     schema: Literal["nmpsim-diff-3"]
     kind: Literal["reports"]
-    equal: Annotated[bool, From(lambda found: not found.differs)]
+    equal: Annotated[bool, Source(lambda found: not found.differs)]
     facts: Annotated[list[Change], "of the whole run"]
     layers: list[LayerChange]
     only_first: Annotated[list[str], "layers that only the first report has"]
@@ -132,12 +143,12 @@ class ReportDifferenceDocument(TypedDict):
     outputs: Annotated[TensorsDocument | None, "null if they have no output in common"]
 
 
-def run_document(found: RunDifference) -> RunDifferenceDocument:
+def make_run_document(found: RunDifference) -> RunDifferenceDocument:
     """Return the JSON document of the comparison of two runs."""
     tensors = to_json(found, TensorsDocument)
     return {"schema": SCHEMA, "kind": "runs", "equal": not found.differing, **tensors}
 
 
-def report_document(found: ReportDifference) -> ReportDifferenceDocument:
+def make_report_document(found: ReportDifference) -> ReportDifferenceDocument:
     """Return the JSON document of the comparison of two reports."""
     return to_json(found, ReportDifferenceDocument)

@@ -1,6 +1,10 @@
 """Explain how layers rescale: the integers that replace real factors."""
 
-from nmpsim.analysis.explain.document import layers_json, scale_json, schemas_json
+from nmpsim.analysis.explain.document import (
+    make_layers_document,
+    make_scale_document,
+    make_schemas_document,
+)
 from nmpsim.analysis.explain.factors import (
     ErrorBand,
     Factor,
@@ -31,10 +35,10 @@ __all__ = [
     "Stage",
     "explain_layers",
     "fit_schemas",
-    "layers_json",
+    "make_layers_document",
     "make_factor",
     "measure_error_band",
     "measure_errors",
-    "scale_json",
-    "schemas_json",
+    "make_scale_document",
+    "make_schemas_document",
 ]

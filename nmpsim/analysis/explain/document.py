@@ -35,16 +35,16 @@ class SchemasDocument(TypedDict):
     schemas: list[SchemaFit]
 
 
-def layers_json(program: str, layers: Sequence[LayerFacts]) -> LayersDocument:
+def make_layers_document(program: str, layers: Sequence[LayerFacts]) -> LayersDocument:
     """Return the JSON document of a program's layers, with the factors of all channels."""
     return to_json({"program": program, "layers": layers}, LayersDocument)
 
 
-def scale_json(factor: Factor, errors: FormErrors | None) -> ScaleDocument:
+def make_scale_document(factor: Factor, errors: FormErrors | None) -> ScaleDocument:
     """Return the JSON document of a factor and of the error of its integers."""
     return to_json({"factor": factor, "errors": errors}, ScaleDocument)
 
 
-def schemas_json(low: float, high: float, fits: Sequence[SchemaFit]) -> SchemasDocument:
+def make_schemas_document(low: float, high: float, fits: Sequence[SchemaFit]) -> SchemasDocument:
     """Return the JSON document of the scales that each quantization schema gives a range."""
     return to_json({"range": Range(low, high), "schemas": fits}, SchemasDocument)

@@ -18,7 +18,7 @@ from nmpsim.compiler.numerics.ratios import Overflow, find_overflow
 from nmpsim.kernels.scale import IntegerScale, apply_integer_scale, integer_scale
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.quantization.parameters import SCHEMAS, Schema, choose_parameters
-from nmpsim.report.fields import AT_END, NOT_IN_JSON, As, Before, From, Key
+from nmpsim.report.fields import AT_END, NOT_IN_JSON, As, Before, Key, Source
 
 LONGEST_SHIFT = 31
 """Longest shift of the unit's 32-bit numbers; a longer one always gives zero."""
@@ -29,7 +29,7 @@ class IntegersDocument(TypedDict):
 
     pre: int
     post: int
-    scale: Annotated[int, From("mul")]
+    scale: Annotated[int, Source("mul")]
 
 
 @attrs.frozen

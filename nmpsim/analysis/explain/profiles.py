@@ -75,10 +75,10 @@ class ProfileForm:
         """JSON documents of the factors."""
         return [
             {"pre": scale.pre, "mul": scale.mul, "post": scale.post, "value": value}
-            for scale, value in zip(self.forms, self.values(), strict=True)
+            for scale, value in zip(self.forms, self.list_values(), strict=True)
         ]
 
-    def values(self) -> tuple[float, ...]:
+    def list_values(self) -> tuple[float, ...]:
         """Return the real factors that the words represent."""
         return tuple(real_factor(self.kind, s.pre, s.mul, s.post) for s in self.forms)
 

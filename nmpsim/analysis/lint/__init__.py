@@ -1,6 +1,6 @@
 """Check a program for numerical problems without running it."""
 
-from nmpsim.analysis.lint.document import lint_json
+from nmpsim.analysis.lint.document import make_lint_document
 from nmpsim.analysis.lint.findings import SEVERITIES, Finding, Severity
 from nmpsim.analysis.lint.load import References, load_subject
 from nmpsim.analysis.lint.rules import RULES, LintReport, Rule, run_rules
@@ -15,7 +15,7 @@ __all__ = [
     "References",
     "Rule",
     "Severity",
-    "lint_json",
+    "make_lint_document",
     "load_subject",
     "run_rules",
 ]

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.lint.findings import Problem, Severity
-from nmpsim.analysis.lint.subject import Bias, LintSubject, OriginalBias, scales_equal
+from nmpsim.analysis.lint.subject import Bias, LintSubject, OriginalBias, are_equal_scales
 from nmpsim.analysis.shadow.constants import list_array_variants
 from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
 
@@ -168,7 +168,7 @@ def compare_with_original(bias: Bias, original: OriginalBias) -> Problem | None:
         return None
     if original.scales is None or original.offsets is None:
         return _compare_with_untyped_original(bias)
-    if scales_equal(bias.scales, original.scales) and bool(
+    if are_equal_scales(bias.scales, original.scales) and bool(
         np.all(bias.offsets == original.offsets)
     ):
         return None

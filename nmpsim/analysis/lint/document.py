@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypedDict
 from nmpsim.analysis.lint.findings import SEVERITIES, Fact, Severity
 from nmpsim.analysis.lint.rules import RULES, LintReport, Rule, SkippedRule
 from nmpsim.analysis.lint.subject import LintSubject
-from nmpsim.report.fields import OR_NULL, From
+from nmpsim.report.fields import OR_NULL, Source
 from nmpsim.report.json import to_json
 
 
@@ -17,9 +17,9 @@ class FindingDocument(TypedDict):
     rule: str
     severity: Severity
     message: str
-    file: Annotated[str | None, From("place.file")]
-    line: Annotated[int | None, From("place.line")]
-    column: Annotated[int | None, From("place.column")]
+    file: Annotated[str | None, Source("place.file")]
+    line: Annotated[int | None, Source("place.line")]
+    column: Annotated[int | None, Source("place.column")]
     layer: Annotated[
         str | None, OR_NULL, "instruction that it concerns; null if it is the whole program"
     ]
@@ -44,7 +44,7 @@ class LintDocument(TypedDict):
     skipped: list[SkippedRule]
 
 
-def lint_json(subject: LintSubject, report: LintReport) -> LintDocument:
+def make_lint_document(subject: LintSubject, report: LintReport) -> LintDocument:
     """Return the JSON document of a lint report."""
     data = {
         "program": subject.module.name,

@@ -189,7 +189,7 @@ def _find_explanation(
         if array.size != one.reals.size or np.ptp(array) == 0:
             continue
         for layout in list_layouts(array, one.reals.shape):
-            cause = _find_fault(one, layout.values())
+            cause = _find_fault(one, layout.get_values())
             if cause is not None:
                 return name, cause
     return None

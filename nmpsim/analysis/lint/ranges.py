@@ -161,7 +161,7 @@ def match_profile(subject: LintSubject) -> ProfileMatch | None:
         return None
     recorded = ProfileLookup(subject.ranges)
     compared, found = "constants", []
-    if subject.has_constants:
+    if subject.has_constant_values:
         found = list(_compare_constants(subject, recorded))
     if not found:
         compared, found = "results", list(_compare_results(subject, recorded, subject.ranges))

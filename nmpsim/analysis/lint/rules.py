@@ -77,7 +77,11 @@ class SkippedRule:
 
 
 def _unknown_constants(subject: LintSubject) -> str:
-    return "" if subject.has_constants else "the values of the constants are not known (--weights)"
+    return (
+        ""
+        if subject.has_constant_values
+        else "the values of the constants are not known (--weights)"
+    )
 
 
 RULES: tuple[Rule, ...] = (

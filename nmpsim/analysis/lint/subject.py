@@ -79,8 +79,8 @@ class LintSubject:
         return tuple(bias for bias in found if bias is not None)
 
     @cached_property
-    def has_constants(self) -> bool:
-        """Whether the values of constants are known."""
+    def has_constant_values(self) -> bool:
+        """Whether the values of all constants are known."""
         return bool(self.module.constants) or not any(w.constant for w in self.module.weights)
 
     def get_numerics(self, op: Operation) -> str:
@@ -139,12 +139,12 @@ class Bias:
     @property
     def is_on_product_scale(self) -> bool:
         """Whether the declared scale equals the scale of the accumulator."""
-        return scales_equal(self.scales, self.product_scales)
+        return are_equal_scales(self.scales, self.product_scales)
 
     @property
     def is_on_result_scale(self) -> bool:
         """Whether the declared scale equals the scale of the result."""
-        return scales_equal(self.scales, np.full_like(self.scales, self.result_scale))
+        return are_equal_scales(self.scales, np.full_like(self.scales, self.result_scale))
 
     def format_scales(self) -> str:
         """Return the declared scale, or its range over the channels, as text for messages."""
@@ -152,7 +152,7 @@ class Bias:
         return f"{low:.9g}" if low == high else f"{low:.9g} to {high:.9g} by channel"
 
 
-def scales_equal(a: Array, b: Array) -> bool:
+def are_equal_scales(a: Array, b: Array) -> bool:
     """Return whether two arrays of scales are equal up to float32 rounding."""
     return bool(np.allclose(a, b, rtol=SAME_SCALE, atol=0.0))
 

@@ -27,7 +27,7 @@ class _Failure:
         """Yield the coordinates of the failing elements of a result; none by default."""
         return iter(())
 
-    def restrict_to(self, place: Sequence[int]) -> Self:
+    def restrict(self, place: Sequence[int]) -> Self:
         """Return the failure restricted to one element; by default the failure itself."""
         return self
 
@@ -127,7 +127,7 @@ class DifferenceFailure(_Failure):
         for place in np.argwhere(values != self.expected.reshape(values.shape)):
             yield tuple(place.tolist())
 
-    def restrict_to(self, place: Sequence[int]) -> DifferenceFailure:
+    def restrict(self, place: Sequence[int]) -> DifferenceFailure:
         """Return the failure restricted to one element of the result."""
         return DifferenceFailure(self.layer, self.expected[tuple(slice(i, i + 1) for i in place)])
 

@@ -16,7 +16,7 @@ from nmpsim.core.run import make_layer_key
 from nmpsim.diagnostics import fail
 from nmpsim.frontends.model_origin import import_lir
 from nmpsim.quantization.files import write_program
-from nmpsim.report.fields import From
+from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 
 BUNDLE, INPUTS, EXPECTED = "repro.bin", "inputs.npz", "expected.npz"
@@ -27,15 +27,16 @@ class ReproDocument(TypedDict):
     """The `repro.json` of `nmpsim reduce`."""
 
     schema: Literal["nmpsim-repro-1"]
-    failure: Annotated[str, From("failure.text")]
-    part: Annotated[str, From("description"), "which part of the program, on how many cores"]
+    failure: Annotated[str, Source("failure.text")]
+    part: Annotated[str, Source("description"), "which part of the program, on how many cores"]
     layers: Annotated[
-        list[str], From(lambda found: [layer.name for layer in found.bundle.metadata.layers])
+        list[str],
+        Source(lambda found: [layer.name for layer in found.bundle.metadata.layers]),
     ]
-    trap: Annotated[str | None, From("report.trap.message"), "its message"]
-    engine: Annotated[str, From("report.engine")]
+    trap: Annotated[str | None, Source("report.trap.message"), "its message"]
+    engine: Annotated[str, Source("report.engine")]
     slicing: Annotated[str | None, "how its layers were tiled, if it was compiled again"]
-    parts_tried: Annotated[int, From("attempts")]
+    parts_tried: Annotated[int, Source("attempts")]
 
 
 def write_repro(folder: Path, found: Reduction) -> tuple[str, ...]:

@@ -174,7 +174,7 @@ def _instruction_attempts(whole: _FailedRun) -> Iterator[_Attempt]:
         f"the instruction that computes element {list(at)} of layer {layer.name} on one core",
         lambda: find_computing_instruction(whole.bundle, whole.inputs, config, engine, layer, at),
         attrs.evolve(config, cores_count=1),
-        whole.failure.restrict_to(at),
+        whole.failure.restrict(at),
     )
 
 
@@ -262,7 +262,7 @@ def _crop_to_element(whole: _FailedRun, found: Reduction, config: DeviceConfig) 
                 config,
                 slicing=slicing,
             )
-            return attempt.run(found.failure.restrict_to(at), whole.report.engine)
+            return attempt.run(found.failure.restrict(at), whole.report.engine)
     return None
 
 

@@ -210,12 +210,12 @@ class Layout:
     order: Array | None = None
     """Order of the indices along ``axis`` in the constant; None if unchanged."""
 
-    def values(self) -> npt.NDArray[np.float64]:
+    def get_values(self) -> npt.NDArray[np.float64]:
         """Return all values in this layout: float64."""
         moved = self.base if self.order is None else np.take(self.base, self.order, self.axis)
         return np.asarray(moved, np.float64)
 
-    def sample(self, places: tuple[Array, ...]) -> Array:
+    def get_sample(self, places: tuple[Array, ...]) -> Array:
         """Return the values at the given indices, an array of indices for each dimension."""
         if self.order is not None:
             moved = self.order[places[self.axis]]
@@ -246,7 +246,7 @@ def find_best_layout(array: Array, real: npt.NDArray[np.float64]) -> Layout | No
     wanted = real[places]
     return min(
         list_layouts(array, real.shape),
-        key=lambda layout: float(np.square(layout.sample(places) - wanted).sum()),
+        key=lambda layout: float(np.square(layout.get_sample(places) - wanted).sum()),
         default=None,
     )
 

@@ -55,7 +55,7 @@ class _Match:
 
     def error_db(self, real: Real) -> float:
         """Return the SQNR of the constant in dB."""
-        values = self.layout.values()
+        values = self.layout.get_values()
         return sqnr_db(values, real - values)
 
 
@@ -91,7 +91,7 @@ def match_constants(
 
 
 def match_known_floats(constants: Mapping[str, Real], floats: Arrays) -> Matches:
-    """Match constants with float values of the same names and shapes."""
+    """Match constants with the float values of the same names."""
     matches = {
         name: _Match(name, "name", Layout(AS_IS, floats[name]))
         for name in constants
@@ -102,7 +102,7 @@ def match_known_floats(constants: Mapping[str, Real], floats: Arrays) -> Matches
 
 def _make_matches(constants: Mapping[str, Real], found: Mapping[str, _Match]) -> Matches:
     return Matches(
-        {name: match.layout.values() for name, match in found.items()},
+        {name: match.layout.get_values() for name, match in found.items()},
         tuple(_describe(name, constants[name], match) for name, match in found.items()),
         tuple(name for name in constants if name not in found),
     )
@@ -124,7 +124,7 @@ def _by_name(name: str, real: Real, arrays: Arrays, legal: Mapping[str, str]) ->
 
 def _times_factors(match: _Match, real: Real) -> _Match:
     """Return the array with each channel scaled to the constant, if that explains it."""
-    values = match.layout.values()
+    values = match.layout.get_values()
     if real.ndim < 4 or match.error_db(real) >= MIN_MULTIPLE_SQNR_DB:
         return match
     axes = tuple(range(1, real.ndim))
@@ -150,7 +150,7 @@ def _by_values(real: Real, arrays: Arrays) -> _Match | None:
 
 
 def _describe(name: str, real: Real, match: _Match) -> FloatWeight:
-    floats = match.layout.values()
+    floats = match.layout.get_values()
     return FloatWeight(
         constant=name,
         source=match.source,

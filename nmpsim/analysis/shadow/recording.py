@@ -42,7 +42,7 @@ class Operand:
 
     @property
     def type(self) -> TensorType:
-        """Element kind, shape, scale and offset."""
+        """Element type, shape, scale and offset."""
         return self.place.type
 
 

@@ -77,18 +77,18 @@ class EventStream:
 
     def add_always(self, event: dict[str, Any]) -> None:
         """Write an event even beyond the size limit."""
-        self._write(compact_json(event).encode())
+        self._write(format_compact_json(event).encode())
 
     def close(self, facts: dict[str, Any]) -> None:
         """Write facts about the whole trace and end the document."""
-        self._file.write(b'\n],"otherData":' + compact_json(facts).encode() + b"}\n")
+        self._file.write(b'\n],"otherData":' + format_compact_json(facts).encode() + b"}\n")
 
     def _write(self, text: bytes) -> None:
         self._file.write(self._separator.encode() + text)
         self._separator = ",\n"
 
 
-def compact_json(data: dict[str, Any] | str | None) -> str:
+def format_compact_json(data: dict[str, Any] | str | None) -> str:
     """Return data as JSON without spaces."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False)
 
@@ -129,7 +129,7 @@ class ActivityCounters:
         for unit, series in (TRANSFERS | UNITS).items():
             self._count(series, work[~is_grant & (work["unit"] == unit)])
 
-    def means(self, cycles: int) -> Iterator[tuple[int, Mapping[str, float]]]:
+    def compute_means(self, cycles: int) -> Iterator[tuple[int, Mapping[str, float]]]:
         """Yield the mean counts of each window of a run.
 
         Parameters

@@ -18,7 +18,7 @@ from nmpsim.analysis.trace.events import (
     UNITS,
     ActivityCounters,
     EventStream,
-    compact_json,
+    format_compact_json,
 )
 from nmpsim.analysis.trace.instructions import (
     Selection,
@@ -102,10 +102,11 @@ class TimelineTrace:
         self._finished: dict[int, dict[tuple[int, int], tuple[int, int]]] = defaultdict(dict)
         """Layer -> addresses of an instruction and its descriptor -> first end, and its core."""
         self._names = [
-            compact_json(escape_line(layer.display_name)) for layer in bundle.metadata.layers
+            format_compact_json(escape_line(layer.display_name)) for layer in bundle.metadata.layers
         ]
         self._tracks = [
-            [compact_json(_track(core, unit))[1:-1] for unit in Unit] for core in range(cores)
+            [format_compact_json(_track(core, unit))[1:-1] for unit in Unit]
+            for core in range(cores)
         ]
         self._counters = ActivityCounters()
         self._chosen = chosen
@@ -145,7 +146,7 @@ class TimelineTrace:
                 self._tie(core, unit, begin, instruction)
 
     def finish(self, report: RunReport) -> None:
-        """Write the layers and the saturation of a report, and end the trace."""
+        """Write the layer, saturation, counter and trap events of a report and close the trace."""
         begin = 0
         for layer in report.layers:
             self._events.add_always(_layer_slice(layer, begin))
@@ -172,7 +173,7 @@ class TimelineTrace:
     def _counted(self, report: RunReport) -> Iterator[dict[str, Any]]:
         """Write counters, including the scratchpads' if the report has them."""
         shown: dict[str, dict[str, float]] = {}
-        for cycle, means in self._counters.means(report.device_cycles):
+        for cycle, means in self._counters.compute_means(report.device_cycles):
             values = {
                 "DRAM busy %": {"busy": round(100 * means["busy"], 1)},
                 "DRAM queue: transfers": {name: means[name] for name in TRANSFERS.values()},

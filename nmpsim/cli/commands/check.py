@@ -194,7 +194,7 @@ def _init(options: CheckOptions) -> int:
 
 
 def _check(options: CheckOptions) -> int:
-    from nmpsim.checking import check_cases, exit_code
+    from nmpsim.checking import check_cases, get_exit_code
     from nmpsim.cli.suite_files import load_cases
     from nmpsim.views.check_junit import require_junitparser
 
@@ -217,7 +217,7 @@ def _check(options: CheckOptions) -> int:
     _write(options, suite, results)
     _annotate(options, results)
     _show(options, results)
-    return exit_code(results)
+    return get_exit_code(results)
 
 
 def _load_suite(options: CheckOptions) -> Suite:
@@ -359,7 +359,7 @@ def _annotate(options: CheckOptions, results: Sequence[CaseResult]) -> None:
 
 
 def _show(options: CheckOptions, results: Sequence[CaseResult]) -> None:
-    from nmpsim.checking import check_json
+    from nmpsim.checking import make_check_document
     from nmpsim.views.check_text import print_checks
 
-    write_result(options.format, check_json, print_checks, results, output=options.output)
+    write_result(options.format, make_check_document, print_checks, results, output=options.output)

@@ -76,7 +76,7 @@ def command(options: DiffOptions) -> int:
     Exit codes: 0 equal, 1 different, 2 unusable arguments or files; with --strict 5 if all common
     layers are equal and one run has more.
     """
-    from nmpsim.analysis.diff import report_document, run_document
+    from nmpsim.analysis.diff import make_report_document, make_run_document
     from nmpsim.analysis.difference import Tolerance as Tolerances
     from nmpsim.views.diff_text import print_report_difference, print_run_difference
 
@@ -88,7 +88,7 @@ def command(options: DiffOptions) -> int:
         reports = _compare_reports(*runs, tolerance)
         write_result(
             options.format,
-            report_document,
+            make_report_document,
             print_report_difference,
             reports,
             output=options.output,
@@ -96,7 +96,7 @@ def command(options: DiffOptions) -> int:
         return EXIT_WORSE if reports.differs else EXIT_OK
     found = _compare_runs(*runs, options, tolerance, names)
     view = partial(print_run_difference, show_all=options.show_all)
-    write_result(options.format, run_document, view, found, output=options.output)
+    write_result(options.format, make_run_document, view, found, output=options.output)
     if found.differing:
         return EXIT_WORSE
     is_incomplete = found.only_first or found.only_second

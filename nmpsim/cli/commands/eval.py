@@ -72,7 +72,7 @@ def command(options: EvalOptions) -> int:
     top = _parse_top(options.top)
     from nmpsim.cli.dataset import load_dataset, read_class_names
     from nmpsim.cli.samples import ProgramInputs
-    from nmpsim.experiments import evaluate, evaluation_json, write_confusion
+    from nmpsim.experiments import evaluate, make_evaluation_document, write_confusion
     from nmpsim.experiments.samples import check_labels, count_classes
     from nmpsim.views.eval_text import print_evaluation
 
@@ -107,11 +107,11 @@ def command(options: EvalOptions) -> int:
             limits=options.limits.make_limits(),
         )
     if found.reused:
-        total = len(found.answers)
+        total = len(found.predictions)
         print_message(f"{found.reused} of {total} samples were already in {options.output}")
     if options.confusion is not None:
         write_confusion(options.confusion, found, classes)
-    write_result(options.format, evaluation_json, print_evaluation, found, top)
+    write_result(options.format, make_evaluation_document, print_evaluation, found, top)
     return EXIT_WORSE if found.failed else EXIT_OK
 
 

@@ -87,7 +87,7 @@ def _refuse_unused(options: ExplainOptions) -> None:
 
 
 def _explain_program(options: ExplainOptions) -> None:
-    from nmpsim.analysis.explain import explain_layers, layers_json
+    from nmpsim.analysis.explain import explain_layers, make_layers_document
     from nmpsim.analysis.program import load_program
     from nmpsim.lir.layers import find_operations
     from nmpsim.views.explain_text import print_layer_details, print_layers
@@ -102,11 +102,11 @@ def _explain_program(options: ExplainOptions) -> None:
     shown = layers if word is None else find_operations(layers, word)
     details = partial(print_layer_details, all_channels=options.all_channels)
     view = print_layers if word is None else details
-    write_result(options.format, layers_json, view, name, shown)
+    write_result(options.format, make_layers_document, view, name, shown)
 
 
 def _explain_scale(options: ExplainOptions, scale: float) -> None:
-    from nmpsim.analysis.explain import measure_error_band, measure_errors, scale_json
+    from nmpsim.analysis.explain import make_scale_document, measure_error_band, measure_errors
     from nmpsim.views.error_plot import FIGURE_PARTS, TEXT_PARTS, check_figure_path, write_figure
     from nmpsim.views.explain_text import print_factor
 
@@ -131,7 +131,9 @@ def _explain_scale(options: ExplainOptions, scale: float) -> None:
     if plot is not None and band is not None:
         write_figure(plot, factor, band)
         print_message(f"wrote {plot}")
-    write_result(options.format, scale_json, partial(print_factor, band=band), factor, errors)
+    write_result(
+        options.format, make_scale_document, partial(print_factor, band=band), factor, errors
+    )
 
 
 def _checked_factor(scale: float) -> Factor:
@@ -147,7 +149,7 @@ def _checked_factor(scale: float) -> Factor:
 def _explain_range(low: float, high: float, format: str) -> None:
     import numpy as np
 
-    from nmpsim.analysis.explain import fit_schemas, schemas_json
+    from nmpsim.analysis.explain import fit_schemas, make_schemas_document
     from nmpsim.views.explain_text import print_schemas
 
     most = float(np.finfo(np.float32).max)
@@ -156,4 +158,4 @@ def _explain_range(low: float, high: float, format: str) -> None:
     if low > high:
         raise click.UsageError(f"--range: the lower end {low:g} is above the upper end {high:g}")
     fits = fit_schemas(low, high)
-    write_result(format, schemas_json, print_schemas, low, high, fits)
+    write_result(format, make_schemas_document, print_schemas, low, high, fits)

@@ -68,7 +68,7 @@ def command(options: LintOptions) -> int:
     )
     files = options.program, options.weights, options.tensors
     check_outputs([options.sarif], [*files, *references])
-    from nmpsim.analysis.lint import References, lint_json, load_subject, run_rules
+    from nmpsim.analysis.lint import References, load_subject, make_lint_document, run_rules
     from nmpsim.views.lint_text import print_findings
 
     with announce_loading(options.program):
@@ -78,7 +78,7 @@ def command(options: LintOptions) -> int:
     if options.sarif is not None:
         _write_sarif(report, options.sarif)
     view = partial(print_findings, show_all=options.show_all)
-    write_result(options.format, lint_json, view, subject, report)
+    write_result(options.format, make_lint_document, view, subject, report)
     has_failed = report.count("error") or (options.strict and report.count("warning"))
     return EXIT_WORSE if has_failed else EXIT_OK
 

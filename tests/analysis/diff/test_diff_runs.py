@@ -9,7 +9,7 @@ from nmpsim.analysis.diff import (
     QuantizationParameters,
     compare_runs,
     list_saved_tensors,
-    run_document,
+    make_run_document,
 )
 from nmpsim.analysis.difference import Tolerance
 from nmpsim.diagnostics import UserError
@@ -44,7 +44,7 @@ def test_the_first_and_the_largest_difference_are_found():
     assert found.worst.name == "c"
     assert found.worst.difference.worst.at == (0, 4, 0, 0)
     assert (found.differing[0].number, found.differing[0].worst_ulp) == (2, 1)
-    document = run_document(found)
+    document = make_run_document(found)
     assert (document["first"], document["worst"], document["equal"]) == ("b", "c", False)
 
 
@@ -169,10 +169,10 @@ def test_a_map_takes_precedence():
 def test_sqnr_needs_scale_and_offset():
     other = A.copy()
     other[0, 0, 0, 0] ^= 1
-    (one,) = run_document(compare_runs(run(a=other), run(a=A)))["tensors"]
+    (one,) = make_run_document(compare_runs(run(a=other), run(a=A)))["tensors"]
     assert one["sqnr_db"] is None
     found = compare_runs(run(a=other), run(a=A), parameters={"a": QuantizationParameters(0.5, 3)})
-    (one,) = run_document(found)["tensors"]
+    (one,) = make_run_document(found)["tensors"]
     assert (one["first"]["first"], one["first"]["second"]) == (other[0, 0, 0, 0], A[0, 0, 0, 0])
     signal = ((other.astype(float) - 3) ** 2).sum()
     assert one["sqnr_db"] == pytest.approx(10 * np.log10(signal))
@@ -191,7 +191,7 @@ def test_a_renamed_tensor_is_compared_by_its_number():
     assert [(one.name, one.name_in_first) for one in found.tensors] == [("a", ""), ("new", "old")]
     assert [one.name for one in found.differing] == ["new"]
     assert (found.only_first, found.only_second) == (("gone", "short"), ("long",))
-    assert run_document(found)["tensors"][1]["name_in_first"] == "old"
+    assert make_run_document(found)["tensors"][1]["name_in_first"] == "old"
 
 
 def test_an_earlier_float_difference_gives_a_note():
@@ -203,7 +203,7 @@ def test_an_earlier_float_difference_gives_a_note():
         ({"0001:a": A + 1, "0002:b": real + 1e-6, "0003:c": A + 1}, None),
     ):
         found = compare_runs(first, keyed(tensors))
-        assert run_document(found)["float_before"] == expected
+        assert make_run_document(found)["float_before"] == expected
 
 
 def test_a_missing_float_result_gives_a_note():
@@ -215,6 +215,6 @@ def test_a_missing_float_result_gives_a_note():
         ({"2:b": real, "3:c": A}, {"1:a": real, "2:b": real, "3:c": A + 1}, None),
     ):
         found = compare_runs(keyed(first), keyed(second))
-        assert run_document(found)["float_unknown"] == expected
+        assert make_run_document(found)["float_unknown"] == expected
         lines = render_text(partial(print_run_difference, found))
         assert ("the first run lacks the float32 result" in lines) == bool(expected)

@@ -130,7 +130,7 @@ def test_values_of_all_forms_equal_the_factor() -> None:
     for facts in layer.profiles:
         for form in facts.forms:
             if form.stage == "out" and facts.name not in ("float-onednn",):
-                (value,) = form.values()
+                (value,) = form.list_values()
                 assert value == pytest.approx(S_PRODUCTS / S_OUT, rel=2e-3)
 
 
@@ -153,7 +153,7 @@ def test_each_channel_has_its_factor() -> None:
     layer = only_layer(draft)
     forms = {facts.name: facts.forms for facts in layer.profiles}
     (out_form,) = (form for form in forms["q31"] if form.stage == "out")
-    assert out_form.values() == pytest.approx(S_IN * scales.astype(float) / S_OUT, rel=1e-7)
+    assert out_form.list_values() == pytest.approx(S_IN * scales.astype(float) / S_OUT, rel=1e-7)
 
 
 def test_int16_of_glow_int_follows_the_interpreter() -> None:

@@ -13,7 +13,7 @@ from lir_draft import Draft, int8, tensor_type
 from traced_memory import at_most
 
 import nmpsim
-from nmpsim.analysis.lint import RULES, LintSubject, lint_json, run_rules
+from nmpsim.analysis.lint import RULES, LintSubject, make_lint_document, run_rules
 from nmpsim.analysis.lint.accumulators import compute_sum_bounds
 from nmpsim.analysis.lint.scales import count_significant_digits
 from nmpsim.analysis.program import Program
@@ -420,7 +420,7 @@ def test_findings_are_worst_first_and_json_holds_them() -> None:
     order = ["error", "warning", "note"]
     ranks = [order.index(finding.severity) for finding in report.findings]
     assert ranks == sorted(ranks)
-    document = lint_json(subject, report)
+    document = make_lint_document(subject, report)
     assert document["counts"] == {s: ranks.count(i) for i, s in enumerate(order)}
     assert json_text(document)
 

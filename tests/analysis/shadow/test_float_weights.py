@@ -68,7 +68,7 @@ def test_layouts_are_found_by_their_values(array: Array, real: Array | None, nam
     found = find_best_layout(array, quantized(wanted))
     assert found is not None
     assert found.name == name
-    assert np.array_equal(found.values(), wanted)
+    assert np.array_equal(found.get_values(), wanted)
 
 
 def test_a_square_matrix_and_its_transpose_are_distinguished() -> None:
