@@ -74,6 +74,11 @@ def _text(text: str) -> str:
     """Return a TOML string."""
     if not text.isprintable():
         raise fail(
-            "ARG001", "the name cannot be written in a suite", place=Place(text), found=repr(text)
+            "ARG001",
+            "the path contains characters that cannot be printed",
+            place=Place(text),
+            found=repr(text),
+            expected="printable characters",
+            hint="Rename the file.",
         )
     return json.dumps(text, ensure_ascii=False)

@@ -119,6 +119,7 @@ def read_document(folder: Path, number: int) -> str:
             place=folder,
             found=number,
             expected=f"1 to {len(found)}" if found else "a history with entries",
+            hint="List the entries with `nmpsim history FOLDER`.",
         )
     _, packed = found[number - 1]
     try:

@@ -36,12 +36,12 @@ class Split:
 
     inherited: Annotated[
         ErrorSize | None,
-        "error of earlier layers: an [error_size](#error_size), as the others",
+        "error of earlier layers: an [error_size](#error_size)",
     ]
     bias: Annotated[ErrorSize | None, "quantization of the bias"]
     weights: Annotated[ErrorSize | None, "quantization of the weights"]
     saturation: Annotated[ErrorSize, "values beyond the range of the output, or saturated before"]
-    rescale: Annotated[ErrorSize, "rounding"]
+    rescale: Annotated[ErrorSize, "error of rounding during rescaling"]
 
 
 @frozen
@@ -54,7 +54,7 @@ class ShadowLayer:
     not_compared: Annotated[str, "why it was not compared; usually empty"] = ""
     accumulated: Annotated[
         ErrorSize | None,
-        "error against the float network: an [error_size](#error_size), as the next three",
+        "error of the network up to this layer: an [error_size](#error_size)",
     ] = None
     isolated: Annotated[
         ErrorSize | None, "error against this layer in float on its actual inputs"
@@ -156,12 +156,15 @@ class SettingEffect:
     """Effect of a setting on the cycles of a run."""
 
     setting: Annotated[str, "name, such as `dram_bytes_per_cycle`"]
-    value: Annotated[Count, "value of the device"]
+    value: Annotated[Count, "value of the setting in the device file"]
     lower: Annotated[
         MovedSetting | None,
         "a [moved_setting](#moved_setting); null if the setting can be no lower",
     ]
-    higher: Annotated[MovedSetting | None, "likewise; null if the setting can be no higher"]
+    higher: Annotated[
+        MovedSetting | None,
+        "a [moved_setting](#moved_setting); null if the setting can be no higher",
+    ]
     program: Annotated[
         Literal["same", "recompiled"],
         "`same`, or `recompiled` where the program's tiling depends on the setting",
@@ -239,7 +242,7 @@ class MemoryBlock:
     address: Annotated[Count, "first address"]
     nbytes: Annotated[Count, "size in bytes"]
     first: Annotated[Count, "index of the first layer that uses it"]
-    last: Annotated[Count, "index of the last one; between the two, nothing else is stored there"]
+    last: Annotated[Count, "index of the last layer that uses it"]
 
 
 BlockKind = Literal["loaded", "computed", "both"]

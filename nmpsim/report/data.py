@@ -141,7 +141,7 @@ class Saturation:
     stage: Annotated[str, "stage at which it saturated, see below"]
     side: Annotated[Literal["low", "high"], "`low` or `high`"]
     count: Annotated[Count, "number of values"]
-    elements: Annotated[Count, "results of the layer that passed a clip, as in the layer"]
+    elements: Annotated[Count, "number of range-checked results, as in the layer"]
     worst: Annotated[
         Count,
         "how far the worst one was beyond the limit, in units of the last place of the saturated"
@@ -186,7 +186,7 @@ class LayerReport:
     ]
     shape: Annotated[tuple[Count, ...], "sizes of its output"]
     elem: Annotated[str, "element type of its output, as in an [output](#output)"]
-    scale: Annotated[Real | None, "of its output; null if the type is not quantized"]
+    scale: Annotated[Real | None, "scale of its output; null if the type is not quantized"]
     offset: Annotated[Whole | None, "zero point of its output; null if the type is not quantized"]
     cycles: Annotated[
         Count,
@@ -201,7 +201,7 @@ class LayerReport:
         " half of them)",
     ]
     bytes: Annotated[BytesMoved, "bytes moved: [bytes_moved](#bytes_moved)"]
-    bursts: Annotated[Count, "whole DRAM bursts"]
+    bursts: Annotated[Count, "number of DRAM bursts; a partly used burst counts as one"]
     burst_efficiency: Annotated[
         Share,
         "bytes moved / bytes of the bursts; 0 without bursts, above 1 where bytes of a burst are"
@@ -210,7 +210,7 @@ class LayerReport:
     row_misses: Annotated[Count, "grants for which the DRAM had to open another row"]
     bound: Annotated[Bound, "lower limit of its cycles: a [bound](#bound)"] = Bound()
     use: Annotated[
-        DeviceUse, "use of the device, as shares of `cycles`: a [device_use](#device_use)"
+        DeviceUse, "share of `cycles` in which each unit was busy: a [device_use](#device_use)"
     ] = attrs.field(factory=DeviceUse)
     critical_path: Annotated[
         Mapping[str, Count], "`cycles` by cause on the critical path, see below"
@@ -232,7 +232,7 @@ class LayerReport:
     ]
     elements: Annotated[
         Count,
-        "results that passed a clip; `count` of a [saturation](#saturation) is a part of them",
+        "number of range-checked results; a [saturation](#saturation) has `count` of them",
     ]
     saturation: Annotated[
         tuple[Saturation, ...],
@@ -334,7 +334,7 @@ class RunReport:
         "latency of the whole run, from rest until the last core is done, with cycles of `host`, if"
         " counted",
     ]
-    seconds: Annotated[Share, "latency: these cycles at `cores_clock_mhz`"]
+    seconds: Annotated[Share, "latency in seconds: `cycles` at `cores_clock_mhz`"]
     throughput: Annotated[
         Throughput | None,
         "null, or with `--repeat` or for a batch the inferences per time: a"
@@ -426,7 +426,7 @@ class RunReport:
         self,
     ) -> Annotated[
         DeviceUse,
-        "use of the device, as shares of its cycles: a [device_use](#device_use)",
+        "share of cycles in which each unit was busy: a [device_use](#device_use)",
         Before("seconds"),
     ]:
         """Utilization of the device's units as shares of its cycles."""
@@ -449,7 +449,9 @@ class RunReport:
     def queueing(
         self,
     ) -> Annotated[
-        Count, "cycles of these in which the DRAM served other transfers first", Before("seconds")
+        Count,
+        "cycles on this path in which the DRAM served other transfers first",
+        Before("seconds"),
     ]:
         """Cycles in which the DRAM served other transfers first, summed over the layers."""
         return sum(layer.queueing for layer in self.layers)

@@ -181,7 +181,7 @@ class Throughput:
         tuple[Count, ...],
         "cycles of each consecutive run; the first one starts from rest, as `cycles` of the report",
     ]
-    clock_mhz: Annotated[Share, "`cores_clock_mhz`"]
+    clock_mhz: Annotated[Share, "device clock in MHz"]
 
     @property
     def cycles_per_inference(

@@ -19,7 +19,7 @@ class TrapReport:
         " violates the contract, see below)",
     ]
     message: Annotated[str, "description"]
-    core: Annotated[Whole | None, "number of the core; null if no single core is concerned"]
+    core: Annotated[Whole | None, "number of the core; null if no single core caused it"]
     pc: Annotated[Whole | None, "address of its instruction"]
     cause: Annotated[Whole | None, "`mcause`, for a `trap`; [isa.md](isa.md) lists them"]
     value: Annotated[

@@ -144,7 +144,7 @@ def _list_snapped_scales(subject: LintSubject) -> Iterator[Problem]:
     digits = count_significant_digits(fewest.scale)
     yield Problem(
         "note",
-        f"{len(tensors)} scales are assumed to be the powers of two that are printed",
+        f"{len(tensors)} scales are printed with few digits and read as the nearest power of two",
         fewest.span,
         tensor=fewest.name,
         found=f"down to {digits} significant digits: {format_scale(fewest.scale)} as"
