@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle import Bundle
-from nmpsim.bundle.debug import make_debug_sections
 from nmpsim.config import DeviceConfig, format_setting_name, setting_names
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.memory_demand import check_device_memory
@@ -192,6 +191,8 @@ def load_sweep_program(
 
 def _compute_program_digest(program: Program) -> str:
     """Return a digest of LIR, exact scales, constants and numerics."""
+    from nmpsim.bundle.debug import make_debug_sections  # imports the parser of LIR
+
     arithmetic = repr((program.numerics, sorted(program.layer_numerics.items())))
     sections = make_debug_sections(program.module, {}).values()
     parts = [memoryview(chunk).cast("B") for chunks in sections for chunk in chunks]

@@ -61,7 +61,7 @@ def test_little_work_starts_no_processes(monkeypatch, digits, digits_bin, jobs, 
     else:
         found = nmpsim.evaluate(digits_bin, *given, jobs=jobs)
         assert [answer.index for answer in found.predictions] == list(range(40))
-        assert worker._device is None, "it is let go"
+        assert worker._load_device.cache_info().currsize == 0, "it is released"
 
 
 def test_samples_without_a_label_are_left_out(cli, digits, digits_bin, tmp_path):

@@ -167,10 +167,12 @@ def read_bias(module: Module, op: Operation) -> Bias | None:
 
     None if the bias is not quantized, empty or unknown, or if the scale of a channel is invalid.
     """
-    view = op.operands[3]
     layer = read_weighted_scales(module, op)
+    if layer is None:
+        return None
+    view = op.operands[3]
     is_known = view.type.quant is not None and view.buffer.name in module.constants
-    if layer is None or not is_known or layer.channels == 0:
+    if not is_known or layer.channels == 0:
         return None
     if not (are_valid_scales(layer.weight_scales) and are_valid_scales(layer.bias.scales)):
         return None
