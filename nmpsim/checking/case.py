@@ -73,7 +73,7 @@ class CaseWork:
 
 
 def check_case(
-    work: CaseWork, progress: ProgressCallback | None = None, last: ProgramCache | None = None
+    work: CaseWork, progress: ProgressCallback | None = None, cache: ProgramCache | None = None
 ) -> CaseResult:
     """Run a case and check it; errors about the user's input are part of the result.
 
@@ -83,11 +83,11 @@ def check_case(
         The case.
     progress
         Called when kernels must be compiled, and after each layer.
-    last
+    cache
         Cache with the program of the previous case.
     """
     begin = time.perf_counter()
-    result = _checked(work, progress, ProgramCache() if last is None else last)
+    result = _checked(work, progress, ProgramCache() if cache is None else cache)
     return attrs.evolve(result, seconds=time.perf_counter() - begin)
 
 

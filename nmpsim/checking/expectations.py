@@ -115,7 +115,7 @@ def check_outputs(run: Run, expected: Arrays, expect: Expect, baseline: Baseline
 
 
 def check_outputs_against_baseline(
-    run: Run, baseline: Baseline, expect: Expect, given: Collection[str] = ()
+    run: Run, baseline: Baseline, expect: Expect, compared: Collection[str] = ()
 ) -> Check:
     """Check the outputs of a run against the baseline.
 
@@ -130,7 +130,7 @@ def check_outputs_against_baseline(
         The baseline.
     expect
         Tolerances.
-    given
+    compared
         Outputs that were compared with arrays; they may have no values in the baseline.
 
     Raises
@@ -153,7 +153,7 @@ def check_outputs_against_baseline(
         values = before.get_array()
         if not _needs_values(output, baseline, expect):
             changed[output.name] = None if values is None else compare_output(output, values)
-        elif output.name not in given:
+        elif output.name not in compared:
             raise fail(
                 "BASE001",
                 f"the baseline has no values of output {output.name!r}, only a digest",
@@ -251,33 +251,33 @@ def compare_output(output: OutputReport, expected: Array) -> Difference:
     return compare(output.values, stored, output.elem, output.scale, output.offset)
 
 
-def is_within_tolerance(found: Difference, expect: Expect) -> bool:
+def is_within_tolerance(difference: Difference, expect: Expect) -> bool:
     """Return whether a difference is within the tolerances; without any it must be zero."""
     near = True
     if expect.ulp or expect.sqnr_db is None:
-        near = found.worst_ulp <= expect.ulp
+        near = difference.worst_ulp <= expect.ulp
     if expect.sqnr_db is not None:
-        near = near and (found.equal or found.sqnr_db >= expect.sqnr_db)
+        near = near and (difference.equal or difference.sqnr_db >= expect.sqnr_db)
     return near
 
 
-def describe_difference(found: Difference | None) -> str:
+def describe_difference(difference: Difference | None) -> str:
     """Return the number of differing elements, the first and the worst, as text.
 
     None is a difference from the baseline of unknown size.
     """
-    if found is None:
-        return _format_error(found)
-    first, worst = found.first, found.worst
+    if difference is None:
+        return _format_error(difference)
+    first, worst = difference.first, difference.worst
     if first is None or worst is None:
         return "equal"
     text = (
-        f"{found.differing:,} of {found.elements:,} elements differ,"
+        f"{difference.differing:,} of {difference.elements:,} elements differ,"
         f" first {list(first.at)}: {first.actual!r}, expected {first.expected!r}"
     )
     if worst.at != first.at:
         text += f"; worst {list(worst.at)}: {worst.actual!r}, expected {worst.expected!r}"
-    return f"{text}; {_format_error(found)}"
+    return f"{text}; {_format_error(difference)}"
 
 
 def make_failed_layer(layer: LayerReport, message: str) -> FailedLayer:

@@ -71,14 +71,14 @@ def make_unfinished_check(error: TimeLimitError) -> Check:
     return Check("hazards", "wrong", error.diagnostics[0].message)
 
 
-def check_hazards(found: Sequence[Hazard], layers: Sequence[LayerReport]) -> Check:
+def check_hazards(hazards: Sequence[Hazard], layers: Sequence[LayerReport]) -> Check:
     """Check that a run has no hazards."""
-    if not found:
+    if not hazards:
         return Check("hazards", "passed", "none")
-    more = "or more " if len(found) >= MAX_HAZARDS else ""
-    count = "1 hazard" if len(found) == 1 else f"{len(found):,} {more}hazards, the first"
-    message = f"{count}: {_placed(found[0], layers)}"
-    return Check("hazards", "wrong", message, _culprits(found, layers))
+    more = "or more " if len(hazards) >= MAX_HAZARDS else ""
+    count = "1 hazard" if len(hazards) == 1 else f"{len(hazards):,} {more}hazards, the first"
+    message = f"{count}: {_placed(hazards[0], layers)}"
+    return Check("hazards", "wrong", message, _culprits(hazards, layers))
 
 
 def _placed(hazard: Hazard, layers: Sequence[LayerReport]) -> str:

@@ -148,7 +148,7 @@ def digest_output(values: npt.NDArray[Any]) -> str:
 
 
 def list_changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the settings in which two devices differ, as ``setting OLD -> NEW``."""
+    """Return the settings that differ between two devices, as ``setting OLD -> NEW``."""
     return tuple(
         f"{key} {before.get(key)} -> {now.get(key)}"
         for key in sorted({*before, *now} - {"name"})

@@ -59,7 +59,7 @@ class Entry:
 
     @property
     def series(self) -> tuple[str, str]:
-        """Key that comparable entries share: network and label."""
+        """Network and label, which all comparable entries share."""
         return self.network or self.program, self.label
 
 
@@ -132,12 +132,12 @@ def read_document(folder: Path, number: int) -> str:
         raise _damaged(folder, error) from error
 
 
-def name_series(found: Sequence[Entry]) -> dict[tuple[str, str], str]:
+def name_series(entries: Sequence[Entry]) -> dict[tuple[str, str], str]:
     """Return a distinct name for each series, from its network and label.
 
     Networks of one name are told apart by their digests; so are those whose names are cut.
     """
-    programs = {entry.series: entry.program for entry in found}
+    programs = {entry.series: entry.program for entry in entries}
     names = {}
     for series, program in programs.items():
         network, label = series
@@ -148,10 +148,10 @@ def name_series(found: Sequence[Entry]) -> dict[tuple[str, str], str]:
     return names
 
 
-def find_latest_pairs(found: Sequence[Entry]) -> list[tuple[Entry, Entry]]:
+def find_latest_pairs(entries: Sequence[Entry]) -> list[tuple[Entry, Entry]]:
     """Return the last two entries of each series and kind that has two or more."""
     series: dict[object, list[Entry]] = {}
-    for entry in found:
+    for entry in entries:
         series.setdefault((entry.series, entry.kind), []).append(entry)
     return [(every[-2], every[-1]) for every in series.values() if len(every) > 1]
 

@@ -120,7 +120,7 @@ class ShadowReport:
     ]
 
     def find_worst_layer(self) -> tuple[ShadowLayer, float] | None:
-        """Return the layer with the lowest SQNR, and that SQNR in dB; None if there is none."""
+        """Return the layer with the lowest SQNR and that SQNR in dB, or None without an SQNR."""
         errors = [(one, one.result_error.sqnr_db) for one in self.layers if one.result_error]
         known = [item for item in errors if not math.isnan(item[1])]
         return min(known, key=lambda item: item[1], default=None)
@@ -143,7 +143,7 @@ SENSITIVITY_SCHEMA: Final = "nmpsim-sensitivity-1"
 
 @frozen
 class MovedSetting:
-    """Cycles of a run with another value of a setting."""
+    """Cycles of a run with one changed setting."""
 
     value: Annotated[Count, "value of the setting"]
     cycles: Annotated[
@@ -266,7 +266,7 @@ class ScratchpadBlock:
 
 @frozen
 class WorkSpan:
-    """An interval in which a unit of a core worked for a layer."""
+    """A busy interval of one unit of a core, for one layer."""
 
     core: Count
     unit: Unit

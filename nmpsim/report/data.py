@@ -253,7 +253,7 @@ class LayerReport:
 
     @property
     def burst_cycles(self) -> int:
-        """Cycles in which the DRAM transferred bursts of the layer."""
+        """Cycles that the DRAM spent on transferring the layer's bursts."""
         return self.bound.memory
 
     @property
@@ -479,7 +479,7 @@ class RunReport:
 
     @property
     def device_cycles(self) -> int:
-        """Cycles of all device layers; cycles of host layers are left out."""
+        """Cycles of all device layers, without those of host layers."""
         return self.cycles - (self.host.cycles or 0)
 
     @property

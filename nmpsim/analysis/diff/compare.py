@@ -178,8 +178,8 @@ def _is_float_result(one: Tensor) -> bool:
 
 
 def compare_tensors(
-    one: Tensor,
-    other: Tensor,
+    tensor: Tensor,
+    reference: Tensor,
     layout: str,
     parameters: Mapping[str, QuantizationParameters],
     tolerance: Tolerance = EXACT,
@@ -188,20 +188,20 @@ def compare_tensors(
 
     Parameters
     ----------
-    one
+    tensor
         Tensor of the run to check.
-    other
+    reference
         Tensor of the reference run.
     layout
-        Layout of ``other``; one of LAYOUTS.
+        Layout of ``reference``; one of LAYOUTS.
     parameters
         Scale and zero point of results by instruction.
     tolerance
         Differences up to which elements count as equal.
     """
-    values, source_layout, problem = _with_equal_shapes(one.load(), other.load(), layout)
-    type = one.type or other.type
-    known = _parameters(one, other, parameters)
+    values, source_layout, problem = _with_equal_shapes(tensor.load(), reference.load(), layout)
+    type = tensor.type or reference.type
+    known = _parameters(tensor, reference, parameters)
     elem = type.elem if type is not None else _element_kind(values[0].array.dtype, known)
     kinds = [each.array.dtype.kind for each in values]
     is_real = not problem and known is not None and sorted(kinds) in (["f", "i"], ["f", "u"])
@@ -218,15 +218,15 @@ def compare_tensors(
     if not problem:
         difference = _difference(values, elem, known if kinds[0] != "f" else None, tolerance)
     return TensorDifference(
-        name=one.name,
-        operand=None if one.is_result else one.operand,
-        number=one.number if one.number is not None else other.number,
+        name=tensor.name,
+        operand=None if tensor.is_result else tensor.operand,
+        number=tensor.number if tensor.number is not None else reference.number,
         elem=elem,
         shape=values[0].shape,
         compared=0 if difference is None else difference.elements,
         difference=difference,
         problem=problem,
-        name_in_first=other.name if other.name != one.name else "",
+        name_in_first=reference.name if reference.name != tensor.name else "",
         source_layout=source_layout,
         has_scale=known is not None or kinds[0] not in "iu",
         is_real=is_real,

@@ -143,12 +143,12 @@ class ReportDifferenceDocument(TypedDict):
     outputs: Annotated[TensorsDocument | None, "null if they have no output in common"]
 
 
-def make_run_document(found: RunDifference) -> RunDifferenceDocument:
+def make_run_document(difference: RunDifference) -> RunDifferenceDocument:
     """Return the JSON document of the comparison of two runs."""
-    tensors = to_json(found, TensorsDocument)
-    return {"schema": SCHEMA, "kind": "runs", "equal": not found.differing, **tensors}
+    tensors = to_json(difference, TensorsDocument)
+    return {"schema": SCHEMA, "kind": "runs", "equal": not difference.differing, **tensors}
 
 
-def make_report_document(found: ReportDifference) -> ReportDifferenceDocument:
+def make_report_document(difference: ReportDifference) -> ReportDifferenceDocument:
     """Return the JSON document of the comparison of two reports."""
-    return to_json(found, ReportDifferenceDocument)
+    return to_json(difference, ReportDifferenceDocument)

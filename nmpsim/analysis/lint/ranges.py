@@ -135,7 +135,7 @@ class ProfileMatch:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether more than half of the compared values mismatch: a profile of another network."""
+        """Whether over half of the compared values mismatch, as for another network's profile."""
         return 2 * self.mismatches > self.known
 
 
@@ -213,7 +213,7 @@ def _scale_ratio(view: View, recorded: Range) -> float:
     return float(np.exp2(np.abs(np.log2(view.scale / wanted))).min()) if view.scale > 0 else 1.0
 
 
-def list_possible_ranges(own: Range, ranges: Iterable[Range]) -> list[Range]:
+def list_possible_ranges(recorded: Range, ranges: Iterable[Range]) -> list[Range]:
     """Return the recorded ranges that may apply to an operation's result.
 
     Glow fuses an activation and uses its type. Any ReLU keeps the highest value exactly; a clip has
@@ -221,7 +221,7 @@ def list_possible_ranges(own: Range, ranges: Iterable[Range]) -> list[Range]:
 
     Parameters
     ----------
-    own
+    recorded
         Recorded range of the operation.
     ranges
         All recorded ranges.
@@ -229,13 +229,13 @@ def list_possible_ranges(own: Range, ranges: Iterable[Range]) -> list[Range]:
     after = [
         one
         for one in ranges
-        if own.low < one.low <= 0
+        if recorded.low < one.low <= 0
         and (
-            one.high == own.high
-            or (one.low == 0 and one.high < own.high and one.high == round(one.high) > 0)
+            one.high == recorded.high
+            or (one.low == 0 and one.high < recorded.high and one.high == round(one.high) > 0)
         )
     ]
-    return [own, *after]
+    return [recorded, *after]
 
 
 def list_quantized_results(subject: LintSubject) -> Iterator[tuple[Operation, View]]:

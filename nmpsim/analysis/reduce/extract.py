@@ -32,8 +32,8 @@ class Part:
 def extract_layers(
     module: Module,
     layers: Sequence[Layer],
-    wanted: range,
-    given: Mapping[str, Array],
+    indices: range,
+    inputs: Mapping[str, Array],
     outputs: Mapping[str, Array],
 ) -> Part:
     """Extract layers of a module as a program.
@@ -47,9 +47,9 @@ def extract_layers(
         The whole program, with its constants.
     layers
         All of its layers, in the order of the run.
-    wanted
+    indices
         Indices of the layers to extract.
-    given
+    inputs
         Inputs of the run as the device stored them, by name.
     outputs
         Outputs of all earlier layers by the keys of saved layers.
@@ -59,7 +59,7 @@ def extract_layers(
     UserError
         LIR codes if the result is not a valid program.
     """
-    names = {name for index in wanted for name in _list_instructions(layers[index])}
+    names = {name for index in indices for name in _list_instructions(layers[index])}
     operations = [op for op in resolve_operands(module)[1] if op.instruction.name in names]
     read: set[str] = set()
     written: set[str] = set()
@@ -90,9 +90,9 @@ def extract_layers(
     )
     verify(part)
     contents = TensorMemory(module, lambda type: type.dtype)
-    for name, values in given.items():
+    for name, values in inputs.items():
         contents.write(name, values)
-    for layer in layers[: wanted.start]:
+    for layer in layers[: indices.start]:
         values = outputs[make_layer_key(layer)].reshape(layer.output.shape)
         contents.write(layer.operand, values)
     constant = {weight.name for weight in weights if weight.constant}

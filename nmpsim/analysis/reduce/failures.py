@@ -71,16 +71,16 @@ class ViolationFailure(_Failure):
     """Cores and addresses of the two instructions, or None for a recompiled part of the program."""
 
     @classmethod
-    def from_violation(cls, found: ViolationReport) -> ViolationFailure:
+    def from_violation(cls, violation: ViolationReport) -> ViolationFailure:
         """Return the failure of a run with a violation."""
-        names = (_mnemonic(found.instruction), _mnemonic(found.other_instruction))
-        return cls(found.category, found.case, found.operand, *names)
+        names = (_mnemonic(violation.instruction), _mnemonic(violation.other_instruction))
+        return cls(violation.category, violation.case, violation.operand, *names)
 
     @classmethod
-    def at_same_instructions(cls, found: ViolationReport) -> ViolationFailure:
+    def at_same_instructions(cls, violation: ViolationReport) -> ViolationFailure:
         """Return the failure restricted to the same instructions of the same cores."""
-        place = (found.core, found.pc, found.other_core, found.other_pc)
-        return attrs.evolve(cls.from_violation(found), place=place)
+        place = (violation.core, violation.pc, violation.other_core, violation.other_pc)
+        return attrs.evolve(cls.from_violation(violation), place=place)
 
     @property
     def text(self) -> str:
@@ -158,7 +158,7 @@ Failure = TrapFailure | ViolationFailure | DifferenceFailure | SaturationFailure
 
 
 def add_program_outputs(report: RunReport, layers: Sequence[Layer]) -> RunReport:
-    """Return a report in which the program's outputs are also outputs of their layers.
+    """Return a report that also contains the program's outputs as outputs of their layers.
 
     A layer without a closing barrier has no saved output otherwise.
     """

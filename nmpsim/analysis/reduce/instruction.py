@@ -167,7 +167,7 @@ def extract_instruction(
     core: int,
     pc: int,
     config: DeviceConfig,
-    wanted: InstructionElement | None = None,
+    element: InstructionElement | None = None,
 ) -> BuiltProgram | None:
     """Extract the next instruction of a core as a program for one core.
 
@@ -181,7 +181,7 @@ def extract_instruction(
         Address of the instruction.
     config
         The device.
-    wanted
+    element
         An element of the instruction's result that is the program's output.
 
     Raises
@@ -202,13 +202,13 @@ def extract_instruction(
     if decoded is not None and words is not None:
         size = int(machine.shared[0].scratchpad_bytes)
         inputs = {SCRATCHPAD: machine.scratchpad[core][:size].view(np.int8).copy()}
-        lines = [*_data(size, words, wanted), "_start:", *_fetch(decoded.operands["rs1"])]
+        lines = [*_data(size, words, element), "_start:", *_fetch(decoded.operands["rs1"])]
     else:
         used = {} if decoded is None else decoded.operands
         numbers = sorted({used[name] for name in ("rs1", "rs2") if used.get(name)})
         lines = ["_start:", *(f"    li x{number}, {registers[number]:#x}" for number in numbers)]
     head = f"# {disassemble_word(word, pc)} of core {core} at {pc:#x}"
-    code = [f"    .word {word:#010x}", *([] if wanted is None else _GIVE), "    nmp.halt"]
+    code = [f"    .word {word:#010x}", *([] if element is None else _GIVE), "    nmp.halt"]
     text = "\n".join([head, *lines, *code]) + "\n"
     one_core = attrs.evolve(config, cores_count=1)
     image = assemble(text, "repro.s", one_core.settings()).bundle()

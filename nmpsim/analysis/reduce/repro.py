@@ -39,7 +39,7 @@ class ReproDocument(TypedDict):
     parts_tried: Annotated[int, Source("attempts")]
 
 
-def write_repro(folder: Path, found: Reduction) -> tuple[str, ...]:
+def write_repro(folder: Path, reduction: Reduction) -> tuple[str, ...]:
     """Write a reduced program as a new folder with a suite for ``nmpsim check``.
 
     The suite fails as long as the program fails.
@@ -48,7 +48,7 @@ def write_repro(folder: Path, found: Reduction) -> tuple[str, ...]:
     ----------
     folder
         A new or empty folder.
-    found
+    reduction
         The reduced program.
 
     Returns
@@ -62,18 +62,18 @@ def write_repro(folder: Path, found: Reduction) -> tuple[str, ...]:
         FILE002 if the folder cannot be written or is not empty.
     """
     _make(folder)
-    program = found.program
+    program = reduction.program
     write_file(folder / BUNDLE, program.image)
     write_npz(folder / INPUTS, dict(program.inputs))
-    expected = _expected(found)
+    expected = _expected(reduction)
     if expected:
         write_npz(folder / EXPECTED, expected)
     if program.module is not None:
         write_program(import_lir(program.module), folder / LIR)
     if program.assembly is not None:
         write_file(folder / ASSEMBLY, program.assembly)
-    write_file(folder / SUITE, _suite(found))
-    write_file(folder / FACTS, json.dumps(to_json(found, ReproDocument), indent=2) + "\n")
+    write_file(folder / SUITE, _suite(reduction))
+    write_file(folder / FACTS, json.dumps(to_json(reduction, ReproDocument), indent=2) + "\n")
     return tuple(sorted(path.name for path in folder.iterdir()))
 
 

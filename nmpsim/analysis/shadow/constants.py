@@ -225,7 +225,7 @@ class Layout:
 
 
 def find_best_layout(array: Array, real: npt.NDArray[np.float64]) -> Layout | None:
-    """Find the layout in which an array is closest to a constant.
+    """Find the layout that brings an array closest to a constant.
 
     Parameters
     ----------

@@ -60,7 +60,11 @@ class ShadowEvaluation:
         )
 
     def evaluate(
-        self, report: RunReport, stored: Arrays, given: Arrays, done: Listener | None = None
+        self,
+        report: RunReport,
+        stored: Arrays,
+        user_inputs: Arrays,
+        on_layer: Listener | None = None,
     ) -> ShadowReport:
         """Compute the errors of a run by layer and source.
 
@@ -70,9 +74,9 @@ class ShadowEvaluation:
             The run, with ``layer_outputs`` of all its layers.
         stored
             Stored values of the program's inputs.
-        given
+        user_inputs
             The same inputs as passed by the user, real numbers or integers.
-        done
+        on_layer
             Called with each layer.
 
         Raises
@@ -80,12 +84,12 @@ class ShadowEvaluation:
         UserError
             INPUT002 for an infinite input.
         """
-        run = make_recorded_run(self.module, report, stored, given)
+        run = make_recorded_run(self.module, report, stored, user_inputs)
         layers = []
         for layer in compare_run(self.module, run, self.matches.floats if self.matches else None):
             layers.append(layer)
-            if done is not None:
-                done(layer)
+            if on_layer is not None:
+                on_layer(layer)
         return ShadowReport(
             float_weights=self.weights,
             constants=self.matches.found if self.matches else (),
@@ -118,7 +122,7 @@ def match_float_weights(module: Module, path: Path) -> Matches:
 
 
 def make_recorded_run(
-    module: Module, report: RunReport, stored: Arrays, given: Arrays
+    module: Module, report: RunReport, stored: Arrays, user_inputs: Arrays
 ) -> RecordedRun:
     """Convert a report to a recorded run, which identifies layers by LIR instruction number."""
     numbers = {instruction.name: instruction.number for instruction in module.instructions}
@@ -129,7 +133,7 @@ def make_recorded_run(
 
     return RecordedRun(
         inputs=stored,
-        real_inputs=_real_inputs(module, stored, given),
+        real_inputs=_real_inputs(module, stored, user_inputs),
         layers=[run_layer(layer) for layer in report.layers],
         outputs={int(k.split(":", 1)[0]): array for k, array in report.layer_outputs.items()},
     )

@@ -62,7 +62,7 @@ class EventStream:
         self._left = limit
         self._separator = ""
         self.dropped = 0
-        """Events left out because of the limit."""
+        """Events omitted because of the limit."""
         file.write(b'{"traceEvents":[\n')
 
     def add(self, *events: str) -> bool:

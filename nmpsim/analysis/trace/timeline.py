@@ -117,7 +117,7 @@ class TimelineTrace:
 
     @property
     def dropped(self) -> int:
-        """Number of events that were left out because of the size limit."""
+        """Number of events omitted because of the size limit."""
         return self._events.dropped
 
     def __call__(self, work: Any) -> None:
