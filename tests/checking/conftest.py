@@ -36,7 +36,7 @@ def good_project(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def project(good_project, tmp_path) -> Project:
-    """A copy of it, in a folder with a space in its name."""
+    """Copy the project to a folder with a space in its name and return the copy."""
     folder = tmp_path / "a project"
     shutil.copytree(good_project, folder)
     return Project(folder)
@@ -50,7 +50,7 @@ def cli():
 
 @pytest.fixture
 def expected(project) -> dict:
-    """What the digits answer to the seven."""
+    """Return the digits network's outputs for the image of a 7."""
     bundle = nmpsim.load(project.folder / "digits.bin")
     x = np.load(project.folder / "images" / "7.npy")
     report = nmpsim.Device().run(bundle, {"data": x}, save_layers=True)
@@ -65,7 +65,7 @@ def repository_page():
 
 @pytest.fixture(scope="session")
 def racing(good_project, tmp_path_factory) -> bytes:
-    """The digits without one of their waits."""
+    """Return the digits program without one of its wait instructions."""
     sys.path.insert(0, str(PROGRAMS / "debugging"))
     try:
         from make import missing_wait

@@ -108,7 +108,7 @@ def test_a_report_is_written_to_a_file(check, project):
 
 @pytest.fixture
 def new_folder(project, monkeypatch):
-    """An otherwise empty folder with a bundle and an input, whose names have spaces."""
+    """Return a folder with only a bundle and an input, whose names contain spaces."""
     folder = project.folder / "a new folder"
     (folder / "my data").mkdir(parents=True)
     (project.folder / "digits.bin").rename(folder / "my net.bin")

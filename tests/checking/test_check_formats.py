@@ -23,7 +23,7 @@ SCHEMAS = Path(__file__).parent / "schemas"
 
 @pytest.fixture(params=["good", "wrong", "slow", "broken"])
 def outcome(request, project):
-    """A project, and what is wrong with it."""
+    """Return the kind of a check's outcome, and a project that has it."""
     if request.param == "wrong":
         change_descriptor(project.folder / "digits.bin", "conv", layer=1, field="out_mul", by=1)
     elif request.param == "slow":

@@ -20,13 +20,13 @@ from nmpsim.core.device import Device
 
 
 def alone(work):
-    """What comes out for a case on a device of its own."""
+    """Return the result of a case on its own device."""
     return attrs.evolve(check_case(work), seconds=0)
 
 
 @pytest.fixture
 def devices(monkeypatch):
-    """One entry for each device that is made."""
+    """Return a list that grows by one entry per created device."""
     made = []
 
     def counted(*given, **options):

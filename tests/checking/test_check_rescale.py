@@ -32,7 +32,7 @@ class Network:
     before: Baseline
 
     def statuses(self, path: Path) -> dict[str, str]:
-        """Check -> what a changed copy comes to, and the layer that the first failure names."""
+        """Return the status of each check for a changed copy, and the first failing layer."""
         run = run_bundle(nmpsim.Device(DEVICE), nmpsim.load(path), self.inputs)
         result = judge_run(Case(Path()), run, ExpectedArrays(), self.before)
         found = {check.name: check.status for check in result.checks}
@@ -52,7 +52,7 @@ def network(text: Path, weights: Path, inputs: dict, folder: Path, **options) ->
 
 
 def recorded(shared: Path, name: str, folder: Path, **options) -> Network:
-    """A network of the shared folder."""
+    """Compile and run a recorded network."""
     text = shared / "lir" / f"{name}.lir.txt"
     weights = shared / "lir" / f"{name}.npz"
     with np.load(weights) as file:
@@ -75,7 +75,7 @@ def wrong(layer: int) -> dict:
 
 
 def changes_of(net: Network, folder: Path, word: str, by: int):
-    """Layer, and what becomes of the network if a word of one of its descriptors changes."""
+    """Yield each layer and the check statuses after a change of one of its descriptor words."""
     bundle = nmpsim.load(net.path)
     for kind in DESCRIPTORS:
         if word not in list_rescale_words(kind):

@@ -27,7 +27,7 @@ def outcome(project, text):
 
 @pytest.fixture
 def files(project, expected):
-    """What the digits answer, and nearly that."""
+    """Write the outputs and layers of the digits network, exact and changed, to files."""
     exact = expected["outputs"]["prob__1"]
     near = exact.copy()
     near[0, 3] = np.nextafter(np.nextafter(near[0, 3], np.float32(1)), np.float32(1))

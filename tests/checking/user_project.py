@@ -42,11 +42,11 @@ class Project:
         return run_cli("check", self.folder / program, "--jobs", 1, *words)
 
     def statuses(self, *words: object) -> dict[str, str]:
-        """Check -> passed, wrong or over, of the only case."""
+        """Return the status of each check of the only case."""
         return {check["name"]: check["status"] for check in self.found(*words)["checks"]}
 
     def found(self, *words: object) -> dict:
-        """What JSON says of the only case."""
+        """Return the JSON object of the only case."""
         (case,) = json.loads(self.check("--format", "json", *words).stdout)["cases"]
         return case
 

@@ -38,5 +38,5 @@ def cli():
 
 @pytest.fixture
 def start():
-    """The words that start nmpsim as a process."""
+    """Return the command line that starts nmpsim as a process."""
     return lambda *words: [sys.executable, "-m", "nmpsim", *map(str, words)]

@@ -18,7 +18,7 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def scheduler(tmp_path_factory):
-    """The address of a scheduler with two workers, in processes of their own."""
+    """Start a scheduler and two worker processes; return the scheduler's address."""
     pytest.importorskip("distributed", reason="distributed is not installed")
     script = tmp_path_factory.mktemp("cluster") / "cluster.py"
     script.write_text(CLUSTER)

@@ -22,7 +22,7 @@ MAKES_RESULTS = ("core/device.py", "kernels/jit.py", "session.py", "nmp.toml", "
 
 @pytest.fixture
 def sources(tmp_path):
-    """A folder with a file for each that there is, and their digest."""
+    """Write source files to a folder; return the folder and their digest."""
     for name in (*SEEN_ONLY, *MAKES_RESULTS):
         assert (PACKAGE / name).is_file(), name
         (tmp_path / name).parent.mkdir(exist_ok=True)

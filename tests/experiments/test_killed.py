@@ -81,7 +81,7 @@ def test_a_killed_sweep_can_be_continued(cli, digits, digits_bin, tmp_path):
 
 
 def rows(path):
-    """All but what depends on the computer."""
+    """Return the rows without columns that depend on the computer."""
     wall_time = {"host_seconds", "compile_seconds"}
     with path.open() as file:
         return [{c: row[c] for c in COLUMNS if c not in wall_time} for row in csv.DictReader(file)]

@@ -28,7 +28,7 @@ CORE_CYCLES = {"mac": 60, "load": 15, "contention": 5, "imbalance": 9, "idle": 1
 
 
 def layer(index: int, name: str = "", **values: Any) -> LayerReport:
-    """A layer of the device that took 1000 cycles."""
+    """Return the report of a device layer of 1000 cycles."""
     usual: dict[str, Any] = {
         "op": "convolution",
         "number": 10 + index,
@@ -82,7 +82,7 @@ TRAP = TrapReport(
 
 
 def sample_report(**changes: Any) -> RunReport:
-    """A finished run of a small classifier."""
+    """Return the report of a completed run of a small classifier."""
     probabilities = np.array([[0.1, 0.7, 0.05, 0.0, 0.05, 0.1]], np.float32)
     report = RunReport(
         program="lenet",
@@ -119,7 +119,7 @@ def sample_report(**changes: Any) -> RunReport:
 
 
 def detailed_report(**changes: Any) -> RunReport:
-    """The same run with everything that may be asked for."""
+    """Return the report of that run with all optional parts."""
     details = {
         "histograms": (
             Histogram(1, "fc", -128.0, 1.0, tuple(range(256))),

@@ -64,7 +64,7 @@ def contents(one: Dumped, format: str) -> bytes:
 
 
 def console_text(tensors: list[Dumped]) -> str:
-    """What the instrumented program prints: at most a hundred numbers of a tensor."""
+    """Return the text that an instrumented program prints: at most 100 numbers per tensor."""
     return "".join(_printed(one) for one in tensors)
 
 

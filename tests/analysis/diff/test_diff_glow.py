@@ -34,7 +34,7 @@ FORMATS = ("bin", "txt", "rawbin", "rawtxt")
 
 
 def saved(**changed):
-    """The results of the tensors above as a run saves them."""
+    """Return the tensors above as the saved results of a run."""
     results = {t.instruction: t.values for t in TENSORS if t.operand == "Dest"} | changed
     keyed = {f"{n:04d}:{name}": values for n, (name, values) in enumerate(results.items())}
     return list(list_saved_tensors(keyed, keyed.__getitem__))
@@ -234,7 +234,7 @@ def test_a_huge_tensor_of_zeros_needs_no_memory(tmp_path):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A folder of each format, and the text of a console, by the names of their files."""
+    """Return the contents of dumps in each format and of a console text, by file."""
     folder = tmp_path_factory.mktemp("whole")
     for format in FORMATS:
         write_folder(folder / format, format, TENSORS)

@@ -110,7 +110,7 @@ def test_explained_words_equal_compiled_words(
 
 
 def tensor_words(image: bytes) -> dict[str, int]:
-    """The descriptor of the first instruction that computes."""
+    """Return the descriptor words of the first computing instruction."""
     bundle = bundle_from_bytes(image)
     (step,) = (step for step in bundle.metadata.steps if step.kind == "device")
     for event in core_events(bundle, step.entry, 0):

@@ -26,7 +26,7 @@ ONE_BY_ONE = {"Kernels": (1, 1), "Strides": (1, 1), "Pads": (0, 0, 0, 0), "Dilat
 
 
 def findings(module: Module, rule: str = "bias-payload", **more: Any) -> list[Finding]:
-    """What one rule says about a module, worst first; the others are not run."""
+    """Return one rule's findings in a module, most severe first."""
     numerics = str(more.pop("numerics", "glow-int"))
     program = Program(module, numerics, settings=more.pop("settings", {}))
     subject = attrs.evolve(LintSubject(program), **more)
@@ -36,7 +36,7 @@ def findings(module: Module, rule: str = "bias-payload", **more: Any) -> list[Fi
 
 
 def recorded(name: str, shared: Path) -> Module:
-    """A recorded program with its constants and exact scales."""
+    """Load a recorded program with its constants and exact scales."""
     text = shared / name
     if "resnet50" not in name:
         return module_of(text)
@@ -50,7 +50,7 @@ def biases_of(module: Module) -> tuple[Bias, ...]:
 
 
 def retyped(module: Module, scales: Mapping[str, float]) -> Module:
-    """The module with other scales declared for some constants, zero point 0."""
+    """Return a module with new scales and zero point 0 for some constants."""
     weights = []
     for weight in module.weights:
         if weight.name in scales and weight.type.quant is not None:
@@ -61,12 +61,12 @@ def retyped(module: Module, scales: Mapping[str, float]) -> Module:
 
 
 def declared_on_the_result(module: Module, biases: Sequence[Bias]) -> Module:
-    """The forum's fault: the type of each bias becomes its result's, the payload stays."""
+    """Give each bias the type of its result without changing its payload."""
     return _on_the_result(module, biases, lambda bias: bias.payload)
 
 
 def rescaled_to_the_result(module: Module, biases: Sequence[Bias]) -> Module:
-    """The same done right: the payload is requantized."""
+    """Give each bias the type of its result and requantize its payload."""
 
     def requantized(bias: Bias) -> np.ndarray:
         return np.clip(np.rint(bias.reals / bias.result_scale), *bias.limits)
@@ -91,7 +91,7 @@ def _on_the_result(
 
 
 def _with_own_table(module: Module, bias: Bias, table: str) -> tuple[Module, str]:
-    """A table of bias scales of the layer's own: Glow shares it with the filter where it can."""
+    """Give a layer its own table of bias scales, which Glow shares with the filter if possible."""
     own = f"{table}_of_{bias.op.instruction.name}"
     (shared,) = (weight for weight in module.weights if weight.name == table)
     instructions = list(module.instructions)
@@ -134,7 +134,7 @@ def one_convolution(
     out_scale: float = 0.1,
     offsets: tuple[int, int] = (0, 0),
 ) -> Module:
-    """A 1x1 convolution of 8 channels to as many as the bias has."""
+    """Return a 1x1 convolution of 8 input channels with one output channel per bias."""
     draft = Draft()
     source = draft.input(int8((1, 3, 3, 8), in_scale, offsets[0]))
     values = np.full((bias.size, 1, 1, 8), 100, np.int8) if weights is None else weights

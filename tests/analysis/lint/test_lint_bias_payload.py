@@ -30,7 +30,7 @@ def quantized(scale: float, dtype: type = np.int32) -> np.ndarray:
 
 
 def right() -> Module:
-    """As Glow makes it: the bias on the scale of input times weights."""
+    """Return a program with biases on the scale of input times weights, as Glow makes it."""
     return one_convolution(quantized(S_PRODUCTS), S_PRODUCTS)
 
 
@@ -40,7 +40,7 @@ def forum() -> Module:
 
 
 def by_hand() -> Module:
-    """The same with the payload requantized."""
+    """Return the program with requantized payloads."""
     return rescaled_to_the_result(right(), biases_of(right()))
 
 
@@ -158,7 +158,7 @@ def test_a_changed_zero_point_counts() -> None:
 
 
 def fills(elem: str) -> np.ndarray:
-    """As a bias is on the power-of-two scale that just holds it: up to more than half."""
+    """Return integers that use over half of their range, as on the smallest sufficient scale."""
     limits = np.iinfo({"i8": np.int8, "i16": np.int16}[elem])
     return (np.array([0.7, -0.3, 0.1, 0.2]) * limits.max).astype(limits.dtype)
 

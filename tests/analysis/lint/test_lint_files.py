@@ -32,7 +32,7 @@ def rules_of(*arguments: object, **more: object) -> set[tuple[str, str]]:
 
 @pytest.fixture
 def edited(tmp_path: Path) -> Path:
-    """The digits' program, after somebody changed the type of a bias in the text."""
+    """Write the digits program with a changed bias type and return its folder."""
     folder = tmp_path / "a folder"
     folder.mkdir()
     text = LIR.read_text().replace(OLD, NEW, 1)

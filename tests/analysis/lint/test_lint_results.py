@@ -19,7 +19,7 @@ RESNET = "lir_real/resnet8/i8_asym_b32/cpumax.lir.txt"
 
 
 def retyped(module: Module, like: str, factor: float = 1.0, offset: int | None = None) -> Module:
-    """With another scale or zero point for a buffer and all that have its type."""
+    """Return a module with a changed scale or zero point for all tensors of a buffer's type."""
     own = next(one.attributes["Ty"].quant for one in module.instructions if one.name == like)
     assert own is not None
 

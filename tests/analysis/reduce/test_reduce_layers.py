@@ -18,7 +18,7 @@ WHOLE = ("softmax",)
 
 
 def some_element(bundle, layer):
-    """Index of an element that the layer computes: of an insertion, one of what is inserted."""
+    """Return the index of an element that the layer computes; for an insertion, an inserted one."""
     shape = layer.output.shape
     if layer.op != "inserttensor":
         return RNG.integers(np.prod(shape))

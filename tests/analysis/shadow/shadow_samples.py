@@ -62,7 +62,7 @@ def recorded(name: str) -> Recorded:
 
 
 def module_of(declare: str, code: str, **constants: Array) -> Module:
-    """A module from the lines of its two parts; a text's numbers need not be there."""
+    """Parse a module from its declarations and code; instruction numbers are added."""
     numbered = "\n".join(
         f"  {number} {line.strip()}" for number, line in enumerate(code.strip().splitlines())
     )

@@ -255,7 +255,7 @@ FACTORS = NORM["gamma"] / np.sqrt(NORM["var"] + 0.01)
 
 
 def normalized(tmp_path: Path, *, bias: Array | None = None, more: tuple[Any, ...] = ()) -> Path:
-    """A model of a convolution, ``w``, and its batch norm."""
+    """Return an ONNX model of a convolution ``w`` and its batch norm."""
     arrays = {"w": FILTER, **NORM, **({} if bias is None else {"b": bias})}
     inputs = ["x", "w"] + ([] if bias is None else ["b"])
     norm = ["c", "gamma", "beta", "mean", "var"]

@@ -45,7 +45,7 @@ def run(module: Module, inputs: dict[str, Array], engine: str, fuse: bool) -> Ru
 
 
 def narrowed(module: Module) -> Module:
-    """The module with activations of a sixteenth of their range: much saturates."""
+    """Return the module with activation ranges divided by 16, so that many values saturate."""
 
     def narrow(value: Any) -> Any:
         if not isinstance(value, TensorType) or value.quant is None:
@@ -64,7 +64,7 @@ def narrowed(module: Module) -> Module:
 def counted(
     unclipped: Array, low: int, high: int, stages: tuple[str, str]
 ) -> tuple[Saturation, ...]:
-    """What is cut when integers are brought into a range."""
+    """Count the values that saturate when integers are clipped to a range."""
     found = []
     for stage, side, over in (
         (stages[0], "low", low - unclipped),

@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 
 def run_of(module: Module, inputs: dict[str, Array], **outputs: Array) -> RecordedRun:
-    """A run in which each instruction with an output here (``n3``) was a layer."""
+    """Return a run with one layer for each instruction that has an output here (``n3``)."""
     numbers = [int(name[1:]) for name in outputs]
     types = {weight.name: weight.type for weight in module.weights}
     reals = {

@@ -52,7 +52,7 @@ def rows(name: str, kind: str) -> list[Row]:
 
 
 def differs(found: float | None, expected: str) -> float:
-    """How many dB a value is from a cell of the table; both may be nothing."""
+    """Return the difference in dB between a value and a table cell; both may be empty."""
     if expected == "" or found is None:
         return 0.0 if (expected, found) == ("", None) else math.inf
     return 0.0 if float(expected) == found else abs(float(expected) - found)
@@ -69,7 +69,7 @@ def check(layers: dict[int, ShadowLayer], name: str, allowed: dict[int, float]) 
 
 
 def recorded_float(program: Recorded, name: str) -> dict[int, np.ndarray]:
-    """What the float model had in place of each output, as it was recorded."""
+    """Return the recorded float value of each output."""
     folder = (shared_folder() / name).parent
     flavour = (shared_folder() / name).name.removesuffix(".lir.txt")
     places = json.loads((folder / "float_map.json").read_text())[flavour]

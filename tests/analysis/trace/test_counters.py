@@ -9,7 +9,7 @@ from nmpsim.isa.table import Unit
 
 
 def work(*entries):
-    """Of (unit, is_grant, begin, end)."""
+    """Return a work log of entries (unit, is_grant, begin, end)."""
     made = np.zeros(len(entries), WORK)
     for row, (unit, is_grant, begin, end) in zip(made, entries, strict=True):
         row["unit"], row["is_grant"], row["begin"], row["end"] = unit, is_grant, begin, end

@@ -29,7 +29,7 @@ def digits():
 
 
 def run(bundle, engine="compiled", chosen=None, limit=1 << 30):
-    """The report, the trace, and the lines of the DRAM trace."""
+    """Run a program; return its report, its trace and the lines of its DRAM trace."""
     chosen = chosen or Selection()
     file, lines = io.BytesIO(), io.BytesIO()
     device = nmpsim.Device(engine=engine)
