@@ -18,7 +18,7 @@ from nmpsim.report.analyses import (
     ShadowReport,
 )
 from nmpsim.views.console import print_heading, print_line, print_table
-from nmpsim.views.measures import INDEX, Cell, Measure, Number
+from nmpsim.views.measures import INDEX, Cell, Column, NumberColumn
 from nmpsim.views.text import format_count, format_decibels
 
 PARTS = {
@@ -30,7 +30,7 @@ PARTS = {
 }
 """Parts of a layer's error -> descriptions."""
 SHADOW_ERRORS = tuple(
-    Number(f"{title}, dB", f"{name}.sqnr_db", format_decibels, f"{meaning}, as SQNR", title)
+    NumberColumn(f"{title}, dB", f"{name}.sqnr_db", format_decibels, f"{meaning}, as SQNR", title)
     for name, title, meaning in (
         ("accumulated", "accumulated", "accumulated error: against the float network"),
         (
@@ -66,7 +66,7 @@ def print_shadow(shadow: ShadowReport, console: Console) -> None:
     if compared:
         print_heading(console, "SQNR of each layer in dB")
         marks = _weakest(compared)
-        mark = Measure("", lambda layer: _marked(marks.get(layer.index, "")))
+        mark = Column("", lambda layer: _marked(marks.get(layer.index, "")))
         _print_layers(compared, shown, SHADOW_ERRORS, console, mark)
         print_heading(console, "parts of the error: mean and worst, in units of the last place")
         _print_layers(compared, shown, _PARTS, console)
@@ -85,12 +85,12 @@ def _print_constants(shadow: ShadowReport, console: Console) -> None:
         print_table(
             console,
             shadow.constants,
-            Measure("constant", least=8),
-            Measure("float array", "source", least=8),
-            Measure("found by", "how", least=6),
-            Measure("layout", least=10),
-            Number("SQNR", "sqnr_db", format_decibels),
-            Measure("", lambda one: _marked("far off" if one.sqnr_db < FAR_OFF_DB else "")),
+            Column("constant", least=8),
+            Column("float array", "source", least=8),
+            Column("found by", "how", least=6),
+            Column("layout", least=10),
+            NumberColumn("SQNR", "sqnr_db", format_decibels),
+            Column("", lambda one: _marked("far off" if one.sqnr_db < FAR_OFF_DB else "")),
         )
     for name in shadow.unmatched:
         print_line(console, f"no float values for {name}: its quantized values count as exact")
@@ -103,13 +103,13 @@ def _marked(words: str) -> Cell:
 def _print_layers(
     layers: Sequence[ShadowLayer],
     shown: Mapping[str, str],
-    measures: Sequence[Measure],
+    measures: Sequence[Column],
     console: Console,
-    *more: Measure,
+    *more: Column,
 ) -> None:
     """Print the measures that at least one layer has."""
     present = [one for one in measures if any(one.cell(layer).text != "-" for layer in layers)]
-    name = Measure("layer", "name", shown.__getitem__, least=8)
+    name = Column("layer", "name", shown.__getitem__, least=8)
     print_table(console, layers, INDEX, name, *present, *more)
 
 
@@ -137,11 +137,11 @@ def _amount(value: float, decimals: int) -> str:
     return f"<{least}" if 0 < value < least / 2 else f"{value:,.{decimals}f}"
 
 
-_PARTS = tuple(Number(name, f"split.{name}", _units) for name in PARTS)
+_PARTS = tuple(NumberColumn(name, f"split.{name}", _units) for name in PARTS)
 """Mean and worst of each part of the error."""
 
 
-def make_sensitivity_measures(report: SensitivityReport) -> tuple[Measure, ...]:
+def make_sensitivity_measures(report: SensitivityReport) -> tuple[Column, ...]:
     """Return the columns of a table of the effects of settings on the cycles."""
 
     def change(moved: MovedSetting | None) -> Cell | None:
@@ -153,16 +153,16 @@ def make_sensitivity_measures(report: SensitivityReport) -> tuple[Measure, ...]:
         return Cell(f"{100 * more:+.2f}%" if report.cycles else f"{moved.cycles:,}", more)
 
     return (
-        Measure("setting", _setting_name, "", "assumed setting; * recompiled for it", least=12),
-        Number("value", meaning="value of the device"),
-        Number("lower", "lower.value", meaning="a lower value"),
-        Number(
+        Column("setting", _setting_name, "", "assumed setting; * recompiled for it", least=12),
+        NumberColumn("value", meaning="value of the device"),
+        NumberColumn("lower", "lower.value", meaning="a lower value"),
+        NumberColumn(
             "cycles",
             lambda one: change(one.lower),
             meaning="change of the cycles with the lower value",
         ),
-        Number("higher", "higher.value", meaning="a higher value"),
-        Number(
+        NumberColumn("higher", "higher.value", meaning="a higher value"),
+        NumberColumn(
             "cycles",
             lambda one: change(one.higher),
             meaning="change of the cycles with the higher value",

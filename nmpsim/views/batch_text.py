@@ -14,7 +14,7 @@ from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_line, print_table
-from nmpsim.views.measures import Measure, Number
+from nmpsim.views.measures import Column, NumberColumn
 from nmpsim.views.outputs import find_top_classes, format_range, is_classifier
 from nmpsim.views.text import format_count
 
@@ -157,17 +157,17 @@ def print_batch(program: str, runs: Sequence[RunSummary], console: Console) -> N
     print_table(
         console,
         lines,
-        Measure("input", lambda row: row[1].input, least=12),
+        Column("input", lambda row: row[1].input, least=12),
         *(
-            Measure(
+            Column(
                 f"{escape_line(name)}: best classes" if best else escape_line(name),
                 partial(_cell, name),
                 least=16,
             )
             for name in names
         ),
-        Number("cycles", lambda row: _first(row, row[0].cycles)),
-        Number("saturated", lambda row: _first(row, row[0].saturated)),
+        NumberColumn("cycles", lambda row: _first(row, row[0].cycles)),
+        NumberColumn("saturated", lambda row: _first(row, row[0].saturated)),
     )
     for run in runs:
         if run.trap is not None:

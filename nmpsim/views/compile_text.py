@@ -14,8 +14,8 @@ from nmpsim.escape import escape_line
 from nmpsim.lir.opcodes import find_opcodes
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_heading, print_line, print_table
-from nmpsim.views.element_types import Share, compute_shares, is_unquantized
-from nmpsim.views.measures import Cell, Measure, Number
+from nmpsim.views.element_types import ElementTypeUsage, compute_element_type_usage, is_unquantized
+from nmpsim.views.measures import Cell, Column, NumberColumn
 from nmpsim.views.text import format_count, format_elem, format_percent, format_real
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class CompileDocument(TypedDict):
     bytes: Annotated[int, "its size"]
     digest: str
     numerics: str
-    elements: Annotated[list[Share], "how much is Int8, Int16 and float"]
+    elements: Annotated[list[ElementTypeUsage], "how much is Int8, Int16 and float"]
     nothing_quantized: bool
     warnings: list[str]
     rescaled_biases: list[RescaledBias]
@@ -45,7 +45,7 @@ def compile_json(compiled: Compiled, digest: str, output: Path) -> CompileDocume
         "bytes": compiled.file.nbytes,
         "digest": digest,
         "numerics": metadata.numerics,
-        "elements": compute_shares(metadata),
+        "elements": compute_element_type_usage(metadata),
         "nothing_quantized": is_unquantized(metadata),
         "warnings": compiled.warnings,
         "rescaled_biases": compiled.rescaled_biases,
@@ -88,14 +88,14 @@ def print_biases(compiled: Compiled, console: Console) -> None:
     print_table(
         console,
         biases,
-        Measure("layer", lambda one: shown.get(one.layer, one.layer), least=8),
-        Measure("bias", "elem", format_elem),
-        Number("scale", "old_scale", format_real),
-        Number("new scale", "", format_real),
-        Number("offset", "new_offset", str),
-        Number("saturated", _saturated),
-        Number("largest error", "", format_real),
-        Number("in steps", "largest_error_steps", format_real),
+        Column("layer", lambda one: shown.get(one.layer, one.layer), least=8),
+        Column("bias", "elem", format_elem),
+        NumberColumn("scale", "old_scale", format_real),
+        NumberColumn("new scale", "", format_real),
+        NumberColumn("offset", "new_offset", str),
+        NumberColumn("saturated", _saturated),
+        NumberColumn("largest error", "", format_real),
+        NumberColumn("in steps", "largest_error_steps", format_real),
     )
 
 
@@ -140,11 +140,11 @@ def _print_layer_tiling(layer: TiledLayer, named: Layer, console: Console) -> No
         print_table(
             console,
             layer.trials[:TRIALS_SHOWN],
-            Measure("tiling", "label"),
-            Number("cycles", "estimate.cycles"),
-            Number("compute", "estimate.compute"),
-            Number("memory", "estimate.memory"),
-            Number("bursts", "estimate.bursts"),
-            Number("row misses", "estimate.row_misses"),
-            Number("bytes", "estimate.nbytes"),
+            Column("tiling", "label"),
+            NumberColumn("cycles", "estimate.cycles"),
+            NumberColumn("compute", "estimate.compute"),
+            NumberColumn("memory", "estimate.memory"),
+            NumberColumn("bursts", "estimate.bursts"),
+            NumberColumn("row misses", "estimate.row_misses"),
+            NumberColumn("bytes", "estimate.nbytes"),
         )

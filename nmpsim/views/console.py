@@ -7,18 +7,17 @@ enough, each row is printed as lines of titles and values.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-import attrs
 from rich.box import SIMPLE_HEAD, Box
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
 from nmpsim.escape import escape_line
 from nmpsim.records import frozen
-from nmpsim.views.measures import Measure
+from nmpsim.views.measures import Cell, Column
 from nmpsim.views.text import shorten_distinct
 
 FILE_WIDTH = 120
@@ -77,39 +76,30 @@ def print_facts(console: Console, facts: Iterable[tuple[str, str]], width: int =
 
 
 @frozen
-class Column:
-    """A column of a text table: its title, cells and smallest width."""
+class _Column:
+    """A column of a text table."""
 
-    title: str
-    cells: Sequence[str]
-    least: int | None = None
-    """Smallest width; None if the column must not be shortened."""
-    right: bool = False
-    is_optional: bool = False
-    """Whether it is omitted if another column would have to be shortened."""
-    styles: Mapping[int, str] = attrs.field(factory=dict)
-    """Row -> style; the text has the same meaning."""
+    measure: Column
+    cells: Sequence[Cell]
+
+    @property
+    def title(self) -> str:
+        """Title on a terminal."""
+        return self.measure.short or self.measure.title
 
     @property
     def natural_width(self) -> int:
         """Width of the longest cell or title, in characters."""
-        return max(map(len, (self.title, *self.cells)))
+        return max(len(self.title), *(len(cell.text) for cell in self.cells))
 
 
-def print_table(console: Console, rows: Sequence[Any], *measures: Measure) -> None:
+def print_table(console: Console, rows: Sequence[Any], *measures: Column) -> None:
     """Print a table with one row per record and one column per measure, fitted to the console."""
-    columns = []
-    for one in measures:
-        cells = [one.cell(row) for row in rows]
-        styles = {row: STYLES.get(cell.mark, "") for row, cell in enumerate(cells)}
-        texts = [cell.text for cell in cells]
-        columns.append(
-            Column(one.short or one.title, texts, one.least, one.number, one.is_optional, styles)
-        )
-    console.print(fit_table(columns, console))
+    columns = [_Column(one, [one.cell(row) for row in rows]) for one in measures]
+    console.print(_fit_table(columns, console))
 
 
-def fit_table(columns: Sequence[Column], console: Console) -> Table | Text:
+def _fit_table(columns: Sequence[_Column], console: Console) -> Table | Text:
     """Return a table that fits the width of the console, or its rows as lines."""
     columns = _needed(columns, console.width)
     widths, gap = _fitted_widths(columns, console.width)
@@ -122,46 +112,45 @@ def fit_table(columns: Sequence[Column], console: Console) -> Table | Text:
         padding=(0, gap - 1, 0, 0),  # and one space for the box
         header_style="bold",
     )
+    shown = []
     for column, width in zip(columns, widths, strict=True):
-        table.add_column(
-            column.title, justify="right" if column.right else "left", width=width, no_wrap=True
-        )
-    shown = [
-        shorten_distinct(column.cells, width) for column, width in zip(columns, widths, strict=True)
-    ]
-    for row, cells in enumerate(zip(*shown, strict=True)):
-        table.add_row(
-            *(
+        justify: JustifyMethod = "right" if column.measure.number else "left"
+        table.add_column(column.title, justify=justify, width=width, no_wrap=True)
+        texts = shorten_distinct([cell.text for cell in column.cells], width)
+        shown.append(
+            [
                 Text(
                     escape_line(text),
-                    style=column.styles.get(row, ""),
+                    style=STYLES.get(cell.mark, ""),
                     no_wrap=True,
                     overflow="ellipsis",
                     end="",
                 )
-                for text, column in zip(cells, columns, strict=True)
-            )
+                for text, cell in zip(texts, column.cells, strict=True)
+            ]
         )
+    for row in zip(*shown, strict=True):
+        table.add_row(*row)
     return table
 
 
-def _needed(columns: Sequence[Column], available: int) -> Sequence[Column]:
+def _needed(columns: Sequence[_Column], available: int) -> Sequence[_Column]:
     """Return the columns without optional ones, from the right, until the rest fits."""
-    optional = [column for column in columns if column.is_optional]
+    optional = [column for column in columns if column.measure.is_optional]
     while optional and sum(column.natural_width + 1 for column in columns) - 1 > available:
         left_out = optional.pop()
         columns = [column for column in columns if column is not left_out]
     return columns
 
 
-def _rows_as_lines(columns: Sequence[Column], width: int) -> Iterator[str]:
+def _rows_as_lines(columns: Sequence[_Column], width: int) -> Iterator[str]:
     """Yield the first cell of each row, and below it the other cells with their titles."""
     first, *others = columns
-    for row, name in enumerate(first.cells):
-        yield escape_line(f"{first.title} {name}" if first.right else name)
+    for row, cell in enumerate(first.cells):
+        yield escape_line(f"{first.title} {cell.text}" if first.measure.number else cell.text)
         text = "   "
         for column in others:
-            fact = escape_line(f"{column.title} {column.cells[row]}")
+            fact = escape_line(f"{column.title} {column.cells[row].text}")
             if text.strip() and len(text) + len(fact) + 2 > width:
                 yield f"{text},"
                 text = "   "
@@ -169,7 +158,7 @@ def _rows_as_lines(columns: Sequence[Column], width: int) -> Iterator[str]:
         yield text
 
 
-def _fitted_widths(columns: Sequence[Column], available: int) -> tuple[list[int], int]:
+def _fitted_widths(columns: Sequence[_Column], available: int) -> tuple[list[int], int]:
     """Return widths and gap; excess width is taken from the widest columns that may shrink."""
     widths = [column.natural_width for column in columns]
     gap = GAP if sum(widths) + GAP * (len(columns) - 1) <= available else 1
@@ -178,7 +167,7 @@ def _fitted_widths(columns: Sequence[Column], available: int) -> tuple[list[int]
         room = [
             (widths[index], index)
             for index, column in enumerate(columns)
-            if column.least is not None and widths[index] > column.least
+            if (least := column.measure.least) is not None and widths[index] > least
         ]
         if not room:
             break

@@ -7,25 +7,25 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from rich.console import Console
 
-from nmpsim.config import DeviceConfig, default_device, setting_names
+from nmpsim.config import DeviceConfig, default_device, list_setting_names
 from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_line, print_table
-from nmpsim.views.measures import Measure, Number
+from nmpsim.views.measures import Column, NumberColumn
 from nmpsim.views.text import format_count
 
 SETTING_MEASURES = (
-    Measure("section", meaning="section of the device file"),
-    Measure("setting", meaning="key in that section"),
-    Number("value", meaning="value in this run"),
-    Measure("source", meaning="published, measured, assumed or given"),
+    Column("section", meaning="section of the device file"),
+    Column("setting", meaning="key in that section"),
+    NumberColumn("value", meaning="value in this run"),
+    Column("source", meaning="published, measured, assumed or given"),
 )
 
 
 def _settings(device: DeviceConfig) -> dict[str, SettingDocument]:
     return {
         name: {"value": getattr(device, name), "source": device.sources.get(name, "given")}
-        for name in setting_names()
+        for name in list_setting_names()
     }
 
 
@@ -72,7 +72,7 @@ def list_settings(
 def print_device(device: DeviceConfig, console: Console) -> None:
     """Print a table of all settings; a star marks those that differ from the default device."""
     settings, usual = device.settings(), default_device().settings()
-    changed = [settings[name] != usual[name] for name in setting_names()]
+    changed = [settings[name] != usual[name] for name in list_setting_names()]
     rows = list_settings(settings, device.sources)
     before: object = ""
     for row, is_changed in zip(rows, changed, strict=True):

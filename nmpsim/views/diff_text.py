@@ -12,7 +12,7 @@ from nmpsim.analysis.difference import Element, Tolerance
 from nmpsim.escape import escape_line
 from nmpsim.lir.names import make_display_names
 from nmpsim.views.console import print_heading, print_line, print_table
-from nmpsim.views.measures import Measure, Number
+from nmpsim.views.measures import Column, NumberColumn
 from nmpsim.views.text import format_count, format_elem, format_real, format_shape
 
 MAX_ROWS = 40
@@ -97,19 +97,19 @@ def _print_place(
         print_line(console, f"  at [{at}]: {numbers} ({apart})")
 
 
-def _columns(shown: Mapping[str, str]) -> tuple[Measure, ...]:
+def _columns(shown: Mapping[str, str]) -> tuple[Column, ...]:
     return (
-        Number("#", lambda one: "" if one.number is None else str(one.number)),
-        Measure("layer", lambda one: _name(one, shown), least=8),
-        Measure("type", "elem", format_elem),
-        Measure("shape", "", format_shape, is_optional=True),
-        Number("differ", "difference.beyond"),
-        Number("of", "compared"),
-        Number("worst ulp", _worst_ulp),
-        Number("error", _of_real("max_error"), format_real),
-        Number("SQNR dB", _of_real("sqnr_db"), ".1f"),
-        Number("cosine", _of_real("cosine"), ".4f", is_optional=True),
-        Measure("", _format_remarks),
+        NumberColumn("#", lambda one: "" if one.number is None else str(one.number)),
+        Column("layer", lambda one: _name(one, shown), least=8),
+        Column("type", "elem", format_elem),
+        Column("shape", "", format_shape, is_optional=True),
+        NumberColumn("differ", "difference.beyond"),
+        NumberColumn("of", "compared"),
+        NumberColumn("worst ulp", _worst_ulp),
+        NumberColumn("error", _of_real("max_error"), format_real),
+        NumberColumn("SQNR dB", _of_real("sqnr_db"), ".1f"),
+        NumberColumn("cosine", _of_real("cosine"), ".4f", is_optional=True),
+        Column("", _format_remarks),
     )
 
 

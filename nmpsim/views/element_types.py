@@ -23,8 +23,8 @@ SOURCE, FILTER = 1, 2
 
 
 @frozen
-class Share:
-    """Number of layers and multiplications of one element type."""
+class ElementTypeUsage:
+    """Layer and multiplication counts of one element type."""
 
     kind: Annotated[str, "i8, i16, float, conversion or other: what the layers work on"]
     device: Annotated[int, "layers on the device"]
@@ -37,15 +37,15 @@ class Share:
         return self.device + self.host
 
 
-def compute_shares(metadata: Metadata) -> tuple[Share, ...]:
+def compute_element_type_usage(metadata: Metadata) -> tuple[ElementTypeUsage, ...]:
     """Return the layers and multiplications of each element type in a program."""
     steps = {step.layers[0]: step for step in metadata.steps if step.kind == "host"}
     found: dict[str, list[tuple[Layer, int]]] = {kind: [] for kind in KINDS}
     for layer in metadata.layers:
         step = steps.get(layer.index)
-        found[find_element_kind(layer, step)].append((layer, layer.macs or _host_macs(step)))
+        found[find_element_type(layer, step)].append((layer, layer.macs or _host_macs(step)))
     return tuple(
-        Share(
+        ElementTypeUsage(
             kind,
             device=sum(layer.placement == "device" for layer, _ in layers),
             host=sum(layer.placement == "host" for layer, _ in layers),
@@ -56,7 +56,7 @@ def compute_shares(metadata: Metadata) -> tuple[Share, ...]:
     )
 
 
-def find_element_kind(layer: Layer, step: ProgramStep | None) -> str:
+def find_element_type(layer: Layer, step: ProgramStep | None) -> str:
     """Return the element type of a layer, a key of ``KINDS``.
 
     It is the type of the input on the host, and of the output on the device.
@@ -70,7 +70,7 @@ def find_element_kind(layer: Layer, step: ProgramStep | None) -> str:
 
 def is_unquantized(metadata: Metadata) -> bool:
     """Return whether a program has layers, but none of Int8 or Int16."""
-    kinds = {share.kind for share in compute_shares(metadata)}
+    kinds = {share.kind for share in compute_element_type_usage(metadata)}
     return bool(kinds) and not kinds & {"i8", "i16"}
 
 

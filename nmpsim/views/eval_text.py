@@ -8,7 +8,7 @@ from rich.console import Console
 
 from nmpsim.experiments import Evaluation
 from nmpsim.views.console import print_heading, print_line, print_table
-from nmpsim.views.measures import NAME, OPERATION, Measure, Number, make_share_cell
+from nmpsim.views.measures import NAME, OPERATION, Column, NumberColumn, make_share_cell
 from nmpsim.views.text import format_count, format_percent
 
 MAX_CLASSES = 20
@@ -66,9 +66,9 @@ def _print_layers(found: Evaluation, console: Console) -> None:
         shown,
         NAME,
         OPERATION,
-        Number("saturated"),
-        Number("of", "elements"),
-        Number("%", lambda one: make_share_cell(one.saturated, one.elements)),
+        NumberColumn("saturated"),
+        NumberColumn("of", "elements"),
+        NumberColumn("%", lambda one: make_share_cell(one.saturated, one.elements)),
     )
     if len(layers) > MAX_LAYERS:
         print_line(
@@ -85,10 +85,10 @@ def _print_classes(found: Evaluation, console: Console) -> None:
     print_table(
         console,
         classes[:MAX_CLASSES],
-        Measure("class", "name", least=8),
-        Number("right"),
-        Number("of", "samples"),
-        Number("%", lambda one: make_share_cell(one.right, one.samples)),
+        Column("class", "name", least=8),
+        NumberColumn("right"),
+        NumberColumn("of", "samples"),
+        NumberColumn("%", lambda one: make_share_cell(one.right, one.samples)),
     )
 
 
@@ -100,9 +100,9 @@ def _print_confusions(found: Evaluation, console: Console) -> None:
     print_table(
         console,
         sorted(wrong, key=lambda one: -one.samples)[:MAX_MISTAKES],
-        Measure("class", "label", found.get_class_name, least=8),
-        Measure("taken for", "best", found.get_class_name, least=8),
-        Number("samples"),
+        Column("class", "label", found.get_class_name, least=8),
+        Column("taken for", "best", found.get_class_name, least=8),
+        NumberColumn("samples"),
     )
     if len(wrong) > MAX_MISTAKES:
         print_line(console, f"and {format_count(len(wrong) - MAX_MISTAKES, 'pair')} of classes")

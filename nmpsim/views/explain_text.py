@@ -20,7 +20,7 @@ from nmpsim.analysis.explain import (
 )
 from nmpsim.views.console import print_facts, print_heading, print_line, print_table
 from nmpsim.views.error_plot import draw_text_plot
-from nmpsim.views.measures import INDEX, NAME, OPERATION, Measure, Number, format_tensor_type
+from nmpsim.views.measures import INDEX, NAME, OPERATION, Column, NumberColumn, format_tensor_type
 from nmpsim.views.text import format_count, format_elem
 
 CHANNELS_SHOWN = 10
@@ -37,12 +37,12 @@ def print_layers(program: str, layers: Sequence[LayerFacts], console: Console) -
         console,
         layers,
         INDEX,
-        Number("number", "", str),
+        NumberColumn("number", "", str),
         NAME,
         OPERATION,
-        Measure("result", lambda layer: format_elem(layer.operands[0].elem)),
-        Measure("pre/post/scale", _short_stages),
-        Number("worst error", _worst),
+        Column("result", lambda layer: format_elem(layer.operands[0].elem)),
+        Column("pre/post/scale", _short_stages),
+        NumberColumn("worst error", _worst),
     )
 
 
@@ -86,11 +86,11 @@ def _print_layer(layer: LayerFacts, console: Console, all_channels: bool) -> Non
     print_table(
         console,
         layer.operands,
-        Measure("operand", "role"),
-        Measure("name", least=8),
-        Measure("type", format_tensor_type),
-        Measure("scale", "", repr),
-        Number("offset", "", str),
+        Column("operand", "role"),
+        Column("name", least=8),
+        Column("type", format_tensor_type),
+        Column("scale", "", repr),
+        NumberColumn("offset", "", str),
     )
     whole = [stage for stage in layer.stages if len(stage.factors) == 1]
     if whole:
@@ -98,9 +98,9 @@ def _print_layer(layer: LayerFacts, console: Console, all_channels: bool) -> Non
         print_table(
             console,
             [(stage, 0) for stage in whole],
-            Measure("Glow's integers", lambda row: _named_form(row[0])),
+            Column("Glow's integers", lambda row: _named_form(row[0])),
             *_FACTOR,
-            Measure("formula", lambda row: row[0].formula),
+            Column("formula", lambda row: row[0].formula),
         )
     for stage in layer.stages:
         if len(stage.factors) > 1:
@@ -110,8 +110,8 @@ def _print_layer(layer: LayerFacts, console: Console, all_channels: bool) -> Non
         print_table(
             console,
             layer.profiles,
-            Measure("profile", "name"),
-            Measure("factors", _forms, least=40),
+            Column("profile", "name"),
+            Column("factors", _forms, least=40),
         )
 
 
@@ -132,9 +132,9 @@ def _print_channels(stage: Stage, console: Console, shown: int) -> None:
     print_table(
         console,
         [(stage, channel) for channel in order],
-        Number("channel", lambda row: str(row[1])),
+        NumberColumn("channel", lambda row: str(row[1])),
         *(
-            Number(f"{stage.name}{title}", _of_factor(attrgetter(f"integer.{name}")), str)
+            NumberColumn(f"{stage.name}{title}", _of_factor(attrgetter(f"integer.{name}")), str)
             for title, name in (("Pre", "pre"), ("Post", "post"), ("Scale", "mul"))
         ),
         *_FACTOR,
@@ -184,10 +184,10 @@ def _power(factor: Factor | None) -> str:
 
 
 _FACTOR = (
-    Number("value", _of_factor(lambda factor: factor.approximation), _DIGITS),
-    Number("real factor", lambda row: row[0].reals[row[1]], _DIGITS),
-    Number("error", _of_factor(lambda factor: _error_text(factor.relative_error))),
-    Number("power of 2", lambda row: _power(row[0].factors[row[1]])),
+    NumberColumn("value", _of_factor(lambda factor: factor.approximation), _DIGITS),
+    NumberColumn("real factor", lambda row: row[0].reals[row[1]], _DIGITS),
+    NumberColumn("error", _of_factor(lambda factor: _error_text(factor.relative_error))),
+    NumberColumn("power of 2", lambda row: _power(row[0].factors[row[1]])),
 )
 """Columns for rows (stage, channel)."""
 
@@ -261,11 +261,11 @@ def print_schemas(low: float, high: float, fits: Sequence[SchemaFit], console: C
     print_table(
         console,
         fits,
-        Measure("", "elem", format_elem),
-        Measure("schema"),
-        Number("scale (step)", "scale", repr),
-        Number("offset", "", str),
-        Number("lowest", "low", ".6g"),
-        Number("highest", "high", ".6g"),
-        Number("range used", lambda fit: f"{100 * fit.use:.1f} %"),
+        Column("", "elem", format_elem),
+        Column("schema"),
+        NumberColumn("scale (step)", "scale", repr),
+        NumberColumn("offset", "", str),
+        NumberColumn("lowest", "low", ".6g"),
+        NumberColumn("highest", "high", ".6g"),
+        NumberColumn("range used", lambda fit: f"{100 * fit.use:.1f} %"),
     )

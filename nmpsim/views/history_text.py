@@ -11,7 +11,7 @@ from nmpsim.escape import escape_line
 from nmpsim.experiments.history import Entry, find_latest_pairs, name_series
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_line, print_table
-from nmpsim.views.measures import RUN_MEASURES, Measure, Number
+from nmpsim.views.measures import RUN_MEASURES, Column, NumberColumn
 
 SHORT = 10
 """Characters of a commit that are shown."""
@@ -46,27 +46,27 @@ def print_history(entries: Sequence[Entry], console: Console) -> None:
         console,
         entries,
         make_number_measure(entries),
-        Measure("date", "date", lambda date: date[:10]),
-        Measure("commit", "commit", lambda commit: commit[:SHORT]),
+        Column("date", "date", lambda date: date[:10]),
+        Column("commit", "commit", lambda commit: commit[:SHORT]),
         make_network_measure(entries),
         KIND,
         RUN_MEASURES["cycles"],
-        Measure("", lambda one: "#" * round(_BAR * one.cycles / longest[one.series]), least=4),
+        Column("", lambda one: "#" * round(_BAR * one.cycles / longest[one.series]), least=4),
         *(RUN_MEASURES[key] for key in ("saturated", "SQNR", "accuracy")),
     )
 
 
-def make_number_measure(entries: Sequence[Entry]) -> Measure:
+def make_number_measure(entries: Sequence[Entry]) -> Column:
     """Return the table column with an entry's position in the history, counted from 1."""
     numbers = {id(entry): n for n, entry in enumerate(entries, 1)}
     meaning = "number of the entry, for nmpsim history --show"
-    return Number("#", lambda one: numbers[id(one)], str, meaning)
+    return NumberColumn("#", lambda one: numbers[id(one)], str, meaning)
 
 
-def make_network_measure(entries: Sequence[Entry]) -> Measure:
+def make_network_measure(entries: Sequence[Entry]) -> Column:
     """Return the table column with the name of an entry's series."""
     names = name_series(entries)
-    return Measure("network", "series", names.__getitem__, "name and label", least=8)
+    return Column("network", "series", names.__getitem__, "name and label", least=8)
 
 
 def describe_latest_changes(entries: Sequence[Entry]) -> list[str]:
@@ -102,4 +102,4 @@ def _verdict(before: Entry, after: Entry, name: str) -> str:
     return escape_line(f"{who}: {commits} is {change}{details}")
 
 
-KIND = Measure("kind", "kind", meaning="a run, or an evaluation of a data set")
+KIND = Column("kind", "kind", meaning="a run, or an evaluation of a data set")

@@ -18,14 +18,19 @@ from nmpsim.escape import escape_line
 from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_facts, print_heading, print_line, print_table
-from nmpsim.views.element_types import KINDS, Share, compute_shares, is_unquantized
+from nmpsim.views.element_types import (
+    KINDS,
+    ElementTypeUsage,
+    compute_element_type_usage,
+    is_unquantized,
+)
 from nmpsim.views.measures import (
     INDEX,
     LAYER_MEASURES,
     NAME,
     OPERATION,
-    Measure,
-    Number,
+    Column,
+    NumberColumn,
     format_tensor_type,
     make_placement_cell,
 )
@@ -141,8 +146,8 @@ class InspectDocument(TypedDict):
     layers: Annotated[list[LayerDocument], Source("metadata.layers")]
     placement: Annotated[PlacementDocument, Source(_placement)]
     elements: Annotated[
-        list[Share],
-        Source(lambda bundle: compute_shares(bundle.metadata)),
+        list[ElementTypeUsage],
+        Source(lambda bundle: compute_element_type_usage(bundle.metadata)),
         "how much is Int8, Int16 and float",
     ]
     nothing_quantized: Annotated[bool, Source(lambda bundle: is_unquantized(bundle.metadata))]
@@ -196,7 +201,7 @@ def _counts(bundle: Bundle) -> str:
 
 def _print_elements(bundle: Bundle, console: Console) -> None:
     """Print the shares of Int8, Int16 and float, with a warning if nothing is quantized."""
-    found = compute_shares(bundle.metadata)
+    found = compute_element_type_usage(bundle.metadata)
     if not found:
         return
     print_heading(console, "elements")
@@ -204,12 +209,12 @@ def _print_elements(bundle: Bundle, console: Console) -> None:
     print_table(
         console,
         found,
-        Measure("", "kind", KINDS.__getitem__),
-        Number("layers"),
-        Number("on the device", "device"),
-        Number("on the host", "host"),
-        Number("MACs", "macs"),
-        Number("% of MACs", lambda one: format_percent(one.macs, total)),
+        Column("", "kind", KINDS.__getitem__),
+        NumberColumn("layers"),
+        NumberColumn("on the device", "device"),
+        NumberColumn("on the host", "host"),
+        NumberColumn("MACs", "macs"),
+        NumberColumn("% of MACs", lambda one: format_percent(one.macs, total)),
     )
     floats = sum(share.macs for share in found if share.kind == "float")
     if is_unquantized(bundle.metadata):
@@ -247,9 +252,9 @@ def _print_fates(bundle: Bundle, console: Console) -> None:
     print_table(
         console,
         [(fate, _layers_of(fate, bundle)) for fate in fates],
-        Measure("operation", lambda row: _fate_text(row[0]), least=16),
-        Measure("layers", lambda row: _named(row[1]) or row[0].why, least=16),
-        Measure(
+        Column("operation", lambda row: _fate_text(row[0]), least=16),
+        Column("layers", lambda row: _named(row[1]) or row[0].why, least=16),
+        Column(
             "on",
             lambda row: make_placement_cell(
                 " and ".join(sorted({one.placement for one in row[1]}))
@@ -275,9 +280,9 @@ def _print_layers(layers: Sequence[Layer], console: Console) -> None:
         NAME,
         OPERATION,
         LAYER_MEASURES["placement"],
-        Measure("numerics", lambda layer: layer.numerics or None),
-        Measure("output", "", format_tensor_type, least=16),
-        Number("fused", lambda layer: len(layer.fused) or None),
+        Column("numerics", lambda layer: layer.numerics or None),
+        Column("output", "", format_tensor_type, least=16),
+        NumberColumn("fused", lambda layer: len(layer.fused) or None),
     )
     renamed = [layer for layer in layers if layer.name != layer.display_name]
     if renamed:

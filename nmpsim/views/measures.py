@@ -35,7 +35,7 @@ class Cell:
 
 
 @frozen
-class Measure:
+class Column:
     """A column of a table: title, value, format and meaning."""
 
     title: str
@@ -69,7 +69,7 @@ class Measure:
         is_finite = not isinstance(value, float) or math.isfinite(value)
         return Cell(text, value if is_finite else math.copysign(1e308, value))
 
-    def for_item(self, position: int) -> Measure:
+    def for_item(self, position: int) -> Column:
         """Return the measure for rows that are tuples and contain the record at ``position``."""
         return attrs.evolve(self, value=lambda row: self.cell(row[position]))
 
@@ -80,7 +80,7 @@ class Measure:
         return format(value, self.format or usual)
 
 
-class Number(Measure):
+class NumberColumn(Column):
     """A right-aligned column of numbers."""
 
     number = True
@@ -219,90 +219,94 @@ def format_cycles(cycles: float) -> str:
     return f"{cycles:,.0f}" if cycles >= 1000 or cycles == int(cycles) else f"{cycles:,.1f}"
 
 
-LAYER_MEASURES: Mapping[str, Measure] = {
-    "index": Number("#", "index", str, "position in the run"),
-    "layer": Measure(
+LAYER_MEASURES: Mapping[str, Column] = {
+    "index": NumberColumn("#", "index", str, "position in the run"),
+    "layer": Column(
         "layer", make_name_cell, meaning="display name; the tooltip has the full name", least=6
     ),
-    "operation": Measure("operation", meaning="operation of the layer", least=8),
-    "placement": Measure(
+    "operation": Column("operation", meaning="operation of the layer", least=8),
+    "placement": Column(
         "on",
         lambda layer: make_placement_cell(layer.placement),
         meaning="device or host; host layers take no device cycles",
     ),
-    "cores": Number("cores", _cores, meaning="number of cores with work"),
-    "output": Measure(
+    "cores": NumberColumn("cores", _cores, meaning="number of cores with work"),
+    "output": Column(
         "output", format_tensor_type, meaning="element type and shape", least=9, is_optional=True
     ),
-    "cycles": Number(
+    "cycles": NumberColumn(
         "cycles",
         meaning="from the end of the previous layer to the barrier that ends this one",
     ),
-    "bound": Number("bound", "bound.cycles", meaning="lower limit of the cycles for any schedule"),
-    "distance": Number("x bound", "distance", ".2f", "cycles as a multiple of the bound", "x"),
-    "limited by": Measure(
+    "bound": NumberColumn(
+        "bound", "bound.cycles", meaning="lower limit of the cycles for any schedule"
+    ),
+    "distance": NumberColumn(
+        "x bound", "distance", ".2f", "cycles as a multiple of the bound", "x"
+    ),
+    "limited by": Column(
         "limited by", "bound.kind", meaning="compute: MAC arrays and vector units; memory: DRAM"
     ),
-    "formula": Measure(
+    "formula": Column(
         "formula",
         lambda layer: layer.bound.formula or None,
         meaning="formula of the bound",
         least=20,
     ),
-    "main cause": Measure(
+    "main cause": Column(
         "main cause", _main_cause, meaning="largest cause of core cycles, and its share"
     ),
-    "critical path": Measure(
+    "critical path": Column(
         "critical path",
         describe_path,
         meaning="causes on the critical path, as shares of the layer's cycles",
     ),
-    "core cycles": Measure(
+    "core cycles": Column(
         "core cycles", describe_core_cycles, meaning="causes, as shares of all cores' cycles"
     ),
-    "MAC utilization": Number(
+    "MAC utilization": NumberColumn(
         "MAC utilization %",
         lambda layer: make_share_cell(layer.utilization, layer.macs > 0),
         meaning="share of the multiplications that all MAC arrays could do",
         short="MAC util%",
     ),
-    "DRAM busy": Number(
+    "DRAM busy": NumberColumn(
         "DRAM busy %",
         _dram_share("use.dram_busy"),
         meaning="share of cycles in which the DRAM served loads or stores",
         short="DRAM%",
     ),
-    "row misses": Number(
+    "row misses": NumberColumn(
         "row misses %", _dram_share("use.row_misses"), meaning="part of DRAM busy: opening rows"
     ),
-    "wasted": Number(
+    "wasted": NumberColumn(
         "wasted %",
         _dram_share("use.bursts_wasted"),
         meaning="part of DRAM busy: transferring bytes that were not requested",
     ),
-    "burst": Number(
+    "burst": NumberColumn(
         "burst %",
         lambda layer: make_share_cell(layer.burst_efficiency, layer.bursts > 0),
         meaning="requested bytes as a share of the bytes of bursts",
     ),
-    "saturated": Number(
+    "saturated": NumberColumn(
         "saturated",
         _saturated,
         meaning="results limited by the integer type, without clipped ones",
     ),
-    "saturated share": Number(
+    "saturated share": NumberColumn(
         "% saturated",
         lambda layer: make_share_cell(layer.saturated, layer.elements),
         meaning="share of the layer's results",
     ),
-    "worst": Number("worst", _worst, meaning="largest overshoot, in units of the last place"),
-    "MACs": Number("MACs", "macs", meaning="number of multiplications"),
-    "bytes read": Number("bytes read", meaning="bytes loaded from DRAM"),
-    "bytes written": Number("bytes written", meaning="bytes stored to DRAM"),
-    "arithmetic": Measure(
+    "worst": NumberColumn("worst", _worst, meaning="largest overshoot, in units of the last place"),
+    "MACs": NumberColumn("MACs", "macs", meaning="number of multiplications"),
+    "bytes read": NumberColumn("bytes read", meaning="bytes loaded from DRAM"),
+    "bytes written": NumberColumn("bytes written", meaning="bytes stored to DRAM"),
+    "arithmetic": Column(
         "arithmetic", lambda layer: layer.numerics or None, meaning="numerics profile"
     ),
-    "line": Number("line", lambda layer: layer.line or None, meaning="line in the LIR text"),
+    "line": NumberColumn("line", lambda layer: layer.line or None, meaning="line in the LIR text"),
 }
 """Measures of a layer, by key."""
 LAYER_VIEWS: Mapping[str, tuple[str, ...]] = {
@@ -328,57 +332,61 @@ def _state_cycles(row: Any) -> Cell:
     return Cell("" if state.state == "pending" and text != "host" else text, state.cycles)
 
 
-DEBUGGER_MEASURES: Mapping[str, Measure] = {
-    "layer": Measure(
+DEBUGGER_MEASURES: Mapping[str, Column] = {
+    "layer": Column(
         "layer", lambda row: Cell(escape_line(row.state.display_name), row.state.index)
     ),
-    "operation": Measure("operation", "state.operation"),
-    "cycles": Number("cycles", _state_cycles),
-    "share": Number("share", "share", lambda percentage: f"{format_percent(percentage, 100)}%"),
-    "limited by": Measure("limited by", "state.limited_by"),
-    "saturated": Number("saturated", "state.saturated"),
-    "differing": Number("differing", lambda row: row.found.differing if row.found else 0),
-    "ulp": Number("ulp", lambda row: row.found.worst_ulp if row.found else 0),
-    "sqnr": Number("sqnr", lambda row: row.found.sqnr_db if row.found else math.inf),
+    "operation": Column("operation", "state.operation"),
+    "cycles": NumberColumn("cycles", _state_cycles),
+    "share": NumberColumn(
+        "share", "share", lambda percentage: f"{format_percent(percentage, 100)}%"
+    ),
+    "limited by": Column("limited by", "state.limited_by"),
+    "saturated": NumberColumn("saturated", "state.saturated"),
+    "differing": NumberColumn("differing", lambda row: row.found.differing if row.found else 0),
+    "ulp": NumberColumn("ulp", lambda row: row.found.worst_ulp if row.found else 0),
+    "sqnr": NumberColumn("sqnr", lambda row: row.found.sqnr_db if row.found else math.inf),
 }
 """Measures of a layer of a stopped run, by key: its state, and its difference from a reference."""
 
-RUN_MEASURES: Mapping[str, Measure] = {
-    "cycles": Number("cycles", "", format_cycles, "cycles of the run, or mean of an evaluation"),
-    "latency": Number("latency", "seconds", format_duration, "cycles at the device's clock"),
-    "DRAM busy": Number(
+RUN_MEASURES: Mapping[str, Column] = {
+    "cycles": NumberColumn(
+        "cycles", "", format_cycles, "cycles of the run, or mean of an evaluation"
+    ),
+    "latency": NumberColumn("latency", "seconds", format_duration, "cycles at the device's clock"),
+    "DRAM busy": NumberColumn(
         "DRAM busy %",
         lambda run: make_share_cell(run.use.dram_busy, run.cycles > 0),
         meaning="share of cycles in which the DRAM served transfers",
     ),
-    "MAC utilization": Number(
+    "MAC utilization": NumberColumn(
         "MAC utilization %",
         lambda run: make_share_cell(run.use.mac_utilization, run.cycles > 0),
         meaning="share of the multiplications that all MAC arrays could do",
     ),
-    "saturated": Number(
+    "saturated": NumberColumn(
         "saturated", meaning="values limited by the integer type, without clipped ones"
     ),
-    "SQNR": Number(
+    "SQNR": NumberColumn(
         "worst SQNR",
         "sqnr_db",
         "{:.1f} dB".format,
         "of the layer with the largest error",
         "SQNR",
     ),
-    "accuracy": Number("accuracy", "", ".2%", "share of correct samples"),
+    "accuracy": NumberColumn("accuracy", "", ".2%", "share of correct samples"),
 }
 """Measures of a run, of a sweep point, or of an entry of a history, by key."""
 
 
-def list_layer_columns(report: RunReport, view: str) -> list[Measure]:
+def list_layer_columns(report: RunReport, view: str) -> list[Column]:
     """Return the measures that a view in ``LAYER_VIEWS`` shows for a run's layers.
 
     The share of a scratchpad is omitted if the run recorded no timeline.
     """
     measures = {
         **LAYER_MEASURES,
-        "time": Number(
+        "time": NumberColumn(
             "time %",
             lambda layer: make_share_cell(layer.cycles, report.cycles),
             meaning="share of the cycles of the run",
@@ -390,7 +398,7 @@ def list_layer_columns(report: RunReport, view: str) -> list[Measure]:
         for block in report.scratchpads:
             used[block.layer] += block.end - block.begin
         size = from_settings(report.device).scratchpad_bytes
-        measures["scratchpad"] = Number(
+        measures["scratchpad"] = NumberColumn(
             "scratchpad %",
             lambda layer: make_share_cell(used[layer.index], size),
             meaning="share of a scratchpad that the layer wrote",

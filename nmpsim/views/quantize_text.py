@@ -12,7 +12,7 @@ from nmpsim.quantization import Comparison, QuantizedProgram, QuantizedResult, S
 from nmpsim.report.fields import OR_NULL, Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_heading, print_line, print_table
-from nmpsim.views.measures import Measure, Number
+from nmpsim.views.measures import Column, NumberColumn
 from nmpsim.views.text import format_count, format_decibels, format_elem, format_percent
 
 
@@ -123,7 +123,7 @@ def _print_program(program: QuantizedProgram, console: Console) -> None:
         console,
         f"{format_count(len(staying), 'result')} {'stays' if len(staying) == 1 else 'stay'} float",
     )
-    print_table(console, staying, *_names(shown), Measure("why", "reason", least=20))
+    print_table(console, staying, *_names(shown), Column("why", "reason", least=20))
 
 
 def _print_saturated(
@@ -135,14 +135,16 @@ def _print_saturated(
     """Print the biases with saturated elements."""
     elem = format_elem(settings.bias_elem)
     print_heading(console, f"biases with elements that do not fit {elem} on their scale")
-    print_table(console, saturated, *_names(shown), Number("saturated", "bias_saturated", str))
+    print_table(
+        console, saturated, *_names(shown), NumberColumn("saturated", "bias_saturated", str)
+    )
     print_line(console, "hint: Pass --bias-precision int32, or --bias-scale product.")
 
 
-def _names(shown: Mapping[str, str]) -> tuple[Measure, Measure]:
+def _names(shown: Mapping[str, str]) -> tuple[Column, Column]:
     return (
-        Measure("instruction", "name", shown.__getitem__, least=12),
-        Measure("operation", "opcode", get_operation_name, least=10),
+        Column("instruction", "name", shown.__getitem__, least=12),
+        Column("operation", "opcode", get_operation_name, least=10),
     )
 
 
@@ -162,14 +164,16 @@ def _print_comparison(comparisons: Sequence[Comparison], samples: int, console: 
     print_table(
         console,
         comparisons,
-        Measure("schema", "settings.schema", least=10),
-        Measure("precision", "settings.elem", format_elem),
-        Number("SQNR dB", "worst_output.sqnr_db", format_decibels),
-        Number("top-1 %", "worst_output.top1_agreement", lambda one: format_percent(one, 1.0)),
-        Measure("worst layer", _worst_name, least=10),
-        Measure("operation", "worst_layer.opcode", get_operation_name, least=8),
-        Number("layer dB", "worst_layer.sqnr_db", format_decibels),
-        Number("float", "staying_float", str),
+        Column("schema", "settings.schema", least=10),
+        Column("precision", "settings.elem", format_elem),
+        NumberColumn("SQNR dB", "worst_output.sqnr_db", format_decibels),
+        NumberColumn(
+            "top-1 %", "worst_output.top1_agreement", lambda one: format_percent(one, 1.0)
+        ),
+        Column("worst layer", _worst_name, least=10),
+        Column("operation", "worst_layer.opcode", get_operation_name, least=8),
+        NumberColumn("layer dB", "worst_layer.sqnr_db", format_decibels),
+        NumberColumn("float", "staying_float", str),
     )
 
 

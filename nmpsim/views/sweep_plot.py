@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmpsim.atomic import cannot_write
+from nmpsim.atomic import make_write_error
 from nmpsim.config import format_setting_name
 from nmpsim.experiments import SweepResult
 from nmpsim.experiments.table import Row
@@ -41,7 +41,7 @@ def check_plot_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise cannot_write(
+        raise make_write_error(
             folder, error.strerror or str(error), "Pass another folder to --plot."
         ) from error
 

@@ -15,7 +15,7 @@ from nmpsim.report.device_use import HostWork
 from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_heading, print_line, print_table
-from nmpsim.views.measures import RUN_MEASURES, Measure, Number, make_share_cell
+from nmpsim.views.measures import RUN_MEASURES, Column, NumberColumn, make_share_cell
 from nmpsim.views.text import format_count
 
 MAX_ROWS = 64
@@ -64,19 +64,19 @@ def print_sweep(result: SweepResult, console: Console) -> None:
             print_line(console, f"  and {len(failed) - MAX_ROWS:,} more")
 
 
-def _columns(varied: Sequence[str], rows: Sequence[Row]) -> list[Measure]:
+def _columns(varied: Sequence[str], rows: Sequence[Row]) -> list[Column]:
     best = min(int(row["cycles"]) for row in rows)
     return [
-        *(Number(format_setting_name(one), one, str) for one in varied),
+        *(NumberColumn(format_setting_name(one), one, str) for one in varied),
         RUN_MEASURES["cycles"],
-        Number("x best", lambda row: row["cycles"] / best if best else None, ".2f"),
+        NumberColumn("x best", lambda row: row["cycles"] / best if best else None, ".2f"),
         RUN_MEASURES["latency"],
-        Number("MAC util%", lambda row: make_share_cell(row["utilization"], 1.0)),
-        Measure("limited by", "bound"),
-        Number("bound%", lambda row: make_share_cell(row["bound_cycles"], row["cycles"])),
-        Number("bytes", lambda row: row["bytes_read"] + row["bytes_written"]),
+        NumberColumn("MAC util%", lambda row: make_share_cell(row["utilization"], 1.0)),
+        Column("limited by", "bound"),
+        NumberColumn("bound%", lambda row: make_share_cell(row["bound_cycles"], row["cycles"])),
+        NumberColumn("bytes", lambda row: row["bytes_read"] + row["bytes_written"]),
         RUN_MEASURES["saturated"],
-        Measure("host", _host),
+        Column("host", _host),
     ]
 
 

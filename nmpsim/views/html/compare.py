@@ -19,8 +19,8 @@ from nmpsim.views.measures import (
     NAME,
     RUN_MEASURES,
     Cell,
-    Measure,
-    Number,
+    Column,
+    NumberColumn,
     make_name_cell,
     make_saturation_cell,
 )
@@ -94,23 +94,23 @@ def make_totals_table(runs: _Runs) -> Table:
     )
     return make_table(
         runs.items(),
-        Measure("run", itemgetter(0), meaning="name of the file"),
-        Measure("network", "program", meaning="name of the program").for_item(1),
-        Measure("device", "", _device, "name and number of cores").for_item(1),
+        Column("run", itemgetter(0), meaning="name of the file"),
+        Column("network", "program", meaning="name of the program").for_item(1),
+        Column("device", "", _device, "name and number of cores").for_item(1),
         cycles,
-        Number(
+        NumberColumn(
             "change",
             lambda run: _change(first.cycles, run.cycles),
             meaning="change of cycles against the first run",
         ).for_item(1),
         latency,
         *uses,
-        Measure(
+        Column(
             "outputs",
             lambda run: "equal" if _same_outputs(first, run) else "different",
             meaning="whether outputs are bit-exact equal to those of the first run",
         ).for_item(1),
-        Measure("end", _end, meaning="whether the run completed").for_item(1),
+        Column("end", _end, meaning="whether the run completed").for_item(1),
     )
 
 
@@ -126,9 +126,9 @@ def make_settings_table(runs: _Runs) -> Table | None:
         return None
     return make_table(
         differing,
-        Measure("setting", itemgetter(0), meaning="section and key of the device file"),
+        Column("setting", itemgetter(0), meaning="section and key of the device file"),
         *(
-            Number(name, itemgetter(at), meaning=f"value in {name}")
+            NumberColumn(name, itemgetter(at), meaning=f"value in {name}")
             for at, name in enumerate(runs, 1)
         ),
     )
@@ -141,11 +141,13 @@ def make_layers_table(runs: _Runs) -> Table:
         _rows(runs),
         attrs.evolve(NAME, value="shown"),
         *(
-            Number(f"cycles {name}", partial(_cycles, at), meaning=f"cycles of the layer in {name}")
+            NumberColumn(
+                f"cycles {name}", partial(_cycles, at), meaning=f"cycles of the layer in {name}"
+            )
             for at, name in enumerate(names)
         ),
         *(
-            Number(
+            NumberColumn(
                 f"change {name}",
                 partial(_changed_cycles, at),
                 meaning=f"change of cycles, {name} against {names[0]}",
@@ -153,7 +155,7 @@ def make_layers_table(runs: _Runs) -> Table:
             for at, name in enumerate(names[1:], 1)
         ),
         *(
-            Number(
+            NumberColumn(
                 f"saturated {name}", partial(_saturated, at), meaning=f"values saturated in {name}"
             )
             for at, name in enumerate(names)

@@ -17,7 +17,7 @@ from nmpsim.views.html.figures import Figure, make_figure
 from nmpsim.views.html.page import FigureRenderer, require_html
 from nmpsim.views.html.tables import Table, make_table
 from nmpsim.views.html.templates import load_template
-from nmpsim.views.measures import RUN_MEASURES, Measure
+from nmpsim.views.measures import RUN_MEASURES, Column
 from nmpsim.views.text import shorten_distinct
 
 _NAME_CHARACTERS = 100
@@ -100,8 +100,8 @@ def _table(entries: Sequence[Entry]) -> Table:
     return make_table(
         entries,
         make_number_measure(entries),
-        Measure("date", meaning="date of the commit, UTC"),
-        Measure("commit", meaning="commit of the repository"),
+        Column("date", meaning="date of the commit, UTC"),
+        Column("commit", meaning="commit of the repository"),
         make_network_measure(entries),
         KIND,
         *(RUN_MEASURES[key] for key in ("cycles", "saturated", "SQNR", "accuracy")),

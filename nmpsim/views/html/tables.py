@@ -14,8 +14,8 @@ from nmpsim.views.measures import (
     LAYER_MEASURES,
     NAME,
     Cell,
-    Measure,
-    Number,
+    Column,
+    NumberColumn,
     list_layer_columns,
     make_placement_cell,
     make_share_cell,
@@ -30,11 +30,11 @@ MAX_SLOW = 12
 class Table:
     """A table: rows of cells, and the measures of its columns."""
 
-    headings: tuple[Measure, ...]
+    headings: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
 
 
-def make_table(rows: Iterable[object], *measures: Measure) -> Table:
+def make_table(rows: Iterable[object], *measures: Column) -> Table:
     """Return a table with one row per record and one column per measure."""
     return Table(measures, tuple(tuple(one.cell(row) for one in measures) for row in rows))
 
@@ -58,8 +58,8 @@ def make_saturation_table(report: RunReport) -> Table:
         ((layer, one) for layer in report.layers for one in layer.saturation if not one.wanted),
         *(one.for_item(0) for one in (INDEX, NAME, LAYER_MEASURES["line"])),
         *(one.for_item(1) for one in _STAGE),
-        Number("saturated", _stage_count, meaning="number of values"),
-        Number(
+        NumberColumn("saturated", _stage_count, meaning="number of values"),
+        NumberColumn(
             "% saturated",
             lambda row: make_share_cell(row[1].count, row[0].elements),
             meaning="share of the layer's results",
@@ -79,22 +79,22 @@ def _most_saturated(one: Saturation) -> str | None:
 
 
 _STAGE = (
-    Measure("stage", meaning="input (quantization), bias, accumulator, rescale or result"),
-    Measure("side", meaning="low: below the smallest value; high: above the largest"),
+    Column("stage", meaning="input (quantization), bias, accumulator, rescale or result"),
+    Column("side", meaning="low: below the smallest value; high: above the largest"),
 )
 _EXTENT = (
-    Number("worst", meaning="largest overshoot, in units of the last place"),
-    Measure(
+    NumberColumn("worst", meaning="largest overshoot, in units of the last place"),
+    Column(
         "first at",
         lambda one: ", ".join(map(str, one.first)) or None,
         meaning="coordinates in the layer's output",
     ),
-    Number(
+    NumberColumn(
         "channels",
         lambda one: len(one.channels),
         meaning="number of channels with saturated values",
     ),
-    Measure(
+    Column(
         "most in",
         _most_saturated,
         meaning="channel with most saturated values, and their number",
@@ -122,18 +122,18 @@ def make_placement_table(report: RunReport) -> Table:
             }
             for (place, operation, elem, reason), layers in groups.items()
         ),
-        Measure("on", meaning="device or host"),
-        Measure("operation", meaning="operation of the layers"),
-        Measure("type", meaning="element type of the results"),
-        Number("layers", meaning="number of layers"),
+        Column("on", meaning="device or host"),
+        Column("operation", meaning="operation of the layers"),
+        Column("type", meaning="element type of the results"),
+        NumberColumn("layers", meaning="number of layers"),
         LAYER_MEASURES["MACs"],
-        Number("cycles", meaning="cycles of these layers; none of the device on the host"),
-        Number(
+        NumberColumn("cycles", meaning="cycles of these layers; none of the device on the host"),
+        NumberColumn(
             "time %",
             lambda row: make_share_cell(row["cycles"], report.cycles),
             meaning="share of all cycles",
         ),
-        Measure("because", meaning="reason for the host"),
+        Column("because", meaning="reason for the host"),
     )
 
 
@@ -146,7 +146,7 @@ def make_sensitivity_table(report: RunReport) -> Table | None:
     """Return the table of the cycles' sensitivity to assumed settings; None if not measured."""
     if report.sensitivity is None:
         return None
-    effect = Number("effect", meaning="larger change, as a share of the cycles")
+    effect = NumberColumn("effect", meaning="larger change, as a share of the cycles")
     found = report.sensitivity
     return make_table(found.effects, *make_sensitivity_measures(found), effect)
 
