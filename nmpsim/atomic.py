@@ -76,13 +76,13 @@ def new_file(path: Path) -> Iterator[IO[bytes]]:
             with path.open("wb") as file:
                 yield file
         else:
-            with _replacing(real_path(path)) as file:
+            with _replacing(resolve_path(path)) as file:
                 yield file
     except BrokenPipeError:
         raise
     except OSError as error:
         hint = "Check that the folder exists and is writable, and that the disk has free space."
-        raise cannot_write(path, error.strerror or str(error), hint) from error
+        raise make_write_error(path, error.strerror or str(error), hint) from error
 
 
 def _stdout() -> IO[bytes]:
@@ -134,12 +134,12 @@ def is_special(path: Path) -> bool:
         return False
 
 
-def real_path(path: Path) -> Path:
+def resolve_path(path: Path) -> Path:
     """Return a path with symlinks resolved; loops of links are accepted."""
     return Path(os.path.realpath(path))
 
 
-def cannot_write(path: Path, why: str, hint: str | None) -> UserError:
+def make_write_error(path: Path, why: str, hint: str | None) -> UserError:
     """Return the error (FILE002) for a file that cannot be written."""
     return fail("FILE002", f"cannot write the file: {why}", place=path, hint=hint)
 

@@ -24,7 +24,7 @@ _ENTRY_KEYS = ("value", "source", "note")
 
 
 @frozen
-class Limits:
+class SettingRange:
     """Valid range of a setting, and whether it must be a power of two."""
 
     low: int
@@ -33,7 +33,7 @@ class Limits:
 
 
 def _setting(low: int, high: int, *, power_of_two: bool = False) -> Any:
-    return attrs.field(metadata={"limits": Limits(low, high, power_of_two)})
+    return attrs.field(metadata={"limits": SettingRange(low, high, power_of_two)})
 
 
 @attrs.frozen(kw_only=True)
@@ -94,11 +94,11 @@ class DeviceConfig:
 
     def settings(self) -> dict[str, int | str]:
         """Return all settings by name, for a bundle or a report."""
-        return {"name": self.name, **{f: getattr(self, f) for f in setting_names()}}
+        return {"name": self.name, **{f: getattr(self, f) for f in list_setting_names()}}
 
 
 @functools.cache
-def setting_names() -> tuple[str, ...]:
+def list_setting_names() -> tuple[str, ...]:
     """Return the names of the numeric settings in order of declaration."""
     return tuple(a.name for a in attrs.fields(DeviceConfig) if "limits" in a.metadata)
 
@@ -109,7 +109,7 @@ def format_setting_name(name: str) -> str:
 
 
 def _sections() -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name.partition("_")[0] for name in setting_names()))
+    return tuple(dict.fromkeys(name.partition("_")[0] for name in list_setting_names()))
 
 
 def from_settings(settings: Mapping[str, Any]) -> DeviceConfig:
@@ -261,8 +261,8 @@ def _entry(
     section: str, key: str, given: object, place: Place | None
 ) -> tuple[_Entry | None, list[Diagnostic]]:
     """Return a setting from a value or a table; None if it is neither."""
-    if f"{section}_{key}" not in setting_names():
-        return None, [_unknown(f"{section}_{key}", place, ["name", *setting_names()])]
+    if f"{section}_{key}" not in list_setting_names():
+        return None, [_unknown(f"{section}_{key}", place, ["name", *list_setting_names()])]
     if not isinstance(given, dict):
         return _Entry(given, place=place), []
     name = f"[{section}] {key}"
@@ -287,7 +287,7 @@ def _entry(
 
 def _stray(word: str, content: object, place: Place | None) -> Diagnostic:
     """Return the finding about a top-level key that is neither ``name`` nor a section."""
-    names = setting_names()
+    names = list_setting_names()
     if isinstance(content, dict):
         what = f"section [{word}]"
         meant = [_toml_name(f"{word}_{key}") for key in content if f"{word}_{key}" in names]
@@ -379,7 +379,9 @@ def _wrong_kind(key: str, value: object, expected: str, place: Place | None) -> 
     )
 
 
-def _out_of_range(key: str, value: int, limits: Limits, place: Place | None) -> list[Diagnostic]:
+def _out_of_range(
+    key: str, value: int, limits: SettingRange, place: Place | None
+) -> list[Diagnostic]:
     hint = None
     if not limits.low <= value <= limits.high:
         expected = f"{limits.low} to {limits.high}"

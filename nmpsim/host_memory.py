@@ -59,7 +59,7 @@ def check_memory(
     parts
         The allocations.
     max_memory
-        Limit in bytes; by default :func:`default_limit`.
+        Limit in bytes; by default :func:`get_default_memory_limit`.
     place
         File that needs the memory, for the message.
     """
@@ -67,7 +67,7 @@ def check_memory(
     total = sum(part.nbytes for part in parts)
     if max_memory is None and total <= SMALL_BYTES:
         return
-    limit = default_limit() if max_memory is None else max_memory
+    limit = get_default_memory_limit() if max_memory is None else max_memory
     if total <= limit:
         return
     most = max(parts, key=lambda part: part.nbytes)
@@ -83,7 +83,7 @@ def check_memory(
 
 def divide_memory_limit(max_memory: int | None, processes: int) -> int:
     """Return the memory limit in bytes of each of ``processes`` processes that share a limit."""
-    return (default_limit() if max_memory is None else max_memory) // processes
+    return (get_default_memory_limit() if max_memory is None else max_memory) // processes
 
 
 def validate_memory_limit(max_memory: int | None) -> int | None:
@@ -109,10 +109,10 @@ def _check_address_space(what: str, needed: int) -> None:
     """Raise UserError MEM002 early; some libraries end the process if they get no memory."""
     room = min(_own_room(), default=needed)
     if room < needed:
-        raise out_of_memory(f"{format_size(max(0, room))} of {format_size(needed)} for {what}")
+        raise make_memory_error(f"{format_size(max(0, room))} of {format_size(needed)} for {what}")
 
 
-def ran_out_of_memory(error: BaseException) -> bool:
+def is_memory_error(error: BaseException) -> bool:
     """Return whether an exception was caused by a lack of memory."""
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
         return True
@@ -120,11 +120,11 @@ def ran_out_of_memory(error: BaseException) -> bool:
         return False
     cause = error.__cause__ or error.__context__
     return _FAILED_TO_MAP.search(str(error)) is not None or (
-        isinstance(cause, Exception) and ran_out_of_memory(cause)
+        isinstance(cause, Exception) and is_memory_error(cause)
     )
 
 
-def out_of_memory(found: str) -> UserError:
+def make_memory_error(found: str) -> UserError:
     """Return the error (MEM002) for a command or call that ran out of memory."""
     return fail(
         "MEM002",
@@ -135,7 +135,7 @@ def out_of_memory(found: str) -> UserError:
     )
 
 
-def reached_process_limit(error: BaseException) -> bool:
+def is_process_limit_error(error: BaseException) -> bool:
     """Return whether an exception was caused by a limit of open files, processes or threads.
 
     A thread that does not start although memory for its stack is available counts as refused.
@@ -146,7 +146,7 @@ def reached_process_limit(error: BaseException) -> bool:
     return is_thread and min(_own_room(), default=THREAD_BYTES) >= THREAD_BYTES
 
 
-def process_limit_error(found: str | None) -> UserError:
+def make_process_limit_error(found: str | None) -> UserError:
     """Return the error (ENV002) for a limit of open files, processes or threads."""
     return fail(
         "ENV002",
@@ -156,13 +156,13 @@ def process_limit_error(found: str | None) -> UserError:
     )
 
 
-def default_limit() -> int:
+def get_default_memory_limit() -> int:
     """Return the default memory limit in bytes: the available memory minus a margin."""
-    available = available_bytes()
+    available = get_available_memory()
     return available - available // SPARE
 
 
-def available_bytes() -> int:
+def get_available_memory() -> int:
     """Return the memory available to this process in bytes."""
     return max(0, min([_machine_room(), *_group_rooms(), *_own_room()]))
 

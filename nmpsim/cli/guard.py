@@ -27,10 +27,10 @@ from nmpsim.diagnostics import (
 )
 from nmpsim.escape import escape
 from nmpsim.host_memory import (
-    out_of_memory,
-    process_limit_error,
-    ran_out_of_memory,
-    reached_process_limit,
+    is_memory_error,
+    is_process_limit_error,
+    make_memory_error,
+    make_process_limit_error,
 )
 
 EXIT_BROKEN_PIPE = 141
@@ -71,11 +71,11 @@ def run_guarded(command: Callable[[], object], *, debug: bool) -> int:
     except BaseException as error:
         if is_interrupt(error):
             return _interrupted()
-        if reached_process_limit(error):
+        if is_process_limit_error(error):
             found = error.strerror if isinstance(error, OSError) else str(error)
-            return _user_error(process_limit_error(found))
-        if ran_out_of_memory(error):
-            return _user_error(out_of_memory(str(error)))
+            return _user_error(make_process_limit_error(found))
+        if is_memory_error(error):
+            return _user_error(make_memory_error(str(error)))
         return _internal_error(error, debug)
 
 

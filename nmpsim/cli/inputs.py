@@ -250,10 +250,10 @@ def _find_sources(name: str | None, path: Path, inputs: ProgramInputs) -> dict[s
         if is_image(path, head):
             own = name or inputs.get_single_name(path)
             _file_size(path)  # reports a missing file first
-            item, batch = inputs.get_item_tensor(own), inputs.batch_size(own)
+            item, batch = inputs.get_item_tensor(own), inputs.get_batch_size(own)
             read = partial(inputs.read_image, own, path)
             if batch > 1:
-                inputs.image_format(own)  # reports an input that does not accept images
+                inputs.get_image_format(own)  # reports an input that does not accept images
             return {own: InputSource(path, read, item, batch, is_image=True)}
         if head and path.suffix.lower() in RAW_ENDINGS:
             own = name or inputs.get_single_name(path)

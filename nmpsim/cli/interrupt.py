@@ -23,7 +23,7 @@ from typing import Any
 from nmpsim.atomic import remove_unfinished
 from nmpsim.diagnostics import EXIT_USER
 from nmpsim.escape import escape
-from nmpsim.host_memory import process_limit_error
+from nmpsim.host_memory import make_process_limit_error
 from nmpsim.subprocesses import kill_children
 
 EXIT_INTERRUPTED = 130
@@ -85,7 +85,7 @@ class _InterruptWatcher:
         text, code = self.message(), EXIT_INTERRUPTED
         if not _can_start_thread():
             text, code = (
-                str(process_limit_error("can't start new thread").diagnostics[0]),
+                str(make_process_limit_error("can't start new thread").diagnostics[0]),
                 EXIT_USER,
             )
         with self._message_lock:

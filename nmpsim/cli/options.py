@@ -205,7 +205,7 @@ class WorkerOptions:
             raise click.UsageError("--jobs cannot be used with --scheduler")
 
 
-def device_option(default: str) -> Any:
+def make_device_option(default: str) -> Any:
     """Return the field of ``--device``; ``default`` describes the default device."""
     return option(f"Device file.  [default: {default}]", "D.toml")
 
@@ -224,12 +224,12 @@ FORMAT_OPTION: Any = option("Tables or JSON.", default="text")
 """Request field of ``--format``, of type ``Format``."""
 
 
-def output_option(metavar: str, help: str, group: str = "Options") -> Any:
+def make_output_option(metavar: str, help: str, group: str = "Options") -> Any:
     """Return the field of ``-o``, a file."""
     return option(help, metavar, names="-o --output", group=group)
 
 
 WEIGHTS_OPTION: Any = option("Constants of a network in LIR.", "W.npz")
 """Request field of ``--weights``, a file."""
-TENSORS_OPTION: Any = option("Unrounded scales of the LIR.  [default: NET.tensors.json]", "T.json")
+TENSORS_OPTION: Any = option("Unrounded scales.  [default: NET.tensors.json]", "T.json")
 """Request field of ``--tensors``, a file."""

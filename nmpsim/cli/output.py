@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmpsim.atomic import STDOUT, cannot_write, is_special, real_path, write_file
+from nmpsim.atomic import STDOUT, is_special, make_write_error, resolve_path, write_file
 from nmpsim.cli.guard import discard_stdout_error
 from nmpsim.diagnostics import fail
 
@@ -34,17 +34,17 @@ def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None] 
     if outputs.count(STDOUT) > 1:
         message = "two results cannot both be written to standard output"
         raise fail("ARG001", message, place="-", hint="Write one of them to a file.")
-    taken = {real_path(path): "is also an input" for path in inputs if path is not None}
+    taken = {resolve_path(path): "is also an input" for path in inputs if path is not None}
     for path in outputs:
         if path is None or path == STDOUT:
             continue
         try:
             _check_output(path)
         except OSError as error:  # the name is too long, or a folder is not accessible
-            raise cannot_write(path, error.strerror or str(error), None) from error
+            raise make_write_error(path, error.strerror or str(error), None) from error
         if is_special(path):
             continue
-        real = real_path(path)
+        real = resolve_path(path)
         if real in taken:
             message = f"the output file {taken[real]}"
             raise fail("ARG001", message, place=path, hint="Choose another file name.")
@@ -53,14 +53,14 @@ def check_outputs(outputs: Iterable[Path | None], inputs: Iterable[Path | None] 
 
 def _check_output(path: Path) -> None:
     if path.is_dir():
-        raise cannot_write(path, "it is a folder", "Pass a file in the folder.")
-    folder = real_path(path).parent
+        raise make_write_error(path, "it is a folder", "Pass a file in the folder.")
+    folder = resolve_path(path).parent
     if not folder.exists():
-        raise cannot_write(path, "its folder is missing", f"Run `mkdir -p '{path.parent}'`.")
+        raise make_write_error(path, "its folder is missing", f"Run `mkdir -p '{path.parent}'`.")
     if not folder.is_dir():
-        raise cannot_write(path, f"{path.parent} is not a folder", "Pass a path in a folder.")
+        raise make_write_error(path, f"{path.parent} is not a folder", "Pass a path in a folder.")
     if not os.access(folder, os.W_OK) and not is_special(path):
-        raise cannot_write(path, "its folder is not writable", "Pass a path in another folder.")
+        raise make_write_error(path, "its folder is not writable", "Pass a path in another folder.")
 
 
 def describe_partial_results(results: Path | None) -> str | None:

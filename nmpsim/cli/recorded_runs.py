@@ -22,8 +22,8 @@ class RecordedRun:
     kind: str
     """``report``, ``npz``, ``folder`` (dumps of Glow) or ``console`` (text printed by Glow)."""
 
-    def tensors(self, bundle: Bundle | None = None) -> list[Tensor]:
-        """Return the recorded tensors of a run; a report has none.
+    def load_tensors(self, bundle: Bundle | None = None) -> list[Tensor]:
+        """Load the recorded tensors of the run; a report has none.
 
         ``bundle`` names dumps in a folder without a list of its files.
         """

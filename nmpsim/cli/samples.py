@@ -47,7 +47,7 @@ class ProgramInputs:
         normalizations = {one.input: one for one in metadata.normalizations}
         return cls(tensors, images, metadata.channel_order, normalizations)
 
-    def batch_size(self, name: str) -> int:
+    def get_batch_size(self, name: str) -> int:
         """Return the size of the batch dimension of an input; 1 without one."""
         shape = self.tensors[name].shape
         return shape[0] if len(shape) > 1 else 1
@@ -55,16 +55,16 @@ class ProgramInputs:
     def get_item_tensor(self, name: str) -> Tensor:
         """Return the tensor of a single item of an input's batch."""
         tensor = self.tensors[name]
-        shape = (1, *tensor.shape[1:]) if self.batch_size(name) > 1 else tensor.shape
+        shape = (1, *tensor.shape[1:]) if self.get_batch_size(name) > 1 else tensor.shape
         return attrs.evolve(tensor, shape=shape)
 
     def match_value_count(self, name: str, size: int) -> tuple[Tensor, int]:
         """Return the tensor with ``size`` values, input or batch item, and the files per run."""
         item, whole = self.get_item_tensor(name), self.tensors[name]
         is_item = size == math.prod(item.shape) != math.prod(whole.shape)
-        return (item, self.batch_size(name)) if is_item else (whole, 1)
+        return (item, self.get_batch_size(name)) if is_item else (whole, 1)
 
-    def image_format(self, name: str) -> ImageFormat:
+    def get_image_format(self, name: str) -> ImageFormat:
         """Return the conversion of images to an input."""
         normalization = self.normalizations.get(name)
         return choose_image_format(
@@ -87,7 +87,7 @@ class ProgramInputs:
     def read_image(self, name: str, path: Path) -> Array:
         """Read an image in the shape of a batch item of an input."""
         return read_image(
-            path, self.get_item_tensor(name), self.image_format(name), self.images.resize
+            path, self.get_item_tensor(name), self.get_image_format(name), self.images.resize
         )
 
 
@@ -145,7 +145,7 @@ class InputSample:
     def image_formats(self) -> dict[str, ImageFormat]:
         """Conversion of images by input, for inputs that are read from images."""
         return {
-            name: self.inputs.image_format(name)
+            name: self.inputs.get_image_format(name)
             for name, sources in self.sources.items()
             if any(source.is_image for source in sources)
         }

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from nmpsim.host_memory import available_bytes
+from nmpsim.host_memory import get_available_memory
 from nmpsim.kernels.cache_folder import CacheFolder, lock, open_cache_folder
 from nmpsim.kernels.sources import compute_source_digest
 from nmpsim.records import frozen
@@ -104,7 +104,7 @@ def start_background_compile(parent: str, host: str) -> bool:
     status = kernel_cache_status(parent, host)
     if status is None or status.is_complete() or status.has_recent_attempt():
         return False
-    if not status.is_writable() or available_bytes() < REQUIRED_BYTES:
+    if not status.is_writable() or get_available_memory() < REQUIRED_BYTES:
         return False
     import subprocess  # takes longer to import than all checks above
 

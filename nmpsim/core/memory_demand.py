@@ -3,7 +3,7 @@
 The arithmetic is on unbounded integers, so that no number of a file can overflow it. Memory that is
 the same for all bundles (Python, compiled kernels, a recording of at most
 :data:`nmpsim.core.compiled.recording.MAX_ITEMS` instructions) is covered by the margin of
-:func:`nmpsim.host_memory.default_limit`.
+:func:`nmpsim.host_memory.get_default_memory_limit`.
 """
 
 from __future__ import annotations

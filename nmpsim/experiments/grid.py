@@ -9,7 +9,7 @@ from pathlib import Path
 
 import attrs
 
-from nmpsim.config import DeviceConfig, format_setting_name, from_settings, setting_names
+from nmpsim.config import DeviceConfig, format_setting_name, from_settings, list_setting_names
 from nmpsim.diagnostics import Place, UserError, did_you_mean, fail
 from nmpsim.input_files import read_toml
 
@@ -58,9 +58,9 @@ def parse_setting_name(text: str, place: Place | None = None) -> str:
     """
     section, _, key = text.strip().partition(".")
     name = f"{section}_{key}" if key else section
-    if name in setting_names():
+    if name in list_setting_names():
         return name
-    hint = did_you_mean(format_setting_name(name), map(format_setting_name, setting_names()))
+    hint = did_you_mean(format_setting_name(name), map(format_setting_name, list_setting_names()))
     raise fail(
         "GRID001",
         f"unknown setting {text.strip()}",

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.program import program_from_bundle
 from nmpsim.bundle import Bundle
-from nmpsim.config import DeviceConfig, from_settings, setting_names
+from nmpsim.config import DeviceConfig, from_settings, list_setting_names
 from nmpsim.core.device import Device
 from nmpsim.core.limits import NO_LIMITS, TimeBudget
 from nmpsim.core.run import Progress, ProgressCallback
@@ -119,7 +119,7 @@ def _recompile(bundle: Bundle, config: DeviceConfig) -> Bundle:
 
 
 def _list_assumed(config: DeviceConfig) -> list[str]:
-    return [name for name in setting_names() if config.sources.get(name) == "assumed"]
+    return [name for name in list_setting_names() if config.sources.get(name) == "assumed"]
 
 
 def _find_skip_reason(setting: str, bundle: Bundle) -> str:

@@ -15,7 +15,7 @@ from typing import IO, Any
 import attrs
 
 from nmpsim.atomic import is_special, write_file
-from nmpsim.config import setting_names
+from nmpsim.config import list_setting_names
 from nmpsim.diagnostics import fail
 from nmpsim.escape import escape_csv, unescape_csv
 from nmpsim.experiments.identity import make_results_error
@@ -76,7 +76,7 @@ COLUMNS = (
     "point",
     *SAME,
     "numerics",
-    *setting_names(),
+    *list_setting_names(),
     "error",
     "message",
     *MEASURES,

@@ -49,7 +49,7 @@ def sort_rows(rows: Sequence[LayerRow], column: str, *, is_reversed: bool) -> li
 
 
 def make_filter(text: str) -> Callable[[LayerRow], bool]:
-    """Parse a filter such as ``conv* sat>0`` and return its predicate of rows.
+    """Return the predicate of rows for a filter such as ``conv* sat>0``.
 
     A word is a part or a pattern of a name or operation, negated by a preceding ``!``; or a column,
     a comparison and a value.

@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from nmpsim.atomic import cannot_write, write_file
+from nmpsim.atomic import make_write_error, write_file
 from nmpsim.diagnostics import UserError, fail
 
 PANE_IDS = ("layers", "source", "tensor", "satur", "code", "regs", "memory", "time", "log")
@@ -169,7 +169,7 @@ def save_layouts(path: Path, layouts: Mapping[str, PaneLayout]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise cannot_write(path, error.strerror or str(error), None) from error
+        raise make_write_error(path, error.strerror or str(error), None) from error
     text = HEADER
     for name, layout in layouts.items():
         text += f'\n["{name}"]\n'

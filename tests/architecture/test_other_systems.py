@@ -67,8 +67,8 @@ def test_memory_without_proc_comes_from_psutil(
 ) -> None:
     psutil = SimpleNamespace(virtual_memory=lambda: SimpleNamespace(available=8_000))
     monkeypatch.setitem(sys.modules, "psutil", psutil)
-    assert host_memory.available_bytes() == 8_000
-    assert host_memory.default_limit() == 7_000
+    assert host_memory.get_available_memory() == 8_000
+    assert host_memory.get_default_memory_limit() == 7_000
 
 
 def test_memory_without_psutil_comes_from_the_c_library(
@@ -78,7 +78,7 @@ def test_memory_without_psutil_comes_from_the_c_library(
     monkeypatch.setattr(os, "sysconf_names", {"SC_AVPHYS_PAGES": 86}, raising=False)
     told = {"SC_AVPHYS_PAGES": 3, "SC_PAGE_SIZE": 4096}
     monkeypatch.setattr(os, "sysconf", told.__getitem__, raising=False)
-    assert host_memory.available_bytes() == 12_288
+    assert host_memory.get_available_memory() == 12_288
 
 
 @pytest.mark.parametrize("lacks", ["sysconf_names", "name", "number"])
@@ -94,7 +94,7 @@ def test_unknown_memory_is_assumed(
         monkeypatch.delitem(os.sysconf_names, "SC_AVPHYS_PAGES", raising=False)
     else:
         monkeypatch.delattr(os, "sysconf_names", raising=False)
-    assert host_memory.available_bytes() == host_memory.ASSUMED_BYTES
+    assert host_memory.get_available_memory() == host_memory.ASSUMED_BYTES
     host_memory.check_compiling()
     host_memory.check_libraries()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nmpsim.config import default_device, from_settings, load_device, setting_names
+from nmpsim.config import default_device, from_settings, list_setting_names, load_device
 from nmpsim.diagnostics import UserError
 
 
@@ -29,7 +29,7 @@ def test_the_default_is_the_nmp() -> None:
         16,
     )
     assert device.macs_per_cycle == 32 * 64
-    assert set(device.sources) == set(setting_names())
+    assert set(device.sources) == set(list_setting_names())
     assert device.sources["cores_count"] == "published"
 
 

@@ -22,7 +22,7 @@ from nmpsim.core import memory_demand
 from nmpsim.core.memory_demand import STEP_BYTES, check_run_memory
 from nmpsim.debugger import Debugger
 from nmpsim.diagnostics import UserError
-from nmpsim.host_memory import SMALL_BYTES, Part, check_memory, default_limit
+from nmpsim.host_memory import SMALL_BYTES, Part, check_memory, get_default_memory_limit
 from nmpsim.isa.profiles import NUMERICS_NAMES
 from nmpsim.kernels.hostops import HostTensor
 from nmpsim.lir.host_execution import execute, supports
@@ -172,7 +172,7 @@ def test_small_demands_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_free_memory_is_positive() -> None:
-    assert 1 << 20 < default_limit() < 1 << 50
+    assert 1 << 20 < get_default_memory_limit() < 1 << 50
 
 
 # --- operations of the host -------------------------------------------------------------------

@@ -17,7 +17,7 @@ import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.assembly import assemble
 from nmpsim.cli.app import app
-from nmpsim.config import setting_names
+from nmpsim.config import list_setting_names
 from nmpsim.experiments.sensitivity import measure_sensitivity
 from nmpsim.report.analyses import SensitivityReport, SettingEffect
 from nmpsim.report.json import report_schema
@@ -55,7 +55,7 @@ def effect(found: SensitivityReport, setting: str) -> SettingEffect:
 
 def test_every_assumed_setting_is_varied_or_listed(found: SensitivityReport) -> None:
     told = {e.setting for e in found.effects} | {s.setting for s in found.skipped}
-    assumed = {name for name in setting_names() if CONFIG.sources[name] == "assumed"}
+    assumed = {name for name in list_setting_names() if CONFIG.sources[name] == "assumed"}
     assert told == assumed
     assert {s.setting for s in found.skipped} == {"cores_clock_mhz", "dram_bytes", "limits_cycles"}
     effects = [e.effect for e in found.effects]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.reduce.failures import DifferenceFailure, SaturationFailure
 from nmpsim.analysis.reduce.search import Reduction
-from nmpsim.atomic import cannot_write, write_file, write_npz
+from nmpsim.atomic import make_write_error, write_file, write_npz
 from nmpsim.core.run import make_layer_key
 from nmpsim.diagnostics import fail
 from nmpsim.frontends.model_origin import import_lir
@@ -82,7 +82,9 @@ def _make(folder: Path) -> None:
         folder.mkdir(exist_ok=True)
         is_empty = not any(folder.iterdir())
     except OSError as error:
-        raise cannot_write(folder, error.strerror or str(error), "Pass a new folder.") from error
+        raise make_write_error(
+            folder, error.strerror or str(error), "Pass a new folder."
+        ) from error
     if not is_empty:
         message = "the folder is not empty"
         raise fail("FILE002", message, place=folder, hint="Pass a new folder.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nmpsim.atomic import write_file
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.loading import load_device
-from nmpsim.cli.options import device_option, output_option
+from nmpsim.cli.options import make_device_option, make_output_option
 from nmpsim.cli.output import check_outputs
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command
 from nmpsim.input_files import read_text
@@ -17,8 +17,8 @@ class AsmOptions:
     """Options of ``nmpsim asm``."""
 
     source: InputFile = argument("PROG.s")
-    device: InputFile | None = device_option("the NMP")
-    output: OutputFile = output_option("PROG.bin", "The bundle to write.")
+    device: InputFile | None = make_device_option("the NMP")
+    output: OutputFile = make_output_option("PROG.bin", "The bundle to write.")
 
 
 @define_command

@@ -24,7 +24,7 @@ from nmpsim.cli.options import (
     LimitOptions,
     Size,
     Tolerance,
-    output_option,
+    make_output_option,
 )
 from nmpsim.cli.output import check_outputs, show_progress, write_json, write_result, write_text
 from nmpsim.cli.parameters import (
@@ -96,7 +96,9 @@ class CheckOptions:
     case_options: CaseOptions
     update_baseline: bool = option("Write the baselines; other checks are done first.")
     format: Format = FORMAT_OPTION
-    output: OutputFile | None = output_option("REPORT", "Write to this file.  [default: stdout]")
+    output: OutputFile | None = make_output_option(
+        "REPORT", "Write to this file.  [default: stdout]"
+    )
     names: tuple[str, ...] = option(
         "Check only the cases of this name.", "NAME", names="--case", group=_SUITES
     )

@@ -15,8 +15,8 @@ from nmpsim.cli.options import (
     WEIGHTS_OPTION,
     Format,
     ShapeOptions,
-    device_option,
-    output_option,
+    make_device_option,
+    make_output_option,
 )
 from nmpsim.cli.output import check_outputs, show_progress, write_result
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
@@ -38,16 +38,16 @@ class CompileOptions:
     weights: InputFile | None = WEIGHTS_OPTION
     tensors: InputFile | None = TENSORS_OPTION
     shapes: ShapeOptions
-    device: InputFile | None = device_option("the NMP")
+    device: InputFile | None = make_device_option("the NMP")
     patch: InputFile | None = PATCH_OPTION
     format: Format = FORMAT_OPTION
-    output: OutputFile = output_option("NET.bin", "The bundle to write.")
+    output: OutputFile = make_output_option("NET.bin", "The bundle to write.")
     numerics: tuple[str, ...] = option(
         "Numerics profile, of all layers or of one.", "[LAYER=]PROFILE", group=_NUMERICS
     )
     rescale_bias: bool = option("Requantize biases to the result's scale.", group=_NUMERICS)
     integer_islands: bool | None = option(
-        "Run operators between DequantizeLinear and QuantizeLinear in integers.", group=_NUMERICS
+        "Run dequantize-operator-quantize in integers.", group=_NUMERICS
     )
     no_fuse: bool = option("Keep every instruction a separate layer.", group=_TILING)
     tiling: Literal["burst", "bytes", "simple"] = option(
@@ -66,8 +66,8 @@ Numerics profiles: {", ".join(NUMERICS_NAMES)}. By default the format of the mod
 uses {DEFAULT_NUMERICS}. LAYER is an index, a name (conv1 for conv1__2), line:N or number:N of the
 LIR.
 
---tiling: burst minimizes all device costs, bytes minimizes traffic, simple uses a fixed rule
-without a search. By default, --integer-islands is on only for 16-bit models.
+Tilings: burst minimizes all device costs, bytes minimizes traffic, simple uses a fixed rule without
+a search. By default, --integer-islands is on only for 16-bit models.
 """
 
 

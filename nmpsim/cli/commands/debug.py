@@ -30,7 +30,7 @@ from nmpsim.cli.options import (
     InputOptions,
     LimitOptions,
     Size,
-    device_option,
+    make_device_option,
 )
 from nmpsim.cli.output import check_outputs, show_progress, write_json, write_text
 from nmpsim.cli.parameters import (
@@ -68,7 +68,7 @@ class DebugOptions:
 
     bundle: InputFile = argument("NET.bin|MODEL|CORE")
     inputs: InputOptions
-    device: InputFile | None = device_option("the bundle's")
+    device: InputFile | None = make_device_option("the bundle's")
     reference: InputFile | None = option("Expected outputs of layers.", "R.npz")
     script: InputFile | None = option("Execute the commands of this file.", "FILE")
     commands: tuple[str, ...] = option(
@@ -88,7 +88,7 @@ class DebugOptions:
     limits: LimitOptions
     max_memory: Size | None = MAX_MEMORY_OPTION
     budget: Annotated[int, click.IntRange(1, 1 << 20)] = option(
-        "Memory for checkpoints that speed up reverse execution, in MiB.",
+        "Memory for reverse steps, in MiB.",
         "MIB",
         group=LIMITS,
         default=512,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from nmpsim.cli.loading import load_program
-from nmpsim.cli.options import FORMAT_OPTION, Format, Tolerance, output_option
+from nmpsim.cli.options import FORMAT_OPTION, Format, Tolerance, make_output_option
 from nmpsim.cli.output import check_outputs, show_progress, write_result
 from nmpsim.cli.parameters import (
     InputFile,
@@ -56,7 +56,7 @@ class DiffOptions:
         "Allowed difference relative to A, added to --atol.", "X", group=_TOLERANCES, default=0.0
     )
     format: Format = FORMAT_OPTION
-    output: OutputFile | None = output_option("FILE", "Write to this file.  [default: stdout]")
+    output: OutputFile | None = make_output_option("FILE", "Write to this file.  [default: stdout]")
 
 
 @define_command
@@ -132,8 +132,8 @@ def _compare_runs(
     bundle = None if options.bundle is None else load_program(options.bundle)
     with show_progress() as progress:
         return compare_runs(
-            first.tensors(bundle),
-            second.tensors(bundle),
+            first.load_tensors(bundle),
+            second.load_tensors(bundle),
             layout=options.layout,
             tolerance=tolerance,
             parameters=_quantization_of(bundle),

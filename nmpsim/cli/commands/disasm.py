@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nmpsim.cli.loading import load_program
-from nmpsim.cli.options import output_option
+from nmpsim.cli.options import make_output_option
 from nmpsim.cli.output import check_outputs, write_text
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
 from nmpsim.records import frozen
@@ -15,7 +15,9 @@ class DisasmOptions:
 
     bundle: InputFile = argument("NET.bin|MODEL")
     data: bool = option("Include all data that `nmpsim asm` needs.")
-    output: OutputFile | None = output_option("PROG.s", "Write to this file.  [default: stdout]")
+    output: OutputFile | None = make_output_option(
+        "PROG.s", "Write to this file.  [default: stdout]"
+    )
 
 
 @define_command

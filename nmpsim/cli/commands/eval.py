@@ -19,7 +19,7 @@ from nmpsim.cli.options import (
     LimitOptions,
     Size,
     WorkerOptions,
-    output_option,
+    make_output_option,
 )
 from nmpsim.cli.output import check_outputs, describe_partial_results, show_progress, write_result
 from nmpsim.cli.parameters import (
@@ -46,7 +46,7 @@ class EvalOptions:
     limit: Positive | None = option("Evaluate only the first N samples.", "N")
     confusion: OutputFile | None = option("Also write the confusion matrix.", "OUT.csv")
     format: Format = FORMAT_OPTION
-    output: OutputFile | None = output_option("OUT.json", "Also write all results; resumable.")
+    output: OutputFile | None = make_output_option("OUT.json", "Also write all results; resumable.")
     images: ImageOptions
     workers: WorkerOptions
     limits: LimitOptions

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from nmpsim.cli.guard import print_message
-from nmpsim.cli.options import output_option
+from nmpsim.cli.options import make_output_option
 from nmpsim.cli.output import check_outputs, write_result, write_text
 from nmpsim.cli.parameters import (
     InputFile,
@@ -32,7 +32,7 @@ class HistoryOptions:
     date: str | None = option("Date of the commit.  [default: from git, or now]", "ISO8601")
     show: Positive | None = option("Write the JSON document of entry N.", "N")
     format: Literal["text", "json", "html"] = option("Table, JSON or HTML.", default="text")
-    output: OutputFile | None = output_option("OUT", "Write to this file.  [default: stdout]")
+    output: OutputFile | None = make_output_option("OUT", "Write to this file.  [default: stdout]")
 
 
 @define_command

@@ -19,8 +19,8 @@ from nmpsim.cli.options import (
     ImageOptions,
     InputArgument,
     ShapeOptions,
-    device_option,
-    output_option,
+    make_device_option,
+    make_output_option,
 )
 from nmpsim.cli.output import check_outputs, show_progress, write_result
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
@@ -48,14 +48,16 @@ class QuantizeOptions:
     profile: InputFile | None = option("Ranges from Glow's -dump-profile.", "P.yaml")
     compare: bool = option("Compare all schemas and precisions.")
     shapes: ShapeOptions
-    device: InputFile | None = device_option("the NMP")
+    device: InputFile | None = make_device_option("the NMP")
     format: Format = FORMAT_OPTION
-    output: OutputFile | None = output_option("NET.bin|OUT.lir", "A bundle, or LIR and its files.")
+    output: OutputFile | None = make_output_option(
+        "NET.bin|OUT.lir", "A bundle, or LIR and its files."
+    )
     schema: Literal[
         "asymmetric", "symmetric", "symmetric-with-uint8", "symmetric-with-power2-scale"
     ] = option("Quantization schema.", group=_QUANTIZATION, default="asymmetric")
     precision: Literal["int8", "int16"] = option(
-        "Precision of weights and activations.", group=_QUANTIZATION, default="int8"
+        "Weight and activation type.", group=_QUANTIZATION, default="int8"
     )
     bias_precision: Literal["int8", "int16", "int32"] = option(
         "Precision of biases.", group=_QUANTIZATION, default="int32"

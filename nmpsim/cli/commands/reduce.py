@@ -13,8 +13,8 @@ from nmpsim.cli.options import (
     ENGINE_OPTION,
     Engine,
     InputOptions,
-    device_option,
-    output_option,
+    make_device_option,
+    make_output_option,
 )
 from nmpsim.cli.output import show_progress
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
@@ -35,9 +35,9 @@ class ReduceOptions:
     inputs: InputOptions
     reference: InputFile | None = option("Fail at the first layer that differs from this run.", "R")
     saturates: str | None = option("Fail if this layer saturates.", "LAYER")
-    device: InputFile | None = device_option("the bundle's")
+    device: InputFile | None = make_device_option("the bundle's")
     engine: Engine = ENGINE_OPTION
-    output: OutputFile = output_option("FOLDER", "New folder for the reduced program.")
+    output: OutputFile = make_output_option("FOLDER", "New folder for the reduced program.")
 
 
 @define_command
@@ -122,7 +122,7 @@ def _load_results(path: Path) -> dict[str, Any]:
             expected="an .npz file, or a folder of Glow's dumps",
             hint="Write the outputs of layers with `nmpsim run --save-layers R.npz`.",
         )
-    loaded = ((t.name, t.load()) for t in run.tensors() if t.is_result)
+    loaded = ((t.name, t.load()) for t in run.load_tensors() if t.is_result)
     return {name: values.array.reshape(values.shape) for name, values in loaded}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nmpsim.cli.guard import print_message
-from nmpsim.cli.options import output_option
+from nmpsim.cli.options import make_output_option
 from nmpsim.cli.output import check_outputs, show_progress, write_text
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command
 from nmpsim.records import frozen
@@ -14,7 +14,7 @@ class ReportOptions:
     """Options of ``nmpsim report``."""
 
     runs: tuple[InputFile, ...] = argument("RUN.json...")
-    output: OutputFile = output_option("REPORT.html", "The HTML report.")
+    output: OutputFile = make_output_option("REPORT.html", "The HTML report.")
 
 
 @define_command

@@ -25,8 +25,8 @@ from nmpsim.cli.options import (
     InputOptions,
     LimitOptions,
     Size,
-    device_option,
-    output_option,
+    make_device_option,
+    make_output_option,
 )
 from nmpsim.cli.output import check_outputs, open_text_output, show_progress, write_json, write_text
 from nmpsim.cli.parameters import (
@@ -66,26 +66,26 @@ class RunOptions:
 
     bundle: InputFile = argument("NET.bin|MODEL")
     inputs: InputOptions
-    device: InputFile | None = device_option("the bundle's")
+    device: InputFile | None = make_device_option("the bundle's")
     save_outputs: OutputFile | None = option("Save the outputs.", "O.npz")
     save_layers: OutputFile | None = option("Save every layer's output.", "L.npz")
-    shadow: bool = option("Compare with float execution; split each layer's error by cause.")
+    shadow: bool = option("Compare with float; split errors by cause.")
     repeat: Positive = option("Run N times and report the throughput.", "N", default=1)
     patch: InputFile | None = PATCH_OPTION
     format: Format = FORMAT_OPTION
-    output: OutputFile | None = output_option("REPORT", "Write to this file.  [default: stdout]")
+    output: OutputFile | None = make_output_option(
+        "REPORT", "Write to this file.  [default: stdout]"
+    )
     float_weights: InputFile | None = option(
         "Weights before quantization, for --shadow.", "F.npz|F.onnx", group=_ANALYSES
     )
     sensitivity: bool = option("Measure how cycles depend on assumed settings.", group=_ANALYSES)
     histogram: tuple[str, ...] = option(
-        "Add a histogram of a layer's output to the JSON (all: every layer).",
+        "Add histograms of a layer (or all) to the JSON.",
         "LAYER",
         group=_ANALYSES,
     )
-    timeline: bool = option(
-        "Add unit activity and scratchpad contents to the JSON.", group=_ANALYSES
-    )
+    timeline: bool = option("Add unit and scratchpad activity to the JSON.", group=_ANALYSES)
     node_data: OutputFile | None = option(
         "Write node data for Model Explorer.", "FILE.json", group=_ANALYSES
     )

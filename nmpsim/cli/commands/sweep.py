@@ -19,8 +19,8 @@ from nmpsim.cli.options import (
     LimitOptions,
     Size,
     WorkerOptions,
-    device_option,
-    output_option,
+    make_device_option,
+    make_output_option,
 )
 from nmpsim.cli.output import check_outputs, describe_partial_results, show_progress, write_result
 from nmpsim.cli.parameters import InputFile, OutputFile, argument, define_command, option
@@ -39,13 +39,15 @@ class SweepOptions:
     inputs: InputOptions
     set: tuple[str, ...] = option("Values of a setting: cores.count=1,2.", "SECTION.KEY=V1,V2")
     grid: InputFile | None = option("Device file with lists of values.", "GRID.toml")
-    device: InputFile | None = device_option("the bundle's or NMP")
+    device: InputFile | None = make_device_option("the bundle's or NMP")
     weights: InputFile | None = WEIGHTS_OPTION
     tensors: InputFile | None = TENSORS_OPTION
     numerics: str | None = option("Numerics profile of a network in LIR.", "PROFILE")
     plot: OutputFile | None = option("Also draw figures into this folder.", "DIR")
     format: Format = FORMAT_OPTION
-    output: OutputFile = output_option("RESULTS.csv|.parquet", "The table of results; resumable.")
+    output: OutputFile = make_output_option(
+        "RESULTS.csv|.parquet", "The table of results; resumable."
+    )
     workers: WorkerOptions
     limits: LimitOptions
     max_memory: Size | None = MAX_MEMORY_OPTION
