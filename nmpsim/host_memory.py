@@ -42,7 +42,7 @@ class Part:
 
 
 def check_memory(
-    what: str,
+    subject: str,
     parts: Iterable[Part],
     max_memory: int | None = None,
     place: Place | None = None,
@@ -54,7 +54,7 @@ def check_memory(
 
     Parameters
     ----------
-    what
+    subject
         Operation that needs the memory, for the message.
     parts
         The allocations.
@@ -73,7 +73,7 @@ def check_memory(
     most = max(parts, key=lambda part: part.nbytes)
     raise fail(
         "MEM001",
-        f"{what} needs more memory than allowed",
+        f"{subject} needs more memory than allowed",
         place=place,
         found=f"{format_size(total)}, {format_size(most.nbytes)} of them for {most.field}",
         expected=f"at most {format_size(limit)}",

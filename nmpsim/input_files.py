@@ -29,14 +29,14 @@ def read_head(path: Path, count: int) -> bytes:
         return b""
 
 
-def read_bytes(path: Path, what: str, limit: int, code: str = "FILE001") -> bytes:
+def read_bytes(path: Path, noun: str, limit: int, code: str = "FILE001") -> bytes:
     """Read a file of limited size.
 
     Parameters
     ----------
     path
         The file; a pipe is read to its end.
-    what
+    noun
         Noun for the file in messages, such as ``"device file"``.
     limit
         Largest accepted size in bytes.
@@ -55,17 +55,17 @@ def read_bytes(path: Path, what: str, limit: int, code: str = "FILE001") -> byte
             is_small = stat.S_ISREG(status.st_mode) and status.st_size <= limit
             data = file.read() if is_small else file.read(limit + 1)
     except OSError as error:
-        message = f"cannot read the {what}"
+        message = f"cannot read the {noun}"
         raise fail("FILE001", message, place=place, found=error.strerror or error) from error
     if len(data) > limit:
         expected = f"at most {limit:,} bytes"
-        raise fail(code, f"the {what} is too large", place=place, expected=expected)
+        raise fail(code, f"the {noun} is too large", place=place, expected=expected)
     return data
 
 
 def read_text(
     path: Path,
-    what: str,
+    noun: str,
     limit: int = MAX_TEXT_BYTES,
     code: str = "FILE001",
     hint: str | None = None,
@@ -77,25 +77,25 @@ def read_text(
     UserError
         As :func:`read_bytes` does; ``code``, with ``hint``, if the file is not UTF-8.
     """
-    data = read_bytes(path, what, limit, code)
+    data = read_bytes(path, noun, limit, code)
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         place = Place(str(path), offset=error.start)
         found = f"byte {error.object[error.start]:#04x}"
-        message = f"the {what} is not UTF-8 text"
+        message = f"the {noun} is not UTF-8 text"
         raise fail(code, message, place=place, found=found, hint=hint) from error
 
 
-def read_toml(path: Path, what: str, code: str) -> dict[str, Any]:
+def read_toml(path: Path, noun: str, code: str) -> dict[str, Any]:
     """Read a TOML file; errors are those of :func:`read_text`, and ``code`` for invalid TOML."""
-    text = read_text(path, what, MAX_SETTINGS_BYTES, code)
+    text = read_text(path, noun, MAX_SETTINGS_BYTES, code)
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise fail(
             code,
-            f"the {what} is not TOML",
+            f"the {noun} is not TOML",
             place=path,
             found=error,
             expected="TOML 1.0, UTF-8",

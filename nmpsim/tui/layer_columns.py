@@ -33,7 +33,7 @@ class LayerRow:
     state: LayerState
     share: float
     """Percentage of the cycles so far."""
-    found: Difference | None
+    difference: Difference | None
     """Difference from the reference; None if unknown."""
 
 
@@ -44,7 +44,7 @@ SMALLEST_FIRST = ("layer", "sqnr")
 def sort_rows(rows: Sequence[LayerRow], column: str, *, is_reversed: bool) -> list[LayerRow]:
     """Sort rows by a column; rows with equal values keep their order."""
     measure = DEBUGGER_MEASURES[column]
-    descends = measure.number and column not in SMALLEST_FIRST
+    descends = measure.is_number and column not in SMALLEST_FIRST
     return sorted(rows, key=lambda row: measure.cell(row).value, reverse=descends != is_reversed)
 
 

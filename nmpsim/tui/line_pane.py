@@ -162,10 +162,10 @@ class LinePane(ScrollView, can_focus=True):
         ]
         return [line.plain.rstrip() for line in lines]
 
-    def follow(self, what: object, index: int) -> None:
-        """Move the cursor to a line if the object ``what`` that the line shows has changed."""
-        if what != self._followed:
-            self._followed = what
+    def follow(self, subject: object, index: int) -> None:
+        """Move the cursor to a line if the subject that the line shows has changed."""
+        if subject != self._followed:
+            self._followed = subject
             self.scroll_to_lines(index)
 
     def scroll_to_lines(self, *indices: int) -> None:

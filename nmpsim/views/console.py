@@ -114,7 +114,7 @@ def _fit_table(columns: Sequence[_Column], console: Console) -> Table | Text:
     )
     shown = []
     for column, width in zip(columns, widths, strict=True):
-        justify: JustifyMethod = "right" if column.measure.number else "left"
+        justify: JustifyMethod = "right" if column.measure.is_number else "left"
         table.add_column(column.title, justify=justify, width=width, no_wrap=True)
         texts = shorten_distinct([cell.text for cell in column.cells], width)
         shown.append(
@@ -147,7 +147,7 @@ def _rows_as_lines(columns: Sequence[_Column], width: int) -> Iterator[str]:
     """Yield the first cell of each row, and below it the other cells with their titles."""
     first, *others = columns
     for row, cell in enumerate(first.cells):
-        yield escape_line(f"{first.title} {cell.text}" if first.measure.number else cell.text)
+        yield escape_line(f"{first.title} {cell.text}" if first.measure.is_number else cell.text)
         text = "   "
         for column in others:
             fact = escape_line(f"{column.title} {column.cells[row].text}")

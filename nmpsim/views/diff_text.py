@@ -23,21 +23,23 @@ MAX_NAMES = 8
 """Names of layers in only one run that are shown."""
 
 
-def print_run_difference(found: RunDifference, console: Console, *, show_all: bool = False) -> None:
+def print_run_difference(
+    difference: RunDifference, console: Console, *, show_all: bool = False
+) -> None:
     """Print the differences of two runs: the first, the worst, and a table."""
-    differing = found.differing
-    shown = _display_names([*(one.name for one in found.tensors), *found.only_second])
+    differing = difference.differing
+    shown = _display_names([*(one.name for one in difference.tensors), *difference.only_second])
     if differing:
         _print_place("first difference", differing[0], "first", shown, console)
-    if found.worst is not None:
-        _print_place("worst difference", found.worst, "worst", shown, console)
-    if found.float_before is not None:
-        name = _name(found.float_before, shown)
+    if difference.worst is not None:
+        _print_place("worst difference", difference.worst, "worst", shown, console)
+    if difference.float_before is not None:
+        name = _name(difference.float_before, shown)
         print_line(console, f"{FLOAT_BEFORE}: {name}", "yellow")
-    if found.float_unknown is not None:
-        name = escape_line(shown.get(found.float_unknown, found.float_unknown))
+    if difference.float_unknown is not None:
+        name = escape_line(shown.get(difference.float_unknown, difference.float_unknown))
         print_line(console, f"{FLOAT_UNKNOWN}: {name}", "yellow")
-    rows = found.tensors if show_all else differing
+    rows = difference.tensors if show_all else differing
     if rows:
         console.print()
         print_table(console, rows if show_all else rows[:MAX_ROWS], *_columns(shown))
@@ -46,34 +48,42 @@ def print_run_difference(found: RunDifference, console: Console, *, show_all: bo
     for one in differing:
         if one.problem:
             print_line(console, f"not compared: {_name(one, shown)}: {one.problem}", "yellow")
-    _print_only("the first run", found.only_first, _display_names(found.only_first), console)
-    _print_only("the second run", found.only_second, shown, console)
-    if rows or found.only_first or found.only_second:
+    _print_only(
+        "the first run", difference.only_first, _display_names(difference.only_first), console
+    )
+    _print_only("the second run", difference.only_second, shown, console)
+    if rows or difference.only_first or difference.only_second:
         console.print()
-    print_line(console, _sum(found), "bold")
+    print_line(console, _sum(difference), "bold")
 
 
-def print_report_difference(found: ReportDifference, console: Console) -> None:
+def print_report_difference(difference: ReportDifference, console: Console) -> None:
     """Print the differences of two reports: totals, layers and outputs."""
-    if found.facts:
+    if difference.facts:
         print_heading(console, "the whole run")
-        for fact in found.facts:
+        for fact in difference.facts:
             print_line(console, f"  {_change(fact)}")
-    if found.layers:
+    if difference.layers:
         print_heading(console, "layers that differ")
-    for layer in found.layers[:MAX_ROWS]:
+    for layer in difference.layers[:MAX_ROWS]:
         print_line(console, f"  {layer.index} {layer.display_name}")
         for change in layer.changes:
             print_line(console, f"    {_change(change)}")
-    if len(found.layers) > MAX_ROWS:
-        print_line(console, f"  and {len(found.layers) - MAX_ROWS:,} more; --format json has all")
-    _print_only("the first report", found.only_first, _display_names(found.only_first), console)
-    _print_only("the second report", found.only_second, _display_names(found.only_second), console)
+    if len(difference.layers) > MAX_ROWS:
+        print_line(
+            console, f"  and {len(difference.layers) - MAX_ROWS:,} more; --format json has all"
+        )
+    _print_only(
+        "the first report", difference.only_first, _display_names(difference.only_first), console
+    )
+    _print_only(
+        "the second report", difference.only_second, _display_names(difference.only_second), console
+    )
     print_heading(console, "outputs")
-    if found.outputs is None:
+    if difference.outputs is None:
         print_line(console, "the reports have no output in common", "bold")
         return
-    print_run_difference(found.outputs, console)
+    print_run_difference(difference.outputs, console)
 
 
 def _print_place(
@@ -121,9 +131,9 @@ def _of_real(name: str) -> Callable[[TensorDifference], Any]:
     return lambda one: getattr(one.difference, name) if one.difference and one.has_scale else None
 
 
-def is_float(one: TensorDifference) -> bool:
+def is_float(tensor: TensorDifference) -> bool:
     """Return whether a compared tensor is float, without units of the last place."""
-    return "float" in one.elem
+    return "float" in tensor.elem
 
 
 def _format_remarks(one: TensorDifference) -> str:
@@ -147,12 +157,12 @@ def _print_only(
     print_line(console, f"only in {whose}: {some}{more}")
 
 
-def _sum(found: RunDifference) -> str:
-    compared = format_count(len(found.tensors), "tensor")
-    allowed = _allowed(found.tolerance)
-    if not found.differing:
+def _sum(difference: RunDifference) -> str:
+    compared = format_count(len(difference.tensors), "tensor")
+    allowed = _allowed(difference.tolerance)
+    if not difference.differing:
         return f"{compared} compared, all equal{f' within {allowed}' if allowed else ''}"
-    differ = f"{compared} compared, {len(found.differing):,} differ"
+    differ = f"{compared} compared, {len(difference.differing):,} differ"
     return f"{differ}{f' by more than {allowed}' if allowed else ''}"
 
 

@@ -18,44 +18,44 @@ MAX_LAYERS = 20
 MAX_MISTAKES = 10
 
 
-def print_evaluation(found: Evaluation, top: Sequence[int], console: Console) -> None:
+def print_evaluation(evaluation: Evaluation, top: Sequence[int], console: Console) -> None:
     """Print an evaluation: accuracy, cycles, saturation, classes and mistakes."""
-    count = len(found.predictions)
-    print_line(console, f"{found.subject.program}: {format_count(count, 'sample')}", "bold")
-    if count < len(found.labels):
-        without = found.count_unlabelled()
+    count = len(evaluation.predictions)
+    print_line(console, f"{evaluation.subject.program}: {format_count(count, 'sample')}", "bold")
+    if count < len(evaluation.labels):
+        without = evaluation.count_unlabelled()
         left_out = f", {without:,} of them without a label" if without else ""
-        print_line(console, f"  of {len(found.labels):,} in the data set{left_out}")
+        print_line(console, f"  of {len(evaluation.labels):,} in the data set{left_out}")
     print_heading(console, "accuracy")
     for k in top:
-        right = found.count_correct(k)
+        right = evaluation.count_correct(k)
         print_line(
             console, f"  top {k:<3} {format_percent(right, count)}% ({right:,} of {count:,})"
         )
-    _print_failed(found, console)
-    least, mean, most = found.summarize_cycles()
+    _print_failed(evaluation, console)
+    least, mean, most = evaluation.summarize_cycles()
     print_heading(console, "cycles")
     same = "the same for all samples" if least == most else f"mean {mean:,.1f}, most {most:,}"
     print_line(console, f"  {'' if least == most else 'least '}{least:,}, {same}")
-    _print_layers(found, console)
-    _print_classes(found, console)
-    _print_confusions(found, console)
+    _print_layers(evaluation, console)
+    _print_classes(evaluation, console)
+    _print_confusions(evaluation, console)
 
 
-def _print_failed(found: Evaluation, console: Console) -> None:
-    if not found.failed:
+def _print_failed(evaluation: Evaluation, console: Console) -> None:
+    if not evaluation.failed:
         return
     print_heading(
-        console, f"{format_count(len(found.failed), 'run')} did not complete; counted as wrong"
+        console, f"{format_count(len(evaluation.failed), 'run')} did not complete; counted as wrong"
     )
-    for answer in found.failed[:MAX_FAILED]:
+    for answer in evaluation.failed[:MAX_FAILED]:
         print_line(console, f"  sample {answer.index}: {answer.error}", "red")
-    if len(found.failed) > MAX_FAILED:
-        print_line(console, f"  and {len(found.failed) - MAX_FAILED:,} more")
+    if len(evaluation.failed) > MAX_FAILED:
+        print_line(console, f"  and {len(evaluation.failed) - MAX_FAILED:,} more")
 
 
-def _print_layers(found: Evaluation, console: Console) -> None:
-    layers = found.list_saturated_layers()
+def _print_layers(evaluation: Evaluation, console: Console) -> None:
+    layers = evaluation.list_saturated_layers()
     if not layers:
         print_heading(console, "no value saturated")
         return
@@ -76,8 +76,8 @@ def _print_layers(found: Evaluation, console: Console) -> None:
         )
 
 
-def _print_classes(found: Evaluation, console: Console) -> None:
-    classes = sorted(found.count_by_class(), key=lambda one: one.right / one.samples)
+def _print_classes(evaluation: Evaluation, console: Console) -> None:
+    classes = sorted(evaluation.count_by_class(), key=lambda one: one.right / one.samples)
     if len(classes) < 2:
         return
     many = len(classes) > MAX_CLASSES
@@ -92,16 +92,16 @@ def _print_classes(found: Evaluation, console: Console) -> None:
     )
 
 
-def _print_confusions(found: Evaluation, console: Console) -> None:
-    wrong = [one for one in found.count_confusions() if one.label != one.best]
+def _print_confusions(evaluation: Evaluation, console: Console) -> None:
+    wrong = [one for one in evaluation.count_confusions() if one.label != one.best]
     if not wrong:
         return
     print_heading(console, "most frequent mistakes")
     print_table(
         console,
         sorted(wrong, key=lambda one: -one.samples)[:MAX_MISTAKES],
-        Column("class", "label", found.get_class_name, least=8),
-        Column("taken for", "best", found.get_class_name, least=8),
+        Column("class", "label", evaluation.get_class_name, least=8),
+        Column("taken for", "best", evaluation.get_class_name, least=8),
         NumberColumn("samples"),
     )
     if len(wrong) > MAX_MISTAKES:

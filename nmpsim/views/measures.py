@@ -53,7 +53,7 @@ class Column:
     """Smallest width to which texts may be shortened; None if they must not be."""
     is_optional: bool = False
     """Whether the column is omitted if another would have to be shortened."""
-    number: ClassVar[bool] = False
+    is_number: ClassVar[bool] = False
 
     def cell(self, row: Any) -> Cell:
         """Return the table cell of the measure for a record."""
@@ -62,9 +62,9 @@ class Column:
         if isinstance(value, Cell):
             return value
         if value is None:
-            return Cell("-", -1 if self.number else "")
+            return Cell("-", -1 if self.is_number else "")
         text = escape_line(self._text(value))
-        if not self.number:
+        if not self.is_number:
             return Cell(text, text)
         is_finite = not isinstance(value, float) or math.isfinite(value)
         return Cell(text, value if is_finite else math.copysign(1e308, value))
@@ -83,12 +83,12 @@ class Column:
 class NumberColumn(Column):
     """A right-aligned column of numbers."""
 
-    number = True
+    is_number = True
 
 
-def make_share_cell(part: float, whole: float) -> Cell:
-    """Return the cell of a share in percent; ``-`` if the whole is 0."""
-    return Cell(format_percent(part, whole), part / whole if whole > 0 else -1)
+def make_share_cell(part: float, total: float) -> Cell:
+    """Return the cell of a share in percent; ``-`` if the total is 0."""
+    return Cell(format_percent(part, total), part / total if total > 0 else -1)
 
 
 def make_saturation_cell(count: int, elements: int) -> Cell:
@@ -343,9 +343,13 @@ DEBUGGER_MEASURES: Mapping[str, Column] = {
     ),
     "limited by": Column("limited by", "state.limited_by"),
     "saturated": NumberColumn("saturated", "state.saturated"),
-    "differing": NumberColumn("differing", lambda row: row.found.differing if row.found else 0),
-    "ulp": NumberColumn("ulp", lambda row: row.found.worst_ulp if row.found else 0),
-    "sqnr": NumberColumn("sqnr", lambda row: row.found.sqnr_db if row.found else math.inf),
+    "differing": NumberColumn(
+        "differing", lambda row: row.difference.differing if row.difference else 0
+    ),
+    "ulp": NumberColumn("ulp", lambda row: row.difference.worst_ulp if row.difference else 0),
+    "sqnr": NumberColumn(
+        "sqnr", lambda row: row.difference.sqnr_db if row.difference else math.inf
+    ),
 }
 """Measures of a layer of a stopped run, by key: its state, and its difference from a reference."""
 

@@ -74,11 +74,11 @@ def format_elem(elem: str) -> str:
     return _ELEMS.get(elem, elem)
 
 
-def format_percent(part: float, whole: float) -> str:
-    """Format ``part`` in percent of ``whole``: ``12.3``, ``<0.1``, or ``-`` if ``whole`` is 0."""
-    if whole <= 0:
+def format_percent(part: float, total: float) -> str:
+    """Format ``part`` in percent of ``total``: ``12.3``, ``<0.1``, or ``-`` if ``total`` is 0."""
+    if total <= 0:
         return "-"
-    share = 100.0 * part / whole
+    share = 100.0 * part / total
     return "<0.1" if 0 < share < 0.05 else f"{share:.1f}"
 
 
@@ -125,6 +125,6 @@ def format_decibels(value: float, unit: str = "") -> str:
     return "exact" if value == math.inf else f"{value:.1f}{unit}"
 
 
-def format_count(count: int, one: str, many: str | None = None) -> str:
+def format_count(count: int, singular: str, plural: str | None = None) -> str:
     """Format a count with its noun: ``1 layer``, ``2 layers``."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"

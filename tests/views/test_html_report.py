@@ -323,7 +323,7 @@ def test_the_first_screen_shows_the_summary():
     )
     numbers = {one.label: one for one in first.numbers}
     assert [one.value for one in first.numbers[:2]] == ["4,000", "4.38 us"]
-    assert (numbers["saturated values"].value, numbers["saturated values"].alarm) == ("13", True)
+    assert (numbers["saturated values"].value, numbers["saturated values"].is_alarm) == ("13", True)
     assert (numbers["worst SQNR"].note, numbers["worst SQNR"].layer) == (
         "rounding only, layer 1",
         1,
@@ -402,7 +402,7 @@ def test_the_network_is_a_picture(text, page):
     assert boxes[0].x < boxes[1].x < boxes[2].x
     assert [boxes[n].title for n in range(3)] == ["0 conv", "1 conv", "2 softmax"]
     assert [boxes[n].detail for n in range(3)] == ["28.6%", "71.4%", "<0.1%"]
-    assert boxes[2].host
+    assert boxes[2].is_host
     assert [width for _, width, _ in boxes[1].bar] == [67, 17, 6, 10, 1, 11]  # of 112
     assert boxes[1].bar[0] == (0, 67, "#0072b2")
     assert boxes[1].bar[1][0] == 67

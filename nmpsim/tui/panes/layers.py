@@ -174,7 +174,7 @@ class LayersPane(LinePane):
             most = sort_rows(rows, "cycles", is_reversed=False)[0]
             why = f": {most.state.limited_by}" if most.state.limited_by else ""
             parts.append(f"most time {_format_name(most)} {format_percent(most.share, 100)}%{why}")
-        differing = [row for row in rows if row.found is not None and not row.found.equal]
+        differing = [row for row in rows if row.difference is not None and not row.difference.equal]
         if differing:
             column = "sqnr" if self._known[1] else "ulp"
             worst = sort_rows(differing, column, is_reversed=False)[0]
@@ -216,19 +216,21 @@ class LayersPane(LinePane):
         """Return the comparison with the reference, or a bar of the share."""
         if self._known[0] is None:
             return Text(self._bar(row.share), style=SKY)
-        if row.found is None:
+        if row.difference is None:
             return Text("")
-        if row.found.equal:
+        if row.difference.equal:
             return Text(f"{self.glyphs.equal} equal", style=GREEN)
         return Text(f"{self.glyphs.differs} {self._distance(row)}", VERMILION)
 
     def _distance(self, row: LayerRow) -> str:
         """Return the SQNR of real values, otherwise how many elements differ by how much."""
-        if row.found is None:
+        if row.difference is None:
             return ""
-        if self._known[1] and math.isfinite(row.found.sqnr_db):
-            return f"{row.found.sqnr_db:.1f} dB"
-        differing, worst = map(format_short_count, (row.found.differing, row.found.worst_ulp))
+        if self._known[1] and math.isfinite(row.difference.sqnr_db):
+            return f"{row.difference.sqnr_db:.1f} dB"
+        differing, worst = map(
+            format_short_count, (row.difference.differing, row.difference.worst_ulp)
+        )
         return f"{differing} by {worst}"
 
     def _mark(self, state: LayerState, is_current: bool) -> str:
@@ -282,7 +284,7 @@ def _format_name(row: LayerRow) -> str:
 
 def _join_cells(cells: Mapping[str, str], widths: Mapping[str, int]) -> str:
     """Return cells side by side, numbers on the right."""
-    numbers = [one for one in widths if not one or DEBUGGER_MEASURES[one].number]
+    numbers = [one for one in widths if not one or DEBUGGER_MEASURES[one].is_number]
     return " ".join(
         f"{cells[one]:{'>' if one in numbers else '<'}{n}}" for one, n in widths.items()
     )

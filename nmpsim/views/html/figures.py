@@ -38,7 +38,7 @@ class Figure:
     text: str
     """Description, also for screen readers."""
     spec: Mapping[str, Any]
-    narrow: bool = False
+    is_narrow: bool = False
     """Whether several are placed side by side."""
 
     @property
@@ -59,7 +59,7 @@ def make_figure(
     text: str,
     values: Sequence[Mapping[str, Any]],
     *,
-    narrow: bool = False,
+    is_narrow: bool = False,
     **parameters: Any,
 ) -> Figure:
     """Return a figure of records, drawn by a macro of ``figures.json.jinja``.
@@ -72,14 +72,14 @@ def make_figure(
         Title and description of the figure.
     values
         The records, which have the same fields.
-    narrow
+    is_narrow
         Whether several such figures are placed side by side.
     **parameters
         Further parameters of the macro.
     """
     macros = load_template("figures.json.jinja").module
     spec = json.loads(getattr(macros, template)(values[0] if values else {}, **parameters))
-    return Figure(title, text, spec | {"data": _data(values)}, narrow)
+    return Figure(title, text, spec | {"data": _data(values)}, is_narrow)
 
 
 def _data(given: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

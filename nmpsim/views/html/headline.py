@@ -39,7 +39,7 @@ class KeyNumber:
     note: str = ""
     layer: int | None = None
     """Layer that the note is about."""
-    alarm: bool = False
+    is_alarm: bool = False
 
 
 @attrs.frozen
@@ -128,7 +128,7 @@ def _numbers(report: RunReport, notable: Sequence[LayerReport]) -> tuple[KeyNumb
             "saturated values",
             f"{report.saturated:,}",
             f"notable in {format_count(len(notable), 'layer')}" if notable else "",
-            alarm=bool(notable),
+            is_alarm=bool(notable),
         ),
         _sqnr(report),
     )

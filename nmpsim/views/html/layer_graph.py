@@ -40,8 +40,8 @@ class Box:
     title: str
     detail: str
     tooltip: str
-    host: bool
-    saturated: bool
+    is_host: bool
+    is_saturated: bool
 
 
 @attrs.frozen
@@ -71,7 +71,7 @@ class LayerGraph:
     @property
     def has_host(self) -> bool:
         """Whether a layer runs on the host."""
-        return any(box.host for row in self.rows for box in row.boxes)
+        return any(box.is_host for row in self.rows for box in row.boxes)
 
 
 def make_layer_graph(report: RunReport) -> LayerGraph | None:
@@ -160,8 +160,8 @@ def _box(layer: LayerReport, report: RunReport, place: tuple[int, int], longest:
         title=_title(layer),
         detail=share,
         tooltip=escape_line("; ".join(_facts(layer, report))),
-        host=layer.placement == "host",
-        saturated=layer.saturates_notably,
+        is_host=layer.placement == "host",
+        is_saturated=layer.saturates_notably,
     )
 
 

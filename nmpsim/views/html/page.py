@@ -109,4 +109,4 @@ class FigureRenderer:
         if figure.mark_count > MAX_MARKS:
             return _RenderedFigure(figure, None, None, id)
         spec = compress_text(json.dumps(figure.spec, separators=(",", ":")))
-        return _RenderedFigure(figure, spec, None if figure.narrow else render_image(figure), id)
+        return _RenderedFigure(figure, spec, None if figure.is_narrow else render_image(figure), id)

@@ -174,7 +174,7 @@ def _histogram(report: RunReport, one: Histogram) -> Figure:
         f"Values of {make_layer_labels(report)[one.index]}",
         f"{sum(one.counts):,} values of {type}{lost}; counts on a logarithmic axis.",
         values,
-        narrow=True,
+        is_narrow=True,
         domain=[one.low, one.low + one.width * len(one.counts)],
     )
 
