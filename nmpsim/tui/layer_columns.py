@@ -1,4 +1,4 @@
-"""Order and filters of the list of layers, by the columns of the debugger's measures."""
+"""Order and filters of the list of layers, by the columns of the debugger's table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import attrs
 from nmpsim.analysis.difference import Difference
 from nmpsim.debugger import LayerState
 from nmpsim.diagnostics import fail
-from nmpsim.views.measures import DEBUGGER_MEASURES
+from nmpsim.views.measures import DEBUGGER_COLUMNS
 
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
@@ -43,7 +43,7 @@ SMALLEST_FIRST = ("layer", "sqnr")
 
 def sort_rows(rows: Sequence[LayerRow], column: str, *, is_reversed: bool) -> list[LayerRow]:
     """Sort rows by a column; rows with equal values keep their order."""
-    measure = DEBUGGER_MEASURES[column]
+    measure = DEBUGGER_COLUMNS[column]
     descends = measure.is_number and column not in SMALLEST_FIRST
     return sorted(rows, key=lambda row: measure.cell(row).value, reverse=descends != is_reversed)
 
@@ -85,14 +85,14 @@ def _fits(text: str, word: str) -> bool:
 
 
 def _comparison(name: str, comparator: str, wanted: str) -> Callable[[LayerRow], bool]:
-    fitting = [one for one in DEBUGGER_MEASURES if name and one.startswith(name.casefold())]
+    fitting = [one for one in DEBUGGER_COLUMNS if name and one.startswith(name.casefold())]
     if not fitting:
         raise fail(
             "DEBUG001", "unknown column in a filter", found=name or "nothing",
-            expected=", ".join(DEBUGGER_MEASURES),
+            expected=", ".join(DEBUGGER_COLUMNS),
             hint="Write a filter such as `conv* sat>0 cycles>=1000 op=maxpool`.",
         )  # fmt: skip
-    measure, compare = DEBUGGER_MEASURES[fitting[0]], _COMPARE[comparator]
+    measure, compare = DEBUGGER_COLUMNS[fitting[0]], _COMPARE[comparator]
     try:
         limit = float(wanted.replace(",", "").removesuffix("%"))
     except ValueError:

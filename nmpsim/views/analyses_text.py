@@ -103,12 +103,12 @@ def _marked(words: str) -> Cell:
 def _print_layers(
     layers: Sequence[ShadowLayer],
     shown: Mapping[str, str],
-    measures: Sequence[Column],
+    columns: Sequence[Column],
     console: Console,
     *more: Column,
 ) -> None:
-    """Print the measures that at least one layer has."""
-    present = [one for one in measures if any(one.cell(layer).text != "-" for layer in layers)]
+    """Print the columns that have a value for at least one layer."""
+    present = [one for one in columns if any(one.cell(layer).text != "-" for layer in layers)]
     name = Column("layer", "name", shown.__getitem__, least=8)
     print_table(console, layers, INDEX, name, *present, *more)
 
@@ -141,7 +141,7 @@ _PARTS = tuple(NumberColumn(name, f"split.{name}", _units) for name in PARTS)
 """Mean and worst of each part of the error."""
 
 
-def make_sensitivity_measures(report: SensitivityReport) -> tuple[Column, ...]:
+def make_sensitivity_columns(report: SensitivityReport) -> tuple[Column, ...]:
     """Return the columns of a table of the effects of settings on the cycles."""
 
     def change(moved: MovedSetting | None) -> Cell | None:
@@ -182,7 +182,7 @@ def print_sensitivity(report: SensitivityReport, console: Console) -> None:
         console, f"cycles when an assumed setting changes by {share}%: {report.cycles:,} as it is"
     )
     if report.effects:
-        print_table(console, report.effects, *make_sensitivity_measures(report))
+        print_table(console, report.effects, *make_sensitivity_columns(report))
     else:
         print_line(console, "no assumed setting affects the cycles")
     if any(one.program == "recompiled" for one in report.effects):

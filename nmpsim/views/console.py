@@ -76,16 +76,16 @@ def print_facts(console: Console, facts: Iterable[tuple[str, str]], width: int =
 
 
 @frozen
-class _Column:
-    """A column of a text table."""
+class _FilledColumn:
+    """A column of a text table with its cells."""
 
-    measure: Column
+    definition: Column
     cells: Sequence[Cell]
 
     @property
     def title(self) -> str:
         """Title on a terminal."""
-        return self.measure.short or self.measure.title
+        return self.definition.short or self.definition.title
 
     @property
     def natural_width(self) -> int:
@@ -93,13 +93,13 @@ class _Column:
         return max(len(self.title), *(len(cell.text) for cell in self.cells))
 
 
-def print_table(console: Console, rows: Sequence[Any], *measures: Column) -> None:
-    """Print a table with one row per record and one column per measure, fitted to the console."""
-    columns = [_Column(one, [one.cell(row) for row in rows]) for one in measures]
-    console.print(_fit_table(columns, console))
+def print_table(console: Console, rows: Sequence[Any], *columns: Column) -> None:
+    """Print a table with one row per record, fitted to the console."""
+    filled = [_FilledColumn(one, [one.cell(row) for row in rows]) for one in columns]
+    console.print(_fit_table(filled, console))
 
 
-def _fit_table(columns: Sequence[_Column], console: Console) -> Table | Text:
+def _fit_table(columns: Sequence[_FilledColumn], console: Console) -> Table | Text:
     """Return a table that fits the width of the console, or its rows as lines."""
     columns = _needed(columns, console.width)
     widths, gap = _fitted_widths(columns, console.width)
@@ -114,7 +114,7 @@ def _fit_table(columns: Sequence[_Column], console: Console) -> Table | Text:
     )
     shown = []
     for column, width in zip(columns, widths, strict=True):
-        justify: JustifyMethod = "right" if column.measure.is_number else "left"
+        justify: JustifyMethod = "right" if column.definition.is_number else "left"
         table.add_column(column.title, justify=justify, width=width, no_wrap=True)
         texts = shorten_distinct([cell.text for cell in column.cells], width)
         shown.append(
@@ -134,20 +134,20 @@ def _fit_table(columns: Sequence[_Column], console: Console) -> Table | Text:
     return table
 
 
-def _needed(columns: Sequence[_Column], available: int) -> Sequence[_Column]:
+def _needed(columns: Sequence[_FilledColumn], available: int) -> Sequence[_FilledColumn]:
     """Return the columns without optional ones, from the right, until the rest fits."""
-    optional = [column for column in columns if column.measure.is_optional]
+    optional = [column for column in columns if column.definition.is_optional]
     while optional and sum(column.natural_width + 1 for column in columns) - 1 > available:
         left_out = optional.pop()
         columns = [column for column in columns if column is not left_out]
     return columns
 
 
-def _rows_as_lines(columns: Sequence[_Column], width: int) -> Iterator[str]:
+def _rows_as_lines(columns: Sequence[_FilledColumn], width: int) -> Iterator[str]:
     """Yield the first cell of each row, and below it the other cells with their titles."""
     first, *others = columns
     for row, cell in enumerate(first.cells):
-        yield escape_line(f"{first.title} {cell.text}" if first.measure.is_number else cell.text)
+        yield escape_line(f"{first.title} {cell.text}" if first.definition.is_number else cell.text)
         text = "   "
         for column in others:
             fact = escape_line(f"{column.title} {column.cells[row].text}")
@@ -158,7 +158,7 @@ def _rows_as_lines(columns: Sequence[_Column], width: int) -> Iterator[str]:
         yield text
 
 
-def _fitted_widths(columns: Sequence[_Column], available: int) -> tuple[list[int], int]:
+def _fitted_widths(columns: Sequence[_FilledColumn], available: int) -> tuple[list[int], int]:
     """Return widths and gap; excess width is taken from the widest columns that may shrink."""
     widths = [column.natural_width for column in columns]
     gap = GAP if sum(widths) + GAP * (len(columns) - 1) <= available else 1
@@ -167,7 +167,7 @@ def _fitted_widths(columns: Sequence[_Column], available: int) -> tuple[list[int
         room = [
             (widths[index], index)
             for index, column in enumerate(columns)
-            if (least := column.measure.least) is not None and widths[index] > least
+            if (least := column.definition.least) is not None and widths[index] > least
         ]
         if not room:
             break

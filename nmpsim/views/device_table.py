@@ -14,7 +14,7 @@ from nmpsim.views.console import print_line, print_table
 from nmpsim.views.measures import Column, NumberColumn
 from nmpsim.views.text import format_count
 
-SETTING_MEASURES = (
+SETTING_COLUMNS = (
     Column("section", meaning="section of the device file"),
     Column("setting", meaning="key in that section"),
     NumberColumn("value", meaning="value in this run"),
@@ -56,7 +56,7 @@ def device_json(device: DeviceConfig) -> DeviceDocument:
 def list_settings(
     settings: Mapping[str, Any], sources: Mapping[str, str]
 ) -> list[dict[str, int | str]]:
-    """Return a row for each setting, with the keys that ``SETTING_MEASURES`` read."""
+    """Return a row for each setting, with the keys that ``SETTING_COLUMNS`` read."""
     return [
         {
             "section": name.partition("_")[0],
@@ -82,7 +82,7 @@ def print_device(device: DeviceConfig, console: Console) -> None:
         before = section
     print_line(console, f"device {device.name}", "bold")
     console.print()
-    print_table(console, rows, *SETTING_MEASURES)
+    print_table(console, rows, *SETTING_COLUMNS)
     console.print()
     assumed = sum(source == "assumed" for source in device.sources.values())
     print_line(console, f"{format_count(assumed, 'setting')} assumed; cycle counts depend on them")

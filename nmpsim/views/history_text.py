@@ -11,7 +11,7 @@ from nmpsim.escape import escape_line
 from nmpsim.experiments.history import Entry, find_latest_pairs, name_series
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_line, print_table
-from nmpsim.views.measures import RUN_MEASURES, Column, NumberColumn
+from nmpsim.views.measures import RUN_COLUMNS, Column, NumberColumn
 
 SHORT = 10
 """Characters of a commit that are shown."""
@@ -45,25 +45,25 @@ def print_history(entries: Sequence[Entry], console: Console) -> None:
     print_table(
         console,
         entries,
-        make_number_measure(entries),
+        make_number_column(entries),
         Column("date", "date", lambda date: date[:10]),
         Column("commit", "commit", lambda commit: commit[:SHORT]),
-        make_network_measure(entries),
+        make_network_column(entries),
         KIND,
-        RUN_MEASURES["cycles"],
+        RUN_COLUMNS["cycles"],
         Column("", lambda one: "#" * round(_BAR * one.cycles / longest[one.series]), least=4),
-        *(RUN_MEASURES[key] for key in ("saturated", "SQNR", "accuracy")),
+        *(RUN_COLUMNS[key] for key in ("saturated", "SQNR", "accuracy")),
     )
 
 
-def make_number_measure(entries: Sequence[Entry]) -> Column:
+def make_number_column(entries: Sequence[Entry]) -> Column:
     """Return the table column with an entry's position in the history, counted from 1."""
     numbers = {id(entry): n for n, entry in enumerate(entries, 1)}
     meaning = "number of the entry, for nmpsim history --show"
     return NumberColumn("#", lambda one: numbers[id(one)], str, meaning)
 
 
-def make_network_measure(entries: Sequence[Entry]) -> Column:
+def make_network_column(entries: Sequence[Entry]) -> Column:
     """Return the table column with the name of an entry's series."""
     names = name_series(entries)
     return Column("network", "series", names.__getitem__, "name and label", least=8)
@@ -87,7 +87,7 @@ def _verdict(before: Entry, after: Entry, name: str) -> str:
         ("accuracy", "accuracy", "accuracy", 1),
     )
     for title, key, field, sign in measures:
-        measure = RUN_MEASURES[key]
+        measure = RUN_COLUMNS[key]
         old, new = getattr(before, field), getattr(after, field)
         if old is None or new is None or old == new:
             continue

@@ -26,7 +26,7 @@ from nmpsim.views.element_types import (
 )
 from nmpsim.views.measures import (
     INDEX,
-    LAYER_MEASURES,
+    LAYER_COLUMNS,
     NAME,
     OPERATION,
     Column,
@@ -279,7 +279,7 @@ def _print_layers(layers: Sequence[Layer], console: Console) -> None:
         INDEX,
         NAME,
         OPERATION,
-        LAYER_MEASURES["placement"],
+        LAYER_COLUMNS["placement"],
         Column("numerics", lambda layer: layer.numerics or None),
         Column("output", "", format_tensor_type, least=16),
         NumberColumn("fused", lambda layer: len(layer.fused) or None),

@@ -1,6 +1,6 @@
-"""Measures of layers and runs, and causes of cycles: one table for text, HTML and the debugger.
+"""Columns of tables of layers and runs, and causes of cycles, for text, HTML and the debugger.
 
-A measure has a title, a meaning, a value and its format. ``LAYER_VIEWS`` lists the measures that
+A column has a title, a meaning, a value and its format. ``LAYER_VIEWS`` lists the columns that
 each view shows; :func:`nmpsim.views.console.print_table` and :mod:`nmpsim.views.html.tables` make
 tables of them.
 """
@@ -56,7 +56,7 @@ class Column:
     is_number: ClassVar[bool] = False
 
     def cell(self, row: Any) -> Cell:
-        """Return the table cell of the measure for a record."""
+        """Return the table cell for a record."""
         source = self.value or self.title.replace(" ", "_")
         value = source(row) if callable(source) else get_value(row, source)
         if isinstance(value, Cell):
@@ -70,7 +70,7 @@ class Column:
         return Cell(text, value if is_finite else math.copysign(1e308, value))
 
     def for_item(self, position: int) -> Column:
-        """Return the measure for rows that are tuples and contain the record at ``position``."""
+        """Return the column for rows that are tuples and contain the record at ``position``."""
         return attrs.evolve(self, value=lambda row: self.cell(row[position]))
 
     def _text(self, value: Any) -> str:
@@ -219,7 +219,7 @@ def format_cycles(cycles: float) -> str:
     return f"{cycles:,.0f}" if cycles >= 1000 or cycles == int(cycles) else f"{cycles:,.1f}"
 
 
-LAYER_MEASURES: Mapping[str, Column] = {
+LAYER_COLUMNS: Mapping[str, Column] = {
     "index": NumberColumn("#", "index", str, "position in the run"),
     "layer": Column(
         "layer", make_name_cell, meaning="display name; the tooltip has the full name", least=6
@@ -308,7 +308,7 @@ LAYER_MEASURES: Mapping[str, Column] = {
     ),
     "line": NumberColumn("line", lambda layer: layer.line or None, meaning="line in the LIR text"),
 }
-"""Measures of a layer, by key."""
+"""Columns for layers, by key."""
 LAYER_VIEWS: Mapping[str, tuple[str, ...]] = {
     "run": ("index", "layer", "operation", "cores", "output", "cycles", "time", "DRAM busy",
             "MAC utilization", "saturated"),
@@ -321,7 +321,7 @@ LAYER_VIEWS: Mapping[str, tuple[str, ...]] = {
                 "formula", "distance", "scratchpad", "critical path", "core cycles"),
 }  # fmt: skip
 """View -> keys of its columns: ``run`` and ``bounds`` are text, ``page`` and ``slowest`` HTML."""
-INDEX, NAME, OPERATION = (LAYER_MEASURES[key] for key in ("index", "layer", "operation"))
+INDEX, NAME, OPERATION = (LAYER_COLUMNS[key] for key in ("index", "layer", "operation"))
 
 
 def _state_cycles(row: Any) -> Cell:
@@ -332,7 +332,7 @@ def _state_cycles(row: Any) -> Cell:
     return Cell("" if state.state == "pending" and text != "host" else text, state.cycles)
 
 
-DEBUGGER_MEASURES: Mapping[str, Column] = {
+DEBUGGER_COLUMNS: Mapping[str, Column] = {
     "layer": Column(
         "layer", lambda row: Cell(escape_line(row.state.display_name), row.state.index)
     ),
@@ -351,9 +351,9 @@ DEBUGGER_MEASURES: Mapping[str, Column] = {
         "sqnr", lambda row: row.difference.sqnr_db if row.difference else math.inf
     ),
 }
-"""Measures of a layer of a stopped run, by key: its state, and its difference from a reference."""
+"""Columns for layers of a stopped run, by key: state, and difference from a reference."""
 
-RUN_MEASURES: Mapping[str, Column] = {
+RUN_COLUMNS: Mapping[str, Column] = {
     "cycles": NumberColumn(
         "cycles", "", format_cycles, "cycles of the run, or mean of an evaluation"
     ),
@@ -380,16 +380,16 @@ RUN_MEASURES: Mapping[str, Column] = {
     ),
     "accuracy": NumberColumn("accuracy", "", ".2%", "share of correct samples"),
 }
-"""Measures of a run, of a sweep point, or of an entry of a history, by key."""
+"""Columns for runs, points of a sweep and entries of a history, by key."""
 
 
 def list_layer_columns(report: RunReport, view: str) -> list[Column]:
-    """Return the measures that a view in ``LAYER_VIEWS`` shows for a run's layers.
+    """Return the columns that a view in ``LAYER_VIEWS`` shows for a run's layers.
 
     The share of a scratchpad is omitted if the run recorded no timeline.
     """
-    measures = {
-        **LAYER_MEASURES,
+    columns = {
+        **LAYER_COLUMNS,
         "time": NumberColumn(
             "time %",
             lambda layer: make_share_cell(layer.cycles, report.cycles),
@@ -402,9 +402,9 @@ def list_layer_columns(report: RunReport, view: str) -> list[Column]:
         for block in report.scratchpads:
             used[block.layer] += block.end - block.begin
         size = from_settings(report.device).scratchpad_bytes
-        measures["scratchpad"] = NumberColumn(
+        columns["scratchpad"] = NumberColumn(
             "scratchpad %",
             lambda layer: make_share_cell(used[layer.index], size),
             meaning="share of a scratchpad that the layer wrote",
         )
-    return [measures[key] for key in LAYER_VIEWS[view] if key in measures]
+    return [columns[key] for key in LAYER_VIEWS[view] if key in columns]

@@ -17,7 +17,7 @@ from nmpsim.views.text import format_count, format_decibels, format_elem, format
 
 
 class SettingsDocument(TypedDict):
-    """How a program was quantized."""
+    """Settings with which a program was quantized."""
 
     schema: str
     elem: str

@@ -19,7 +19,7 @@ from nmpsim.tui.layer_columns import LayerRow, make_filter, sort_rows
 from nmpsim.tui.line_pane import LinePane, shorten_names
 from nmpsim.tui.theme import GREEN, ORANGE, SKY, VERMILION
 from nmpsim.tui.view import View
-from nmpsim.views.measures import DEBUGGER_MEASURES
+from nmpsim.views.measures import DEBUGGER_COLUMNS
 from nmpsim.views.text import format_percent, format_short_count, shorten_middle
 
 BAR_COLUMNS = 8
@@ -242,7 +242,7 @@ class LayersPane(LinePane):
         """Return the texts of a line by column title."""
         state = row.state
         is_chosen, known = self.current_view.layer == state.index, state.state != "pending"
-        cells = {one: DEBUGGER_MEASURES[one].cell(row).text for one in TITLES if one}
+        cells = {one: DEBUGGER_COLUMNS[one].cell(row).text for one in TITLES if one}
         return cells | {
             "": f"{f'[{state.index}]' if is_chosen else f'{state.index} ':>{NUMBER_COLUMNS}}",
             "operation": shorten_middle(cells["operation"], LONGEST_OPERATION),
@@ -284,7 +284,7 @@ def _format_name(row: LayerRow) -> str:
 
 def _join_cells(cells: Mapping[str, str], widths: Mapping[str, int]) -> str:
     """Return cells side by side, numbers on the right."""
-    numbers = [one for one in widths if not one or DEBUGGER_MEASURES[one].is_number]
+    numbers = [one for one in widths if not one or DEBUGGER_COLUMNS[one].is_number]
     return " ".join(
         f"{cells[one]:{'>' if one in numbers else '<'}{n}}" for one, n in widths.items()
     )

@@ -17,7 +17,7 @@ from nmpsim.views.html.figures import Figure, make_figure, shorten_names
 from nmpsim.views.html.tables import Table, make_table
 from nmpsim.views.measures import (
     NAME,
-    RUN_MEASURES,
+    RUN_COLUMNS,
     Cell,
     Column,
     NumberColumn,
@@ -89,7 +89,7 @@ def make_totals_table(runs: _Runs) -> Table:
     """Return a table of the totals of several runs, with a row per run."""
     first = next(iter(runs.values()))
     cycles, latency, *uses = (
-        RUN_MEASURES[key].for_item(1)
+        RUN_COLUMNS[key].for_item(1)
         for key in ("cycles", "latency", "DRAM busy", "MAC utilization", "saturated")
     )
     return make_table(

@@ -10,14 +10,14 @@ from nmpsim.views.history_text import (
     KIND,
     SHORT,
     describe_latest_changes,
-    make_network_measure,
-    make_number_measure,
+    make_network_column,
+    make_number_column,
 )
 from nmpsim.views.html.figures import Figure, make_figure
 from nmpsim.views.html.page import FigureRenderer, require_html
 from nmpsim.views.html.tables import Table, make_table
 from nmpsim.views.html.templates import load_template
-from nmpsim.views.measures import RUN_MEASURES, Column
+from nmpsim.views.measures import RUN_COLUMNS, Column
 from nmpsim.views.text import shorten_distinct
 
 _NAME_CHARACTERS = 100
@@ -99,10 +99,10 @@ def _line(entry: Entry, names: Mapping[tuple[str, str], str]) -> str:
 def _table(entries: Sequence[Entry]) -> Table:
     return make_table(
         entries,
-        make_number_measure(entries),
+        make_number_column(entries),
         Column("date", meaning="date of the commit, UTC"),
         Column("commit", meaning="commit of the repository"),
-        make_network_measure(entries),
+        make_network_column(entries),
         KIND,
-        *(RUN_MEASURES[key] for key in ("cycles", "saturated", "SQNR", "accuracy")),
+        *(RUN_COLUMNS[key] for key in ("cycles", "saturated", "SQNR", "accuracy")),
     )

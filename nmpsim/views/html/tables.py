@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import attrs
 
 from nmpsim.report.data import LayerReport, RunReport, Saturation
-from nmpsim.views.analyses_text import SHADOW_ERRORS, make_sensitivity_measures
-from nmpsim.views.device_table import SETTING_MEASURES, list_settings
+from nmpsim.views.analyses_text import SHADOW_ERRORS, make_sensitivity_columns
+from nmpsim.views.device_table import SETTING_COLUMNS, list_settings
 from nmpsim.views.measures import (
     INDEX,
-    LAYER_MEASURES,
+    LAYER_COLUMNS,
     NAME,
     Cell,
     Column,
@@ -28,15 +28,15 @@ MAX_SLOW = 12
 
 @attrs.frozen
 class Table:
-    """A table: rows of cells, and the measures of its columns."""
+    """A table: its columns, and rows of cells."""
 
     headings: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
 
 
-def make_table(rows: Iterable[object], *measures: Column) -> Table:
-    """Return a table with one row per record and one column per measure."""
-    return Table(measures, tuple(tuple(one.cell(row) for one in measures) for row in rows))
+def make_table(rows: Iterable[object], *columns: Column) -> Table:
+    """Return a table with one row per record."""
+    return Table(columns, tuple(tuple(one.cell(row) for one in columns) for row in rows))
 
 
 def make_layer_table(report: RunReport) -> Table:
@@ -56,7 +56,7 @@ def make_saturation_table(report: RunReport) -> Table:
     """Return a table of saturated values by layer, stage and side."""
     return make_table(
         ((layer, one) for layer in report.layers for one in layer.saturation if not one.wanted),
-        *(one.for_item(0) for one in (INDEX, NAME, LAYER_MEASURES["line"])),
+        *(one.for_item(0) for one in (INDEX, NAME, LAYER_COLUMNS["line"])),
         *(one.for_item(1) for one in _STAGE),
         NumberColumn("saturated", _stage_count, meaning="number of values"),
         NumberColumn(
@@ -100,7 +100,7 @@ _EXTENT = (
         meaning="channel with most saturated values, and their number",
     ),
 )
-"""Measures of the values that saturated at one stage, on one side: where, and how far."""
+"""Columns for the values that saturated at one stage, on one side: where, and how far."""
 
 
 def make_placement_table(report: RunReport) -> Table:
@@ -126,7 +126,7 @@ def make_placement_table(report: RunReport) -> Table:
         Column("operation", meaning="operation of the layers"),
         Column("type", meaning="element type of the results"),
         NumberColumn("layers", meaning="number of layers"),
-        LAYER_MEASURES["MACs"],
+        LAYER_COLUMNS["MACs"],
         NumberColumn("cycles", meaning="cycles of these layers; none of the device on the host"),
         NumberColumn(
             "time %",
@@ -139,7 +139,7 @@ def make_placement_table(report: RunReport) -> Table:
 
 def make_settings_table(report: RunReport) -> Table:
     """Return a table of the settings of the device with their sources."""
-    return make_table(list_settings(report.device, report.sources), *SETTING_MEASURES)
+    return make_table(list_settings(report.device, report.sources), *SETTING_COLUMNS)
 
 
 def make_sensitivity_table(report: RunReport) -> Table | None:
@@ -148,7 +148,7 @@ def make_sensitivity_table(report: RunReport) -> Table | None:
         return None
     effect = NumberColumn("effect", meaning="larger change, as a share of the cycles")
     found = report.sensitivity
-    return make_table(found.effects, *make_sensitivity_measures(found), effect)
+    return make_table(found.effects, *make_sensitivity_columns(found), effect)
 
 
 def make_shadow_table(report: RunReport) -> Table | None:
