@@ -34,7 +34,7 @@ def fresh() -> None:
 
 @pytest.fixture
 def writer(tmp_path: Path):
-    """A process that is in the middle of writing a file."""
+    """Start a process that is writing a file."""
     started = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(tmp_path / "out")], stdout=subprocess.PIPE
     )

@@ -16,7 +16,7 @@ import stand_in  # noqa: E402 - found by the line above
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> stand_in.Session:
-    """A session without a simulator."""
+    """Return a session without a simulator."""
     import nmpsim
 
     session = stand_in.Session()
@@ -27,7 +27,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> stand_in.Session:
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
-    """A bundle with the inputs data and mask, and two outputs."""
+    """Return a bundle with the inputs data and mask, and two outputs."""
     path = tmp_path / "net.bin"
     path.write_bytes(stand_in.two_inputs_image())
     return path
@@ -35,7 +35,7 @@ def bundle(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def one_input(tmp_path: Path) -> Path:
-    """A bundle whose only input is data, Int8 1x4."""
+    """Return a bundle whose only input is data, Int8 1x4."""
     path = tmp_path / "one.bin"
     path.write_bytes(stand_in.one_input_image())
     return path
@@ -43,7 +43,7 @@ def one_input(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def nmpsim_cli() -> Callable[..., Result]:
-    """Run a command line within this process."""
+    """Return a function that runs a command line in this process."""
     from nmpsim.cli.app import app
 
     def run(*arguments: object) -> Result:
@@ -54,7 +54,7 @@ def nmpsim_cli() -> Callable[..., Result]:
 
 @pytest.fixture
 def command() -> Callable[..., list[str]]:
-    """The words that start nmpsim with the stand-in as a process of its own."""
+    """Return a function that makes the command of a process with the stand-in session."""
 
     def words(*arguments: object) -> list[str]:
         return [sys.executable, str(FOLDER / "stand_in.py"), *map(str, arguments)]
@@ -64,7 +64,7 @@ def command() -> Callable[..., list[str]]:
 
 @pytest.fixture
 def process(command: Callable[..., list[str]]) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a command line as a process."""
+    """Return a function that runs a command line as a process."""
 
     def run(*arguments: object, **more: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

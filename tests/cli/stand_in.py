@@ -40,7 +40,7 @@ def two_inputs_image() -> bytes:
 
 
 class Session(types.ModuleType):
-    """Has the names of ``nmpsim.session`` that the command line uses."""
+    """Replacement of ``nmpsim.session`` with the names that the command line uses."""
 
     def __init__(self, behaviour: str = "") -> None:
         super().__init__("nmpsim.session")
@@ -60,7 +60,7 @@ class Session(types.ModuleType):
         return bundle_from_bytes(compiled.image).digest
 
     def is_model(self, path: Path) -> bool:
-        """None of the files here is."""
+        """Return False: the tests use no model files."""
         return False
 
     def load(self, path: Path, patch: Path | None = None, *, device: Any = None) -> Any:
@@ -97,7 +97,7 @@ class Session(types.ModuleType):
 
 
 def main() -> None:
-    """The command line, in a process of its own."""
+    """Run the command line with the stand-in session."""
     import nmpsim
     from nmpsim.cli import main
 

@@ -31,7 +31,7 @@ def runs(*arguments: object, tensors: tuple[Tensor, ...] = (BATCH,)) -> list[Inp
 
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
-    """A folder of four images that differ by their number."""
+    """Return a folder of four images that differ by their number."""
     for number in range(4):
         Image.fromarray(PIXELS + np.uint8(number)).save(tmp_path / f"{number}.png")
     return tmp_path

@@ -20,14 +20,14 @@ PAGE = Path(__file__).parents[2] / "docs" / "howto" / "shell-completion.md"
 
 
 def shell(name: str) -> str:
-    """A shell of this machine."""
+    """Return the path of an installed shell."""
     path = shutil.which(name)
     return path or pytest.skip(f"there is no {name} here")
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """With the nmpsim of these tests, in a folder with a bundle."""
+    """Return environment variables for a folder with a bundle and this nmpsim."""
     (tmp_path / "a_network.bin").touch()
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return {**os.environ, "PATH": path, "HOME": str(tmp_path), "TERM": "vt100"}

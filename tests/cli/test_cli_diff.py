@@ -12,7 +12,7 @@ DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Bundle, reports and layers of two digits, in a folder with a blank."""
+    """Return a folder with the bundle, reports and layers of two digits."""
     import nmpsim
     from nmpsim.atomic import write_npz
     from nmpsim.bundle import bundle_from_bytes

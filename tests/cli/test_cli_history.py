@@ -44,7 +44,7 @@ def write(path, report):
 
 @pytest.fixture
 def runs(tmp_path):
-    """Two runs, the second slower, less exact, with saturated values."""
+    """Write the reports of two runs; the second is slower and less exact, and saturates."""
     worse = sample_report(cycles=4000, layers=(layer(0, saturation=CUTS),), shadow=shadow(31.0))
     better = sample_report(layers=(layer(0),), shadow=shadow(40.0))
     first = write(tmp_path / "old run.json", better)
@@ -53,7 +53,7 @@ def runs(tmp_path):
 
 @pytest.fixture
 def history(nmpsim_cli, runs, tmp_path):
-    """A folder with both and an evaluation."""
+    """Return a history of both runs and an evaluation."""
     folder = tmp_path / "my history"
     evaluation = tmp_path / "eval.json"
     evaluation.write_text(json.dumps(EVALUATION))

@@ -38,7 +38,7 @@ def image(tmp_path: Path) -> Path:
 
 
 def by_glow(mode: str, layout: str, order: str, mean: tuple, stddev: tuple) -> np.ndarray:
-    """Image.cpp: mean and deviation in RGB, then scale and bias, then order, then layout."""
+    """Convert pixels like Image.cpp: mean and deviation, scale and bias, order, layout."""
     f = np.float32
     low, high = (f(limit) for limit in PIXEL_RANGES[mode])
     if order == "BGR":

@@ -18,7 +18,7 @@ MASK = np.ones((2, 3), np.float32)
 
 
 def error(bundle, *arguments: object) -> str:
-    """The one error that these arguments cause."""
+    """Return the single error that the arguments cause."""
     with pytest.raises(UserError) as raised:
         arrays(bundle, *arguments)
     assert len(raised.value.diagnostics) == 1

@@ -61,7 +61,7 @@ def bundle(tmp_path: Path) -> Callable[[str], Path]:
 
 
 class Running:
-    """A command in a session of its own."""
+    """Command that runs in a separate session."""
 
     def __init__(self, code: str, *words: object, **environment: str) -> None:
         self.process = subprocess.Popen(
@@ -83,7 +83,7 @@ class Running:
             time.sleep(0.02)
 
     def end(self, signal_number: int = signal.SIGINT) -> tuple[int, str]:
-        """Exit code, and what was said, once no process of the session is left."""
+        """Wait until no process of the session is left; return the exit code and the output."""
         self.process.send_signal(signal_number)
         try:
             _, said = self.process.communicate(timeout=60)
@@ -97,7 +97,7 @@ class Running:
         return self.process.returncode, said
 
     def processes(self) -> list[str]:
-        """Those of the session that live."""
+        """Return the running processes of the session."""
         return [text for text in map(_stat, Path("/proc").glob("[0-9]*")) if self._is_ours(text)]
 
     def _is_ours(self, text: str) -> bool:
@@ -235,7 +235,7 @@ def test_an_endless_evaluation_is_interrupted(
     running = Running(TELLING.format(patch=""), *words, "--jobs", 2)
 
     def workers_compute() -> bool:
-        """The main process, and the one that tracks resources, are idle soon."""
+        """Return whether worker processes compute; the main process is soon idle."""
         times = [int(one.rpartition(")")[2].split()[11]) for one in running.processes()]
         return sum(ticks > 3 * os.sysconf("SC_CLK_TCK") for ticks in times) >= 2
 

@@ -20,7 +20,7 @@ WORDS = ("1", "conv1__2", "conv1", "line:20", "number:4")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """The digits; and the same where conv1 may be conv1__2 or conv1__9, both of the device."""
+    """Return a folder with the digits, once with layers conv1__2 and conv1__9."""
     path = tmp_path_factory.mktemp("layers")
     text = LIR.read_text(encoding="utf-8")
     for name, lir in (("plain", text), ("twice", text.replace("%pool2__2 ", "%conv1__9 "))):

@@ -28,7 +28,7 @@ DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 
 @pytest.fixture
 def loop(tmp_path: Path) -> Path:
-    """A program without end, whose own device allows it 2^62 cycles."""
+    """Return an endless program whose device allows 2^62 cycles."""
     path = tmp_path / "loop.bin"
     allowed = attrs.evolve(default_device(), limits_cycles=1 << 62)
     path.write_bytes(assemble(CLASSIFIER, "loop.s", allowed.settings()).bundle())
@@ -96,7 +96,7 @@ def test_options_take_precedence_over_limits_of_a_suite(nmpsim_cli: Cli, loop: P
 
 @pytest.fixture
 def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs take no time, and what is done after them takes hours."""
+    """Replace the clock: runs take no time, and later work takes hours."""
     spent = property(lambda _: 3600.0, lambda *_: None)
     monkeypatch.setattr(TimeBudget, "_spent", spent, raising=False)
 

@@ -15,7 +15,7 @@ FLOATS = DIGITS / "float_weights.npz"
 
 @pytest.fixture
 def wrong(tmp_path):
-    """The digits' program with the type of a bias changed, in a folder with a blank."""
+    """Return the digits program with a changed bias type."""
     folder = tmp_path / "a folder"
     folder.mkdir()
     text = LIR.read_text().replace("i32[S:0.000039102 O:0]", "i32[S:0.013213338 O:0]", 1)

@@ -25,7 +25,7 @@ HALT = "_start: nmp.halt"
 
 @pytest.fixture(autouse=True)
 def untold() -> Iterator[None]:
-    """Nobody has been told yet."""
+    """Clear the record of printed notices."""
     loading._print_loading.cache_clear()
     yield
     loading._print_loading.cache_clear()

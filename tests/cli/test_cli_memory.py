@@ -27,7 +27,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def bomb(path: Path, count: int, *shape: int, **labels: Any) -> Path:
-    """``count`` samples of zeros, a thousandth of their size as a file."""
+    """Write ``count`` samples of zeros, compressed to a thousandth of their size."""
     text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {(count, *shape)}, }}\n".encode()
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         with archive.open("data.npy", "w", force_zip64=True) as member:
@@ -167,7 +167,7 @@ def test_too_few_files_or_processes_are_user_errors(
 
 def test_an_exception_of_a_rust_library_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     class PanicException(BaseException):
-        """As PyO3 defines it."""
+        """Copy of the exception that PyO3 defines."""
 
     def command() -> None:
         raise PanicException("called `unwrap()` on an error")

@@ -56,7 +56,7 @@ MAY_BE_EMPTY = ("@d.toml", "@s.txt")
 
 
 class Harmful:
-    """Leaves a file where it is unpickled."""
+    """Object that writes a file when it is unpickled."""
 
     def __reduce__(self):
         return Path.touch, (Path("unpickled"),)
@@ -64,7 +64,7 @@ class Harmful:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Every file that the lines name, in a folder with a name as people give them."""
+    """Return a folder with all files that the command lines name."""
     folder = tmp_path_factory.mktemp("Müllers Netze")
     for name, source in COPIES.items():
         shutil.copy(DIGITS / source, folder / name)

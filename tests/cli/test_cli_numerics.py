@@ -49,7 +49,7 @@ code {
 
 @pytest.fixture
 def program(tmp_path):
-    """Arguments of compile, in a folder with a blank."""
+    """Return arguments of compile for a folder with a space in its name."""
     folder = tmp_path / "a folder"
     folder.mkdir()
     (folder / "net.lir").write_text(LIR)

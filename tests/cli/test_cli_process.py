@@ -156,7 +156,7 @@ def test_special_files_are_written_to_not_replaced(process, one_input, data, tmp
 
 
 def in_a_terminal(words: list[str], env: dict[str, str]) -> bytes:
-    """What a command writes to a terminal."""
+    """Return the output of a command on a terminal."""
     pty = pytest.importorskip("pty")
     parent, child = pty.openpty()
     started = subprocess.Popen(words, stdout=child, stderr=child, stdin=child, env=env)

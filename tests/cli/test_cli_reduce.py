@@ -19,7 +19,7 @@ IMAGE = DIGITS / "images" / "7.npy"
 
 
 def compiled(folder, text=None, constants=None):
-    """A bundle of the digits' program with another text or other constants."""
+    """Compile the digits program with changed text or constants."""
     (folder / "net.lir").write_text(text or (DIGITS / "digits.lir.txt").read_text())
     (folder / "net.tensors.json").write_text((DIGITS / "digits.tensors.json").read_text())
     with np.load(DIGITS / "digits.npz") as stored:
@@ -39,7 +39,7 @@ def layers_of(bundle):
 
 
 def rerun(folder):
-    """The part's report, and what the folder says of it."""
+    """Run the reduced part; return its report and the stored description."""
     checked = CliRunner().invoke(app, ["check", str(folder / "suite.toml")])
     assert checked.exit_code in (1, 4), checked.output + checked.stderr
     bundle = nmpsim.load(folder / "repro.bin")
@@ -251,7 +251,7 @@ _start:
 
 
 def issue(*names):
-    """Code that issues what these descriptors say, and waits where none has the name."""
+    """Return code that issues the named descriptors, and waits for unknown names."""
     kinds = {"get": "load", "more": "load", "use": "rescale", "put": "store"}
     lines = (
         f" la t0, {name}\n nmp.{kinds[name]} t0\n" if name in kinds else f" nmp.wait {name}, 0\n"

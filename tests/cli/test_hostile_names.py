@@ -35,7 +35,7 @@ RENAMED = ("conv1__2", "pool1__2", "prob", "prob__1", "data", "main", "fc__1_res
 
 
 def unseen(text: str) -> list[str]:
-    """What a reader does not see as it is, and lines that are commands of CI systems."""
+    """Return invisible characters and CI commands in a text."""
     odd = [
         f"{ord(one):x}"
         for one in text
@@ -47,7 +47,7 @@ def unseen(text: str) -> list[str]:
 
 @pytest.fixture
 def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The digits with hostile names in metadata and symbols."""
+    """Return a bundle of the digits with hostile names in metadata and symbols."""
     finish = BundleBuilder.finish
 
     def renamed(builder: Any, metadata: Metadata) -> bytes:

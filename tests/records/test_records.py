@@ -12,7 +12,7 @@ from nmpsim.records import frozen
 
 
 def made_by(decorate: Any) -> tuple[type, ...]:
-    """Classes of each kind that there is, made by one decorator."""
+    """Return classes of each kind, made by one decorator."""
 
     @decorate
     class Plain:
@@ -103,7 +103,7 @@ def test_records_are_frozen() -> None:
 
 @frozen
 class Kept:
-    """One that has a name for pickle."""
+    """Record class at module level, as pickle requires."""
 
     one: int
     other: tuple[str, ...] = ()

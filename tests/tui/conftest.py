@@ -22,7 +22,7 @@ def digits() -> Bundle:
 
 @pytest.fixture
 def start(digits: Bundle) -> Start:
-    """A session on the digits program with the image of a seven."""
+    """Return a function that starts a session on the digits program with an image of a 7."""
     return lambda: session(digits, np.load(DIGITS / "images" / "7.npy"))
 
 
@@ -38,7 +38,7 @@ def lenet(shared: Path) -> Start:
 
 @pytest.fixture
 def resnet50(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A bundle of the largest network."""
+    """Return a bundle of the largest network."""
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "conformance")
     from recorded_programs import RESNET50, Recorded, Recording, with_recipe
 

@@ -128,7 +128,7 @@ def test_a_too_small_screen_shows_a_message() -> None:
 
 
 def drive_sizes(start: Start, file: Path) -> DebugApp:
-    """One app on a screen that changes its size, moved by keys alone."""
+    """Drive one app by keys on a screen that changes its size."""
 
     async def run() -> DebugApp:
         app = DebugApp(start(), UNICODE, file)

@@ -22,7 +22,7 @@ def words(svg: str) -> set[str]:
 
 
 def lasting(svg: str) -> set[str]:
-    """Words without addresses and counts, which change with every compiler."""
+    """Return words without addresses and counts, which depend on the compiler."""
     return {word for word in words(svg) if not re.search(r"\d", word)}
 
 

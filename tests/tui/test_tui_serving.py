@@ -28,7 +28,7 @@ SEVEN = Path(__file__).parents[2] / "programs" / "digits" / "images" / "7.npy"
 
 
 class Session:
-    """Stands for a process with a screen."""
+    """Replacement of a process with a screen."""
 
     def __init__(self, command: str, **given: Any) -> None:
         self.command, self.write = command, given["write_bytes"]
@@ -37,7 +37,7 @@ class Session:
         await self.write(f"{width}x{height} {self.command}".encode())
 
     async def stop(self) -> None:
-        """Nothing runs."""
+        """Do nothing, because no process runs."""
 
 
 def test_only_the_served_page_gets_a_session(

@@ -24,7 +24,7 @@ PART = re.compile(r"\x1b\[(\d+);(\d+)H|\x1b\[([\d;]*)m|(.)", re.DOTALL)
 
 
 class Terminal:
-    """Character and looks of each cell, as a terminal has them after what was sent to it."""
+    """Model of a terminal: the character and style of each cell after the received output."""
 
     def __init__(self) -> None:
         self.cells: dict[tuple[int, int], tuple[str, str]] = {}
@@ -57,7 +57,7 @@ def random_strip(random_: random.Random, columns: int) -> Strip:
 
 
 def seen(strip: Strip) -> list[tuple[object, ...]]:
-    """Of each cell what can be seen."""
+    """Return the visible character and style of each cell."""
     found = []
     for text, style, _ in strip:
         lined = bool(style.reverse or style.underline)

@@ -38,7 +38,7 @@ MAX_BYTES = 2_000_000
 
 
 class Page(HTMLParser):
-    """Tags, attributes and the texts of table cells."""
+    """Parser that collects tags, attributes and the texts of table cells."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -22,7 +22,7 @@ DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """A bundle of two additions of one input, the second of which reads the first."""
+    """Return a bundle with two additions, of which the second reads the first."""
     tensors = [FileTensor(name, (1, 4)) for name in ("in", "net/a", "x;net/b/Add", "flat", "out")]
     operators = [
         FileOperator("ADD", (0, 0), (1,), {"AddOptions": {}}),
@@ -116,7 +116,7 @@ def test_model_explorer_accepts_the_graph(bundle, tmp_path):
 
 @pytest.fixture(scope="module")
 def files(bundle):
-    """Node data of a run whose numbers are known."""
+    """Return the node data files of a run with known numbers."""
     metadata = nmpsim.load(bundle).metadata
     size = ErrorSize(40.25, 0.1, 0.5)
     shadow = ShadowReport(

@@ -23,7 +23,7 @@ def table_lines(report: RunReport, width: int) -> list[str]:
 
 
 def big_report() -> RunReport:
-    """What the widest realistic table holds."""
+    """Return a report with the largest realistic numbers."""
     wide = {"cycles": 123_456_789, "shape": (1, 224, 224, 64), "saturation": CUTS}
     return sample_report(
         layers=tuple(
