@@ -105,11 +105,13 @@ def check_compiling() -> None:
     _check_address_space("compiling kernels", COMPILING_BYTES)
 
 
-def _check_address_space(what: str, needed: int) -> None:
+def _check_address_space(purpose: str, needed: int) -> None:
     """Raise UserError MEM002 early; some libraries end the process if they get no memory."""
-    room = min(_own_room(), default=needed)
-    if room < needed:
-        raise make_memory_error(f"{format_size(max(0, room))} of {format_size(needed)} for {what}")
+    available = min(_find_address_space(), default=needed)
+    if available < needed:
+        raise make_memory_error(
+            f"{format_size(max(0, available))} of {format_size(needed)} for {purpose}"
+        )
 
 
 def is_memory_error(error: BaseException) -> bool:
@@ -143,7 +145,7 @@ def is_process_limit_error(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno in _TOO_FEW
     is_thread = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
-    return is_thread and min(_own_room(), default=THREAD_BYTES) >= THREAD_BYTES
+    return is_thread and min(_find_address_space(), default=THREAD_BYTES) >= THREAD_BYTES
 
 
 def make_process_limit_error(found: str | None) -> UserError:
@@ -164,12 +166,12 @@ def get_default_memory_limit() -> int:
 
 def get_available_memory() -> int:
     """Return the memory available to this process in bytes."""
-    return max(0, min([_machine_room(), *_group_rooms(), *_own_room()]))
+    return max(0, min([_find_machine_memory(), *_find_group_memory(), *_find_address_space()]))
 
 
-def _machine_room() -> int:
+def _find_machine_memory() -> int:
     """Return the machine's available memory; read directly on Linux, as psutil imports slowly."""
-    available = _of_table(Path("/proc/meminfo"), "MemAvailable:")
+    available = _read_table_entry(Path("/proc/meminfo"), "MemAvailable:")
     if available:
         return available << 10
     try:
@@ -187,7 +189,7 @@ def _free_pages() -> int:
     return 0
 
 
-def _own_room() -> Iterator[int]:
+def _find_address_space() -> Iterator[int]:
     """Return the rest of ``ulimit -v`` where the system reports the use."""
     statm = (_read(Path("/proc/self/statm")) or "").split()
     if statm:
@@ -197,7 +199,7 @@ def _own_room() -> Iterator[int]:
             yield limit - int(statm[0]) * resource.getpagesize()
 
 
-def _group_rooms() -> Iterator[int]:
+def _find_group_memory() -> Iterator[int]:
     """Yield the rest of each control group of this process up to the root (cgroups(7)).
 
     Unused cached pages of files count as free.
@@ -220,7 +222,7 @@ def _group_rooms() -> Iterator[int]:
         while True:
             limit, usage = _number(group / most), _number(group / used)
             if limit is not None and usage is not None:
-                yield limit - usage + _of_table(group / "memory.stat", reclaimable)
+                yield limit - usage + _read_table_entry(group / "memory.stat", reclaimable)
             if group == root or root not in group.parents:
                 break
             group = group.parent
@@ -237,7 +239,7 @@ def _number(path: Path) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def _of_table(path: Path, name: str) -> int:
+def _read_table_entry(path: Path, name: str) -> int:
     """Return the number after a name; 0 if the name is missing."""
     for line in (_read(path) or "").splitlines():
         key, number, *_ = (*line.split(), "", "")

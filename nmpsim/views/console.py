@@ -164,12 +164,12 @@ def _fitted_widths(columns: Sequence[_FilledColumn], available: int) -> tuple[li
     gap = GAP if sum(widths) + GAP * (len(columns) - 1) <= available else 1
     gaps = gap * (len(columns) - 1)
     while sum(widths) + gaps > available:
-        room = [
+        shrinkable = [
             (widths[index], index)
             for index, column in enumerate(columns)
             if (least := column.definition.least) is not None and widths[index] > least
         ]
-        if not room:
+        if not shrinkable:
             break
-        widths[max(room)[1]] -= 1
+        widths[max(shrinkable)[1]] -= 1
     return widths, gap

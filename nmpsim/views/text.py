@@ -39,27 +39,27 @@ def shorten_distinct(texts: Sequence[str], width: int) -> list[str]:
     shown = [shorten_middle(text, width) for text in texts]
     if width < _LEAST_WIDTH:
         return shown
-    alike: dict[str, set[str]] = {}
+    by_text: dict[str, set[str]] = {}
     for text, short in zip(texts, shown, strict=True):
-        alike.setdefault(short, set()).add(text)
-    apart: dict[str, str] = {}
-    for found in alike.values():
+        by_text.setdefault(short, set()).add(text)
+    distinct: dict[str, str] = {}
+    for found in by_text.values():
         if len(found) > 1:
-            apart |= _shorten_equal(sorted(found), width)
-    return [apart.get(text, short) for text, short in zip(texts, shown, strict=True)]
+            distinct |= _shorten_equal(sorted(found), width)
+    return [distinct.get(text, short) for text, short in zip(texts, shown, strict=True)]
 
 
 def _shorten_equal(texts: Sequence[str], width: int) -> dict[str, str]:
     """Return a window at the first difference of each text."""
-    room = width - 2 * len(ELLIPSIS)
-    start = max(len(commonprefix(texts)) - room // 2, 0)  # noqa: RUF071 - by characters
-    alike: dict[str, list[str]] = {}
+    available = width - 2 * len(ELLIPSIS)
+    start = max(len(commonprefix(texts)) - available // 2, 0)  # noqa: RUF071 - by characters
+    by_text: dict[str, list[str]] = {}
     for text in texts:
         rest = text[start:]
-        window = rest if len(rest) <= room + len(ELLIPSIS) else rest[:room] + ELLIPSIS
-        alike.setdefault(ELLIPSIS + window, []).append(text)
+        window = rest if len(rest) <= available + len(ELLIPSIS) else rest[:available] + ELLIPSIS
+        by_text.setdefault(ELLIPSIS + window, []).append(text)
     shown: dict[str, str] = {}
-    for short, found in alike.items():
+    for short, found in by_text.items():
         shown |= {found[0]: short} if len(found) == 1 else _shorten_equal(found, width)
     return shown
 

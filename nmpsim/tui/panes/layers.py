@@ -255,12 +255,12 @@ class LayersPane(LinePane):
         last = BAR_COLUMNS if self._known[0] is None else COMPARED_COLUMNS
         widths = {one: n for one, n in self._longest.items() if one not in LEFT_OUT}
         widths["layer"] = 0
-        room = width - MARK_COLUMNS - last - sum(n + 1 for n in widths.values())
+        available = width - MARK_COLUMNS - last - sum(n + 1 for n in widths.values())
         for one in LEFT_OUT:
-            if room - self._longest[one] - 1 >= NAME_COLUMNS:
+            if available - self._longest[one] - 1 >= NAME_COLUMNS:
                 widths[one] = self._longest[one]
-                room -= widths[one] + 1
-        widths["layer"] = max(room, NAME_COLUMNS)
+                available -= widths[one] + 1
+        widths["layer"] = max(available, NAME_COLUMNS)
         return {one: widths[one] for one in self._longest if one in widths}
 
     def select_heading(self, column: int) -> None:

@@ -161,9 +161,9 @@ class TimelinePane(LinePane):
             state = self.view.layers[index]
             first, last = np.searchsorted(edges, [begin, begin + state.cycles]).tolist()
             begin += state.cycles
-            room = min(last, len(row)) - first
-            if room > 0:
-                label = f"{self.glyphs.now}{index} {escape_line(state.display_name)}"[:room]
+            available = min(last, len(row)) - first
+            if available > 0:
+                label = f"{self.glyphs.now}{index} {escape_line(state.display_name)}"[:available]
                 row[first : first + len(label)] = label
         return Text(f"{'layer':<{LABEL_COLUMNS}}{''.join(row)}")
 
