@@ -176,6 +176,7 @@ def compile(
         raise fail(
             "ARG001",
             "weights, tensors, shapes and integer islands cannot be given for an imported model",
+            hint="Omit these arguments, or pass the path of the model file.",
         )
     if imported is None:
         path = Path(str(model))
@@ -407,7 +408,11 @@ def from_torch(
     imported = import_torch_module(model, example, engine)
     if calibration is None:
         if settings:
-            raise fail("ARG001", f"{next(iter(settings))} requires calibration")
+            raise fail(
+                "ARG001",
+                f"{next(iter(settings))} requires calibration",
+                hint="Pass `calibration=`, or omit the setting.",
+            )
         return imported
     from nmpsim.quantization import get_float_inputs, stack_examples
 

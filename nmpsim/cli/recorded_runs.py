@@ -55,7 +55,12 @@ def open_recorded_run(path: Path) -> RecordedRun:
     if path.is_dir():
         return RecordedRun(path, "folder")
     if path.exists() and not path.is_file():  # opening a pipe would wait for its other end
-        raise fail("FILE001", "cannot read the run: it is not a file", place=path)
+        raise fail(
+            "FILE001",
+            "cannot read the run: it is not a file",
+            place=path,
+            hint="Pass a regular file or a folder.",
+        )
     try:
         with path.open("rb") as file:
             start = file.read(64)

@@ -156,7 +156,12 @@ def _read_names(maps: Sequence[str]) -> Mapping[str, str]:
             raise fail("ARG001", message, found=line, expected="NAME_IN_A=NAME_IN_B")
         if name in names or other in names.values():
             repeated = name if name in names else other
-            raise fail("ARG001", "a result occurs in two pairs of --map", found=repeated)
+            raise fail(
+                "ARG001",
+                "a result occurs in two pairs of --map",
+                found=repeated,
+                hint="Name each result in one pair only.",
+            )
         names[name] = other
     return names
 
