@@ -36,7 +36,7 @@ from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig, load_device
 from nmpsim.isa.table import Unit
-from nmpsim.memory.dram import next_address
+from nmpsim.memory.dram import get_next_address
 from nmpsim.timing import Costs, get_costs
 from nmpsim.timing.compute import convert_to_cycles, grant_ticks
 from nmpsim.timing.dram import CHANNEL_WORDS, FREE, find_channel, reset_dram, serve_grant
@@ -177,7 +177,7 @@ def at_once(grants: list[Any], costs: Costs) -> int:
     reset_dram(dram)
     known = [0] * costs.dram_channels
     for grant in grants:
-        row = next_address(grant["cursor"]) // costs.dram_row_bytes
+        row = get_next_address(grant["cursor"]) // costs.dram_row_bytes
         number = find_channel(row, costs)
         begin = int(dram[number, FREE])
         ticks = grant_ticks(int(grant["bytes"]), costs)

@@ -18,7 +18,7 @@ import numpy as np
 import nmpsim
 from nmpsim.config import DeviceConfig
 from nmpsim.isa.table import DRAM_BASE, Unit
-from nmpsim.memory.dram import next_address, take_grant
+from nmpsim.memory.dram import get_next_address, take_grant
 from nmpsim.timing import get_costs
 
 PORT_BYTES = 16
@@ -40,7 +40,7 @@ class LoadedBursts:
         for entry in work[(work["is_grant"] == 1) & (work["unit"] == Unit.LOAD)]:
             cursor, layer = entry["cursor"].tolist(), int(entry["layer"])
             for _ in range(int(entry["bytes"]) // self._burst):
-                address = next_address(cursor) - DRAM_BASE
+                address = get_next_address(cursor) - DRAM_BASE
                 self.loaded += 1
                 self.distinct.add((layer, address // self._burst))
                 take_grant(cursor, self._one_burst)

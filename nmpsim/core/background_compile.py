@@ -68,7 +68,7 @@ class KernelCacheStatus:
             yield is_locked
 
 
-def kernel_cache_status(parent: str, host: str) -> KernelCacheStatus | None:
+def get_kernel_cache_status(parent: str, host: str) -> KernelCacheStatus | None:
     """Return the status of the cache for this user and processor; None if nothing can be cached.
 
     Parameters
@@ -101,7 +101,7 @@ def start_background_compile(parent: str, host: str) -> bool:
     bool
         Whether it was started. The caller does not wait for it.
     """
-    status = kernel_cache_status(parent, host)
+    status = get_kernel_cache_status(parent, host)
     if status is None or status.is_complete() or status.has_recent_attempt():
         return False
     if not status.is_writable() or get_available_memory() < REQUIRED_BYTES:
@@ -122,7 +122,7 @@ def start_background_compile(parent: str, host: str) -> bool:
 
 def compile_all_kernels(parent: str, host: str) -> None:
     """Compile all kernels that are missing in the cache."""
-    status = kernel_cache_status(parent, host)
+    status = get_kernel_cache_status(parent, host)
     if status is None or status.is_complete():
         return
     with status.exclusive() as is_locked:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nmpsim.core.counters import saturation_totals
+from nmpsim.core.counters import get_saturation_totals
 from nmpsim.records import frozen
 from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.report.termination import TrapReport
@@ -12,7 +12,7 @@ from nmpsim.report.termination import TrapReport
 
 @frozen
 class SampleResult:
-    """Result of one run of a batch."""
+    """Result of one sample of a batch: outputs, cycles and trap."""
 
     outputs: tuple[OutputReport, ...]
     cycles: int
@@ -30,12 +30,12 @@ class BatchResult:
     did."""
 
     @classmethod
-    def of(cls, report: RunReport) -> BatchResult:
-        """Make the batch result of a single run from its report."""
+    def from_report(cls, report: RunReport) -> BatchResult:
+        """Return the batch result of a single run, made from its report."""
         run = SampleResult(report.output_reports, report.cycles, report.trap)
-        return cls((run,), () if report.trap else saturation_totals(report.layers))
+        return cls((run,), () if report.trap else get_saturation_totals(report.layers))
 
-    def plus(self, more: BatchResult) -> BatchResult:
+    def add(self, more: BatchResult) -> BatchResult:
         """Return a batch with the runs of another batch appended and its counters added."""
         if not self.layers or not more.layers:
             return BatchResult((*self.runs, *more.runs), self.layers or more.layers)

@@ -78,7 +78,7 @@ _SIMPLE = frozenset(
 """Kinds with one short operation for each result."""
 
 
-def host_cycles(step: ProgramStep, config: DeviceConfig) -> int:
+def compute_host_cycles(step: ProgramStep, config: DeviceConfig) -> int:
     """Return the cycles that a host step takes; 0 if the device file does not count them."""
     opcode = OPCODES.get(step.opcode or "")
     kind = Kind.HOST if opcode is None else opcode.kind
@@ -112,8 +112,8 @@ class CycleAccount:
     """Cycle up to which cycles are attributed."""
 
     @classmethod
-    def of(cls, layers: Sequence[Layer]) -> CycleAccount:
-        """Make an account with 0 cycles for each layer."""
+    def from_layers(cls, layers: Sequence[Layer]) -> CycleAccount:
+        """Return an account with 0 cycles for each layer."""
         return cls(dict.fromkeys(range(len(layers)), 0), {}, {})
 
     def copy(self) -> CycleAccount:
@@ -121,15 +121,15 @@ class CycleAccount:
         return CycleAccount(dict(self.cycles), dict(self.clips), dict(self.paths), self.last_cycle)
 
 
-def record_segment(
+def record_device_step(
     account: CycleAccount,
     machine: Machine,
     layers: Sequence[Layer],
     step: ProgramStep,
-    whole: bool,
+    is_complete: bool,
     path: CriticalPath | None = None,
 ) -> None:
-    """Add the cycles of a device step to the account of each of its layers.
+    """Add the cycles of a device step to its layers.
 
     A layer lasts from the end of the one before to its barrier. Cycles after the last passed
     barrier belong to the next layer, or to the last one.
@@ -139,13 +139,13 @@ def record_segment(
     for index in step.layers:
         barrier = layers[index].barrier
         cycle = NEVER if barrier is None else released[barrier]
-        is_last = whole and index == step.layers[-1]
+        is_last = is_complete and index == step.layers[-1]
         until = end if cycle == NEVER or is_last else cycle
         account.cycles[index] = until - account.last_cycle
         if path is not None:
             account.paths[index] = PathPart(path, account.last_cycle, until)
         account.last_cycle = until
-        if is_last or (whole and cycle == NEVER):
+        if is_last or (is_complete and cycle == NEVER):
             _give_unnamed_cycles(machine, index)
         if cycle == NEVER:
             break
@@ -156,7 +156,7 @@ def record_host_step(
 ) -> None:
     """Add the cycles of a host step to the account of its layers."""
     for index in step.layers:
-        account.cycles[index] = host_cycles(step, config)
+        account.cycles[index] = compute_host_cycles(step, config)
         if clip is not None:
             account.clips[index] = clip
 

@@ -1,4 +1,4 @@
-"""The check of the contract during a run, fed by engines and by the host's actions."""
+"""The check of the contract during a run, fed by engines and by the host's events."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _EventBatch:
     first_word: int
 
     @staticmethod
-    def of(events: Int64s, words: Int64s, first_word: int) -> _EventBatch:
+    def compress(events: Int64s, words: Int64s, first_word: int) -> _EventBatch:
         """Compress a batch; only tensor instructions keep the words of a descriptor."""
         events = events.copy()
         number = events[:, ContractEvent.NUMBER]
@@ -92,7 +92,7 @@ class _EventLog:
         """Append a batch."""
         if not self.is_complete:
             return
-        batch = _EventBatch.of(events, words, first_word)
+        batch = _EventBatch.compress(events, words, first_word)
         self.batches.append(batch)
         self.nbytes += len(batch.events) + len(batch.words)
         if self.nbytes > MAX_LOG_BYTES:
@@ -123,14 +123,14 @@ class ContractCheck:
         """Whether the log overflowed before its events had to be checked again."""
 
     @property
-    def found(self) -> Int64s:
-        """The violation, int64 [ViolationField]."""
+    def violation_fields(self) -> Int64s:
+        """Fields of the first violation: int64 [ViolationField]."""
         return self._state.found
 
     @property
     def is_violated(self) -> bool:
         """Whether a violation was found."""
-        return bool(self.found[ViolationField.CASE] >= 0)
+        return bool(self.violation_fields[ViolationField.CASE] >= 0)
 
     @property
     def message(self) -> str:

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ContractEvent(IntEnum):
-    """Columns of a contract event, which is an executed instruction or a host action."""
+    """Columns of a contract event, which is an executed instruction or a host event."""
 
     NUMBER = 0
     """Row of the instruction table, or a :class:`HostEvent`."""
@@ -38,7 +38,7 @@ EVENT_WORDS = len(ContractEvent)
 
 
 class HostEvent(IntEnum):
-    """Numbers of host actions, which take the place of an instruction number."""
+    """Numbers of host events, which replace an instruction number."""
 
     STARTS = -1
     """The host starts all cores."""

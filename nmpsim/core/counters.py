@@ -61,7 +61,7 @@ class ValueCounters:
     """Stage and side -> [channels of all layers], where anything saturated."""
 
     @classmethod
-    def of(cls, machine: Machine) -> ValueCounters:
+    def from_machine(cls, machine: Machine) -> ValueCounters:
         """Copy the counters of elements and saturated values from a machine."""
         layers = machine.layers.view(np.ndarray)
         fields = {name: layers[name].copy() for name in _VALUE_FIELDS}
@@ -133,7 +133,7 @@ def read_counters(machine: Machine, config: DeviceConfig) -> Counters:
     """Read all counters of a machine into plain numbers."""
     layers = machine.layers.view(np.ndarray)
     lists = {name: layers[name].tolist() for name in ("counts", "spent", "worked")}
-    return Counters(config, get_costs(config), **lists, values=ValueCounters.of(machine))
+    return Counters(config, get_costs(config), **lists, values=ValueCounters.from_machine(machine))
 
 
 def compute_layer_bound(layer: Layer, of: Counters) -> Bound:
@@ -173,7 +173,7 @@ class HostCounts:
         """Number of saturated values, without those that the network clips."""
         return sum(one.count for one in self.saturation if not one.wanted)
 
-    def plus(self, more: HostCounts) -> HostCounts:
+    def add(self, more: HostCounts) -> HostCounts:
         """Return the sum of these counters and those of another run."""
         return HostCounts(self.elements + more.elements, self.saturation + more.saturation)
 
@@ -231,7 +231,7 @@ class LayerReports(Sequence[LayerReport]):
             "saturation": values.saturation(layer),
         }
 
-    def saturation_totals(self) -> list[tuple[int, int]]:
+    def get_saturation_totals(self) -> list[tuple[int, int]]:
         """Return the number of elements and of saturated values of each layer."""
         values = self._values
         found = list(zip(values.elements, values.unwanted, strict=True))[: len(self._layers)]
@@ -259,10 +259,10 @@ class LayerReports(Sequence[LayerReport]):
         return isinstance(other, Sequence) and self._reports == tuple(other)
 
 
-def saturation_totals(layers: Sequence[LayerReport]) -> list[tuple[int, int]]:
+def get_saturation_totals(layers: Sequence[LayerReport]) -> list[tuple[int, int]]:
     """Return the number of elements and of saturated values of each layer of a run."""
     if isinstance(layers, LayerReports):
-        return layers.saturation_totals()
+        return layers.get_saturation_totals()
     return [(one.elements, one.saturated) for one in layers]
 
 
@@ -289,7 +289,7 @@ def make_layer_fields(
         bytes=moved,
         bursts=bursts,
         row_misses=counts[Count.ROW_MISSES],
-        stalls=list_activity_cycles(counts),
+        stalls=get_activity_cycles(counts),
         busy={u: counts[Count.BUSY_LOAD + i] for i, u in enumerate(UNITS)},
         elements=0,
         saturation=(),
@@ -303,7 +303,7 @@ def make_layer_fields(
     return attrs.asdict(report, recurse=False) | {"use": use}
 
 
-def list_activity_cycles(counts: Sequence[int]) -> Mapping[str, int]:
+def get_activity_cycles(counts: Sequence[int]) -> Mapping[str, int]:
     """Return a layer's core cycles by activity."""
     return dict(zip(ACTIVITIES, counts, strict=False))
 

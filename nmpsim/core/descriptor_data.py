@@ -12,7 +12,7 @@ import numpy as np
 from nmpsim.core.instruction_tables import CHANNELS_WORD, OP, SCALES_WORD
 from nmpsim.core.state import Bytes, Int
 from nmpsim.isa.words import CONV
-from nmpsim.memory.checks import bad_scale_table
+from nmpsim.memory.checks import has_bad_scale_table
 from nmpsim.memory.weight_tail import weight_tail
 
 
@@ -25,7 +25,7 @@ def find_bad_table(number: Int, words: Any, scratchpad: Any) -> Any:
     if table >= 0:  # both convolutions begin with the same words
         channels = words[CHANNELS_WORD[number]]
         element, profile = words[CONV.element], words[CONV.profile]
-        if bad_scale_table(scratchpad, words[table], channels, element, profile):
+        if has_bad_scale_table(scratchpad, words[table], channels, element, profile):
             return table
     return np.int64(-1)
 

@@ -156,7 +156,7 @@ class Device:
                     return found
                 if found.event in (Event.ORDER_DEPENDENT, Event.VIOLATED):
                     clock.timeout = math.inf  # the run ends early, within the time it has taken
-                options = options.after(found)
+                options = options.after_restart(found)
 
     def run_batch(
         self,
@@ -184,9 +184,9 @@ class Device:
                 if repeated is not None and may_repeat:
                     rest = self._repeat_batch(bundle, repeated, samples[number:], limits)
                     if rest is not None:
-                        return batch.plus(rest)
+                        return batch.add(rest)
                     may_repeat = False  # single runs show which of them ends where
-                batch = batch.plus(BatchResult.of(self.run(bundle, inputs, limits=limits)))
+                batch = batch.add(BatchResult.from_report(self.run(bundle, inputs, limits=limits)))
         return batch
 
     def _repeat_batch(

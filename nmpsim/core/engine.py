@@ -36,7 +36,7 @@ class Compilation:
         """Called before kernels are compiled that are not in the cache."""
 
 
-class Recorded(Protocol):
+class RecordedStep(Protocol):
     """Recorded device step, which an engine can replay for any input."""
 
     @property
@@ -102,7 +102,7 @@ class Engine(ABC):
 
     def record(
         self, machine: Machine, costs: Costs, consume: EventConsumer | None = None
-    ) -> Recorded | None:
+    ) -> RecordedStep | None:
         """Record a program to its end, leaving the machine as it is.
 
         Parameters
@@ -114,7 +114,7 @@ class Engine(ABC):
 
         Returns
         -------
-        Recorded or None
+        RecordedStep or None
             None if data decide which instructions are executed or ``consume`` returned False.
         """
         return None
@@ -122,7 +122,7 @@ class Engine(ABC):
     def replay(
         self,
         machine: Machine,
-        recorded: Recorded,
+        recorded: RecordedStep,
         on_layer: LayerCallback,
         strict: bool = False,
         layer_kernels: bool = False,
@@ -133,7 +133,7 @@ class Engine(ABC):
         ----------
         machine : Machine
             The machine of the recording, with the memory that the program begins with.
-        recorded : Recorded
+        recorded : RecordedStep
             Result of :meth:`record`.
         on_layer : LayerCallback
             Called as layers complete.

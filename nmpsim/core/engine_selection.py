@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from nmpsim.bundle.read import Bundle
-from nmpsim.core.engine import Compilation, Engine, EventConsumer, LayerCallback, Recorded
+from nmpsim.core.engine import Compilation, Engine, EventConsumer, LayerCallback, RecordedStep
 from nmpsim.core.kernel_cache import mark_kernel_cache_used
 from nmpsim.core.limits import Limits
 from nmpsim.core.state import Int64s, Machine, Outcome
@@ -147,14 +147,14 @@ class AutoEngine(Engine):
 
     def record(
         self, machine: Machine, costs: Costs, consume: EventConsumer | None = None
-    ) -> Recorded | None:
+    ) -> RecordedStep | None:
         """Record a program on the engine in use; see :class:`~nmpsim.core.engine.Engine`."""
         return self.current.record(machine, costs, consume)
 
     def replay(
         self,
         machine: Machine,
-        recorded: Recorded,
+        recorded: RecordedStep,
         on_layer: LayerCallback,
         strict: bool = False,
         layer_kernels: bool = False,

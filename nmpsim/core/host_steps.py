@@ -55,8 +55,8 @@ class HostClipping:
         """Number of elements of the result."""
         return math.prod(self.shape)
 
-    def exact(self, index: int, stored: int) -> int:
-        """Return the value at a row-major index before clipping; ``stored`` is the result."""
+    def get_unclipped_value(self, index: int, stored: int) -> int:
+        """Return the value at a flat index before clipping, or ``stored`` if it was not clipped."""
         found = np.flatnonzero(self.changed.indices == index)
         return int(self.changed.exact[found[0]]) if found.size else stored
 

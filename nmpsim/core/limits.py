@@ -73,7 +73,7 @@ class TimeBudget:
         """Add seconds to the time used."""
         self._spent += seconds
 
-    def left(self) -> Limits:
+    def get_remaining_limits(self) -> Limits:
         """Return the limits for the next run; raise TimeLimitError if no time is left."""
         timeout = self._limits.timeout
         if timeout is None:

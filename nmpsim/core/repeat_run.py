@@ -20,7 +20,7 @@ from nmpsim.bundle.read import Bundle
 from nmpsim.core.batch import BatchResult, SampleResult
 from nmpsim.core.build_report import build_output_report
 from nmpsim.core.counters import HostCounts, LayerReports, ValueCounters, count_host_clipping
-from nmpsim.core.engine import Engine, LayerCallback, Recorded
+from nmpsim.core.engine import Engine, LayerCallback, RecordedStep
 from nmpsim.core.host_steps import HostClipping, prepare_host_step, read_tensor
 from nmpsim.core.run import Clock, LayerProgress, RunOptions, RunTimeoutError
 from nmpsim.core.run_modes import Event, Restart
@@ -45,7 +45,7 @@ class RepeatedRun:
         engine: Engine,
         options: RunOptions,
         report: RunReport,
-        recorded: Sequence[Recorded],
+        recorded: Sequence[RecordedStep],
     ) -> None:
         """Prepare repetitions of a run with this report; ``recorded`` has its device steps."""
         self._bundle, self._machine, self._engine = bundle, machine, engine
@@ -91,8 +91,8 @@ class RepeatedRun:
         changed = {
             "outputs": {one.name: one.values for one in outputs},
             "output_reports": outputs,
-            "host_seconds": clock.seconds(),
-            "layers": self._layers.with_values(ValueCounters.of(self._machine), host),
+            "host_seconds": clock.get_elapsed_seconds(),
+            "layers": self._layers.with_values(ValueCounters.from_machine(self._machine), host),
         }
         return RunReport(**(self._fields | changed))
 
@@ -112,9 +112,9 @@ class RepeatedRun:
             found.append(SampleResult(computed[0], self._cycles))
             for index, clip in computed[1].items():
                 more = count_host_clipping(clip)
-                host[index] = host[index].plus(more) if index in host else more
-        counted = ValueCounters.of(self._machine)
-        return BatchResult(found, self._layers.with_values(counted, host).saturation_totals())
+                host[index] = host[index].add(more) if index in host else more
+        counted = ValueCounters.from_machine(self._machine)
+        return BatchResult(found, self._layers.with_values(counted, host).get_saturation_totals())
 
     def _compute(
         self, values: Values, options: RunOptions, clock: Clock

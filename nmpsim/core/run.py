@@ -18,13 +18,13 @@ from nmpsim.core.access_cache import ACCESS_CACHE_WORDS
 from nmpsim.core.build_report import (
     CycleAccount,
     build_run_report,
+    record_device_step,
     record_host_step,
-    record_segment,
 )
 from nmpsim.core.contract_events import ViolationField
 from nmpsim.core.counters import read_counters
 from nmpsim.core.critical_path import CriticalPath, PathRecorder
-from nmpsim.core.engine import Engine, LayerCallback, Recorded
+from nmpsim.core.engine import Engine, LayerCallback, RecordedStep
 from nmpsim.core.host_steps import read_tensor, run_host_step
 from nmpsim.core.limits import Limits
 from nmpsim.core.run_modes import Event, Mode, Restart, Violation
@@ -87,7 +87,7 @@ class RunOptions:
     violation: Violation | None = None
     """Known violation at which the run must end."""
 
-    def after(self, restart: Restart) -> RunOptions:
+    def after_restart(self, restart: Restart) -> RunOptions:
         """Return the options for a run after a restart."""
         if restart.event is Event.VIOLATED:
             return attrs.evolve(self, violation=restart.violation, work=None, progress=None)
@@ -113,13 +113,13 @@ class Clock:
         if self._begin is None:
             self._begin = self._now()
 
-    def seconds(self) -> float:
+    def get_elapsed_seconds(self) -> float:
         """Return the seconds since the start, 0 before it."""
         return 0.0 if self._begin is None else self._now() - self._begin
 
     def check(self) -> None:
         """Raise RunTimeoutError if the time limit is exceeded."""
-        if self.seconds() > self.timeout:
+        if self.get_elapsed_seconds() > self.timeout:
             raise RunTimeoutError
 
     def _now(self) -> float:
@@ -178,8 +178,8 @@ class Run:
         self._violation: ViolationReport | None = None
         self._allows_parallel = options.work is None and not options.in_order
         self._layers = bundle.metadata.layers
-        self.account = CycleAccount.of(self._layers)
-        self.recorded: list[Recorded] = []
+        self.account = CycleAccount.from_layers(self._layers)
+        self.recorded: list[RecordedStep] = []
         """The steps that were replayed."""
         self._saved: dict[str, npt.NDArray[Any]] = {}
         self._done = LayerProgress(self._layers, options.progress)
@@ -205,7 +205,7 @@ class Run:
             read_counters(self._machine, self._config),
             self.account,
             engine=self._engine.name,
-            host_seconds=self._clock.seconds(),
+            host_seconds=self._clock.get_elapsed_seconds(),
             trap=trap,
             contract=self._contract_report(trap),
             layer_outputs=self._saved,
@@ -234,7 +234,7 @@ class Run:
     def _run_steps(self) -> TrapReport | Restart | None:
         contract, metadata = self._contract, self._bundle.metadata
         if contract and not all(map(contract.host_writes, metadata.inputs)):
-            return self._report_violation(contract.found)
+            return self._report_violation(contract.violation_fields)
         for number, step in enumerate(metadata.steps):
             try:
                 trap = self._run_step(number, step)
@@ -243,7 +243,7 @@ class Run:
             if trap:
                 return trap
         if contract and not all(map(contract.host_reads, metadata.outputs)):
-            return self._report_violation(contract.found)
+            return self._report_violation(contract.violation_fields)
         self._has_ended = True
         return None
 
@@ -251,7 +251,7 @@ class Run:
         if step.kind == "device":
             return self._run_on_device(number, step)
         if self._contract and not self._contract.host_step(step):
-            return self._report_violation(self._contract.found)
+            return self._report_violation(self._contract.violation_fields)
         clip = run_host_step(self._machine, step)
         record_host_step(self.account, step, clip, self._config)
         for index in step.layers:
@@ -271,7 +271,12 @@ class Run:
         if self._mode is Mode.PROVE and contract is not None:
             recorded = self._engine.record(self._machine, self._costs, contract.consume)
             if contract.is_violated:
-                return self._simulate(number, step, self._stops_at(contract.found), contract.found)
+                return self._simulate(
+                    number,
+                    step,
+                    self._stops_at(contract.violation_fields),
+                    contract.violation_fields,
+                )
             if recorded is None:
                 return Restart(Event.DATA_DEPENDENT)
         if not self._options.save_layers and self._options.work is None:
@@ -281,7 +286,7 @@ class Run:
                 return self._replay(step, recorded)
         return self._simulate(number, step, self._stops(), None)
 
-    def _replay(self, step: ProgramStep, recorded: Recorded) -> TrapReport | Restart | None:
+    def _replay(self, step: ProgramStep, recorded: RecordedStep) -> TrapReport | Restart | None:
         on_layer = self._done.make_callback(step, self._clock)
         strict = self._options.strict
         if not self._engine.replay(self._machine, recorded, on_layer, strict):
@@ -336,7 +341,7 @@ class Run:
             return Restart(Event.ORDER_DEPENDENT)
         if is_kept:
             return None
-        found = contract.found.copy()
+        found = contract.violation_fields.copy()
         return Restart(Event.VIOLATED, Violation(0, number, found, contract.message))
 
     def _end_simulation(self, step: ProgramStep, outcome: Outcome) -> TrapReport | Restart | None:
@@ -394,7 +399,7 @@ class Run:
         is_done = outcome == Outcome.DONE
         if is_done:
             end_segment(self._machine)
-        record_segment(self.account, self._machine, self._layers, step, is_done, path)
+        record_device_step(self.account, self._machine, self._layers, step, is_done, path)
         if is_done:
             return None
         from nmpsim.core.termination import build_trap_report  # few runs end so
@@ -414,7 +419,7 @@ class Run:
 
     def _end_at_violation(self, step: ProgramStep, found: Int64s) -> TrapReport:
         path = self._path.finish(self._machine) if self._path else None
-        record_segment(self.account, self._machine, self._layers, step, False, path)
+        record_device_step(self.account, self._machine, self._layers, step, False, path)
         return self._report_violation(found)
 
     def _report_violation(self, found: Int64s) -> TrapReport:

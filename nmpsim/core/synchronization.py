@@ -25,24 +25,24 @@ AT_A_BARRIER, AT_A_SEMAPHORE = int(WaitTarget.BARRIER), int(WaitTarget.SEMAPHORE
 BARRIER, SEMAPHORE = int(Count.BARRIER), int(Count.SEMAPHORE)
 
 
-def wait_for(m: Machine, core: Int, status: Int, number: Int, count: Int) -> None:
+def set_waiting(m: Machine, core: Int, status: Int, number: Int, count: Int) -> None:
     """Let a core wait for a barrier or a semaphore, given by a status, a number and a count."""
     c = m.cores[core]
     c["status"] = status
     c["wait"][0], c["wait"][1] = number, count
 
 
-def waits_for(m: Machine, core: Int, status: Int, number: Int) -> Any:
+def is_waiting_for(m: Machine, core: Int, status: Int, number: Int) -> Any:
     """Return whether a core waits for this barrier or semaphore."""
     return m.cores[core]["status"] == status and m.cores[core]["wait"][0] == number
 
 
 def arrive(m: Machine, costs: Costs, core: Int, barrier: Int, cores: Int) -> None:
     """Wait at a barrier; the last of ``cores`` to arrive releases all."""
-    wait_for(m, core, AT_BARRIER, barrier, cores)
+    set_waiting(m, core, AT_BARRIER, barrier, cores)
     arrived, latest, last, has_work = 0, 0, core, False
     for other in range(m.cores.size):
-        if waits_for(m, other, AT_BARRIER, barrier):
+        if is_waiting_for(m, other, AT_BARRIER, barrier):
             arrived += 1
             if m.cores[other]["clock"] > latest:
                 latest, last = m.cores[other]["clock"], other
@@ -53,7 +53,7 @@ def arrive(m: Machine, costs: Costs, core: Int, barrier: Int, cores: Int) -> Non
     is_known = barrier < m.barriers.size
     ended = m.barriers[barrier]["layer"] if is_known else m.layers.size - 1
     for other in range(m.cores.size):
-        if waits_for(m, other, AT_BARRIER, barrier):
+        if is_waiting_for(m, other, AT_BARRIER, barrier):
             clock = m.cores[other]["clock"]
             record_wait(m, other, AT_A_BARRIER, clock, latest, release, last)
             wait_cycles(m, other, BARRIER, ON_IMBALANCE, latest - clock)
@@ -74,7 +74,7 @@ def post(m: Machine, costs: Costs, core: Int, semaphore: Int, count: Int) -> Non
     values[semaphore] += count
     release = posted + costs.sync_semaphore_cycles
     for other in range(m.cores.size):
-        if not waits_for(m, other, PENDING, semaphore):
+        if not is_waiting_for(m, other, PENDING, semaphore):
             continue
         wanted, clock = m.cores[other]["wait"][1], m.cores[other]["clock"]
         if values[semaphore] >= wanted:
@@ -90,7 +90,7 @@ def pend(m: Machine, core: Int, semaphore: Int, count: Int) -> Any:
     if values[semaphore] >= count:
         values[semaphore] -= count
         return True
-    wait_for(m, core, PENDING, semaphore, count)
+    set_waiting(m, core, PENDING, semaphore, count)
     return False
 
 

@@ -29,14 +29,20 @@ from nmpsim.memory.dram import (
     CURSOR_WORDS,
     RUN,
     RUNS_DONE,
+    get_next_address,
     is_served,
-    next_address,
     start_transfer,
     take_grant,
 )
 from nmpsim.timing import Costs
 from nmpsim.timing.compute import ceil_div, convert_to_cycles, convert_to_ticks, grant_ticks
-from nmpsim.timing.dram import FREE, find_channel, first_burst, next_request, serve_grant
+from nmpsim.timing.dram import (
+    FREE,
+    compute_first_burst,
+    compute_next_request,
+    find_channel,
+    serve_grant,
+)
 from nmpsim.timing.work import cycles, macs
 
 LAYER, READY, SETUP, BEGIN, PC, DESCRIPTOR, KNOWN, END = map(int, Job)
@@ -235,28 +241,33 @@ def begin_transfer(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
     c["request"][unit] = NEVER
 
 
-def finish_transfer(m: Machine, core: Int, unit: Int, slot: Int, free: Int, finished: Int) -> None:
-    """Complete a transfer: set when its queue is free and its data have arrived."""
+def finish_transfer(
+    m: Machine, core: Int, unit: Int, slot: Int, free_cycle: Int, done_cycle: Int
+) -> None:
+    """Complete a transfer, and resume a core that waits for it.
+
+    Its queue is free from ``free_cycle`` on; its data have arrived at ``done_cycle``.
+    """
     c = m.cores[core]
     number, job = c["served"][unit], c["jobs"][unit, slot]
     nbytes = job[RUN] * job[COUNT_X] * job[COUNT_Y]
     pc, descriptor, layer, begin = job[PC], job[DESCRIPTOR], job[LAYER], job[BEGIN]
-    record_work(m, core, unit, 0, pc, descriptor, layer, begin, free, finished, nbytes)
-    c["unit_free"][unit] = free
-    c["finished"][unit, slot] = finished
+    record_work(m, core, unit, 0, pc, descriptor, layer, begin, free_cycle, done_cycle, nbytes)
+    c["unit_free"][unit] = free_cycle
+    c["finished"][unit, slot] = done_cycle
     c["queueing_at"][unit, slot] = c["queueing"][unit]
     c["served"][unit] = number + 1
     if c["status"] == WAITING_UNIT and c["wait"][0] == unit and c["wait"][1] == number:
         c["status"] = RUNNING
-        record_wait(m, core, unit, c["clock"], finished, finished, number)
-        wait_for_transfer(m, core, unit, slot, max(finished - c["clock"], 0))
+        record_wait(m, core, unit, c["clock"], done_cycle, done_cycle, number)
+        wait_for_transfer(m, core, unit, slot, max(done_cycle - c["clock"], 0))
 
 
 def get_next_request(m: Machine, costs: Costs, queue: Int) -> Any:
     """Return the DRAM row of a queue's next request and the tick at which it became known."""
     c, unit = m.cores[queue >> 1], queue & 1
     job = c["jobs"][unit, c["served"][unit] % costs.queues_depth]
-    return next_address(job) // costs.dram_row_bytes, job[KNOWN]
+    return get_next_address(job) // costs.dram_row_bytes, job[KNOWN]
 
 
 def choose_grant(m: Machine, costs: Costs, requests: Int64s, earliest_one: Int) -> Any:
@@ -300,7 +311,7 @@ def choose_grant(m: Machine, costs: Costs, requests: Int64s, earliest_one: Int) 
         if find_channel(row, costs) != chooses:
             continue
         request = convert_to_ticks(requests[queue], costs)
-        tick = first_burst(dram[chooses], row, queue & 1, known, request, costs)
+        tick = compute_first_burst(dram[chooses], row, queue & 1, known, request, costs)
         if tick < best_tick or (tick == best_tick and requests[queue] < best_request):
             best, best_tick, best_request = np.int64(queue), tick, requests[queue]
     return best, now
@@ -340,7 +351,7 @@ def serve(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
     c, per_cycle = m.cores[core], costs.dram_bytes_per_cycle
     slot, request = c["served"][unit] % costs.queues_depth, c["request"][unit]
     job = c["jobs"][unit, slot]
-    row = next_address(job) // costs.dram_row_bytes
+    row = get_next_address(job) // costs.dram_row_bytes
     channel, counts = m.shared[0]["dram"][find_channel(row, costs)], m.layers[job[LAYER]]["counts"]
     runs_done, bytes_done = job[RUNS_DONE], job[BYTES_DONE]
     bursts = take_grant(job, costs)
@@ -361,6 +372,8 @@ def serve(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
         finish_transfer(m, core, unit, slot, free, free + costs.dram_latency_cycles)
         begin_transfer(m, costs, core, unit)
     else:
-        next_row = next_address(job) // costs.dram_row_bytes
-        c["request"][unit] = next_request(row, next_row, begin_tick, end_tick, job[END], costs)
+        next_row = get_next_address(job) // costs.dram_row_bytes
+        c["request"][unit] = compute_next_request(
+            row, next_row, begin_tick, end_tick, job[END], costs
+        )
         job[KNOWN], job[END] = begin_tick, all_end

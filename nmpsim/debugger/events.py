@@ -119,7 +119,7 @@ class BreakpointObserver:
 
     def _count_saturated(self) -> Mapping[int, int]:
         """Return the number of saturated values of each layer, without clipped values."""
-        counts = dict(enumerate(ValueCounters.of(self.run.machine).unwanted))
+        counts = dict(enumerate(ValueCounters.from_machine(self.run.machine).unwanted))
         clips = self.run.account.clips.items()
         return counts | {index: count_host_clipping(clip).unwanted for index, clip in clips}
 

@@ -24,8 +24,8 @@ from nmpsim.config import DeviceConfig
 from nmpsim.core.build_report import (
     CycleAccount,
     build_run_report,
+    record_device_step,
     record_host_step,
-    record_segment,
 )
 from nmpsim.core.counters import read_counters
 from nmpsim.core.critical_path import CriticalPath, PathPart
@@ -158,7 +158,7 @@ class Execution:
         self.logs: list[RunLog] = []
         """Logs of the run; an advance ends at the position of each, so that it can continue."""
         self._step, self._is_started = 0, False
-        self.account = CycleAccount.of(self.layers)
+        self.account = CycleAccount.from_layers(self.layers)
         self._stops = make_stop_conditions(
             config.cores_count, trace_rows=TRACE_ROWS, word_rows=TRACE_ROWS
         )
@@ -362,7 +362,7 @@ class Execution:
         """Build the report of the run up to this position, with a given critical path."""
         account = self.account.copy()
         if self._is_started and self.current_step is not None:
-            record_segment(account, self.machine, self.layers, self.current_step, False)
+            record_device_step(account, self.machine, self.layers, self.current_step, False)
         clock = 0
         for index in (i for step in self.bundle.metadata.steps for i in step.layers):
             if self.layers[index].placement == "device":
@@ -415,7 +415,7 @@ class Execution:
     def _end(self, step: ProgramStep, start: int) -> Pause:
         last_core = int(self.machine.cores.clock.argmax())
         end_segment(self.machine)
-        record_segment(self.account, self.machine, self.layers, step, True)
+        record_device_step(self.account, self.machine, self.layers, step, True)
         self._step += 1
         self._is_started = False
         self.position += 1

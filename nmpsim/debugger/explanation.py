@@ -113,7 +113,7 @@ def _explain_host_element(
         with np.errstate(all="ignore"):
             scaled = float(np.float32(value) / scale)
         clip: Any = debugger.account.clips.get(layer.index)
-        whole = found.value if clip is None else clip.exact(flat, int(found.value))
+        whole = found.value if clip is None else clip.get_unclipped_value(flat, int(found.value))
         formula = f"rounded as {step.numerics} does, + {offset}"
         steps = [("scaled", f"/ {scale:.9g}", scaled), ("quantized", formula, whole)]
         if clip is not None:

@@ -119,7 +119,7 @@ def count_saturation(debugger: Debugger, layer: Layer) -> tuple[Saturation, ...]
     clip = debugger.account.clips.get(layer.index)
     if clip is not None:
         return list_host_saturation(clip)
-    return ValueCounters.of(debugger.machine).saturation(layer)
+    return ValueCounters.from_machine(debugger.machine).saturation(layer)
 
 
 def list_tensors(debugger: Debugger) -> Mapping[str, Tensor]:

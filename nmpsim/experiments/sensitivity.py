@@ -87,7 +87,7 @@ def measure_sensitivity(
         finally:
             budget.spend(time.perf_counter() - begin)
         device = Device(changed, report.engine)
-        found = device.run(program, inputs, limits=budget.left(), strict=False)
+        found = device.run(program, inputs, limits=budget.get_remaining_limits(), strict=False)
         budget.spend(found.host_seconds)
         budget.check()
         return MovedSetting(value, None if found.trap else found.cycles)

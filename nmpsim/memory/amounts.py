@@ -50,8 +50,8 @@ _OUT_H, _OUT_W, _STRIDE_H, _STRIDE_W, _DILATION_H, _DILATION_W = (
 """Distances of words from ``kernel_h``, which are the same in both convolutions."""
 
 
-def has_wide_windows(words: Any, kernel: int, run: int) -> bool:
-    """Return whether windows cover too many rows or columns, or a pixel is too large."""
+def exceeds_window_limit(words: Any, kernel: int, run: int) -> bool:
+    """Return whether window rows, window columns or the bytes of a pixel exceed MOST."""
     rows = (words[kernel + _OUT_H] - 1) * words[kernel + _STRIDE_H]
     rows += (words[kernel] - 1) * words[kernel + _DILATION_H] + 1
     columns = (words[kernel + _OUT_W] - 1) * words[kernel + _STRIDE_W]
@@ -59,7 +59,7 @@ def has_wide_windows(words: Any, kernel: int, run: int) -> bool:
     return bool(rows > MOST or columns > MOST or run > MOST)
 
 
-def conv_amounts(words: Any, spm_bytes: int) -> int:
+def check_conv_amounts(words: Any, spm_bytes: int) -> int:
     """Return the index of the first invalid size of a convolution, or OK."""
     channels = words[CONV.out_channels]
     if channels % words[CONV.groups]:
@@ -67,7 +67,7 @@ def conv_amounts(words: Any, spm_bytes: int) -> int:
     if exceeds_product(words[CONV.out_h], words[CONV.out_w], channels, spm_bytes):
         return int(CONV.out_h)
     pixel = words[CONV.groups] * words[CONV.in_channels] << words[CONV.element]
-    if has_wide_windows(words, CONV.kernel_h, pixel):
+    if exceeds_window_limit(words, CONV.kernel_h, pixel):
         return int(CONV.input)
     block = BLOCK_BYTES >> words[CONV.element]
     if (words[CONV.kernel_w] * words[CONV.in_channels] + block - 1) // block > MOST:
@@ -76,18 +76,18 @@ def conv_amounts(words: Any, spm_bytes: int) -> int:
     return int(CONV.weights) if lanes * words[CONV.kernel_h] * BLOCK_BYTES > MOST else OK
 
 
-def dwconv_amounts(words: Any, spm_bytes: int) -> int:
+def check_dwconv_amounts(words: Any, spm_bytes: int) -> int:
     """Return the index of the first invalid size of a depthwise convolution, or OK."""
     channels = words[DWCONV.channels_count]
     if exceeds_product(words[DWCONV.out_h], words[DWCONV.out_w], channels, spm_bytes):
         return int(DWCONV.out_h)
-    if has_wide_windows(words, DWCONV.kernel_h, channels << words[DWCONV.element]):
+    if exceeds_window_limit(words, DWCONV.kernel_h, channels << words[DWCONV.element]):
         return int(DWCONV.input)
     too_many_taps = words[DWCONV.kernel_h] * words[DWCONV.kernel_w] > MOST
     return int(DWCONV.weights) if too_many_taps else OK
 
 
-def pool_amounts(words: Any, spm_bytes: int) -> int:
+def check_pool_amounts(words: Any, spm_bytes: int) -> int:
     """Return the index of the first invalid size of a pool, or OK."""
     pixel = words[MAXPOOL.channels] << words[MAXPOOL.element]
     if exceeds_product(words[MAXPOOL.out_h], words[MAXPOOL.out_w], pixel, spm_bytes):
@@ -99,7 +99,7 @@ def pool_amounts(words: Any, spm_bytes: int) -> int:
     return OK
 
 
-def eltwise_amounts(words: Any, spm_bytes: int) -> int:
+def check_eltwise_amounts(words: Any, spm_bytes: int) -> int:
     """Return the index of the first invalid word of an elementwise operation, or OK.
 
     The profile must support the operation.
@@ -113,7 +113,7 @@ def eltwise_amounts(words: Any, spm_bytes: int) -> int:
     return int(ELTWISE.rhs) if is_split else OK
 
 
-def transpose_amounts(words: Any, spm_bytes: int) -> int:
+def check_transpose_amounts(words: Any, spm_bytes: int) -> int:
     """Return the index of the first invalid size of a transpose, or OK."""
     first, second = words[TRANSPOSE.size_0], words[TRANSPOSE.size_1]
     third, last = words[TRANSPOSE.size_2], words[TRANSPOSE.size_3]
@@ -124,7 +124,7 @@ def transpose_amounts(words: Any, spm_bytes: int) -> int:
     )
 
 
-def load_amounts(words: Any, spm_bytes: int) -> int:
+def check_load_amounts(words: Any, spm_bytes: int) -> int:
     """Return the index of the first invalid size of a load with its padding, or OK."""
     columns = words[LOAD.count_x] + words[LOAD.pad_x_before] + words[LOAD.pad_x_after]
     rows = words[LOAD.count_y] + words[LOAD.pad_y_before] + words[LOAD.pad_y_after]
@@ -132,7 +132,7 @@ def load_amounts(words: Any, spm_bytes: int) -> int:
     return int(LOAD.count_y) if is_bad else OK
 
 
-def store_amounts(words: Any, spm_bytes: int) -> int:
+def check_store_amounts(words: Any, spm_bytes: int) -> int:
     """Check the sizes of a store; return the index of the first invalid word, or OK."""
     rows, columns = words[STORE.count_y], words[STORE.count_x]
     is_bad = exceeds_product(rows, columns, words[STORE.run_bytes], spm_bytes)
@@ -143,23 +143,23 @@ def check_amounts(kind: int, words: Any, spm_bytes: int) -> int:
     """Return the index of the first word that is too large or conflicts with another, or OK."""
     bad = OK
     if kind == _LOAD:
-        bad = load_amounts(words, spm_bytes)
+        bad = check_load_amounts(words, spm_bytes)
     elif kind == _STORE:
-        bad = store_amounts(words, spm_bytes)
+        bad = check_store_amounts(words, spm_bytes)
     elif kind == _CONV:
-        bad = conv_amounts(words, spm_bytes)
+        bad = check_conv_amounts(words, spm_bytes)
     elif kind == _DWCONV:
-        bad = dwconv_amounts(words, spm_bytes)
+        bad = check_dwconv_amounts(words, spm_bytes)
     elif kind == _GEMM:
         if exceeds_product(words[GEMM.rows], words[GEMM.columns], 1, spm_bytes):
             bad = int(GEMM.rows)
     elif kind in (_MAXPOOL, _AVGPOOL):
-        bad = pool_amounts(words, spm_bytes)
+        bad = check_pool_amounts(words, spm_bytes)
     elif kind == _ELTWISE:
-        bad = eltwise_amounts(words, spm_bytes)
+        bad = check_eltwise_amounts(words, spm_bytes)
     elif kind == _RESCALE:
         if words[RESCALE.in_high] < words[RESCALE.in_low]:
             bad = int(RESCALE.in_high)
     elif kind == _TRANSPOSE:
-        bad = transpose_amounts(words, spm_bytes)
+        bad = check_transpose_amounts(words, spm_bytes)
     return bad

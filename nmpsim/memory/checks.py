@@ -36,9 +36,9 @@ from nmpsim.memory.footprint import (
     WRITES,
 )
 from nmpsim.memory.limits import find_bad_clip, find_bad_size, find_misaligned
-from nmpsim.memory.scales import bad_scale_table, check_scales
+from nmpsim.memory.scales import check_scales, has_bad_scale_table
 
-__all__ = ["KINDS", "OK", "bad_scale_table", "check"]
+__all__ = ["KINDS", "OK", "has_bad_scale_table", "check"]
 
 
 def _of_operands(flag: str) -> Any:

@@ -60,7 +60,7 @@ def is_served(cursor: Any) -> bool:
     return bool(cursor[RUNS_DONE] >= cursor[COUNT_X] * cursor[COUNT_Y] or cursor[RUN] == 0)
 
 
-def next_address(cursor: Any) -> int:
+def get_next_address(cursor: Any) -> int:
     """Return the address of the next byte of a transfer."""
     y = cursor[RUNS_DONE] // cursor[COUNT_X]
     x = cursor[RUNS_DONE] - y * cursor[COUNT_X]
@@ -69,7 +69,7 @@ def next_address(cursor: Any) -> int:
 
 def take_grant(cursor: Any, costs: Any) -> int:
     """Advance a transfer to the next DRAM row; return the number of bursts up to there."""
-    address = next_address(cursor)
+    address = get_next_address(cursor)
     row_begin = address // costs.dram_row_bytes * costs.dram_row_bytes
     row_end = row_begin + costs.dram_row_bytes
     bursts = 0
@@ -86,5 +86,5 @@ def take_grant(cursor: Any, costs: Any) -> int:
             cursor[BYTES_DONE] = 0
         else:
             cursor[BYTES_DONE] += taken
-        address = next_address(cursor)
+        address = get_next_address(cursor)
     return int(bursts)

@@ -111,7 +111,7 @@ def begin_touches(touches: Any) -> None:
 
 
 def touch(touches: Any, writes: bool, what: int, start: int, run: int) -> int:
-    """Add a row for a run of bytes; return its index, or 0 for an empty run that is left out."""
+    """Add a row for a run of bytes; return its index, or 0 if the run is empty and omitted."""
     if run <= 0 and touches[0, IS_WHOLE] == 0:
         return 0
     row = touches[0, COUNT] + 1

@@ -72,7 +72,9 @@ def is_bad_out_scale(words: Any, pre: int, element: int, profile: int) -> bool:
     return is_bad_scale(words, pre, profile)
 
 
-def bad_scale_table(values: Any, address: int, channels: int, element: int, profile: int) -> bool:
+def has_bad_scale_table(
+    values: Any, address: int, channels: int, element: int, profile: int
+) -> bool:
     """Return whether a table of scale records in a scratchpad has an invalid record.
 
     Records are data, so they are checked when the instruction is issued, after the bounds and the

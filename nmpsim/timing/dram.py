@@ -24,7 +24,7 @@ NONE = -1
 
 
 def reset_dram(dram: Any) -> None:
-    """Reset the state of the DRAM: idle, without open rows."""
+    """Reset the DRAM to idle banks without open rows."""
     dram[:] = 0
     dram[:, WRITES] = NONE
     dram[:, BANKS + OPEN_ROW :: BANK_WORDS] = NONE
@@ -81,7 +81,9 @@ def refresh(channel: Any, tick: int, costs: Any) -> None:
         channel[BANKS + bank * BANK_WORDS + READY] = channel[FREE]
 
 
-def first_burst(channel: Any, row: int, is_store: Any, known: int, request: int, costs: Any) -> int:
+def compute_first_burst(
+    channel: Any, row: int, is_store: Any, known: int, request: int, costs: Any
+) -> int:
     """Return the tick of the first burst of a grant.
 
     The bank may open the row from ``known`` on, while the channel serves other grants.
@@ -129,7 +131,7 @@ def serve_grant(
     refresh(channel, max(request, channel[FREE]), costs)
     bank = find_bank(row, costs)
     is_miss = channel[bank + OPEN_ROW] != row
-    end = first_burst(channel, row, is_store, known, request, costs) + ticks
+    end = compute_first_burst(channel, row, is_store, known, request, costs) + ticks
     recovery = costs.dram_write_recovery_cycles if is_store else 0
     channel[FREE] = end
     channel[WRITES] = is_store
@@ -138,7 +140,7 @@ def serve_grant(
     return int(end), bool(is_miss)
 
 
-def next_request(
+def compute_next_request(
     row: int, next_row: int, begin: int, end: int, earlier_end: int, costs: Any
 ) -> int:
     """Return the cycle in which a transfer requests its next grant.

@@ -29,7 +29,7 @@ from nmpsim.compiler.tiling.simulate import Estimate, prepare_simulation, simula
 from nmpsim.config import DeviceConfig, default_device, load_device
 from nmpsim.core.device import Device
 from nmpsim.isa.table import DRAM_BASE, SCRATCHPAD_BASE, Unit
-from nmpsim.memory.dram import CURSOR_WORDS, next_address, start_transfer, take_grant
+from nmpsim.memory.dram import CURSOR_WORDS, get_next_address, start_transfer, take_grant
 from nmpsim.timing import get_costs
 
 COSTS = get_costs(default_device())
@@ -68,7 +68,7 @@ def test_grants_equal_a_count_one_by_one(box: dict[str, Any], burst: int, row: i
     runs = box["count_x"] * box["count_y"]
     expected = []
     while cursor[6] < cursor[2] * cursor[3]:
-        at = next_address(cursor) // row
+        at = get_next_address(cursor) // row
         expected.append((at, take_grant(cursor, costs)))
     rows, bursts = zip(*expected, strict=True)
     found = loading(box, DramModel(costs))

@@ -14,7 +14,7 @@ import pytest
 
 from nmpsim.cli.environment import BACKGROUND_SETTING, choose_engine, is_background_compile_enabled
 from nmpsim.core import background_compile as module
-from nmpsim.core.background_compile import RETRY_SECONDS, KernelCacheStatus, kernel_cache_status
+from nmpsim.core.background_compile import RETRY_SECONDS, KernelCacheStatus, get_kernel_cache_status
 from nmpsim.core.compiled.engine import CompiledEngine
 from nmpsim.kernels.cache_folder import open_cache_folder
 
@@ -51,7 +51,7 @@ def compile_all_kernels() -> None:
 
 
 def known() -> KernelCacheStatus:
-    found = kernel_cache_status(os.environ["NUMBA_CACHE_DIR"], "")
+    found = get_kernel_cache_status(os.environ["NUMBA_CACHE_DIR"], "")
     assert found is not None
     return found
 

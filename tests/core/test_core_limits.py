@@ -105,17 +105,17 @@ def test_a_restarted_run_has_no_additional_time(
 
 def test_a_budget_returns_the_remaining_limit() -> None:
     budget = TimeBudget(nmpsim.Limits(max_cycles=7, timeout=3), spent=1.0)
-    assert budget.left() == nmpsim.Limits(max_cycles=7, timeout=2)
+    assert budget.get_remaining_limits() == nmpsim.Limits(max_cycles=7, timeout=2)
     budget.check(2.0)
     budget.spend(1.5)
     with pytest.raises(nmpsim.UserError, match="took longer than 3 s"):
         budget.check(1.0)
     budget.spend(0.5)
     with pytest.raises(TimeLimitError):
-        budget.left()
+        budget.get_remaining_limits()
     endless = TimeBudget(nmpsim.Limits(max_cycles=7), spent=1e9)
     endless.check(1e9)
-    assert endless.left() == nmpsim.Limits(max_cycles=7)
+    assert endless.get_remaining_limits() == nmpsim.Limits(max_cycles=7)
 
 
 @pytest.mark.parametrize("save_layers", [False, True])

@@ -14,7 +14,7 @@ import nmpsim
 from nmpsim.bundle import Bundle
 from nmpsim.core.batch import BatchResult
 from nmpsim.core.compiled.issue import IS_JIT_DISABLED
-from nmpsim.core.counters import saturation_totals
+from nmpsim.core.counters import get_saturation_totals
 from nmpsim.core.device import RUNS_BEFORE_PROOF
 from nmpsim.core.memory_demand import MAX_PROOF_BYTES
 from nmpsim.core.repeat_run import RepeatedRun
@@ -68,7 +68,7 @@ def test_a_repeated_run_equals_a_single_run(digits: Bundle, repeated: list[int])
         expected = alone.run(digits, image(number))
         found = device.run(digits, image(number))
         assert repr(said(found)) == repr(said(expected))
-        assert saturation_totals(found.layers) == [
+        assert get_saturation_totals(found.layers) == [
             (o.elements, o.saturated) for o in expected.layers
         ]
         if number in (3, 8):  # a replay of tiles, after which the next run repeats again
@@ -133,7 +133,7 @@ def test_an_unfinished_run_starts_again_from_rest(
 
 def answered(reports: Sequence[RunReport]) -> Any:
     """What runs answer, and count together."""
-    counted = np.array([saturation_totals(report.layers) for report in reports]).sum(axis=0)
+    counted = np.array([get_saturation_totals(report.layers) for report in reports]).sum(axis=0)
     outputs = [[one.tobytes() for one in report.outputs.values()] for report in reports]
     return outputs, [report.cycles for report in reports], counted.tolist()
 

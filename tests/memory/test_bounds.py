@@ -19,7 +19,7 @@ from nmpsim.memory.bounds import (
     is_outside,
     ranges_overlap,
 )
-from nmpsim.memory.checks import bad_scale_table, check, overlaps_itself
+from nmpsim.memory.checks import check, has_bad_scale_table, overlaps_itself
 from nmpsim.memory.footprint import (
     INPUT,
     IS_PLAIN,
@@ -182,7 +182,7 @@ class Table:
 
     def bad(self, element: int, profile: str) -> bool:
         number = PROFILES[profile]
-        return bad_scale_table(self.words, self.address, self.channels, element, number)
+        return has_bad_scale_table(self.words, self.address, self.channels, element, number)
 
     def put(self, channel: int, column: str, value: int) -> None:
         first = (self.address - SPM + RECORD_BYTES * channel) // 4
@@ -231,5 +231,5 @@ def test_an_unreduced_multiplier_of_a_table_is_wrong(element: int, most: int) ->
 
 
 def test_a_missing_table_is_valid() -> None:
-    assert not bad_scale_table([-1] * 99, 0, 5, INT8, PROFILES["glow_int"])
-    assert bad_scale_table([-1] * 99, SPM, 5, INT8, PROFILES["glow_int"])
+    assert not has_bad_scale_table([-1] * 99, 0, 5, INT8, PROFILES["glow_int"])
+    assert has_bad_scale_table([-1] * 99, SPM, 5, INT8, PROFILES["glow_int"])

@@ -25,8 +25,8 @@ from nmpsim.memory.dram import (
     RUNS_DONE,
     STRIDE_X,
     STRIDE_Y,
+    get_next_address,
     is_served,
-    next_address,
     start_transfer,
     take_grant,
 )
@@ -72,7 +72,7 @@ def taken(box: Box, numbers: Costs) -> list[tuple[int, int]]:
     start_transfer(cursor, *box)
     grants = []
     while not is_served(cursor):
-        address = next_address(cursor)
+        address = get_next_address(cursor)
         grants.append((address, take_grant(cursor, numbers)))
         assert len(grants) <= 10_000
     return grants
@@ -165,7 +165,7 @@ def test_a_cursor_continues_a_transfer() -> None:
     stations = [(0, 0, 1000), (0, 5, 1005), (2, 0, 1032), (3, 0, 1100), (5, 7, 1139)]
     for runs, done, address in stations:
         cursor[RUNS_DONE], cursor[BYTES_DONE] = runs, done
-        assert next_address(cursor) == address
+        assert get_next_address(cursor) == address
         assert not is_served(cursor)
     cursor[RUNS_DONE] = 6
     assert is_served(cursor)

@@ -25,10 +25,10 @@ from nmpsim.timing.dram import (
     READY,
     REFRESHES,
     WRITES,
+    compute_first_burst,
+    compute_next_request,
     find_bank,
     find_channel,
-    first_burst,
-    next_request,
     refresh,
     reset_dram,
     restart_dram,
@@ -93,7 +93,7 @@ def test_the_first_burst_opens_its_row(
     channel[FREE], channel[WRITES] = 500, LOAD
     channel[BANKS + OPEN_ROW], channel[BANKS + READY] = 4, 520
     before = channel.copy()
-    assert first_burst(channel, row, LOAD, known, request_at, numbers) == begin
+    assert compute_first_burst(channel, row, LOAD, known, request_at, numbers) == begin
     assert (channel == before).all()
 
 
@@ -116,7 +116,7 @@ def test_a_turn_of_the_bus_takes_its_cycles(
     numbers = costs(read_write_cycles=3, write_read_cycles=5)
     channel = new_channel()
     channel[FREE], channel[WRITES], channel[BANKS + OPEN_ROW] = 500, last, 4
-    assert first_burst(channel, 4, now, request_at, request_at, numbers) == begin
+    assert compute_first_burst(channel, 4, now, request_at, request_at, numbers) == begin
 
 
 @pytest.mark.parametrize(
@@ -181,10 +181,10 @@ def test_a_refresh_before_a_grant_closes_its_row() -> None:
 def test_a_transfer_requests_its_next_grant_after_service() -> None:
     numbers = costs(channels=2)
     # The same channel: in the cycle in which this grant ends.
-    assert next_request(2, 4, 105, 219, 300, numbers) == 21
+    assert compute_next_request(2, 4, 105, 219, 300, numbers) == 21
     # The other one: when this grant begins, but not before the one before it has ended.
-    assert next_request(2, 3, 105, 219, 0, numbers) == 10
-    assert next_request(2, 3, 105, 219, 187, numbers) == 18
+    assert compute_next_request(2, 3, 105, 219, 0, numbers) == 10
+    assert compute_next_request(2, 3, 105, 219, 187, numbers) == 18
 
 
 def test_another_run_finds_rows_open_and_refreshes_due() -> None:

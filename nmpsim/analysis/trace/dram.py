@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from nmpsim.analysis.trace.instructions import Selection
 from nmpsim.isa.table import DRAM_BASE, Unit
-from nmpsim.memory.dram import next_address, take_grant
+from nmpsim.memory.dram import get_next_address, take_grant
 from nmpsim.timing import Costs
 from nmpsim.timing.compute import grant_ticks
 
@@ -46,6 +46,6 @@ def _bursts(cursor: Any, count: int, costs: Costs) -> Iterator[int]:
     cursor = cursor.tolist()
     one_burst = costs._replace(dram_row_bytes=costs.dram_burst_bytes)
     for _ in range(count):
-        address = next_address(cursor)
+        address = get_next_address(cursor)
         yield address - address % costs.dram_burst_bytes - DRAM_BASE
         take_grant(cursor, one_burst)

@@ -28,7 +28,7 @@ from nmpsim.analysis.trace.instructions import (
 from nmpsim.bundle.read import Bundle
 from nmpsim.escape import escape_line
 from nmpsim.isa.table import Unit
-from nmpsim.memory.dram import next_address
+from nmpsim.memory.dram import get_next_address
 from nmpsim.report.data import LayerReport, RunReport, Saturation
 
 DEFAULT_LIMIT = 100 << 20
@@ -136,7 +136,7 @@ class TimelineTrace:
             if unit in _MOVING:
                 facts += f',"bytes":{nbytes}'
             if is_grant:
-                facts += f',"address":"{next_address(next(cursors)):#x}"'
+                facts += f',"address":"{get_next_address(next(cursors)):#x}"'
                 self._events.add(_slice_text(f"{name}, core {core}", begin, end, facts, _GRANTS))
                 continue
             if done != end:

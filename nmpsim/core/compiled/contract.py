@@ -116,7 +116,7 @@ def check_tensor(c: ContractState, core: Int, number: Int, d: Int64s) -> None:
 def check_own_access(
     c: ContractState, core: Int, what: int, start: int, nbytes: int, writes: bool
 ) -> None:
-    """Check an access by the control core: a scalar load or store, or a fetch."""
+    """Check a scalar load, a scalar store or a fetch by the control core."""
     if not is_writable(c, start):
         return
     touches = c.row
@@ -171,7 +171,7 @@ def check_synchronization(
 
 
 def begin_segment(c: ContractState) -> None:
-    """Start all cores after a host action, with the merged clocks of all cores."""
+    """Start all cores after a host event, with the merged clocks of all cores."""
     for core in range(1, c.waits.shape[0]):
         merge_clock(c.clocks[0], c.clocks[core])
     for core in range(c.waits.shape[0]):
@@ -197,14 +197,14 @@ def check_host_access(c: ContractState, start: int, nbytes: int, writes: bool) -
         c.found[FOUND_START] = missing
 
 
-def check_host_event(c: ContractState, number: Int, first: int, second: int) -> None:
-    """Check an action of the host against the contract."""
+def check_host_event(c: ContractState, kind: Int, address: int, nbytes: int) -> None:
+    """Check a host event against the contract; a start begins a new segment."""
     for entry in (NUMBER, CORE, PC, LAYER, CYCLE):
         c.found[entry] = NONE
-    if number == HOST_STARTS:
+    if kind == HOST_STARTS:
         begin_segment(c)
     else:
-        check_host_access(c, first, second, number == HOST_WRITES)
+        check_host_access(c, address, nbytes, kind == HOST_WRITES)
 
 
 def check_core_event(c: ContractState, event: Int64s, words: Int64s, first_word: Int) -> None:

@@ -43,8 +43,8 @@ from nmpsim.core.compiled.contract_state import (
 from nmpsim.core.compiled.dram_conflicts import (
     READS,
     WRITES,
+    add_range,
     conflicts_with_others,
-    keep_range,
     set_range,
 )
 from nmpsim.isa.contract import NUMBER_OF_CASE
@@ -297,7 +297,7 @@ def check_other_cores(c: ContractState, core: Int, touches: Int64s, row: Int) ->
 def extend_ranges(c: ContractState, core: Int, kind: Int, touches: Int64s, row: Int) -> None:
     """Add an access to the DRAM ranges of a core."""
     compute_range(c, touches, row)
-    keep_range(c.ranges[core, kind], c.accessed)
+    add_range(c.ranges[core, kind], c.accessed)
     c.hull[kind, 0] = min(c.hull[kind, 0], touches[row, START])
     c.hull[kind, 1] = max(c.hull[kind, 1], touches[row, END])
 

@@ -40,12 +40,12 @@ def may_overlap(a: Int64s, b: Int64s) -> Any:
     return not (a[STRIDE] > 0 and a[STRIDE] == b[STRIDE] and disjoint)
 
 
-def any_may_overlap(kept: Int64s, accessed: Int64s) -> Any:
-    """Return whether any of the ranges in ``kept`` may share a byte with another range."""
+def may_overlap_any(ranges: Int64s, accessed: Int64s) -> Any:
+    """Return whether any range of a list may share a byte with another range."""
     for i in range(RANGES):
-        if kept[i, RANGE_END] == 0:
+        if ranges[i, RANGE_END] == 0:
             return False  # the first unused one
-        if may_overlap(kept[i], accessed):
+        if may_overlap(ranges[i], accessed):
             return True
     return False
 
@@ -55,9 +55,9 @@ def conflicts_with_others(ranges: Int64s, core: Int, accessed: Int64s, kind: Int
     for other in range(ranges.shape[0]):
         if other == core:
             continue
-        if any_may_overlap(ranges[other, WRITES], accessed):
+        if may_overlap_any(ranges[other, WRITES], accessed):
             return True
-        if kind == WRITES and any_may_overlap(ranges[other, READS], accessed):
+        if kind == WRITES and may_overlap_any(ranges[other, READS], accessed):
             return True
     return False
 
@@ -67,26 +67,26 @@ def has_same_stride(a: Int64s, b: Int64s) -> Any:
     return a[STRIDE] == b[STRIDE] and a[FROM] == b[FROM] and a[TO] == b[TO]
 
 
-def keep_range(kept: Int64s, accessed: Int64s) -> None:
-    """Add a range to the ranges in ``kept``."""
+def add_range(ranges: Int64s, accessed: Int64s) -> None:
+    """Merge a range into a fixed-size list of ranges; extend the last one if the list is full."""
     for i in range(RANGES):
         touches = (
-            kept[i, RANGE_BEGIN] <= accessed[RANGE_END]
-            and accessed[RANGE_BEGIN] <= kept[i, RANGE_END]
+            ranges[i, RANGE_BEGIN] <= accessed[RANGE_END]
+            and accessed[RANGE_BEGIN] <= ranges[i, RANGE_END]
         )
-        if kept[i, RANGE_END] == 0 or (touches and has_same_stride(kept[i], accessed)):
-            extend(kept[i], accessed)
+        if ranges[i, RANGE_END] == 0 or (touches and has_same_stride(ranges[i], accessed)):
+            extend_range(ranges[i], accessed)
             return
-    extend(kept[RANGES - 1], accessed)
+    extend_range(ranges[RANGES - 1], accessed)
 
 
-def extend(kept: Int64s, accessed: Int64s) -> None:
+def extend_range(known: Int64s, accessed: Int64s) -> None:
     """Extend a range to contain another one."""
-    if kept[RANGE_END] == 0:
+    if known[RANGE_END] == 0:
         for i in range(RANGE_WORDS):
-            kept[i] = accessed[i]
+            known[i] = accessed[i]
         return
-    if not has_same_stride(kept, accessed):
-        kept[STRIDE], kept[FROM], kept[TO] = 0, 0, 0
-    kept[RANGE_BEGIN] = min(kept[RANGE_BEGIN], accessed[RANGE_BEGIN])
-    kept[RANGE_END] = max(kept[RANGE_END], accessed[RANGE_END])
+    if not has_same_stride(known, accessed):
+        known[STRIDE], known[FROM], known[TO] = 0, 0, 0
+    known[RANGE_BEGIN] = min(known[RANGE_BEGIN], accessed[RANGE_BEGIN])
+    known[RANGE_END] = max(known[RANGE_END], accessed[RANGE_END])

@@ -16,7 +16,7 @@ from nmpsim.core.compiled.parallel_cores import ParallelCores
 from nmpsim.core.compiled.recording import STEPS_PER_TURN, Recording, Recordings, record
 from nmpsim.core.compiled.replay import Workers, prepare_replay
 from nmpsim.core.compiled.warmup import Warmup
-from nmpsim.core.engine import Compilation, Engine, EventConsumer, LayerCallback, Recorded
+from nmpsim.core.engine import Compilation, Engine, EventConsumer, LayerCallback, RecordedStep
 from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.core.stop_conditions import (
     StopConditions,
@@ -117,7 +117,7 @@ class CompiledEngine(Engine):
     def replay(
         self,
         machine: Machine,
-        recorded: Recorded,
+        recorded: RecordedStep,
         on_layer: LayerCallback,
         strict: bool = False,
         layer_kernels: bool = False,

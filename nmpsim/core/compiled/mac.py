@@ -55,8 +55,8 @@ def read_quantizer(d: Int64s, weight_offset: Int, i: Int) -> Any:
 
 
 @jit
-def get_scales_offset(address: Int) -> Any:
-    """Return the scratchpad offset of a table of scales, negative if there is none."""
+def get_scale_table_offset(address: Int) -> Any:
+    """Return the scratchpad offset of the scale table at an address; NONE for address 0."""
     return NONE if address == 0 else address - SCRATCHPAD_BASE
 
 
@@ -95,13 +95,13 @@ read_conv_shape, read_dwconv_shape = make_shape_reader(CONV), make_shape_reader(
 
 
 @jit
-def read_operands(d: Int64s, partial: Int) -> Any:
-    """Read the operand addresses of a convolution from its descriptor."""
+def read_operand_offsets(d: Int64s, partial: Int) -> Any:
+    """Return the scratchpad offsets of a convolution's operands."""
     return OperandOffsets(
         scratchpad_offset(d[CONV.input]),
         scratchpad_offset(d[CONV.weights]),
         scratchpad_offset(d[CONV.channels]),
-        get_scales_offset(d[CONV.scales]),
+        get_scale_table_offset(d[CONV.scales]),
         scratchpad_offset(d[CONV.output]),
         partial,
     )
@@ -112,7 +112,7 @@ def do_conv(w: KernelContext, d: Int64s, layer: Int) -> None:
     """Execute ``nmp.conv``."""
     shape = read_conv_shape(d, d[CONV.groups], d[CONV.in_channels], d[CONV.out_channels])
     part = d[CONV.part]
-    at = read_operands(d, NONE if part == PART_ONLY else scratchpad_offset(d[CONV.partial]))
+    at = read_operand_offsets(d, NONE if part == PART_ONLY else scratchpad_offset(d[CONV.partial]))
     is_all = part in (PART_ONLY, PART_CACHED)
     tile = MacTile(
         struct_pointer(w.spm),
@@ -131,7 +131,7 @@ def do_dwconv(w: KernelContext, d: Int64s, layer: Int) -> None:
     """Execute ``nmp.dwconv``."""
     channels = d[DWCONV.channels_count]
     shape = read_dwconv_shape(d, channels, np.int64(1), channels)
-    at = read_operands(d, np.int64(0))
+    at = read_operand_offsets(d, np.int64(0))
     tile = MacTile(
         struct_pointer(w.spm),
         struct_pointer(shape),

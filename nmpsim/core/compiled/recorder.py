@@ -14,8 +14,8 @@ import numpy as np
 from nmpsim.core.compiled.dram_conflicts import (
     READS,
     WRITES,
+    add_range,
     conflicts_with_others,
-    keep_range,
     set_range,
 )
 from nmpsim.core.compiled.fetch import decode_outstanding, decode_rs1, decode_rs2, decode_unit
@@ -99,7 +99,7 @@ def begin_epoch_on_conflict(
     if conflicts_with_others(context.ranges, core, accessed, kind):
         context.counters[CURRENT_EPOCH] += 1
         context.ranges[:] = 0
-    keep_range(context.ranges[core, kind], accessed)
+    add_range(context.ranges[core, kind], accessed)
 
 
 @jit_inlined

@@ -68,7 +68,7 @@ class Recording:
     """Result of :meth:`plan_layer_kernels`, None before."""
 
     def plan_layer_kernels(self, machine: Machine) -> tuple[bool, bool]:
-        """Plan layer kernels once; see :class:`~nmpsim.core.engine.Recorded`."""
+        """Plan layer kernels once; see :class:`~nmpsim.core.engine.RecordedStep`."""
         if self._reads_scratchpads is None:
             # Programs that run once need no plan.
             from nmpsim.core.layer_kernels.planning import plan_layer_kernels

@@ -123,7 +123,7 @@ def assign_shares(context: ReplayContext, epoch: Int, parts: Int) -> None:
 
 @jit
 def claim_part(context: ReplayContext, thread: Int, owner: Int, epoch: Int) -> Any:
-    """Claim a part of some thread's share; return its number, or -1 if there is none."""
+    """Claim a part of a thread's share; return its number, or -1 if the share is empty."""
     while True:
         share = atomic_load(get_share_address(context, owner))
         first, last = (share >> FIRST_SHIFT) & MAX_PARTS, share & MAX_PARTS

@@ -55,6 +55,8 @@ class InstructionContext:
     """The instruction word."""
     has_turn: bool
     """Whether it is the core's turn; otherwise the core runs ahead of others."""
+    words: list[int]
+    """Buffer for the words of the descriptor of a tensor instruction."""
 
     @property
     def machine(self) -> Machine:
@@ -64,12 +66,12 @@ class InstructionContext:
     @property
     def rs1(self) -> int:
         """Value of the first source register, signed."""
-        return self.core.register(self.operands["rs1"])
+        return self.core.get_register(self.operands["rs1"])
 
     @property
     def rs2(self) -> int:
         """Value of the second source register, signed."""
-        return self.core.register(self.operands["rs2"])
+        return self.core.get_register(self.operands["rs2"])
 
     @property
     def unsigned_rs1(self) -> int:

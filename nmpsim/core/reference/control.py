@@ -108,7 +108,7 @@ def pend(s: InstructionContext) -> None:
 
 
 def get_semaphore(s: InstructionContext) -> int:
-    """Return the semaphore number in rs1; trap if there is no such semaphore."""
+    """Return the semaphore number in rs1; trap if it is out of range."""
     number = s.unsigned_rs1
     if number >= SEMAPHORES:
         raise TrapError(Cause.ILLEGAL_INSTRUCTION, s.word)

@@ -38,7 +38,7 @@ class Core:
         self.number = number
         self.record: Any = machine.cores[number]
 
-    def register(self, number: int) -> int:
+    def get_register(self, number: int) -> int:
         """Return the value of a register, signed."""
         return int(self.record["registers"][number])
 
@@ -47,7 +47,7 @@ class Core:
         if number != 0:
             self.record["registers"][number] = to_signed(value)
 
-    def csr(self, csr: Csr) -> int:
+    def get_csr(self, csr: Csr) -> int:
         """Return the stored word of a CSR."""
         return int(self.record["csr"][CSR_COLUMN[csr]])
 

@@ -215,5 +215,6 @@ def execute_instruction(core: Core, costs: Costs, has_turn: bool, watch: Executi
     if decoded is None:
         raise TrapError(Cause.ILLEGAL_INSTRUCTION, word)
     watch.begin_instruction(core, decoded, word)
-    step = InstructionContext(core, costs, decoded.instruction, decoded.operands, word, has_turn)
-    INSTRUCTIONS[decoded.instruction.mnemonic](step)
+    instruction, operands = decoded.instruction, decoded.operands
+    step = InstructionContext(core, costs, instruction, operands, word, has_turn, watch.words)
+    INSTRUCTIONS[instruction.mnemonic](step)

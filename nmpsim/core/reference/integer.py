@@ -26,7 +26,7 @@ def multiply_high(a: int, b: int) -> int:
     return (a * b) >> 32
 
 
-def quotient(a: int, b: int) -> int:
+def divide(a: int, b: int) -> int:
     """Return ``a / b`` rounded towards zero, or -1 if ``b`` is zero."""
     if b == 0:
         return -1
@@ -34,9 +34,9 @@ def quotient(a: int, b: int) -> int:
     return magnitude if (a < 0) == (b < 0) else -magnitude
 
 
-def remainder(a: int, b: int) -> int:
-    """Return the remainder of :func:`quotient`, with the sign of ``a``; ``a`` if ``b`` is zero."""
-    return a - quotient(a, b) * b
+def compute_remainder(a: int, b: int) -> int:
+    """Return the remainder of :func:`divide`, with the sign of ``a``; ``a`` if ``b`` is zero."""
+    return a - divide(a, b) * b
 
 
 class Operation(NamedTuple):
@@ -62,10 +62,10 @@ OPERATIONS = {
     "mulh": Operation(multiply_high),
     "mulhsu": Operation(multiply_high, False, True),
     "mulhu": Operation(multiply_high, True, True),
-    "div": Operation(quotient),
-    "divu": Operation(quotient, True, True),
-    "rem": Operation(remainder),
-    "remu": Operation(remainder, True, True),
+    "div": Operation(divide),
+    "divu": Operation(divide, True, True),
+    "rem": Operation(compute_remainder),
+    "remu": Operation(compute_remainder, True, True),
 }
 """Mnemonic of a register instruction -> its operation."""
 for _base in ("add", "slt", "xor", "or", "and", "sll", "srl", "sra"):

@@ -21,8 +21,8 @@ from nmpsim.isa.table import Cause
 
 
 def enter_trap(core: Core, trap: TrapError, has_turn: bool) -> None:
-    """Continue at the handler in ``mtvec``; end the run if there is none."""
-    handler = core.csr(Csr.MTVEC)
+    """Continue at the handler in ``mtvec``; end the run if ``mtvec`` is 0."""
+    handler = core.get_csr(Csr.MTVEC)
     if handler == 0:
         if not has_turn:
             raise EndOfTurnError
@@ -31,7 +31,7 @@ def enter_trap(core: Core, trap: TrapError, has_turn: bool) -> None:
     core.set_csr(Csr.MEPC, core.pc)
     core.set_csr(Csr.MCAUSE, trap.cause)
     core.set_csr(Csr.MTVAL, trap.value)
-    was_enabled = core.csr(Csr.MSTATUS) & MIE
+    was_enabled = core.get_csr(Csr.MSTATUS) & MIE
     core.set_csr(Csr.MSTATUS, MPP | (MPIE if was_enabled else 0))
     spend_cycles(core.machine, core.number, CONTROL, 1)
     core.pc = handler
@@ -49,9 +49,9 @@ def ebreak(s: InstructionContext) -> None:
 
 def mret(s: InstructionContext) -> None:
     """Return from a trap handler."""
-    was_enabled = s.core.csr(Csr.MSTATUS) & MPIE
+    was_enabled = s.core.get_csr(Csr.MSTATUS) & MPIE
     s.core.set_csr(Csr.MSTATUS, MPP | MPIE | (MIE if was_enabled else 0))
-    s.retire(pc=s.core.csr(Csr.MEPC))
+    s.retire(pc=s.core.get_csr(Csr.MEPC))
 
 
 COUNTER_VALUES: dict[Counter, Callable[[Core], int]] = exhaustive_table(
@@ -66,8 +66,8 @@ def read_csr(core: Core, csr: Csr) -> int:
     """Return the value of a CSR, unsigned."""
     row = CSR_ROWS[csr]
     if row.counter is None:
-        return core.csr(csr)
-    offset = 0 if row.offset is None else core.csr(row.offset)
+        return core.get_csr(csr)
+    offset = 0 if row.offset is None else core.get_csr(row.offset)
     whole = to_unsigned(COUNTER_VALUES[row.counter](core) + offset, 64)
     return whole >> 32 if row.is_high else to_unsigned(whole)
 
@@ -75,7 +75,7 @@ def read_csr(core: Core, csr: Csr) -> int:
 def write_counter(core: Core, csr: Csr, counter: Counter, offset: Csr, value: int) -> None:
     """Set one half of a counter; this instruction itself does not count."""
     now = COUNTER_VALUES[counter](core)
-    whole = to_unsigned(now + core.csr(offset), 64)
+    whole = to_unsigned(now + core.get_csr(offset), 64)
     low, high = to_unsigned(whole), whole >> 32
     if CSR_ROWS[csr].is_high:
         high = value
@@ -90,10 +90,10 @@ def write_csr(core: Core, csr: Csr, value: int) -> None:
     if row.counter is not None and row.offset is not None:
         write_counter(core, csr, row.counter, row.offset, value)
     else:
-        core.set_csr(csr, core.csr(csr) & ~row.writable | value & row.writable)
+        core.set_csr(csr, core.get_csr(csr) & ~row.writable | value & row.writable)
 
 
-def get_csr(s: InstructionContext, writes: bool) -> Csr:
+def get_accessed_csr(s: InstructionContext, writes: bool) -> Csr:
     """Return the instruction's CSR; trap if it does not exist or cannot be written."""
     address = s.operands["csr"]
     if address not in CSR_COLUMN or (writes and is_read_only(address)):
@@ -116,7 +116,7 @@ def access_csr(s: InstructionContext) -> None:
     field = s.operands["rs1"] if "rs1" in s.operands else s.operands["zimm"]
     value = s.unsigned_rs1 if "rs1" in s.operands else field
     writes = field != 0 or s.instruction.mnemonic in ("csrrw", "csrrwi")
-    csr = get_csr(s, writes)
+    csr = get_accessed_csr(s, writes)
     old = read_csr(s.core, csr)
     if writes:
         write_csr(s.core, csr, CSR_UPDATES[s.instruction.mnemonic](old, value))

@@ -55,7 +55,8 @@ def execute_tensor(s: InstructionContext) -> None:
     if s.await_unit(unit, s.costs.queues_depth - 1) > 0 and is_observable:
         raise EndOfTurnError  # it is later now, so others may come first
     d = decode_descriptor(name, found.memory[found.offset :][:nbytes].tobytes())
-    words = list(d.values())
+    words = s.words
+    words[:] = d.values()
     spm_bytes, buffer = int(m.shared[0]["scratchpad_bytes"]), defaultdict[tuple[int, int], int](int)
     wrong = checks.check(checks.KINDS[name], words, spm_bytes, buffer)
     if wrong == checks.OK:

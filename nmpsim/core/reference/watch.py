@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from nmpsim.core.descriptor_data import find_weight_tail
-from nmpsim.core.reference.access import locate
 from nmpsim.core.reference.context import NUMBERS
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.words import to_unsigned
 from nmpsim.core.stop_conditions import TENSOR_STEPS, StopConditions, StopState
 from nmpsim.core.watch import record_instruction, should_stop_after
-from nmpsim.isa.codec import Decoded, decode_descriptor
-from nmpsim.isa.table import DESCRIPTORS, RS1, RS2
+from nmpsim.isa.codec import Decoded
+from nmpsim.isa.table import RS1, RS2
 from nmpsim.timing import Costs
 
 
@@ -21,20 +20,18 @@ class ExecutionMonitor:
         self.stops = stops
         self._decoded: Decoded | None = None
         self._word, self._source = 0, 0
-        self._words: list[int] = []
-        """Words of the descriptor; empty if not needed."""
+        self.words: list[int] = []
+        """Words of the last descriptor; tensor instructions set them."""
         self._costs = costs
 
     def begin_instruction(self, core: Core, decoded: Decoded, word: int) -> None:
         """Store the instruction that a core begins to execute."""
         self._decoded, self._word = decoded, word
-        has_words, is_traced = decoded.instruction.descriptor is not None, len(self.stops.trace) > 0
-        if is_traced:
+        if len(self.stops.trace) > 0:
             self.stops.noted[StopState.PC] = core.pc
-        if has_words or is_traced:
-            self._source = to_unsigned(core.register(RS1.decode(word)))  # a load may overwrite it
-        wants_words = has_words and (self.stops.strict or len(self.stops.words))
-        self._words = read_descriptor_words(core, decoded, self._source) if wants_words else []
+            self._source = to_unsigned(
+                core.get_register(RS1.decode(word))
+            )  # a load may overwrite it
 
     def weight_tail(self, core: Core) -> int:
         """Return the address of a nonzero weight beyond the tensor after a convolution, or -1."""
@@ -42,7 +39,7 @@ class ExecutionMonitor:
         if not self.stops.strict or decoded is None:
             return -1
         number, scratchpad = NUMBERS[decoded.instruction.mnemonic], core.machine.scratchpad
-        return int(find_weight_tail(number, self._words, scratchpad[core.number]))
+        return int(find_weight_tail(number, self.words, scratchpad[core.number]))
 
     @property
     def steps(self) -> int:
@@ -62,19 +59,9 @@ class ExecutionMonitor:
         decoded = self._decoded
         if decoded is None:
             return
-        registers = self._source, to_unsigned(core.register(RS2.decode(self._word)))
+        registers = self._source, to_unsigned(core.get_register(RS2.decode(self._word)))
         address = to_unsigned(self._source + decoded.operands.get("imm", 0))
         record_instruction(
             core.machine, self._costs, self.stops, core.number,
-            NUMBERS[decoded.instruction.mnemonic], self._word, registers, address, self._words,
+            NUMBERS[decoded.instruction.mnemonic], self._word, registers, address, self.words,
         )  # fmt: skip
-
-
-def read_descriptor_words(core: Core, decoded: Decoded, address: int) -> list[int]:
-    """Return the current words of an instruction's descriptor; empty if it has none."""
-    name = decoded.instruction.descriptor
-    found = None if name is None else locate(core, address, DESCRIPTORS[name].nbytes)
-    if name is None or found is None:
-        return []
-    data = found.memory[found.offset :][: DESCRIPTORS[name].nbytes]
-    return list(decode_descriptor(name, data.tobytes()).values())

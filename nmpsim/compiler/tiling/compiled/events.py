@@ -35,16 +35,16 @@ from nmpsim.memory.dram import (
     BYTES_DONE,
     RUN,
     RUNS_DONE,
+    get_next_address,
     is_served,
-    next_address,
     start_transfer,
     take_grant,
 )
 from nmpsim.timing.compute import ceil_div, convert_to_cycles, convert_to_ticks, grant_ticks
 from nmpsim.timing.dram import FREE as CHANNEL_FREE
 from nmpsim.timing.dram import (
+    compute_next_request,
     find_channel,
-    next_request,
     serve_grant,
 )
 from nmpsim.timing.work import cycles
@@ -136,7 +136,7 @@ def _begin(p: Any, s: Any, costs: Any, core: int, kind: int) -> None:
 def _serve(p: Any, s: Any, costs: Any, is_blind: bool, core: int, kind: int) -> None:
     """Serve a grant of a queue."""
     cursor, queue, at = s.cursors[core, kind], s.queues[core, kind], p.begins.size - 1 + 2 * core
-    row = next_address(cursor) // costs.dram_row_bytes
+    row = get_next_address(cursor) // costs.dram_row_bytes
     channel = s.dram[find_channel(row, costs)]
     before = cursor[RUNS_DONE] * cursor[RUN] + cursor[BYTES_DONE]
     bursts = take_grant(cursor, costs)
@@ -156,8 +156,8 @@ def _serve(p: Any, s: Any, costs: Any, is_blind: bool, core: int, kind: int) -> 
         s.sums[ROW_MISSES] += 1
     all_end = max(end, queue[END])
     if not is_served(cursor):
-        next_row = next_address(cursor) // costs.dram_row_bytes
-        s.next[at + kind] = next_request(row, next_row, begin, end, queue[END], costs)
+        next_row = get_next_address(cursor) // costs.dram_row_bytes
+        s.next[at + kind] = compute_next_request(row, next_row, begin, end, queue[END], costs)
         queue[KNOWN], queue[END] = begin, all_end
     else:
         s.next[at + kind] = NEVER
