@@ -6,7 +6,6 @@ so a limit can be tried on both sides, and what fails there fails by that limit 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 
 from nmpsim.isa.table import DESCRIPTORS
@@ -91,11 +90,18 @@ def possible(name: str, changes: Mapping[str, int] = {}) -> Words:
     return {**BASES[name], **places, **changes}
 
 
+class StaleWorkspace(dict[tuple[int, int], int]):
+    """Workspace of a footprint whose unwritten words are those of operands outside any memory."""
+
+    def __missing__(self, key: tuple[int, int]) -> int:
+        return (key[1] + 1) << 40
+
+
 def fault(name: str, values: Mapping[str, int], spm_bytes: int = ROOMY) -> str | None:
     """Name of the word that an operand fault would tell, or None if there is none."""
     names = [word.name for word in DESCRIPTORS[name]]
     assert set(values) <= set(names), set(values) - set(names)
-    room = defaultdict[tuple[int, int], int](int)
-    found = checks.check(KINDS[name], [values.get(word, 0) for word in names], spm_bytes, room)
+    given = [values.get(word, 0) for word in names]
+    found = checks.check(KINDS[name], given, spm_bytes, StaleWorkspace())
     assert -1 <= found < len(names)
     return None if found == -1 else names[found]
