@@ -108,7 +108,7 @@ def _print_layers(
     *more: Column,
 ) -> None:
     """Print the columns that have a value for at least one layer."""
-    present = [one for one in columns if any(one.cell(layer).text != "-" for layer in layers)]
+    present = [one for one in columns if any(one.make_cell(layer).text != "-" for layer in layers)]
     name = Column("layer", "name", shown.__getitem__, least=8)
     print_table(console, layers, INDEX, name, *present, *more)
 

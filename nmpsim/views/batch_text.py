@@ -27,14 +27,14 @@ class ClassDocument(TypedDict):
 
 
 def _outputs(item: ItemSummary | RunSummary) -> Mapping[str, OutputSummary]:
-    return {answer.output: answer for answer in item.answers}
+    return {output.name: output for output in item.outputs}
 
 
-def _top(answer: OutputSummary) -> list[ClassDocument]:
-    return [{"index": index, "value": value} for index, value in answer.top]
+def _top(output: OutputSummary) -> list[ClassDocument]:
+    return [{"index": index, "value": value} for index, value in output.top]
 
 
-class AnswerDocument(TypedDict):
+class RunOutputDocument(TypedDict):
     """An output of one run."""
 
     top: Annotated[
@@ -49,13 +49,13 @@ class ItemDocument(TypedDict):
 
     input: Annotated[str, "the file"]
     outputs: Annotated[
-        dict[str, AnswerDocument],
+        dict[str, RunOutputDocument],
         Source(_outputs),
         "by name; those that have an item for each",
     ]
 
 
-class OneRunDocument(TypedDict):
+class RunDocument(TypedDict):
     """A run on one input, or on a batch of them."""
 
     input: Annotated[str, "the file; of a batch the first"]
@@ -63,7 +63,7 @@ class OneRunDocument(TypedDict):
     saturated: Annotated[int, "values that saturated, over all layers"]
     trap: Annotated[str | None, "null, or why the run stopped"]
     outputs: Annotated[
-        dict[str, AnswerDocument], Source(_outputs), "by name; none if the run stopped"
+        dict[str, RunOutputDocument], Source(_outputs), "by name; none if the run stopped"
     ]
     items: NotRequired[Annotated[list[ItemDocument], "of a batch that several files fill"]]
 
@@ -74,14 +74,14 @@ class RunsDocument(TypedDict):
     schema: Literal["nmpsim-runs-1"]
     program: str
     bundle: Annotated[str, "digest of the bundle"]
-    runs: list[OneRunDocument]
+    runs: list[RunDocument]
 
 
 @attrs.frozen
 class OutputSummary:
     """Summary of an output: its best classes or its range of values."""
 
-    output: str
+    name: str
     top: tuple[tuple[int, float], ...]
     """Best classes with their real values, best first; empty if the output has no classes."""
     text: str
@@ -101,7 +101,7 @@ class ItemSummary:
     """Summaries of the outputs for one input file."""
 
     input: str
-    answers: tuple[OutputSummary, ...]
+    outputs: tuple[OutputSummary, ...]
 
 
 @attrs.frozen
@@ -112,7 +112,7 @@ class RunSummary:
     cycles: int
     saturated: int
     trap: str | None
-    answers: tuple[OutputSummary, ...]
+    outputs: tuple[OutputSummary, ...]
     items: tuple[ItemSummary, ...]
     """The items of a batch; empty if one file is the whole input."""
 
@@ -133,7 +133,7 @@ class RunSummary:
     @property
     def rows(self) -> tuple[ItemSummary, ...]:
         """Summaries of the outputs, one item for each input file."""
-        return self.items or (ItemSummary(self.input, self.answers),)
+        return self.items or (ItemSummary(self.input, self.outputs),)
 
 
 def _items(files: Sequence[str], outputs: Sequence[OutputReport]) -> Iterator[ItemSummary]:
@@ -152,8 +152,8 @@ def print_batch(program: str, runs: Sequence[RunSummary], console: Console) -> N
     batches = f" in {format_count(len(runs), 'run')}" if len(runs) < len(lines) else ""
     print_line(console, f"{program}: {format_count(len(lines), 'input')}{batches}", "bold")
     console.print()
-    names = list(dict.fromkeys(answer.output for _, item in lines for answer in item.answers))
-    best = any(answer.top for _, item in lines for answer in item.answers)
+    names = list(dict.fromkeys(output.name for _, item in lines for output in item.outputs))
+    best = any(output.top for _, item in lines for output in item.outputs)
     print_table(
         console,
         lines,
@@ -181,11 +181,11 @@ def _first(row: tuple[RunSummary, ItemSummary], number: int) -> int | str:
 
 def _cell(output: str, row: tuple[RunSummary, ItemSummary]) -> str:
     run, item = row
-    found = next((one.text for one in item.answers if one.output == output), None)
+    found = next((one.text for one in item.outputs if one.name == output), None)
     return found or ("" if run.trap is None else "stopped")
 
 
-def batch_json(program: str, runs: Sequence[RunSummary], *, bundle: str) -> RunsDocument:
+def make_runs_document(program: str, runs: Sequence[RunSummary], *, bundle: str) -> RunsDocument:
     """Return the JSON document of several runs; ``bundle`` is the digest of the bundle."""
     data = {"program": program, "bundle": bundle, "runs": runs}
     return to_json(data, RunsDocument)

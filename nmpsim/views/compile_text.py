@@ -37,7 +37,7 @@ class CompileDocument(TypedDict):
     slicing: Annotated[list[TiledLayer], "how each layer is tiled, and what else was tried"]
 
 
-def compile_json(compiled: Compiled, digest: str, output: Path) -> CompileDocument:
+def make_compile_document(compiled: Compiled, digest: str, output: Path) -> CompileDocument:
     """Return the JSON document of a compilation; ``digest`` is that of the written bundle."""
     metadata = compiled.file.metadata
     data = {

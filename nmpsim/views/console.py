@@ -95,7 +95,7 @@ class _FilledColumn:
 
 def print_table(console: Console, rows: Sequence[Any], *columns: Column) -> None:
     """Print a table with one row per record, fitted to the console."""
-    filled = [_FilledColumn(one, [one.cell(row) for row in rows]) for one in columns]
+    filled = [_FilledColumn(one, [one.make_cell(row) for row in rows]) for one in columns]
     console.print(_fit_table(filled, console))
 
 

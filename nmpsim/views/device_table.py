@@ -48,7 +48,7 @@ class DeviceDocument(TypedDict):
     ]
 
 
-def device_json(device: DeviceConfig) -> DeviceDocument:
+def make_device_document(device: DeviceConfig) -> DeviceDocument:
     """Return the settings of a device as a JSON document."""
     return to_json(device, DeviceDocument)
 

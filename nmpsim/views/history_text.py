@@ -26,7 +26,7 @@ class HistoryDocument(TypedDict):
     entries: list[Entry]
 
 
-def history_json(entries: Sequence[Entry]) -> HistoryDocument:
+def make_history_document(entries: Sequence[Entry]) -> HistoryDocument:
     """Return the entries of a history as a JSON document."""
     return to_json({"entries": entries}, HistoryDocument)
 
@@ -92,7 +92,9 @@ def _verdict(before: Entry, after: Entry, name: str) -> str:
         if old is None or new is None or old == new:
             continue
         share = f" ({100 * (new - old) / old:+.1f}%)" if field == "cycles" and old else ""
-        facts.append(f"{title} {measure.cell(before).text} to {measure.cell(after).text}{share}")
+        facts.append(
+            f"{title} {measure.make_cell(before).text} to {measure.make_cell(after).text}{share}"
+        )
         worse, better = worse or sign * (new - old) < 0, better or sign * (new - old) > 0
     found = {(True, True): "mixed", (True, False): "worse", (False, True): "better"}
     change = found.get((worse, better), "the same")

@@ -159,7 +159,7 @@ class InspectDocument(TypedDict):
     ]
 
 
-def inspect_json(bundle: Bundle) -> InspectDocument:
+def make_inspect_document(bundle: Bundle) -> InspectDocument:
     """Return the contents of a bundle as a JSON document."""
     return to_json(bundle, InspectDocument)
 

@@ -55,7 +55,7 @@ class Column:
     """Whether the column is omitted if another would have to be shortened."""
     is_number: ClassVar[bool] = False
 
-    def cell(self, row: Any) -> Cell:
+    def make_cell(self, row: Any) -> Cell:
         """Return the table cell for a record."""
         source = self.value or self.title.replace(" ", "_")
         value = source(row) if callable(source) else get_value(row, source)
@@ -69,9 +69,9 @@ class Column:
         is_finite = not isinstance(value, float) or math.isfinite(value)
         return Cell(text, value if is_finite else math.copysign(1e308, value))
 
-    def for_item(self, position: int) -> Column:
+    def make_item_column(self, position: int) -> Column:
         """Return the column for rows that are tuples and contain the record at ``position``."""
-        return attrs.evolve(self, value=lambda row: self.cell(row[position]))
+        return attrs.evolve(self, value=lambda row: self.make_cell(row[position]))
 
     def _text(self, value: Any) -> str:
         if callable(self.format):

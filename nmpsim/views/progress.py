@@ -32,7 +32,7 @@ class ItemProgress:
     kind: str = "item"
 
 
-class Event(Protocol):
+class ProgressEvent(Protocol):
     """Interface of a progress event."""
 
     @property
@@ -71,7 +71,7 @@ class RunProgress:
         if self._bar is not None:
             self._bar.stop()
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: ProgressEvent) -> None:
         """Show an event."""
         if event.kind == "compiling":
             self._print_notice()
@@ -88,7 +88,7 @@ class RunProgress:
     def _is_due(self) -> bool:
         return self._console.is_terminal and time.monotonic() - self._start > DELAY_SECONDS
 
-    def _begin(self, event: Event) -> None:
+    def _begin(self, event: ProgressEvent) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
         from rich.progress import TimeElapsedColumn as Elapsed
 
@@ -106,7 +106,7 @@ class RunProgress:
         self._bar.start()
         self._update(event)
 
-    def _update(self, event: Event) -> None:
+    def _update(self, event: ProgressEvent) -> None:
         if self._bar is not None and self._task is not None:
             self._bar.update(
                 self._task,
@@ -116,7 +116,7 @@ class RunProgress:
             )
 
 
-def _description(event: Event) -> str:
+def _description(event: ProgressEvent) -> str:
     return shorten_middle(escape_line(event.name), 30)
 
 

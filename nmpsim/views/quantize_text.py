@@ -183,7 +183,7 @@ def _worst_name(comparison: Comparison) -> str:
     return shown[comparison.worst_layer.name]
 
 
-def quantization_json(
+def make_quantization_document(
     program: QuantizedProgram | None, comparisons: Sequence[Comparison], samples: int
 ) -> QuantizeDocument:
     """Return a quantized program and a comparison of settings as a JSON document."""

@@ -36,7 +36,7 @@ class SweepDocument(TypedDict):
     ]
 
 
-def sweep_json(result: SweepResult) -> SweepDocument:
+def make_sweep_document(result: SweepResult) -> SweepDocument:
     """Return a sweep as a JSON document, with the columns of the results file."""
     return to_json(result, SweepDocument)
 

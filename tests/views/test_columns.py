@@ -62,11 +62,11 @@ def test_names_are_shortened_first() -> None:
 
 def test_measure_reads_and_writes_a_value() -> None:
     row = {"cycles": 1234, "of": Row(None), "scale": float("inf"), "name": "a\nb"}
-    assert NumberColumn("cycles").cell(row) == Cell("1,234", 1234)
-    assert NumberColumn("SQNR", "of.part.size").cell(row) == Cell("-", -1)
-    assert NumberColumn("scale", format=".1f").cell(row) == Cell("inf", 1e308)
-    assert Column("name").cell(row) == Cell("a\\nb", "a\\nb")
-    assert NumberColumn("twice", lambda one: 2 * one["cycles"], str).cell(row).text == "2468"
+    assert NumberColumn("cycles").make_cell(row) == Cell("1,234", 1234)
+    assert NumberColumn("SQNR", "of.part.size").make_cell(row) == Cell("-", -1)
+    assert NumberColumn("scale", format=".1f").make_cell(row) == Cell("inf", 1e308)
+    assert Column("name").make_cell(row) == Cell("a\\nb", "a\\nb")
+    assert NumberColumn("twice", lambda one: 2 * one["cycles"], str).make_cell(row).text == "2468"
 
 
 def test_the_table_of_measures_is_complete() -> None:

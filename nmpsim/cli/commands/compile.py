@@ -85,7 +85,7 @@ def command(options: CompileOptions) -> None:
     with show_progress() as progress:
         compiled = session.compile(
             *files,
-            input_shapes=options.shapes.parse(),
+            input_shapes=options.shapes.parse_shapes(),
             integer_islands=options.integer_islands,
             device=config,
             numerics=profile,
@@ -141,8 +141,8 @@ def _parse_numerics(values: tuple[str, ...]) -> tuple[str | None, dict[str, str]
 def _show(compiled: Compiled, digest: str, options: CompileOptions) -> None:
     """Print warnings and a summary on stderr, and the requested details on stdout."""
     from nmpsim.views.compile_text import (
-        compile_json,
         list_host_notes,
+        make_compile_document,
         print_biases,
         print_tiling,
         summarize_bundle,
@@ -155,7 +155,7 @@ def _show(compiled: Compiled, digest: str, options: CompileOptions) -> None:
         print_message(f"note: {note}")
     print_message(summarize_bundle(compiled, options.output))
     if options.format == "json" or options.rescale_bias:
-        document = partial(compile_json, digest=digest, output=options.output)
+        document = partial(make_compile_document, digest=digest, output=options.output)
         write_result(options.format, document, print_biases, compiled)
     if options.explain_tiling and options.format == "text":
         write_result("text", dict, print_tiling, compiled, options.tiling)

@@ -77,9 +77,9 @@ def command(options: HistoryOptions) -> None:
 
         write_text(make_history_page(folder.resolve().name, found), output)
         return
-    from nmpsim.views.history_text import history_json, print_history
+    from nmpsim.views.history_text import make_history_document, print_history
 
-    write_result(options.format, history_json, print_history, found, output=output)
+    write_result(options.format, make_history_document, print_history, found, output=output)
 
 
 def _find_commit(commit: str | None, date: str | None) -> tuple[str, datetime]:

@@ -26,15 +26,15 @@ def command(options: InspectOptions) -> None:
     """
     from nmpsim import session
     from nmpsim.bundle import read_bundle
-    from nmpsim.views.inspect_text import inspect_json, print_bundle
+    from nmpsim.views.inspect_text import make_inspect_document, print_bundle
 
     if session.is_model(options.file):
         compiled = session.compile(
-            options.file, input_shapes=options.shapes.parse(), slicing="simple"
+            options.file, input_shapes=options.shapes.parse_shapes(), slicing="simple"
         )
         print_warnings(compiled.warnings)
         contents = compiled.bundle
     else:
         with announce_loading(options.file):
             contents = read_bundle(options.file)
-    write_result(options.format, inspect_json, print_bundle, contents)
+    write_result(options.format, make_inspect_document, print_bundle, contents)

@@ -106,7 +106,7 @@ def command(options: QuantizeOptions) -> None:
     from nmpsim.cli.inputs import read_sample_shapes
     from nmpsim.quantization import compare, parse_settings
     from nmpsim.session import calibrate, load_float_program
-    from nmpsim.views.quantize_text import print_quantization, quantization_json
+    from nmpsim.views.quantize_text import make_quantization_document, print_quantization
 
     sources = [Path(argument.rpartition("=")[2]) for argument in given]
     read = [options.model, options.weights, options.profile, options.device, *sources]
@@ -124,7 +124,7 @@ def command(options: QuantizeOptions) -> None:
         network = load_float_program(
             options.model,
             options.weights,
-            input_shapes=options.shapes.parse(),
+            input_shapes=options.shapes.parse_shapes(),
             sample_shapes=read_sample_shapes(given),
         )
     print_warnings(network.warnings)
@@ -136,7 +136,7 @@ def command(options: QuantizeOptions) -> None:
     if program is not None and options.output is not None:
         _write(program, options.output, options.makes_bundle, device)
     result = program, comparisons, len(calibrated.samples)
-    write_result(options.format, quantization_json, print_quantization, *result)
+    write_result(options.format, make_quantization_document, print_quantization, *result)
 
 
 def _outputs(options: QuantizeOptions) -> list[Path]:

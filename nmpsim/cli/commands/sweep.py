@@ -136,7 +136,7 @@ def _parse_setting(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def _show(options: SweepOptions, result: SweepResult) -> int:
-    from nmpsim.views.sweep_text import print_sweep, sweep_json
+    from nmpsim.views.sweep_text import make_sweep_document, print_sweep
     from nmpsim.views.text import format_count
 
     total = len(result.rows)
@@ -149,5 +149,5 @@ def _show(options: SweepOptions, result: SweepResult) -> int:
 
         for path in write_plots(options.plot, result):
             print_message(f"wrote {path}")
-    write_result(options.format, sweep_json, print_sweep, result)
+    write_result(options.format, make_sweep_document, print_sweep, result)
     return EXIT_WORSE if failed == total else EXIT_OK

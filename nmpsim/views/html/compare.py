@@ -89,28 +89,28 @@ def make_totals_table(runs: _Runs) -> Table:
     """Return a table of the totals of several runs, with a row per run."""
     first = next(iter(runs.values()))
     cycles, latency, *uses = (
-        RUN_COLUMNS[key].for_item(1)
+        RUN_COLUMNS[key].make_item_column(1)
         for key in ("cycles", "latency", "DRAM busy", "MAC utilization", "saturated")
     )
     return make_table(
         runs.items(),
         Column("run", itemgetter(0), meaning="name of the file"),
-        Column("network", "program", meaning="name of the program").for_item(1),
-        Column("device", "", _device, "name and number of cores").for_item(1),
+        Column("network", "program", meaning="name of the program").make_item_column(1),
+        Column("device", "", _device, "name and number of cores").make_item_column(1),
         cycles,
         NumberColumn(
             "change",
             lambda run: _change(first.cycles, run.cycles),
             meaning="change of cycles against the first run",
-        ).for_item(1),
+        ).make_item_column(1),
         latency,
         *uses,
         Column(
             "outputs",
             lambda run: "equal" if _same_outputs(first, run) else "different",
             meaning="whether outputs are bit-exact equal to those of the first run",
-        ).for_item(1),
-        Column("end", _end, meaning="whether the run completed").for_item(1),
+        ).make_item_column(1),
+        Column("end", _end, meaning="whether the run completed").make_item_column(1),
     )
 
 

@@ -36,7 +36,7 @@ class Table:
 
 def make_table(rows: Iterable[object], *columns: Column) -> Table:
     """Return a table with one row per record."""
-    return Table(columns, tuple(tuple(one.cell(row) for one in columns) for row in rows))
+    return Table(columns, tuple(tuple(one.make_cell(row) for one in columns) for row in rows))
 
 
 def make_layer_table(report: RunReport) -> Table:
@@ -56,15 +56,15 @@ def make_saturation_table(report: RunReport) -> Table:
     """Return a table of saturated values by layer, stage and side."""
     return make_table(
         ((layer, one) for layer in report.layers for one in layer.saturation if not one.wanted),
-        *(one.for_item(0) for one in (INDEX, NAME, LAYER_COLUMNS["line"])),
-        *(one.for_item(1) for one in _STAGE),
+        *(one.make_item_column(0) for one in (INDEX, NAME, LAYER_COLUMNS["line"])),
+        *(one.make_item_column(1) for one in _STAGE),
         NumberColumn("saturated", _stage_count, meaning="number of values"),
         NumberColumn(
             "% saturated",
             lambda row: make_share_cell(row[1].count, row[0].elements),
             meaning="share of the layer's results",
         ),
-        *(one.for_item(1) for one in _EXTENT),
+        *(one.make_item_column(1) for one in _EXTENT),
     )
 
 
@@ -155,5 +155,5 @@ def make_shadow_table(report: RunReport) -> Table | None:
     """Return the table of each layer's errors against the shadow; None without a shadow run."""
     if report.shadow is None:
         return None
-    name = attrs.evolve(NAME, value=lambda one: NAME.cell(report.layers[one.index]))
+    name = attrs.evolve(NAME, value=lambda one: NAME.make_cell(report.layers[one.index]))
     return make_table(report.shadow.layers, INDEX, name, *SHADOW_ERRORS)
