@@ -59,7 +59,7 @@ def write_file(path: Path, contents: str | bytes | Callable[[IO[bytes]], object]
     UserError
         FILE002 if the file cannot be written; an existing file is then unchanged.
     """
-    with new_file(path) as file:
+    with open_new_file(path) as file:
         if callable(contents):
             contents(file)
         else:
@@ -67,7 +67,7 @@ def write_file(path: Path, contents: str | bytes | Callable[[IO[bytes]], object]
 
 
 @contextlib.contextmanager
-def new_file(path: Path) -> Iterator[IO[bytes]]:
+def open_new_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a temporary file that replaces ``path`` when the context ends normally."""
     try:
         if path == STDOUT:
@@ -144,7 +144,7 @@ def make_write_error(path: Path, why: str, hint: str | None) -> UserError:
     return fail("FILE002", f"cannot write the file: {why}", place=path, hint=hint)
 
 
-def remove_unfinished() -> None:
+def remove_temporary_files() -> None:
     """Remove the temporary files of this process, before it is ended abruptly."""
     for temporary in list(_unfinished):
         with contextlib.suppress(OSError):

@@ -176,7 +176,7 @@ class NmpSnapshot:
             pytest.fail(f"the test has two snapshots named {name!r}: give each its own name")
         self._names.add(name)
         _done(check_tolerances, ulp, sqnr_db, cycles_percent)
-        path = snapshot_path(self._node, name)
+        path = make_snapshot_path(self._node, name)
         if self._update:
             write_snapshot(run, path)
             self._node.config.stash[_written].append(path)
@@ -186,7 +186,7 @@ class NmpSnapshot:
             raise AssertionError(f"{worse}\nIf the change is intended, run `pytest --nmp-update`.")
 
 
-def snapshot_path(node: pytest.Item, name: str) -> Path:
+def make_snapshot_path(node: pytest.Item, name: str) -> Path:
     """Return the path ``nmp_snapshots/MODULE/TEST[.NAME].json`` next to the test's file."""
     from nmpsim.atomic import make_file_name
 

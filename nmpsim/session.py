@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.atomic import new_file
+from nmpsim.atomic import open_new_file
 from nmpsim.bundle import Bundle, BundleFile, bundle_from_bytes, get_bundle, read_bundle
 from nmpsim.bundle.elf import MAGIC
 from nmpsim.config import DeviceConfig, from_settings, resolve_device
@@ -443,7 +443,7 @@ def save(compiled: Compiled, path: FilePath) -> str:
     UserError
         FILE002 if the file cannot be written.
     """
-    with new_file(Path(path)) as file:
+    with open_new_file(Path(path)) as file:
         return compiled.file.write(file.write)
 
 

@@ -76,7 +76,7 @@ class StoredArray:
 
     def read(self) -> npt.NDArray[Any]:
         """Read the data in native byte order. Raises UserError (MEM001) for lack of memory."""
-        (array,) = read_all({self.key: self}).values()
+        (array,) = read_arrays({self.key: self}).values()
         return array
 
     def _read(self) -> npt.NDArray[Any]:
@@ -211,7 +211,7 @@ class ArrayFile:
             raise self.make_error(message, error.found, error.expected) from None
 
 
-def read_all(
+def read_arrays(
     arrays: Mapping[str, StoredArray], max_memory: int | None = None
 ) -> dict[str, npt.NDArray[Any]]:
     """Read arrays by key. Raises UserError (MEM001) if they need over ``max_memory`` bytes."""

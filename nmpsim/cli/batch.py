@@ -37,7 +37,7 @@ def run_batch(
     Raises UserError for a sample that does not fit, before the first run.
     """
     from nmpsim.core.run import Progress
-    from nmpsim.views.batch_text import RunSummary, batch_json, print_batch
+    from nmpsim.views.batch_text import RunSummary, make_runs_document, print_batch
 
     for sample in samples:
         sample.load()
@@ -64,7 +64,7 @@ def run_batch(
         _save(save_outputs, outputs, is_complete=code == EXIT_OK)
     write_result(
         format,
-        partial(batch_json, bundle=bundle.digest),
+        partial(make_runs_document, bundle=bundle.digest),
         print_batch,
         bundle.metadata.program,
         runs,

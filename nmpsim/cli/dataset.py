@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from nmpsim.cli.arrays import ArrayFile, StoredArray, read_all
+from nmpsim.cli.arrays import ArrayFile, StoredArray, read_arrays
 from nmpsim.cli.images import ENDINGS as IMAGE_ENDINGS
 from nmpsim.cli.inputs import (
     ARRAY_ENDINGS,
@@ -85,7 +85,7 @@ def load_dataset(
     source = dataset if labels in file.keys else Path(labels)
     stored = _find_arrays(file, list(inputs.tensors))
     lengths = {name: array.shape[0] if array.shape else 0 for name, array in stored.items()}
-    read = read_all({name: array.take_rows(limit) for name, array in stored.items()}, max_memory)
+    read = read_arrays({name: array.take_rows(limit) for name, array in stored.items()}, max_memory)
     samples = ArraySamples.from_arrays(read, lengths, compute_digest(file.iter_blocks()))
     return LabelledDataset(samples, numbers, source)
 
@@ -142,7 +142,7 @@ class _FileSamples:
         if _is_image(path):
             name = self.inputs.get_single_name(path)
             return {name: self.inputs.read_image(name, path)}
-        return read_all(_find_arrays(ArrayFile(path), list(self.inputs.tensors)))
+        return read_arrays(_find_arrays(ArrayFile(path), list(self.inputs.tensors)))
 
     def source(self, index: int) -> str:
         """Return the name of a sample's file."""

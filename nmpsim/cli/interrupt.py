@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from nmpsim.atomic import remove_unfinished
+from nmpsim.atomic import remove_temporary_files
 from nmpsim.diagnostics import EXIT_USER
 from nmpsim.escape import escape
 from nmpsim.host_memory import make_process_limit_error
@@ -79,7 +79,7 @@ class _InterruptWatcher:
         """End the process; of the two threads that may call this, one prints the message."""
         ignore_interrupts()
         kill_children()
-        remove_unfinished()
+        remove_temporary_files()
         _release_shared()
         self._restore()
         text, code = self.message(), EXIT_INTERRUPTED

@@ -167,7 +167,7 @@ class ShapeOptions:
 
     input_shape: tuple[str, ...] = option("Shape of an ONNX input: image=1,3,224,224.", "NAME=DIMS")
 
-    def parse(self) -> dict[str, tuple[int, ...]]:
+    def parse_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of each input by name. Raises UserError (ARG001) if invalid."""
         shapes: dict[str, tuple[int, ...]] = {}
         for value in self.input_shape:

@@ -46,7 +46,7 @@ class _InputPath(click.Path):
 
 InputFile = Annotated[Path, _InputPath(path_type=Path)]
 OutputFile = Annotated[Path, click.Path(path_type=Path)]
-"""A file to write; ``-`` is standard output, see :func:`nmpsim.atomic.new_file`."""
+"""A file to write; ``-`` is standard output, see :func:`nmpsim.atomic.open_new_file`."""
 Positive = Annotated[int, click.IntRange(1)]
 Natural = Annotated[int, click.IntRange(0)]
 

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import attrs
 import click
 
-from nmpsim.atomic import new_file
+from nmpsim.atomic import open_new_file
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.options import LAYER
 from nmpsim.cli.parameters import OutputFile, option
@@ -138,7 +138,7 @@ def open_traces(options: TraceOptions, bundle: Bundle, config: DeviceConfig) -> 
 
 @contextmanager
 def _open(path: Path) -> Iterator[IO[bytes]]:
-    with new_file(path) as file:
+    with open_new_file(path) as file:
         if path.suffix != ".gz":
             yield file
             return

@@ -184,7 +184,7 @@ class DebugApp(App[None]):
         """Queue a command line for execution."""
         self._jobs.submit(line, lambda: execute_command(self.current_view, line))
 
-    def accept_view(self, name: str, view: View) -> None:
+    def show_result(self, name: str, view: View) -> None:
         """Show the view after an action; a long answer is shown in a visible pane."""
         self._log_pane.write(name, view.answer.text)
         self._show_view(view)

@@ -20,7 +20,7 @@ MAX_WAITING = 20
 class JobListener(Protocol):
     """Receiver of the results of actions."""
 
-    def accept_view(self, name: str, view: View) -> None:
+    def show_result(self, name: str, view: View) -> None:
         """Handle the view that an action returned."""
 
     def report_error(self, name: str, error: UserError) -> None:
@@ -76,5 +76,5 @@ class JobQueue:
                 return
             else:
                 self.running = ""
-                self._listener.accept_view(name, view)
+                self._listener.show_result(name, view)
         self.running = ""

@@ -45,7 +45,9 @@ def sort_rows(rows: Sequence[LayerRow], column: str, *, is_reversed: bool) -> li
     """Sort rows by a column; rows with equal values keep their order."""
     measure = DEBUGGER_COLUMNS[column]
     descends = measure.is_number and column not in SMALLEST_FIRST
-    return sorted(rows, key=lambda row: measure.cell(row).value, reverse=descends != is_reversed)
+    return sorted(
+        rows, key=lambda row: measure.make_cell(row).value, reverse=descends != is_reversed
+    )
 
 
 def make_filter(text: str) -> Callable[[LayerRow], bool]:
@@ -97,14 +99,14 @@ def _comparison(name: str, comparator: str, wanted: str) -> Callable[[LayerRow],
         limit = float(wanted.replace(",", "").removesuffix("%"))
     except ValueError:
         if comparator in ("=", "==", "!="):
-            return lambda row: _fits(measure.cell(row).text, wanted) == (comparator != "!=")
+            return lambda row: _fits(measure.make_cell(row).text, wanted) == (comparator != "!=")
         raise fail(
             "DEBUG001", f"the filter compares {fitting[0]}, a number, with text",
             found=wanted or "nothing", expected="a number",
         ) from None  # fmt: skip
 
     def holds(row: LayerRow) -> bool:
-        value = measure.cell(row).value
+        value = measure.make_cell(row).value
         return not isinstance(value, str) and compare(value, limit)
 
     return holds

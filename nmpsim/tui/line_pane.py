@@ -69,7 +69,7 @@ class LinePane(ScrollView, can_focus=True):
     # --- what a pane says about itself --------------------------------------------------------
 
     def prepare(self, view: View) -> None:
-        """Read the data that the lines need from a view."""
+        """Prepare the lines: read the data that they need from a view."""
 
     def count_lines(self) -> int:
         """Return the number of lines; by default those of ``_lines``."""
@@ -133,7 +133,7 @@ class LinePane(ScrollView, can_focus=True):
             self.refresh()
 
     def measure(self) -> None:
-        """Compute the virtual size again after the lines or the pane's size have changed."""
+        """Measure the lines: compute the virtual size after a change of the lines or the pane."""
         self._painted.clear()
         self._heading_rows = len(self.make_heading(self.columns))
         self.virtual_size = Size(

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from nmpsim import atomic
-from nmpsim.atomic import new_file, write_file
+from nmpsim.atomic import open_new_file, write_file
 
 WRITER = """
 import sys, time
 from pathlib import Path
-from nmpsim.atomic import new_file
-with new_file(Path(sys.argv[1])) as file:
+from nmpsim.atomic import open_new_file
+with open_new_file(Path(sys.argv[1])) as file:
     file.write(b"half")
     file.flush()
     print("ready", flush=True)
@@ -66,7 +66,7 @@ def test_files_of_another_process_stay(tmp_path: Path, writer) -> None:
 
 
 def test_files_of_this_process_stay(tmp_path: Path) -> None:
-    with new_file(tmp_path / "a") as a:
+    with open_new_file(tmp_path / "a") as a:
         a.write(b"a")
         atomic._remove_left_over.cache_clear()
         write_file(tmp_path / "b", lambda file: file.write(b"b"))

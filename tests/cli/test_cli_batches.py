@@ -17,7 +17,7 @@ from nmpsim.bundle import Tensor
 from nmpsim.cli.inputs import find_samples
 from nmpsim.cli.samples import InputSample, ProgramInputs
 from nmpsim.diagnostics import UserError
-from nmpsim.views.batch_text import RunSummary, batch_json, print_batch
+from nmpsim.views.batch_text import RunSummary, make_runs_document, print_batch
 
 PIXELS = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
 BATCH = Tensor("data", "ui8", (2, 2, 4, 3), 0, 0.5, 128)
@@ -111,7 +111,7 @@ def test_each_item_has_a_line() -> None:
         RunSummary.from_report(("a.png", "b.png"), report),
         RunSummary.from_report(("c.png", "d.png"), report),
     ]
-    document = batch_json("net", found, bundle="digest")
+    document = make_runs_document("net", found, bundle="digest")
     assert [run["input"] for run in document["runs"]] == ["a.png", "c.png"]
     items = document["runs"][0]["items"]
     assert [one["input"] for one in items] == ["a.png", "b.png"]

@@ -200,10 +200,10 @@ def test_a_first_compilation_is_interrupted(bundle: Callable[[str], Path], tmp_p
 
 STUCK = """
 import ctypes
-from nmpsim.atomic import new_file
+from nmpsim.atomic import open_new_file
 import nmpsim.cli.commands.run as command
 def stuck(request, *_):
-    with new_file(request.output) as file:
+    with open_new_file(request.output) as file:
         file.write(b"half")
         Path({ready!r}).touch()
         mutex, libc = ctypes.create_string_buffer(64), ctypes.CDLL(None)

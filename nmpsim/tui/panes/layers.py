@@ -242,7 +242,7 @@ class LayersPane(LinePane):
         """Return the texts of a line by column title."""
         state = row.state
         is_chosen, known = self.current_view.layer == state.index, state.state != "pending"
-        cells = {one: DEBUGGER_COLUMNS[one].cell(row).text for one in TITLES if one}
+        cells = {one: DEBUGGER_COLUMNS[one].make_cell(row).text for one in TITLES if one}
         return cells | {
             "": f"{f'[{state.index}]' if is_chosen else f'{state.index} ':>{NUMBER_COLUMNS}}",
             "operation": shorten_middle(cells["operation"], LONGEST_OPERATION),

@@ -70,7 +70,7 @@ class TensorPane(LinePane):
         return roles.index(self._role) if self._role in roles else 0
 
     def measure(self) -> None:
-        """Compute the title and the histogram again."""
+        """Measure the lines; compute the title and the histogram again."""
         layer = f" of layer {self.view.layer}" if self.view and self.view.selected_layer else ""
         self.border_title = f"Tensor{layer}: {self._mode}"
         if self._mode == "histogram" and self._shown is not None:

@@ -57,7 +57,7 @@ class TimelinePane(LinePane):
         return f"{self.title}, layer {view.layer}: {shares}{limited}"
 
     def measure(self) -> None:
-        """Compute the scale again after the record or the width has changed."""
+        """Measure the lines; compute the scale again for the record and the width."""
         if self._is_fit:
             self._scale = self._fitting()
         super().measure()

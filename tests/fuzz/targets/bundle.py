@@ -16,7 +16,7 @@ from nmpsim.bundle.layout import DIGEST, META
 from nmpsim.config import from_settings
 from nmpsim.diagnostics import UserError
 from nmpsim.isa.codec import BY_MNEMONIC, decode, encode
-from nmpsim.views.inspect_text import inspect_json, print_bundle
+from nmpsim.views.inspect_text import make_inspect_document, print_bundle
 
 from .. import programs
 from ..engines import inputs_of, limited, run_on_both, warm
@@ -59,7 +59,7 @@ def _show(bundle: Bundle) -> None:
     from rich.console import Console
 
     print_bundle(bundle, Console(file=io.StringIO(), width=100))
-    json.dumps(inspect_json(bundle))
+    json.dumps(make_inspect_document(bundle))
     disassemble_bundle(bundle)
     if bundle.debug:
         with refusals("BUN", "LIR"):
