@@ -178,7 +178,7 @@ def test_a_complete_cache_is_marked(is_complete: bool, monkeypatch: pytest.Monke
 def test_no_process_starts_if_memory_is_short(
     started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "available_bytes", lambda: 999_999_999)
+    monkeypatch.setattr(module, "get_available_memory", lambda: 999_999_999)
     start_background_compile()
     assert started == []
 

@@ -165,7 +165,7 @@ def test_small_demands_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(1)
         return 1 << 40
 
-    monkeypatch.setattr(host_memory, "default_limit", limit)
+    monkeypatch.setattr(host_memory, "get_default_memory_limit", limit)
     for nbytes in (SMALL_BYTES, SMALL_BYTES + 1):
         check_memory("it", [Part("a", nbytes)])
     assert len(asked) == 1
