@@ -21,7 +21,7 @@ from nmpsim.kernels.movement import (
 )
 from nmpsim.kernels.operands import ConvShape, InputWindow, MacTile
 from nmpsim.kernels.requantize import requantize
-from nmpsim.kernels.requantize_blocks import requantize_blocks
+from nmpsim.kernels.result_blocks import requantize_blocks
 from nmpsim.kernels.result_table import (
     TOO_LARGE,
     add_counts,
@@ -225,7 +225,7 @@ def requantize_pixels(
     begin: Int,
     pixels: Int,
 ) -> Any:
-    """Compute results with vector code; return its status (see ``requantize_blocks.py``)."""
+    """Compute results with vector code; return its status (see ``result_blocks.py``)."""
     q, step, first = t.q, t.shape.out_pixel_stride, b.first
     how = workspace.parameters, workspace.counts, b.formula, q.clip
     if b.has_uniform_results:

@@ -10,6 +10,7 @@ smallest and the largest sum only.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from typing import Any, TypeAlias
@@ -18,6 +19,7 @@ import numpy as np
 from llvmlite import ir
 from llvmlite.ir import IRBuilder, Value
 
+from nmpsim.isa.words import OP_ADD
 from nmpsim.kernels.cpu_features import FEATURES
 from nmpsim.kernels.formulas import RESULT, Formula
 from nmpsim.kernels.vector_code import (
@@ -26,6 +28,8 @@ from nmpsim.kernels.vector_code import (
     LANES,
     call_intrinsic,
     int_vector,
+    signed_max,
+    signed_min,
     splat_constant,
     zeros,
 )
@@ -36,6 +40,9 @@ _MAGIC = 0x4338_0000_0000_0000
 """Bits of 1.5 * 2^52, a float64 whose last bit has the value one."""
 _CONVERTS_INT64 = "+avx512dq" in FEATURES
 """Whether the host has an instruction that converts int64 to floats."""
+_HAS_ROUNDED_PRODUCTS = "+avx2" in FEATURES
+_DOUBLINGS = 15
+"""Doublings that a rounded product takes back."""
 
 
 class NotProvedError(ValueError):
@@ -67,7 +74,7 @@ class Integer:
     low, high
         Smallest and largest possible integer.
     emit
-        ``emit(bits)`` emits the low 32 or 64 bits of each integer.
+        ``emit(bits)`` emits the low 16, 32 or 64 bits of each integer.
     """
 
     def __init__(self, trace: Trace, low: int, high: int, emit: Callable[[int], Any]) -> None:
@@ -77,17 +84,20 @@ class Integer:
 
     @property
     def bits(self) -> int:
-        """Size of the integer type that holds every value: 32 or 64 bits."""
-        for bits in (32, 64):
-            if -(1 << (bits - 1)) <= self.low and self.high < 1 << (bits - 1):
+        """Size of the integer type that holds every value: 16, 32 or 64 bits."""
+        for bits in (16, 32, 64):
+            if self._fits(bits):
                 return bits
         raise NotProvedError(f"64 bits do not hold {self.low} ... {self.high}")
 
+    def _fits(self, bits: int) -> bool:
+        return -(1 << (bits - 1)) <= self.low and self.high < 1 << (bits - 1)
+
     def get_bits(self, bits: int) -> Any:
-        """Return an LLVM vector of the low ``bits`` bits, 32 or 64, of each integer."""
+        """Return an LLVM vector of the low ``bits`` bits, 16, 32 or 64, of each integer."""
         if bits not in self._values:
-            if bits == 64 and self.low >= -(1 << 31) and self.high < 1 << 31:
-                value = self.trace.builder.sext(self.get_bits(32), int_vector(64))
+            if bits > 16 and self._fits(bits // 2):
+                value = self.trace.builder.sext(self.get_bits(bits // 2), int_vector(bits))
             else:
                 value = self._emit(bits)
             self._values[bits] = value
@@ -154,8 +164,14 @@ class Real:
     def __add__(self, other: Real) -> Real:
         return self._compute("fadd", other)
 
+    def __sub__(self, other: Real) -> Real:
+        return self._compute("fsub", other)
+
     def __mul__(self, other: Real) -> Real:
         return self._compute("fmul", other)
+
+    def __truediv__(self, other: Real) -> Real:
+        return self._compute("fdiv", other)
 
     def _compute(self, name: str, other: Real) -> Real:
         return Real(
@@ -225,6 +241,39 @@ def _shift_away(x: Integer, count: Integer) -> Integer:
     return _compute_exactly(divide, emit, x, count)
 
 
+def _shift_product(x: Integer, mul: Integer, half: Integer, count: Integer) -> Integer:
+    """Return ``saturate(x * mul + half, 32) >> count``.
+
+    Where 16 bits hold ``x``, this is the rounded 16-bit product that processors have,
+    ``(a * b + 2**14) >> 15``, of ``x`` and ``mul`` that are doubled ``15 - count`` times together.
+    """
+    if x.bits > 16 or not _HAS_ROUNDED_PRODUCTS:
+        return _saturate(x * mul + half, 32) >> count
+    trace = x.trace
+    most = _DOUBLINGS - max(-x.low, x.high).bit_length()
+
+    def double(bits: int) -> tuple[Any, Any]:
+        """Return ``x`` and ``mul`` after all doublings; as many as ``x`` can take are its own."""
+        b, kind = trace.builder, int_vector(bits)
+        doublings = b.sub(splat_constant(kind, _DOUBLINGS), count.get_bits(bits))
+        own = signed_max(b, signed_min(b, doublings, splat_constant(kind, most)), zeros(kind))
+        doubled = b.shl(mul.get_bits(bits), b.sub(doublings, own))
+        return b.shl(x.get_bits(bits), own), doubled
+
+    def is_outside() -> Any:
+        b, (_, doubled) = trace.builder, double(64)
+        is_long = b.icmp_signed(">", count.get_bits(64), splat_constant(doubled.type, _DOUBLINGS))
+        magnitude = signed_max(b, doubled, b.neg(doubled))
+        limit = splat_constant(doubled.type, (1 << _DOUBLINGS) - 1)
+        return b.or_(is_long, b.icmp_signed(">", magnitude, limit))
+
+    def emit(bits: int) -> Any:
+        return call_intrinsic(trace.builder, "x86.avx2.pmul.hr.sw", int_vector(16), *double(16))
+
+    trace.limits.append(is_outside)
+    return limit_magnitude(Integer(trace, -(1 << 15), (1 << 15) - 1, emit), 1 << 13)
+
+
 def _is_negative(b: IRBuilder, value: Value) -> Any:
     return b.icmp_signed("<", value, zeros(value.type))
 
@@ -233,7 +282,8 @@ def _saturate(x: Integer, bits: int) -> Integer:
     return _limit_range(x, _lift(x.trace, -(1 << bits - 1)), _lift(x.trace, (1 << bits - 1) - 1))
 
 
-def _limit(x: Integer, most: Operand) -> Integer:
+def limit_magnitude(x: Integer, most: Operand) -> Integer:
+    """Return ``x``, assumed to be within -most ... most."""
     largest = _lift(x.trace, most)
     return _limit_range(x, 0 - largest, largest)
 
@@ -256,6 +306,10 @@ def _within(x: Integer, most: int) -> Integer:
     return Integer(x.trace, max(x.low, -most), min(x.high, most), x.get_bits)
 
 
+def _combine(operation: int, x: Any, y: Any) -> Any:
+    return x + y if operation == OP_ADD else x - y
+
+
 def _extreme(function: Callable[..., int]) -> Callable[[Integer, int], Integer]:
     return lambda x, other: _compute(function, "", x, other)
 
@@ -263,7 +317,7 @@ def _extreme(function: Callable[..., int]) -> Callable[[Integer, int], Integer]:
 def _float32(x: Integer | Real) -> Real:
     if isinstance(x, Real):
         return Real(x.trace, FLOATS, lambda: x.trace.builder.fptrunc(x.get_value(), FLOATS))
-    if x.bits == 32 or _CONVERTS_INT64:
+    if x.bits <= 32 or _CONVERTS_INT64:
         return Real(x.trace, FLOATS, lambda: x.trace.builder.sitofp(x.get_bits(x.bits), FLOATS))
     return _float32(_float64(x))
 
@@ -274,7 +328,7 @@ def _float64(x: Integer | Real) -> Real:
 
     def emit() -> Any:
         b, value = x.trace.builder, x.get_bits(x.bits)
-        if x.bits == 32 or _CONVERTS_INT64:
+        if x.bits <= 32 or _CONVERTS_INT64:
             return b.sitofp(value, DOUBLES)
         if not -(1 << 51) <= x.low <= x.high < 1 << 51:
             raise NotProvedError(f"51 bits do not hold {x.low} ... {x.high}")
@@ -319,9 +373,10 @@ def _make_real(kind: ir.VectorType) -> Callable[[Integer], Real]:
 
 PRIMITIVES: Mapping[str, Callable[..., Any]] = {
     "saturate": _saturate,
-    "limit": _limit,
-    "hold": _limit,
+    "limit": limit_magnitude,
+    "hold": limit_magnitude,
     "within": _within,
+    "shift_product": _shift_product,
     "shift_away": _shift_away,
     "round_away": _round(True),
     "round_even": _round(False),
@@ -333,6 +388,7 @@ PRIMITIVES: Mapping[str, Callable[..., Any]] = {
     "min": _extreme(min),
     "max": _extreme(max),
     "abs": abs,
+    "combine": _combine,
 }
 
 
@@ -355,7 +411,13 @@ def find_parameters(formula: Formula) -> dict[str, Integer | Real]:
         word: Integer(trace, *_find_word_range(word), lambda bits: None) for word in formula.words
     }
     values |= _evaluate(formula.constants, values)
-    return {name: values[name] for name in formula.parameters}
+    return {name: values[name] for name in formula.parameters if name != "operation"}
+
+
+def has_vector_code(formula: Formula) -> bool:
+    """Return whether all functions of a formula are primitives of vector code."""
+    terms = " ".join(term for _, term in (*formula.constants, *formula.steps))
+    return PRIMITIVES.keys() >= set(re.findall(r"(\w+)\(", terms))
 
 
 def evaluate_steps(formula: Formula, values: Mapping[str, Any]) -> Integer:

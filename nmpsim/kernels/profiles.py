@@ -17,11 +17,12 @@ import numpy as np
 
 from nmpsim.isa.profiles import PROFILES, check_profiles
 from nmpsim.isa.shared_words import OPERATIONS
+from nmpsim.isa.words import OP_ADD, OP_SUB
 from nmpsim.kernels import rounding
 from nmpsim.kernels.channels import FIRST_PARAMETER
 from nmpsim.kernels.formulas import ELEMENTS, RESULT, Formula, read_formulas
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.lanes import Integer, find_parameters
+from nmpsim.kernels.lanes import Integer, find_parameters, has_vector_code
 from nmpsim.kernels.operands import IntegerScale
 from nmpsim.kernels.saturate import ONCE
 from nmpsim.kernels.saturation_stages import BIAS, RESCALE
@@ -39,7 +40,8 @@ _NAMES: Mapping[str, Any] = {
         name: getattr(rounding, name)
         for name in (
             "combine", "divide_away", "exp2", "fma", "get_bits", "get_bits64", "hold", "limit",
-            "real", "real64", "round_away", "round_even", "saturate", "shift_away", "within",
+            "real", "real64", "round_away", "round_even", "saturate", "shift_away", "shift_product",
+            "within",
         )
     },
 }  # fmt: skip
@@ -58,7 +60,8 @@ def _list_words(*scales: tuple[str, str], **words: str) -> dict[str, str]:
 def _write_terms(terms: Iterable[tuple[str, str]], indent: str, counted_as: str) -> list[str]:
     """Return assignments of terms; ``counted_as`` are the arguments of primitives that count."""
     return [
-        f"{indent}{name} = " + re.sub(r"\b(saturate|limit)\(", rf"\1({counted_as}, ", term)
+        f"{indent}{name} = "
+        + re.sub(r"\b(saturate|limit|shift_product)\(", rf"\1({counted_as}, ", term)
         for name, term in terms
     ]
 
@@ -163,9 +166,11 @@ for _key, _formula in _SUMS.items():
     SUM_NUMBERS[_key[1:]] = SUMS.index(_formula)
 
 
-def _list_coders(formula: Formula) -> Iterable[tuple[str, int, str, str]]:
+def _list_coders(
+    formula: Formula, first: int = FIRST_PARAMETER
+) -> Iterable[tuple[str, int, str, str]]:
     """Yield name and row of each parameter, and the functions that encode and decode it."""
-    for row, (name, known) in enumerate(find_parameters(formula).items(), FIRST_PARAMETER):
+    for row, (name, known) in enumerate(find_parameters(formula).items(), first):
         if isinstance(known, Integer):
             yield name, row, "np.int64", "np.int64"
         elif known.kind is FLOATS:
@@ -174,8 +179,8 @@ def _list_coders(formula: Formula) -> Iterable[tuple[str, int, str, str]]:
             yield name, row, "get_bits64", "real64"
 
 
-def _write_parameters(formula: Formula) -> list[str]:
-    coders = _list_coders(formula)
+def _write_parameters(formula: Formula, first: int = FIRST_PARAMETER) -> list[str]:
+    coders = _list_coders(formula, first)
     stores = [f"    table[{row}, c] = {encode}({name})" for name, row, encode, _ in coders]
     return [*_write_terms(formula.constants, "    ", ""), *stores]
 
@@ -258,34 +263,74 @@ compute_averages = _compile(
 )
 """Compute averages of sums, before the clip; ``totals`` are sums of dequantized values."""
 
+_BINARY = _read("compute_binary", *OPERATIONS, of=("eltwise",))
+_BINARY_KEYS = _get_keys("t.operation", "q", "t.element")
+_BINARY_WORDS = _list_words(
+    *((side, f"q.{side}_scale") for side in ("lhs", "rhs", "out")),
+    operation="t.operation",
+    out_offset="q.out_offset",
+    result_scale="q.result_scale",
+)
+
 compute_binary = _compile(
     "compute_binary",
     "left, right, t, q, index, counters",
-    _read("compute_binary", *OPERATIONS, of=("eltwise",)),
-    _get_keys("t.operation", "q", "t.element"),
+    _BINARY,
+    _BINARY_KEYS,
     partial(_write_loop, lhs="left[i]", rhs="right[i]"),
     "left, right, index, counters",
-    _list_words(
-        *((side, f"q.{side}_scale") for side in ("lhs", "rhs", "out")),
-        operation="t.operation",
-        out_offset="q.out_offset",
-        result_scale="q.result_scale",
-    ),
+    _BINARY_WORDS,
 )
 """Compute the results of two runs without their zero points, before the clip."""
+
+_RESCALES = _read("rescale_values", "rescale", "leaky", of=("rescale",))
+_RESCALE_KEYS = _get_keys("np.int64(u.leaky != 0)", "u")
+_RESCALE_WORDS = _list_words(
+    ("out", "u.scale"),
+    ("leaky", "u.leaky_scale"),
+    out_offset="u.out_offset",
+    result_scale="u.result_scale",
+)
 
 rescale_values = _compile(
     "rescale_values",
     "values, u, index, counters",
-    _read("rescale_values", "rescale", "leaky", of=("rescale",)),
-    _get_keys("np.int64(u.leaky != 0)", "u"),
+    _RESCALES,
+    _RESCALE_KEYS,
     partial(_write_loop, x="values[i]"),
     "values, index, counters",
-    _list_words(
-        ("out", "u.scale"),
-        ("leaky", "u.leaky_scale"),
-        out_offset="u.out_offset",
-        result_scale="u.result_scale",
-    ),
+    _RESCALE_WORDS,
 )
 """Rescale values without their zero point, before the clip."""
+
+# --- parameters of vector code ---------------------------------------------------------------
+
+VECTOR_SUMS = {
+    key: formula
+    for key, formula in _BINARY.items()
+    if key[0] in (OP_ADD, OP_SUB) and has_vector_code(formula)
+}
+"""Formulas of additions and subtractions that vector code computes, by key."""
+VECTOR_RESCALES = {key: formula for key, formula in _RESCALES.items() if key[0] == 0}
+
+fill_sum_parameters = _compile(
+    "fill_sum_parameters",
+    "t, q, table, c",
+    VECTOR_SUMS,
+    _BINARY_KEYS,
+    partial(_write_parameters, first=2),
+    "table, c",
+    _BINARY_WORDS,
+)
+"""Write the parameters of a sum or difference to column ``c``, after the zero points' rows."""
+
+fill_rescale_parameters = _compile(
+    "fill_rescale_parameters",
+    "u, table, c",
+    VECTOR_RESCALES,
+    _RESCALE_KEYS,
+    partial(_write_parameters, first=1),
+    "table, c",
+    _RESCALE_WORDS,
+)
+"""Write the parameters of a rescale to column ``c``, after the zero point's row."""

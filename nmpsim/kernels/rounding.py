@@ -16,8 +16,6 @@ from nmpsim.kernels.saturate import ONCE, SaturationCounters, limit_value
 
 MAX_MAGNITUDE: Any = np.int64(1 << 62)
 """Magnitude to which results are clamped; every later clip is narrower."""
-_BELOW_HALF: Any = np.nextafter(np.float32(0.5), np.float32(0))
-"""The largest float32 below a half."""
 
 
 @jit
@@ -66,15 +64,6 @@ def round_away(value: Any) -> Any:
     if size - whole >= 0.5:
         whole += 1.0
     return _to_integer(whole) if value > 0 else -_to_integer(whole)
-
-
-@jit
-def round_to_int32(value: np.float32) -> Any:
-    """Round a float32 below 2^30 to int32, halves away from zero.
-
-    Adding a little less than a half reaches the next integer from the half on, not before.
-    """
-    return np.int32(value + (_BELOW_HALF if value >= 0 else -_BELOW_HALF))
 
 
 @jit
@@ -162,3 +151,18 @@ def saturate(
     """Return a value saturated to a signed ``bits``-bit integer; count it if it was outside."""
     half = ONCE << (bits - ONCE)
     return limit_value(value, -half, half - ONCE, stage, times, index, counters)
+
+
+@jit
+def shift_product(
+    stage: Int,
+    times: Int,
+    index: Int,
+    counters: SaturationCounters,
+    x: Int,
+    mul: Int,
+    half: Int,
+    shift: Int,
+) -> Any:
+    """Return ``x * mul + half``, saturated to 32 bits and shifted right."""
+    return saturate(stage, times, index, counters, x * mul + half, np.int64(32)) >> shift

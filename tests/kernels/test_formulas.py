@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tomllib
 from collections.abc import Callable
 from functools import partial
@@ -29,7 +30,7 @@ from nmpsim.kernels import lanes
 from nmpsim.kernels.formulas import ELEMENTS, RESULT, SOURCE, FormulaReader, read_formulas
 from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.lanes import Integer, NotProvedError, Real, Trace, find_parameters
-from nmpsim.kernels.requantize_blocks import Block, _emit
+from nmpsim.kernels.result_blocks import Block, Case, _emit
 from nmpsim.kernels.result_table import LEAST, MOST, PARAMETER_ROWS, TOO_LARGE
 from nmpsim.kernels.workspace_size import COUNT_ROWS, LANES
 
@@ -122,7 +123,7 @@ def test_ranges_of_integers() -> None:
 
 @pytest.mark.parametrize(("low", "high", "bits"), [
     (0, INT32[1], 32), (INT32[0], 0, 32), (0, INT32[1] + 1, 64), (INT32[0] - 1, 0, 64),
-    (-(1 << 63), (1 << 63) - 1, 64),
+    (-(1 << 63), (1 << 63) - 1, 64), (-(1 << 15), (1 << 15) - 1, 16), (0, 1 << 15, 32),
 ])  # fmt: skip
 def test_the_narrowest_word(low: int, high: int, bits: int) -> None:
     assert value(low, high).bits == bits
@@ -137,7 +138,7 @@ def test_what_64_bits_do_not_hold_is_not_proved() -> None:
 def test_parameters_of_all_sums_are_proved(element: int) -> None:
     for (_, own), formula in read_formulas("sums").items():
         for known in find_parameters(formula).values():
-            assert own != element or isinstance(known, Real) or known.bits in (32, 64)
+            assert own != element or isinstance(known, Real) or known.bits in (16, 32, 64)
 
 
 # --- primitives in vector code ----------------------------------------------------------------
@@ -149,7 +150,9 @@ Evaluate = Callable[[int, dict[str, int]], int | None]
 def compile_lanes(text: str, element: int) -> Evaluate:
     """Vector code of a formula; all lanes have the same sum, and a lane's result has 32 bits."""
     formula = read(text, ELEMENTS[element])
-    function = define_function(f"formula_{hash(text)}_{element}", partial(_emit, formula, element))
+    function = define_function(
+        f"formula_{hash(text)}_{element}", partial(_emit, Case(formula), element)
+    )
     entry: Any = numba.njit(lambda block: function((block,)))
     words = dict(formula.constants)
 
@@ -165,7 +168,7 @@ def compile_lanes(text: str, element: int) -> Evaluate:
         sums_at, parameters_at, counts_at, results_at = map(np.int64, addresses)
         zero, one = np.int64(0), np.int64(1)
         most = np.int64(32767 if element == INT16 else 127)
-        found = entry(Block(zero, sums_at, zero, one, parameters_at, counts_at, -most - 1, most,
+        found = entry(Block(sums_at, sums_at, zero, one, parameters_at, counts_at, -most - 1, most,
                             results_at, zero))  # fmt: skip
         if found & TOO_LARGE:
             return None
@@ -229,6 +232,14 @@ def test_integers(text: str, element: int) -> None:
             for n in (0, 1, 2, 7, 30, 31):
                 found = evaluate(x, {"mul": mul, "out_post": n})
                 assert found == expected(x, mul, n), (x, mul, n)
+
+
+def test_shifted_products() -> None:
+    evaluate = compile_lanes("shift_product(acc, mul, 5, out_post)", INT8)
+    for x, mul, count in itertools.product(EDGES, (0, 1, -7, 181, *INT32), (0, 1, 7, 31)):
+        exact = in_32_bits(x * mul + 5)
+        found = evaluate(x, {"mul": mul, "out_post": count})
+        assert found == (None if exact is None else exact >> count), (x, mul, count)
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 31])

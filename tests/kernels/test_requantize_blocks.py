@@ -45,7 +45,7 @@ from sum_layers import (
 from nmpsim.kernels.channels import START
 from nmpsim.kernels.operands import Clip
 from nmpsim.kernels.requantize import get_sum_formula
-from nmpsim.kernels.requantize_blocks import requantize_blocks
+from nmpsim.kernels.result_blocks import requantize_blocks
 from nmpsim.kernels.result_table import (
     ABOVE,
     BELOW,

@@ -1,0 +1,396 @@
+"""Results of formulas, sixteen channels at a time: computed, clipped, and counted where limited.
+
+Vector code reads sums of products, or one or two Int8 or Int16 values. Only results that 32 bits
+hold are computed here. If a result may be too large, or if the layer's first limited result may be
+among the results, 64-bit code or single pixels do the work instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from llvmlite.ir import Constant, IRBuilder, Value
+
+from nmpsim.isa.profiles import PROFILES
+from nmpsim.isa.shared_words import OPERATIONS
+from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int32s, Int64s
+from nmpsim.kernels.formulas import ELEMENTS, RESULT, Formula
+from nmpsim.kernels.ir_functions import define_function
+from nmpsim.kernels.jit import jit
+from nmpsim.kernels.lanes import (
+    Integer,
+    Real,
+    Trace,
+    evaluate_steps,
+    find_parameters,
+    limit_magnitude,
+)
+from nmpsim.kernels.movement import ZERO
+from nmpsim.kernels.operands import Clip
+from nmpsim.kernels.pointers import get_address
+from nmpsim.kernels.profiles import SUM_NUMBERS, SUMS, VECTOR_RESCALES, VECTOR_SUMS
+from nmpsim.kernels.result_table import ABOVE, BELOW, LEAST, MOST, SAVED
+from nmpsim.kernels.saturate import ONCE
+from nmpsim.kernels.vector_code import (
+    DOUBLES,
+    FLOATS,
+    I64,
+    INT32S,
+    LANES,
+    Loop,
+    add_offset,
+    any_lane,
+    constant,
+    count_if,
+    int_vector,
+    load,
+    signed_max,
+    signed_min,
+    splat,
+    splat_constant,
+    store,
+    switch,
+    zeros,
+)
+from nmpsim.kernels.workspace_size import COUNT_ROWS
+
+_LONGS = int_vector(64)
+
+
+class Case(NamedTuple):
+    """What vector code computes for the formula of a number."""
+
+    formula: Formula
+    inputs: tuple[str, ...] = ("acc",)
+    """Names of the values that are read."""
+    operation: int = 0
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether the input is a sum of products."""
+        return self.inputs == ("acc",)
+
+
+RESCALE = len(OPERATIONS)
+"""Number of a rescale in VALUE_NUMBERS, after those of OPERATIONS."""
+_VALUES = {key: Case(one, ("lhs", "rhs"), key[0]) for key, one in VECTOR_SUMS.items()}
+_VALUES |= {(RESCALE, *key[1:]): Case(one, ("x",)) for key, one in VECTOR_RESCALES.items()}
+VALUE_CASES = [
+    Case(Formula((), ((RESULT, "x"),), (), ()), ("x",)),
+    *dict.fromkeys(_VALUES.values()),
+]
+"""Cases of Int8 and Int16 values; the first one only clips."""
+VALUE_NUMBERS = np.zeros((RESCALE + 1, len(PROFILES), len(ELEMENTS)), np.int64)
+"""Number of a case [operation, profile, element], or 0."""
+for _key, _case in _VALUES.items():
+    VALUE_NUMBERS[_key] = VALUE_CASES.index(_case)
+VALUE_PARAMETERS = 16
+"""Parameters of a case of values, including the addends of its inputs."""
+_MAX_OUT_OFFSET = 1 << 13
+"""Largest zero point of a result of values, so that 16 bits hold more formulas."""
+
+
+class Block(NamedTuple):
+    """Arguments for a block of sixteen channels; strides are in bytes from pixel to pixel."""
+
+    values: Any
+    """Address of sums or values."""
+    others: Any
+    """Address of the right side's values."""
+    stride: Any
+    pixels: Any
+    parameters: Any
+    """Address of an addend for each input and then the formula's parameters: int64 [rows, LANES],
+    or int64 [rows] for values."""
+    counts: Any
+    """Address of int32 [COUNT_ROWS, LANES]."""
+    low: Any
+    high: Any
+    results: Any
+    result_stride: Any
+
+
+def _load_rows(b: IRBuilder, address: Value, rows: int, kind: Any) -> list[Any]:
+    """Load rows of vectors, or of words, one after the other."""
+    width = getattr(kind, "element", kind).width // 8
+    step = width * getattr(kind, "count", 1)
+    return [load(b, add_offset(b, address, step * row), kind, width) for row in range(rows)]
+
+
+def _store_counts(b: IRBuilder, counts: Value, first: int, values: list[Any]) -> None:
+    for row, value in enumerate(values, first):
+        store(b, value, add_offset(b, counts, 4 * LANES * row), 4)
+
+
+def _saturate_to(b: IRBuilder, values: Value, kind: ir.VectorType) -> Any:
+    """Return values in other bits, limited to what these hold: often one instruction."""
+    if values.type.element.width <= kind.element.width:
+        return values if values.type == kind else b.sext(values, kind)
+    low, high = (splat_constant(values.type, limit) for limit in _range_of_bits(kind.element.width))
+    return b.trunc(signed_min(b, signed_max(b, values, low), high), kind)
+
+
+def _combine_flags(b: IRBuilder, masks: Iterable[Value]) -> Any:
+    """Return a number whose bit i is set if any lane of mask i is."""
+    flags = constant(0)
+    for i, mask in enumerate(masks):
+        flags = b.or_(flags, b.shl(any_lane(b, mask), constant(i)))
+    return flags
+
+
+class _Code:
+    """Code of a case; inputs are given without their addends.
+
+    Parameters
+    ----------
+    b, case, parameters
+        Builder, case, and address of its parameters, which are loaded.
+    element
+        Element type of the results.
+    """
+
+    def __init__(self, b: IRBuilder, case: Case, element: int, parameters: Value) -> None:
+        self._b, self._case = b, case
+        self._parameters = find_parameters(case.formula)
+        count = len(case.inputs) + len(self._parameters)
+        if case.is_sum:
+            self.input_kind = self.watched_kind = int_vector(32 << element)
+            self._range = _range_of_bits(32 + 16 * element)
+            self._words = _load_rows(b, parameters, count, _LONGS)
+        else:
+            self.input_kind = int_vector(16 << element)
+            self._range = -(2 << (8 << element) - 1) + 1, (2 << (8 << element) - 1) - 1
+            self._words = [splat(b, word) for word in _load_rows(b, parameters, count, I64)]
+            result, _ = self.evaluate([zeros(self.input_kind)] * len(case.inputs))
+            self.watched_kind = int_vector(result.bits)
+
+    def _resize(self, word: Value, bits: int) -> Any:
+        return word if word.type == int_vector(bits) else self._b.trunc(word, int_vector(bits))
+
+    def evaluate(self, inputs: Iterable[Value]) -> tuple[Integer, Trace]:
+        """Evaluate the formula; the trace has the limits that are assumed not to be met."""
+        b, trace, words = self._b, Trace(self._b), iter(self._words)
+        values: dict[str, Any] = {"operation": self._case.operation}
+        for name, value in zip(self._case.inputs, inputs, strict=True):
+            total = b.add(value, self._resize(next(words), value.type.element.width))
+            values[name] = Integer(trace, *self._range, partial(self._resize, total))
+        for (name, known), word in zip(self._parameters.items(), words, strict=True):
+            if isinstance(known, Integer):
+                values[name] = Integer(trace, known.low, known.high, partial(self._resize, word))
+            elif known.kind is FLOATS:
+                bits = self._resize(word, 32)
+                values[name] = Real(trace, FLOATS, partial(b.bitcast, bits, FLOATS))
+            else:
+                values[name] = Real(trace, DOUBLES, partial(b.bitcast, word, DOUBLES))
+        if not self._case.is_sum and "out_offset" in values:
+            values["out_offset"] = limit_magnitude(values["out_offset"], _MAX_OUT_OFFSET)
+        return evaluate_steps(self._case.formula, values), trace
+
+    def compute(self, inputs: Iterable[Value]) -> Any:
+        """Return results of sums in 32 bits, those of values in ``watched_kind``."""
+        bits = 32 if self._case.is_sum else self.watched_kind.element.width
+        return self.evaluate(inputs)[0].get_bits(bits)
+
+    def is_limited(self, inputs: Iterable[Value]) -> Any:
+        """Return the lanes whose results are invalid."""
+        _, trace = self.evaluate(inputs)
+        found = zeros(int_vector(1))
+        for emit in trace.limits:
+            found = self._b.or_(found, emit())
+        return found
+
+
+def _range_of_bits(bits: int) -> tuple[int, int]:
+    return -(1 << bits - 1), (1 << bits - 1) - 1
+
+
+def _widen(b: IRBuilder, value: Value, extend: Callable[..., Any]) -> Any:
+    return value if value.type == INT32S else extend(value, INT32S)
+
+
+def _emit(case: Case, element: int, b: IRBuilder, block: Block) -> Any:
+    """Compute results of a block; sums stay as they are.
+
+    Int8 results are counted in 16 bits; one that these do not hold is outside any clip. Scaling is
+    monotonic: the extremes of the results are those of the extreme sums, and if these two are not
+    too large, no sum is.
+    """
+    code = _Code(b, case, element, block.parameters)
+    kind, result_kind = int_vector(16 << element), int_vector(8 << element)
+    counts = _load_rows(b, block.counts, SAVED, INT32S)
+    _store_counts(b, block.counts, SAVED, counts)
+    low, high = (splat(b, b.trunc(limit, kind.element)) for limit in (block.low, block.high))
+    none = zeros(kind)
+    least, most = _range_of_bits(code.watched_kind.element.width)
+    ends = [splat_constant(code.watched_kind, end) for end in (most, least)]
+    loop = Loop(b, block.pixels, [block.values, block.others, block.results, none, none, *ends])
+    at, other, to, below, above, lowest, highest = loop.values
+    stored = code.input_kind if case.is_sum else result_kind
+    inputs = [load(b, one, stored, stored.element.width // 8) for one in (at, other)]
+    if not case.is_sum:
+        inputs = [b.sext(one, code.input_kind) for one in inputs]
+    inputs = inputs[: len(case.inputs)]
+    result = code.compute(inputs)
+    watched = inputs[0] if case.is_sum else result
+    value = _saturate_to(b, result, kind)
+    clipped = signed_min(b, signed_max(b, value, low), high)
+    store(b, _saturate_to(b, clipped, result_kind), to, 1 << element)
+    *_, below, above, lowest, highest = loop.end(
+        [
+            b.add(at, block.stride),
+            b.add(other, block.stride),
+            b.add(to, block.result_stride),
+            count_if(b, below, "<", value, low),
+            count_if(b, above, ">", value, high),
+            signed_min(b, watched, lowest),
+            signed_max(b, watched, highest),
+        ]
+    )
+    masks = [b.icmp_signed("!=", count, none) for count in (below, above)]
+    extremes = [lowest, highest]
+    if case.is_sum:
+        masks.append(b.or_(*(code.is_limited([end]) for end in extremes)))
+        extremes = [code.compute([end]) for end in extremes]
+    lowest, highest = (_widen(b, end, b.sext) for end in extremes)
+    after = [
+        b.add(counts[BELOW], _widen(b, below, b.zext)),
+        b.add(counts[ABOVE], _widen(b, above, b.zext)),
+        signed_min(b, counts[LEAST], signed_min(b, lowest, highest)),
+        signed_max(b, counts[MOST], signed_max(b, lowest, highest)),
+    ]
+    _store_counts(b, block.counts, 0, after)
+    return _combine_flags(b, masks)
+
+
+def _emit_check(case: Case, element: int, b: IRBuilder, parameters: Value) -> Any:
+    """Return whether the results of some values may be invalid.
+
+    Formulas are monotonic in each value: if results of the extreme values of the element type are
+    valid, all are.
+    """
+    code = _Code(b, case, element, parameters)
+    least, most = _range_of_bits(8 << element)
+    corners = [least, most] * (LANES // 2), [least, least, most, most] * (LANES // 4)
+    inputs = [Constant(code.input_kind, list(end)) for end in corners]
+    return any_lane(b, code.is_limited(inputs[: len(case.inputs)]))
+
+
+def _define(
+    name: str, element: int, cases: Iterable[Case], numbers: Any, emit: Callable[..., Any]
+) -> Any:
+    """Define a function of a case's number and further arguments for an element type."""
+    used = {n: case for n, case in enumerate(cases) if n in numbers[..., element]}
+
+    def emit_all(b: IRBuilder, number: Value, arguments: Any) -> Any:
+        code = {n: partial(emit, case, element, b, arguments) for n, case in used.items()}
+        return switch(b, number, code)
+
+    return define_function(f"{name}_{ELEMENTS[element]}", emit_all)
+
+
+_SUM_CASES = list(map(Case, SUMS))
+_sums_int8: Any = _define("sums", 0, _SUM_CASES, SUM_NUMBERS, _emit)
+_sums_int16: Any = _define("sums", 1, _SUM_CASES, SUM_NUMBERS, _emit)
+_values_int8: Any = _define("values", 0, VALUE_CASES, VALUE_NUMBERS, _emit)
+_values_int16: Any = _define("values", 1, VALUE_CASES, VALUE_NUMBERS, _emit)
+_check_int8: Any = _define("check_values", 0, VALUE_CASES, VALUE_NUMBERS, _emit_check)
+_check_int16: Any = _define("check_values", 1, VALUE_CASES, VALUE_NUMBERS, _emit_check)
+
+
+@jit
+def move_block(block: Block, width: Int, parameter_bytes: Int, element: Int) -> Any:
+    """Return the arguments of the next block.
+
+    ``width`` is the number of bytes of an input, ``parameter_bytes`` that of a block's parameters.
+    """
+    return Block(
+        block.values + LANES * width,
+        block.others + LANES * width,
+        block.stride,
+        block.pixels,
+        block.parameters + parameter_bytes,
+        block.counts + 4 * COUNT_ROWS * LANES,
+        block.low,
+        block.high,
+        block.results + (LANES << element),
+        block.result_stride,
+    )
+
+
+@jit
+def requantize_blocks(
+    sums: Int32s | Int64s,
+    pixels: Int,
+    parameters: Int64s,
+    counts: Int32s,
+    formula: Int,
+    clip: Clip,
+    results: Int8s | Int16s,
+    start: Int,
+    step: Int,
+) -> Any:
+    """Compute results of at most MAX_PIXELS pixels from their sums and count those limited.
+
+    Parameters
+    ----------
+    pixels, formula
+        Number of pixels, and of the formula in ``SUMS``.
+    clip
+        Clip of the result.
+    sums
+        [pixels or more, blocks * 16], without their initial sums: int32 for Int8, int64 for Int16.
+    parameters, counts
+        Tables of the channels and of limited results (see ``result_table.py``).
+    results, start, step
+        int8 or int16: the first pixel's results are at byte ``start``, the next one's ``step``
+        bytes later.
+
+    Returns
+    -------
+    Bit 0: a result was limited from below; bit 1: from above; TOO_LARGE: results and counts are
+    invalid.
+    """
+    found, width, at = np.int64(0), sums.itemsize, get_address(sums)
+    read = at, at, width * sums.shape[1], pixels, get_address(parameters)
+    written = get_address(counts), clip.low, clip.high, get_address(results) + start, step
+    block, parameter_bytes = Block(*read, *written), 8 * LANES * parameters.shape[1]
+    for _ in range(counts.shape[0]):
+        if width == 8:
+            found |= _sums_int16((formula, block))
+        else:
+            found |= _sums_int8((formula, block))
+        block = move_block(block, width, parameter_bytes, np.int64(width == 8))
+    return found
+
+
+@jit
+def compute_values(case: Int, block: Block, element: Int, blocks: Int) -> Any:
+    """Compute results of Int8 or Int16 values; return what :func:`requantize_blocks` does.
+
+    The blocks follow the given one, and have the same parameters, which
+    :func:`has_invalid_results` must have accepted.
+    """
+    found = np.int64(0)
+    for _ in range(blocks):
+        if element:
+            found |= _values_int16((case, block))
+        else:
+            found |= _values_int8((case, block))
+        block = move_block(block, ONCE << element, ZERO, element)
+    return found
+
+
+@jit
+def has_invalid_results(case: Int, parameters: Int64s, element: Int) -> Any:
+    """Return whether results of some values may not fit the arithmetic of vector code.
+
+    Zero points must be within the element type.
+    """
+    address = get_address(parameters)
+    if element:
+        return _check_int16((case, address)) != 0
+    return _check_int8((case, address)) != 0
