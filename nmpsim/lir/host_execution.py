@@ -24,7 +24,7 @@ from nmpsim.kernels.hostops import (
 )
 from nmpsim.kernels.hostops.numerics import ARITHMETIC
 from nmpsim.kernels.hostops.rounding import quantize_reals
-from nmpsim.kernels.hostops.tensors import saturate, store
+from nmpsim.kernels.hostops.tensors import make_result, saturate, store
 from nmpsim.kernels.scale import InvalidScaleError
 from nmpsim.lir.opcode import IN, WEIGHTED, Kind, Opcode, Profiles
 from nmpsim.lir.opcodes import NO_WORK, OPCODES
@@ -145,8 +145,8 @@ def run_operation(
 ) -> HostResult:
     """Execute an operation without checks, by the formula or the function of its row."""
     if row.formula is None or (row.run and not _formula_applies(row, operands)):
-        result: HostResult = find_implementation(row.run)(*operands, attributes=attributes)
-        return result
+        result = find_implementation(row.run)(*operands, attributes=attributes)
+        return make_result(result, operands)
     # Attributes that are extensions say how integers are rounded.
     numbers = [attributes[a.name] for a in row.attributes if not a.is_extension]
     roles = zip(row.operands, operands, strict=True)

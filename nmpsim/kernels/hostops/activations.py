@@ -17,35 +17,34 @@ from nmpsim.kernels.hostops.rounding import (
     to_float32,
 )
 from nmpsim.kernels.hostops.tensors import (
+    AnyArray,
     Attributes,
-    HostResult,
     HostTensor,
     IntArray,
     get_integer_limits,
-    saturate,
 )
 
 
-def relu(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
+def relu(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
     """Compute ``max(x, 0)`` of quantized values and requantize to the scale of Dest."""
     if src.uses_integers:
         positive = clamp(src.subtract_offset(), 0, None, "activation")
-        return saturate(rescale(positive, src.scale32 / dest.scale32, dest.offset), dest)
+        return rescale(positive, src.scale32 / dest.scale32, dest.offset)
     clamp(
         src.subtract_offset(), 0, None, "activation"
     )  # recorded where the device clips: on the input
-    return saturate(np.maximum(requantize(src, dest), quantize_value(0.0, dest)), dest)
+    return np.maximum(requantize(src, dest), quantize_value(0.0, dest))
 
 
-def clip(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
+def clip(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
     """Clip quantized values to Min and Max and requantize to the scale of Dest."""
     low, high = float(attributes["Min"]), float(attributes["Max"])
     if src.uses_integers:
         bounds = quantize_value(low, src) - src.offset, quantize_value(high, src) - src.offset
         held = clamp(src.subtract_offset(), *bounds, "activation")
-        return saturate(rescale(held, src.scale32 / dest.scale32, dest.offset), dest)
+        return rescale(held, src.scale32 / dest.scale32, dest.offset)
     bounds = quantize_value(low, dest, np.int32), quantize_value(high, dest, np.int32)
-    return saturate(clip_result(requantize(src, dest), *bounds, dest), dest)
+    return clip_result(requantize(src, dest), *bounds, dest)
 
 
 def clip_result(values: IntArray, low: int | None, high: int | None, dest: HostTensor) -> IntArray:
@@ -59,7 +58,7 @@ def clip_result(values: IntArray, low: int | None, high: int | None, dest: HostT
     return clamp(values, floor, ceiling, "activation")
 
 
-def leaky_relu(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
+def leaky_relu(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
     """Compute ``x``, or ``Alpha * x`` below zero, of quantized values.
 
     In float it is assumed (the Interpreter lowers it to several operations): real values, those
@@ -67,10 +66,10 @@ def leaky_relu(dest: HostTensor, src: HostTensor, attributes: Attributes) -> Hos
     """
     alpha = np.float32(attributes["Alpha"])
     if src.uses_integers:
-        return saturate(_leaky_by_integers(src, dest, alpha), dest)
+        return _leaky_by_integers(src, dest, alpha)
     x = src.subtract_offset()
     scales = np.where(x >= 0, src.scale32, src.scale32 * alpha)
-    return saturate(quantize_reals(scales * to_float32(x), dest), dest)
+    return quantize_reals(scales * to_float32(x), dest)
 
 
 def _leaky_by_integers(src: HostTensor, dest: HostTensor, alpha: np.float32) -> IntArray:
@@ -80,7 +79,7 @@ def _leaky_by_integers(src: HostTensor, dest: HostTensor, alpha: np.float32) -> 
     return np.where(x >= 0, upper, lower)
 
 
-def max_splat(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
+def max_splat(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
     """Compute ``max(x, SplatValue)`` of quantized values; Dest and Src have one type."""
     floor = quantize_value(float(attributes["SplatValue"]), src)
-    return saturate(clamp(src.values.astype(np.int64), floor, None, "activation"), dest)
+    return clamp(src.values.astype(np.int64), floor, None, "activation")

@@ -20,12 +20,9 @@ from nmpsim.kernels.hostops.rounding import (
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,
-    HostResult,
     HostTensor,
     IntArray,
     UnsupportedHostOp,
-    saturate,
-    store,
 )
 from nmpsim.kernels.hostops.windows import Window, require_nhwc
 
@@ -84,7 +81,7 @@ def _activate_integers(y: IntArray, dest: HostTensor, attributes: Attributes) ->
 
 def convolution(
     dest: HostTensor, src: HostTensor, weights: HostTensor, bias: HostTensor, attributes: Attributes
-) -> HostResult:
+) -> AnyArray:
     """Compute a 2-D convolution with bias and fused activation, NHWC with filters OHWI.
 
     Float32 sums in the order ky, kx, channel. Int8 is libjit's arithmetic unless the Interpreter's
@@ -93,7 +90,7 @@ def convolution(
     require_nhwc("convolution", attributes)
     if src.is_float32:
         sums = _sum_products(src.values, weights.values, dest, attributes)
-        return store(apply_fused_activation(sums + bias.values, attributes), dest)
+        return apply_fused_activation(sums + bias.values, attributes)
     scales = Rescale.from_tensors(dest, src, weights, bias)
     return _quantized(src, weights.subtract_offset(), bias.subtract_offset(), scales, attributes)
 
@@ -105,7 +102,7 @@ def channelwise_convolution(
     bias: HostTensor,
     *parameters: HostTensor,
     attributes: Attributes,
-) -> HostResult:
+) -> AnyArray:
     """Compute a 2-D convolution with a scale and offset for each output channel.
 
     Operands: Dest, Src, Filter, Bias, FilterScales, FilterOffsets, BiasScales, BiasOffsets, the
@@ -122,12 +119,12 @@ def channelwise_convolution(
 
 def _quantized(
     src: HostTensor, weights: IntArray, bias: IntArray, scales: Rescale, attributes: Attributes
-) -> HostResult:
+) -> AnyArray:
     """Return the result of exact sums; they are formed in float64."""
     dest = scales.dest
     sums = _sum_products(src.subtract_offset().astype(np.float64), weights, dest, attributes)
     exact = scales.apply(sums.astype(np.int64), bias, offset_after_rounding=False)
-    return saturate(_activate_integers(exact, dest, attributes), dest)
+    return _activate_integers(exact, dest, attributes)
 
 
 def _sum_products(
@@ -155,25 +152,22 @@ def _sum_products(
 
 def convolution_3d(
     dest: HostTensor, src: HostTensor, weights: HostTensor, bias: HostTensor, attributes: Attributes
-) -> HostResult:
+) -> AnyArray:
     """Compute a 3-D convolution with bias, NTHWC with filters OTHWI.
 
     Float sums run over taps, then channels. Quantized ones are exact; then
     ``rha(fl(fl((sum + B) * fl(mm/Sy)) + Oy))`` with ``B = rha(fl(b - Ob) * fl(Sb/mm))``.
     """
     if src.is_float:
-        return store(
-            _sum_products(src.values, weights.values, dest, attributes) + bias.values, dest
-        )
+        return _sum_products(src.values, weights.values, dest, attributes) + bias.values
     sums = _sum_products(src.subtract_offset(), weights.subtract_offset(), dest, attributes)
     scales = Rescale.from_tensors(dest, src, weights, bias)
-    exact = scales.apply_floats(sums, bias.subtract_offset(), offset_after_rounding=False)
-    return saturate(exact, dest)
+    return scales.apply_floats(sums, bias.subtract_offset(), offset_after_rounding=False)
 
 
 def transposed_convolution(
     dest: HostTensor, src: HostTensor, weights: HostTensor, bias: HostTensor, attributes: Attributes
-) -> HostResult:
+) -> AnyArray:
     """Compute a transposed 2-D convolution with bias in float, NHWC with filters OHWI.
 
     Each input pixel adds its share to a window of Dest, which begins as Bias. The Interpreter goes
@@ -196,7 +190,7 @@ def transposed_convolution(
             columns, from_columns = _overlap(src.shape[2], width, step_x, kx * apart_x - left)
             pixels: AnyArray = src.values[:, from_rows, from_columns, channel, None]
             part[:, rows, columns] += weights.values[:, ky, kx, channel] * pixels
-    return store(sums, dest)
+    return sums
 
 
 def _overlap(inputs: int, outputs: int, step: int, start: int) -> tuple[slice, slice]:

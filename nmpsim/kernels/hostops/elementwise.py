@@ -22,13 +22,10 @@ from nmpsim.kernels.hostops.rounding import (
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,
-    HostResult,
     HostTensor,
     Implementation,
     IntArray,
     UnsupportedHostOp,
-    saturate,
-    store,
 )
 
 QuantizedForm: TypeAlias = Callable[[HostTensor, HostTensor, HostTensor], IntArray]
@@ -103,13 +100,11 @@ def _div_quantized(dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> IntArr
 def _operation(opcode: str, by_integers: QuantizedForm, by_floats: QuantizedForm) -> Implementation:
     """Return an operation on Dest, LHS, RHS in the form that their dtype and profile ask for."""
 
-    def run(
-        dest: HostTensor, lhs: HostTensor, rhs: HostTensor, attributes: Attributes
-    ) -> HostResult:
+    def run(dest: HostTensor, lhs: HostTensor, rhs: HostTensor, attributes: Attributes) -> AnyArray:
         if dest.uses_integers:
-            return saturate(by_integers(dest, lhs, rhs), dest)
+            return by_integers(dest, lhs, rhs)
         if dest.dtype in (np.int8, np.int16):
-            return saturate(by_floats(dest, lhs, rhs), dest)
+            return by_floats(dest, lhs, rhs)
         raise UnsupportedHostOp(opcode, f"quantized {dest.dtype} has no defined arithmetic")
 
     return run
@@ -129,15 +124,13 @@ def _comparison(compare: np.ufunc) -> Implementation:
     Quantized ones are as in Glow's sources; LIR_FORMAT has no row for these.
     """
 
-    def run(
-        dest: HostTensor, lhs: HostTensor, rhs: HostTensor, attributes: Attributes
-    ) -> HostResult:
+    def run(dest: HostTensor, lhs: HostTensor, rhs: HostTensor, attributes: Attributes) -> AnyArray:
         if lhs.uses_integers:
             scaled = rescale(lhs.subtract_offset(), lhs.scale32 / rhs.scale32)
-            return store(compare(scaled, rhs.subtract_offset()), dest)
+            return compare(scaled, rhs.subtract_offset())
         if lhs.dtype in (np.int8, np.int16):
-            return store(compare(_truncate(lhs), _truncate(rhs)), dest)
-        return store(compare(lhs.values, rhs.values), dest)
+            return compare(_truncate(lhs), _truncate(rhs))
+        return compare(lhs.values, rhs.values)
 
     return run
 
@@ -163,7 +156,7 @@ def element_select(
     lhs: HostTensor,
     rhs: HostTensor,
     attributes: Attributes,
-) -> HostResult:
+) -> AnyArray:
     """Select quantized values of LHS where Cond is true, else of RHS."""
     if dest.uses_integers:
         # Values that are not selected must not count as saturated.
@@ -179,5 +172,5 @@ def element_select(
             for side in (lhs, rhs)
         )
     else:
-        return store(np.where(condition.values, lhs.values, rhs.values), dest)
-    return saturate(np.where(condition.values, left, right), dest)
+        return np.where(condition.values, lhs.values, rhs.values)
+    return np.where(condition.values, left, right)

@@ -16,16 +16,14 @@ from nmpsim.kernels.hostops.rounding import quantize_reals
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,
-    HostResult,
     HostTensor,
     HostValueError,
     Implementation,
     IntArray,
-    cast,
+    Outputs,
     check_indices,
     get_integer_limits,
     on_values,
-    store,
 )
 
 
@@ -35,7 +33,7 @@ def top_k(
     source: HostTensor,
     _: HostTensor,
     attributes: Attributes,
-) -> HostResult:
+) -> Outputs:
     """Return the K largest values along the last dimension and their indices, in descending order.
 
     Among equals the lower index comes first. NaN, on which Glow's sort is undefined, comes last.
@@ -43,7 +41,7 @@ def top_k(
     count = int(attributes["K"])
     order = np.argsort(-source.values.astype(np.float64), axis=-1, kind="stable")[..., :count]
     largest = np.take_along_axis(source.values, order, axis=-1)
-    return HostResult({0: cast(largest, values), 1: cast(order, indices)})
+    return {0: largest, 1: order}
 
 
 def _extreme(find: Callable[..., IntArray], start: str) -> Implementation:
@@ -109,7 +107,7 @@ def gather_ranges(
     data: HostTensor,
     ranges: HostTensor,
     attributes: Attributes,
-) -> HostResult:
+) -> Outputs:
     """Concatenate ranges (start, length) of Data; return also the elements of each example.
 
     Lengths [E] receives the number of elements of each example; together they fill Output.
@@ -131,10 +129,10 @@ def gather_ranges(
     pieces = [data.values[s : s + n] for s, n in zip(starts, counts, strict=True)]
     sums = counts.reshape(lengths.values.size, -1).sum(axis=1)
     gathered = np.concatenate(pieces) if pieces else data.values[:0]
-    return HostResult({0: cast(gathered, output), 1: cast(sums, lengths)})
+    return {0: gathered, 1: sums}
 
 
-def non_zero(dest: HostTensor, condition: HostTensor, attributes: Attributes) -> HostResult:
+def non_zero(dest: HostTensor, condition: HostTensor, attributes: Attributes) -> AnyArray:
     """Return the indices of true elements in ascending order, padded with zeros."""
     places = np.flatnonzero(condition.values)
     if places.size > dest.values.size:
@@ -142,7 +140,7 @@ def non_zero(dest: HostTensor, condition: HostTensor, attributes: Attributes) ->
         raise HostValueError(f"nonzero: {found}")
     result: npt.NDArray[Any] = np.zeros(dest.values.size, dest.dtype)
     result[: places.size] = places
-    return store(result, dest)
+    return result
 
 
 @on_values
@@ -168,7 +166,7 @@ def batch_one_hot(data: AnyArray, lengths: AnyArray, values: AnyArray) -> AnyArr
 
 def scatter_data(
     data: HostTensor, indices: HostTensor, slices: HostTensor, attributes: Attributes
-) -> HostResult:
+) -> AnyArray:
     """Write or add Slices [M, ...] into Data at the coordinates Indices [M, K].
 
     Slices are taken in order; quantized sums are saturated after each slice, as the Interpreter's
@@ -184,7 +182,7 @@ def scatter_data(
             parts[place] += piece
         else:
             parts[place] = _add_quantized(parts[place], data, piece, slices)
-    return HostResult({0: parts.reshape(data.shape)})
+    return parts
 
 
 def _add_quantized(

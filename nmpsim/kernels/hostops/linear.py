@@ -10,24 +10,21 @@ from nmpsim.kernels.hostops.rounding import rescale, round_half_away, to_float32
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,
-    HostResult,
     HostTensor,
     on_values,
-    saturate,
-    store,
 )
 
 
 def fully_connected(
     dest: HostTensor, src: HostTensor, weights: HostTensor, bias: HostTensor, attributes: Attributes
-) -> HostResult:
+) -> AnyArray:
     """Compute a fully connected layer: Src [M, K] @ Weights [K, N] + Bias [N]."""
     rows = (src.values if src.is_float else src.subtract_offset()).reshape(src.shape[0], -1)
     if src.is_float:
-        return store(multiply_real(rows, weights.values) + bias.values, dest)
+        return multiply_real(rows, weights.values) + bias.values
     sums = multiply_exact(rows, weights.subtract_offset())
     scales = Rescale.from_tensors(dest, src, weights, bias)
-    return saturate(scales.apply(sums, bias.subtract_offset(), offset_after_rounding=True), dest)
+    return scales.apply(sums, bias.subtract_offset(), offset_after_rounding=True)
 
 
 def rowwise_fully_connected(
@@ -38,7 +35,7 @@ def rowwise_fully_connected(
     scales: HostTensor,
     offsets: HostTensor,
     attributes: Attributes,
-) -> HostResult:
+) -> AnyArray:
     """Compute a fully connected layer with a scale and offset for each row of Weights [N, K].
 
     Each row of weights has a scale and an offset. libjit's arithmetic for Int8; that of the
@@ -48,21 +45,18 @@ def rowwise_fully_connected(
     product = src.scale32 * scales.values.astype(np.float32)
     sums = multiply_exact(src.subtract_offset().reshape(src.shape[0], -1), centered.T)
     factors = Rescale(product, np.asarray(bias.scale32), dest)
-    return saturate(factors.apply(sums, bias.subtract_offset(), offset_after_rounding=True), dest)
+    return factors.apply(sums, bias.subtract_offset(), offset_after_rounding=True)
 
 
-def matmul(
-    dest: HostTensor, lhs: HostTensor, rhs: HostTensor, attributes: Attributes
-) -> HostResult:
+def matmul(dest: HostTensor, lhs: HostTensor, rhs: HostTensor, attributes: Attributes) -> AnyArray:
     """Compute the matrix product LHS [M, K] @ RHS [K, N]."""
     if lhs.is_float:
-        return store(multiply_real(lhs.values, rhs.values), dest)
+        return multiply_real(lhs.values, rhs.values)
     sums = multiply_exact(lhs.subtract_offset(), rhs.subtract_offset())
     factor = lhs.scale32 * rhs.scale32 / dest.scale32
     if dest.uses_integers:
-        return saturate(rescale(sums, factor, dest.offset), dest)
-    exact = round_half_away(to_float32(sums) * factor + np.float32(dest.offset))
-    return saturate(exact, dest)
+        return rescale(sums, factor, dest.offset)
+    return round_half_away(to_float32(sums) * factor + np.float32(dest.offset))
 
 
 @on_values
@@ -75,15 +69,15 @@ def batch_matmul(lhs: AnyArray, rhs: AnyArray) -> AnyArray:
 
 def batched_add(
     dest: HostTensor, batch: HostTensor, slice_: HostTensor, attributes: Attributes
-) -> HostResult:
+) -> AnyArray:
     """Add Slice to each item of Batch."""
     if batch.is_float:
-        return store(batch.values + slice_.values[None], dest)
+        return batch.values + slice_.values[None]
     add = add_by_integers if dest.uses_integers else add_by_floats
-    return saturate(add(dest, batch, slice_), dest)
+    return add(dest, batch, slice_)
 
 
-def batched_reduce_add(dest: HostTensor, batch: HostTensor, attributes: Attributes) -> HostResult:
+def batched_reduce_add(dest: HostTensor, batch: HostTensor, attributes: Attributes) -> AnyArray:
     """Compute the sum of Batch along Axis.
 
     Real numbers are added in order. Int8 rescales the whole sum once (libjit), or as the
@@ -93,11 +87,11 @@ def batched_reduce_add(dest: HostTensor, batch: HostTensor, attributes: Attribut
     if not np.issubdtype(batch.dtype, np.integer):
         dtype = np.result_type(batch.dtype, np.float32)
         in_order = np.cumsum(batch.values, axis=axis, dtype=dtype)
-        return store(np.take(in_order, -1, axis=axis), dest)
+        return np.take(in_order, -1, axis=axis)
     if batch.dtype.itemsize > 2:
-        return store(batch.values.sum(axis=axis, dtype=batch.dtype), dest)
+        return batch.values.sum(axis=axis, dtype=batch.dtype)
     sums = batch.subtract_offset().sum(axis=axis).reshape(dest.shape)
     if dest.uses_integers:
-        return saturate(rescale(sums, batch.scale32 / dest.scale32, dest.offset), dest)
+        return rescale(sums, batch.scale32 / dest.scale32, dest.offset)
     scaled = round_half_away(to_float32(sums) * batch.scale32 / dest.scale32)
-    return saturate(scaled + np.int64(dest.offset), dest)
+    return scaled + np.int64(dest.offset)

@@ -10,13 +10,11 @@ from nmpsim.kernels.hostops.rounding import quantize_reals
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,
-    HostResult,
     HostTensor,
+    Outputs,
     UnsupportedHostOp,
     get_integer_limits,
     on_values,
-    saturate,
-    store,
 )
 
 
@@ -26,18 +24,18 @@ def copy(src: AnyArray) -> AnyArray:
     return src
 
 
-def touch(dest: HostTensor, attributes: Attributes) -> HostResult:
+def touch(dest: HostTensor, attributes: Attributes) -> Outputs:
     """Return no result; the instruction marks a buffer as written."""
-    return HostResult({})
+    return {}
 
 
-def splat(dest: HostTensor, attributes: Attributes) -> HostResult:
+def splat(dest: HostTensor, attributes: Attributes) -> AnyArray:
     """Fill Dest with Value, quantized if Dest is."""
     value = float(attributes["Value"])
     if np.issubdtype(dest.dtype, np.integer) and (dest.quantized or dest.dtype.itemsize <= 2):
         exact = quantize_reals(np.full(1, value, dtype=np.float32), dest)
-        return saturate(exact.reshape((1,) * len(dest.shape)), dest)
-    return store(np.full(dest.shape, value), dest)
+        return exact.reshape((1,) * len(dest.shape))
+    return np.full(dest.shape, value)
 
 
 @on_values
@@ -61,7 +59,7 @@ def space_to_depth(src: AnyArray, *, block_size: int) -> AnyArray:
     return blocks.transpose(0, 1, 3, 2, 4, 5)
 
 
-def convert_to(result: HostTensor, source: HostTensor, attributes: Attributes) -> HostResult:
+def convert_to(result: HostTensor, source: HostTensor, attributes: Attributes) -> AnyArray:
     """Convert values to another dtype as C++ does; reals are truncated.
 
     A real beyond the integers, on which C++ is undefined, saturates, and NaN becomes 0.
@@ -71,8 +69,8 @@ def convert_to(result: HostTensor, source: HostTensor, attributes: Attributes) -
         wide = np.nan_to_num(np.trunc(source.values.astype(np.float64)))
         inside = np.where((wide > limits.min) & (wide < limits.max), wide, 0).astype(result.dtype)
         above = np.where(wide >= limits.max, limits.max, inside)
-        return store(np.where(wide <= limits.min, limits.min, above), result)
-    return store(source.values.astype(result.dtype), result)
+        return np.where(wide <= limits.min, limits.min, above)
+    return source.values.astype(result.dtype)
 
 
 def _region(
@@ -87,20 +85,20 @@ def _region(
     return tuple(slice(o, o + n) for o, n in zip(offsets, shape, strict=True))
 
 
-def insert_tensor(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
+def insert_tensor(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
     """Write Src, repeated Count times along Axis, into Dest at Offsets."""
     count, axis = int(attributes["Count"]), int(attributes["Axis"])
     offsets = [int(o) for o in attributes["Offsets"]]
     repeated = np.concatenate([src.values] * count, axis=axis)
     result = dest.values.copy()
     result[_region(offsets, repeated.shape, dest.shape, "inserttensor")] = repeated
-    return HostResult({0: result})
+    return result
 
 
-def extract_tensor(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
+def extract_tensor(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
     """Return the region of Src at Offsets that has the shape of Dest."""
     offsets = [int(o) for o in attributes["Offsets"]]
-    return store(src.values[_region(offsets, dest.shape, src.shape, "extracttensor")], dest)
+    return src.values[_region(offsets, dest.shape, src.shape, "extracttensor")]
 
 
 @on_values

@@ -10,17 +10,15 @@ from nmpsim.kernels.hostops.rounding import round_half_even, to_float32
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,
-    HostResult,
     HostTensor,
+    Outputs,
     on_values,
-    saturate,
-    store,
 )
 
 
 def local_response_normalization(
     dest: HostTensor, src: HostTensor, scale_out: HostTensor, attributes: Attributes
-) -> HostResult:
+) -> Outputs:
     """Normalize each pixel over neighboring channels, NHWC; return the result and the divisors.
 
     ``scale = k + fl(alpha / (2h+1)) * sum of x**2 over channels c-h..c+h``, summed in order;
@@ -32,8 +30,7 @@ def local_response_normalization(
     share = real(attributes["Alpha"]) / real(2 * half_window + 1)
     scale = real(attributes["K"]) + share * _window_sums(src.values, half_window)
     factor = power(scale, -float(real(attributes["Beta"])))
-    normalized = (src.values * factor).reshape(dest.shape)
-    return HostResult({0: normalized, 2: scale.reshape(scale_out.shape)})
+    return {0: src.values * factor, 2: scale}
 
 
 def _window_sums(x: AnyArray, half_window: int) -> AnyArray:
@@ -49,7 +46,7 @@ def _window_sums(x: AnyArray, half_window: int) -> AnyArray:
 
 def batch_normalization(
     dest: HostTensor, src: HostTensor, *parameters: HostTensor, attributes: Attributes
-) -> HostResult:
+) -> AnyArray:
     """Normalize each channel with constant mean and variance (inference).
 
     Float: ``fl(fl(s * fl(x - mean)) + bias)``, ``s = fl(scale / fl(sqrt(fl(var + eps))))``. Int8
@@ -62,12 +59,12 @@ def batch_normalization(
     scale, bias, mean, var = (p.values.reshape(along) for p in parameters)
     deviation = np.sqrt(var + attributes["Epsilon"])
     if src.is_float:
-        return store(scale / deviation * (src.values - mean) + bias, dest)
+        return scale / deviation * (src.values - mean) + bias
     inverse = 1 / deviation
     factor = inverse * scale * (src.scale32 / dest.scale32)
     shift = (bias - mean * inverse * scale) / dest.scale32
     placed = factor * to_float32(src.subtract_offset()) + shift
-    return saturate(round_half_even(placed + np.float32(dest.offset)), dest)
+    return round_half_even(placed + np.float32(dest.offset))
 
 
 @on_values

@@ -11,10 +11,8 @@ from nmpsim.kernels.hostops.rounding import round_half_away, round_half_even, to
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,
-    HostResult,
     HostTensor,
-    saturate,
-    store,
+    Outputs,
 )
 from nmpsim.kernels.hostops.windows import Window, require_nhwc
 
@@ -26,7 +24,7 @@ def _lowest(dtype: np.dtype[Any]) -> float | int:
     return -np.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)
 
 
-def max_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
+def max_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
     """Compute the maximum of each window, NHWC; padding is ignored.
 
     A window wholly in padding gives real zero.
@@ -40,12 +38,12 @@ def max_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostR
             np.maximum(best, view, out=best)
     else:
         best = window.reduce(np.maximum, padded, outputs)
-    return store(_zero_where_empty(best, src, window), dest)
+    return _zero_where_empty(best, src, window)
 
 
 def max_pool_with_argmax(
     dest: HostTensor, src: HostTensor, argmax: HostTensor, attributes: Attributes
-) -> HostResult:
+) -> Outputs:
     """Compute the maximum of each window and its index in the input, NHWC.
 
     Argmax is the flat index into the whole Src tensor [N, H, W, C]; among equals the last tap,
@@ -63,12 +61,7 @@ def max_pool_with_argmax(
         wins = (value >= best) & (place >= 0)
         best = np.where(wins, value, best)
         best_place = np.where(wins, place, best_place)
-    return HostResult(
-        {
-            0: _zero_where_empty(best, src, window),
-            2: best_place.astype(argmax.dtype).reshape(argmax.shape),
-        }
-    )
+    return {0: _zero_where_empty(best, src, window), 2: best_place}
 
 
 def _zero_where_empty(best: AnyArray, src: HostTensor, window: Window) -> AnyArray:
@@ -77,7 +70,7 @@ def _zero_where_empty(best: AnyArray, src: HostTensor, window: Window) -> AnyArr
     return np.where(empty[:, :, None], src.dtype.type(0 if src.is_float else src.offset), best)
 
 
-def avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
+def avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
     """Compute the mean of each window over 2 or 3 dimensions, with or without padding.
 
     Layout NTHWC has windows in three dimensions. Real taps are added in order, then divided;
@@ -92,7 +85,7 @@ def avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostR
     existing = np.maximum(window.count_valid_taps(src.shape[1:3], outputs), 1)[:, :, None]
     if src.is_float:
         counts = np.full_like(existing, window.taps) if count_all else existing
-        return store(_sum_taps(dest, src.values, window) / counts.astype(src.dtype), dest)
+        return _sum_taps(dest, src.values, window) / counts.astype(src.dtype)
     totals = window.reduce(np.add, window.pad(src.subtract_offset(), 0), outputs)
     windows = WindowSums(
         totals,
@@ -105,7 +98,7 @@ def avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostR
         src,
         dest,
     )
-    return saturate(ARITHMETIC[dest.numerics].average(windows), dest)
+    return ARITHMETIC[dest.numerics].average(windows)
 
 
 def _sum_taps(dest: HostTensor, x: AnyArray, window: Window) -> AnyArray:
@@ -116,7 +109,7 @@ def _sum_taps(dest: HostTensor, x: AnyArray, window: Window) -> AnyArray:
     return sums
 
 
-def _avg_pool_3d(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
+def _avg_pool_3d(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
     """Compute :func:`avg_pool` over three dimensions, of Src [N, T, H, W, C].
 
     Float adds the taps in order and divides. Quantized: ``rne(fl(fl(sum / fl(1/m)) + Oy))`` with
@@ -127,14 +120,14 @@ def _avg_pool_3d(dest: HostTensor, src: HostTensor, attributes: Attributes) -> H
     if attributes["CountIncludePads"]:
         counts = np.full_like(counts, window.taps)
     if src.is_float:
-        return store(_sum_taps(dest, src.values, window) / counts.astype(src.dtype), dest)
+        return _sum_taps(dest, src.values, window) / counts.astype(src.dtype)
     factor = src.scale32 / dest.scale32 / to_float32(counts)
     sums = to_float32(_sum_taps(dest, src.subtract_offset(), window))
     placed = sums / (np.float32(1) / factor) + np.float32(dest.offset)
-    return saturate(round_half_even(placed), dest)
+    return round_half_even(placed)
 
 
-def adaptive_avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
+def adaptive_avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
     """Compute the means of windows that divide an NHWC image evenly.
 
     Float: ``fl(fl(sum / kw) / kh)``, in order. Int8: the Interpreter's
@@ -150,9 +143,9 @@ def adaptive_avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes)
     real = x.dtype if src.is_float else np.dtype(np.float32)
     down, across = (np.array([e - b for b, e in s], real) for s in (heights, widths))
     if src.is_float:
-        return store(sums / across[:, None] / down[:, None, None], dest)
+        return sums / across[:, None] / down[:, None, None]
     factor = src.scale32 / dest.scale32 / across[:, None] / down[:, None, None]
-    return saturate(round_half_away(to_float32(sums) * factor + np.float32(dest.offset)), dest)
+    return round_half_away(to_float32(sums) * factor + np.float32(dest.offset))
 
 
 def _shares(outputs: int, size: int) -> list[tuple[int, int]]:

@@ -12,7 +12,12 @@ from nmpsim.kernels.hostops.rounding import (
     rescale,
     rescale_wide,
 )
-from nmpsim.kernels.hostops.tensors import Attributes, HostResult, HostTensor, saturate, store
+from nmpsim.kernels.hostops.tensors import (
+    AnyArray,
+    Attributes,
+    HostResult,
+    HostTensor,
+)
 
 
 def quantize(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
@@ -20,12 +25,12 @@ def quantize(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostR
     return quantize_blocks(src.values, dest, ARITHMETIC[dest.numerics].quantize_to_floats)
 
 
-def dequantize(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
+def dequantize(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
     """Return the real values ``fl(S * (q - O))`` of integers."""
-    return store(src.dequantize(), dest)
+    return src.dequantize()
 
 
-def rescale_quantized(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
+def rescale_quantized(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
     """Convert quantized values to another scale, offset or integer type.
 
     libjit rescales to Int8 and Int16 alone: an Int32 result is always the Interpreter's, which
@@ -33,11 +38,9 @@ def rescale_quantized(dest: HostTensor, src: HostTensor, attributes: Attributes)
     """
     if dest.numerics == "q31":
         factor = src.scale / dest.scale
-        return saturate(
-            multiply_fixed_point(src.subtract_offset(), factor) + np.int64(dest.offset), dest
-        )
+        return multiply_fixed_point(src.subtract_offset(), factor) + np.int64(dest.offset)
     if dest.dtype.itemsize <= 2 and dest.numerics != "glow-float":
         is_int16 = src.dtype == dest.dtype == np.int16  # in which the device never saturates
         scale = rescale_wide if is_int16 else rescale
-        return saturate(scale(src.subtract_offset(), src.scale32 / dest.scale32, dest.offset), dest)
-    return saturate(requantize(src, dest), dest)
+        return scale(src.subtract_offset(), src.scale32 / dest.scale32, dest.offset)
+    return requantize(src, dest)

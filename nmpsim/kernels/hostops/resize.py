@@ -16,32 +16,28 @@ from nmpsim.kernels.hostops.rounding import round_half_away
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,
-    HostResult,
     HostTensor,
     IntArray,
-    store,
 )
 from nmpsim.records import frozen
 
 
-def resize_nearest(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
+def resize_nearest(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
     """Resize a tensor by nearest-neighbor interpolation.
 
     Scale has one factor for each dimension.
     """
     if dest.numerics == "q31":
-        return store(
-            _nearest(src.values, dest.shape, ResizeCoordinates.from_attributes(attributes)), dest
-        )
+        return _nearest(src.values, dest.shape, ResizeCoordinates.from_attributes(attributes))
     scales = [np.float32(s) for s in attributes["Scale"]]
     places = [
         np.minimum((np.arange(out, dtype=np.float32) / scale).astype(np.int64), size - 1)
         for out, size, scale in zip(dest.shape, src.shape, scales, strict=True)
     ]
-    return store(src.values[np.ix_(*places)], dest)
+    return src.values[np.ix_(*places)]
 
 
-def resize_bilinear(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
+def resize_bilinear(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
     """Resize an NHWC image by bilinear interpolation.
 
     Output place o lies at input place ``fl(o / s)``; down the rows first, then across. Integers
@@ -50,7 +46,7 @@ def resize_bilinear(dest: HostTensor, src: HostTensor, attributes: Attributes) -
     if dest.numerics == "q31" and not src.is_float:
         formula = _bilinear_unsigned if attributes.get("Unsigned") else _bilinear
         resized = formula(src.values, dest.shape, ResizeCoordinates.from_attributes(attributes))
-        return store(resized.astype(src.dtype), dest)
+        return resized.astype(src.dtype)
     _, vertical, across, _ = (np.float32(s) for s in attributes["Scale"])
     upper, lower, down = _neighbors(dest.shape[1], src.shape[1], vertical)
     left, right, over = _neighbors(dest.shape[2], src.shape[2], across)
@@ -60,7 +56,7 @@ def resize_bilinear(dest: HostTensor, src: HostTensor, attributes: Attributes) -
     rows = top.astype(real) + (bottom - top).astype(real) * down.astype(real)[:, None, None]
     first, second = rows[:, :, left], rows[:, :, right]
     result = first + (second - first) * over.astype(real)[:, None]
-    return store(result if src.is_float else _truncate(result, src), dest)
+    return result if src.is_float else _truncate(result, src)
 
 
 def _neighbors(outputs: int, size: int, scale: np.float32) -> _Neighbors:

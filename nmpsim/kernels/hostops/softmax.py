@@ -24,14 +24,11 @@ from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,
     FloatArray,
-    HostResult,
     HostTensor,
     IntArray,
     UnsupportedHostOp,
     get_dtype_name,
     on_values,
-    saturate,
-    store,
 )
 from nmpsim.records import frozen
 
@@ -41,7 +38,7 @@ _RESERVE = 5.0
 """Distance that the logarithm of the sum keeps from that of the largest float32."""
 
 
-def softmax(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostResult:
+def softmax(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
     """Compute the softmax of each row, all elements after dimension 0."""
     if len(src.shape) < 2:
         raise UnsupportedHostOp("softmax", f"needs at least two dimensions, not {src.shape}")
@@ -49,10 +46,10 @@ def softmax(dest: HostTensor, src: HostTensor, attributes: Attributes) -> HostRe
     rows = src.values.reshape(src.shape[0], -1)
     if not src.is_float:
         formula = find_implementation(ARITHMETIC[dest.numerics].softmax[get_dtype_name(dest.dtype)])
-        return saturate(formula(rows.astype(np.int64), src, dest, beta).reshape(dest.shape), dest)
+        return formula(rows.astype(np.int64), src, dest, beta).reshape(dest.shape)
     if beta != 1:
         raise UnsupportedHostOp("softmax", f"the float operation has no Beta, but Beta is {beta:g}")
-    return store(_softmax_float(rows), dest)
+    return _softmax_float(rows)
 
 
 @on_values

@@ -10,10 +10,9 @@ from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,
     FloatArray,
-    HostResult,
     HostTensor,
     HostValueError,
-    store,
+    Outputs,
 )
 from nmpsim.records import frozen
 
@@ -34,7 +33,7 @@ def non_max_suppression(
     boxes: HostTensor,
     scores: HostTensor,
     attributes: Attributes,
-) -> HostResult:
+) -> Outputs:
     """Select the boxes with the best scores among overlapping boxes, as ONNX.
 
     Each row of Indices [M, 3] is a batch, class and box, class by class from the best score on;
@@ -68,8 +67,7 @@ def non_max_suppression(
     table_of_rows = np.array(rows, np.int64).reshape(-1, 3)
     if attributes["IsTFVersion4"]:
         table_of_rows = table_of_rows[:, 2]
-    written = {0: (table_of_rows, indices), 1: (np.array(counts, np.int64), numbers)}
-    return HostResult({i: store(values, dest).outputs[0] for i, (values, dest) in written.items()})
+    return {0: table_of_rows, 1: np.array(counts)}
 
 
 def _worst(chosen: Sequence[_Chosen], start: _Chosen) -> _Chosen:

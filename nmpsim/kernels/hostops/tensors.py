@@ -150,8 +150,11 @@ class HostValueError(ValueError):
     """Exception for an invalid value of an operand, such as an index out of range."""
 
 
-Implementation: TypeAlias = Callable[..., HostResult]
-"""(*operands in print order, attributes=) -> result; never writes into its operands."""
+Implementation: TypeAlias = Callable[..., "AnyArray | Outputs | HostResult"]
+"""(*operands in print order, attributes=) -> result, for :func:`make_result`; never writes into its
+operands."""
+Outputs: TypeAlias = Mapping[int, AnyArray]
+"""Results by operand index."""
 
 
 def cast(values: AnyArray, dest: HostTensor) -> AnyArray:
@@ -176,6 +179,23 @@ def saturate(values: IntArray, dest: HostTensor) -> HostResult:
         return HostResult({0: wide.astype(dest.dtype, order="C")}, {0: NONE_CLIPPED})
     narrow = np.asarray(np.clip(wide, low, high)).astype(dest.dtype, order="C")
     return HostResult({0: narrow}, {0: ClippedValues.find(wide, low, high)})
+
+
+def make_result(
+    values: AnyArray | Outputs | HostResult, operands: Sequence[HostTensor]
+) -> HostResult:
+    """Return what an implementation returned as a result.
+
+    An array is the result of operand 0: int64 values are saturated to a narrower integer type.
+    Other values are cast.
+    """
+    if isinstance(values, HostResult):
+        return values
+    if isinstance(values, Mapping):
+        return HostResult({index: cast(one, operands[index]) for index, one in values.items()})
+    dest = operands[0]
+    is_wide = values.dtype == np.int64 and dest.dtype.kind == "i" and dest.dtype.itemsize < 8
+    return saturate(values, dest) if is_wide else store(values, dest)
 
 
 def on_values(function: Callable[..., AnyArray]) -> Implementation:
