@@ -113,10 +113,10 @@ def emit_block(
 
     for _, _, tile in sums:
         _emit_instruction(b, "tilezero", tile)
-    loop = Loop(b, chunks, [inputs, weights], may_be_empty=True)
+    loop = Loop(b, chunks, [inputs, weights], [ROW_BYTES, TILE_BYTES], may_be_empty=True)
     inputs_at, weights_at = loop.values
     add_products(inputs_at, weights_at, block_stride)
-    inputs_at, _ = loop.end([b.add(inputs_at, row), b.add(weights_at, constant(TILE_BYTES))])
+    inputs_at, _ = loop.end()
     with b.if_then(b.icmp_unsigned("!=", has_tail, constant(0))):
         add_products(inputs_at, tails, constant(TILE_BYTES))
     for p, n, tile in sums:
@@ -145,19 +145,18 @@ def emit_gather(
     """Copy the inputs of each pixel's window into a patch of contiguous bytes."""
 
     def copy_run(source: Value, patch: Value) -> list[Any]:
-        large = Loop(b, b.lshr(window.steps, constant(4)), [source, patch], may_be_empty=True)
-        at, to = large.values
-        store(b, load(b, at, _ROW, 1), to, 1)
-        rest = large.end([b.add(at, constant(ROW_BYTES)), b.add(to, constant(ROW_BYTES))])
-        small = Loop(b, b.and_(window.steps, constant(15)), rest, may_be_empty=True)
-        at, to = small.values
-        store(b, load(b, at, I32, 1), to, 1)
-        return small.end([b.add(at, constant(4)), b.add(to, constant(4))])[1:]
+        at = [source, patch]
+        rows, words = b.lshr(window.steps, constant(4)), b.and_(window.steps, constant(15))
+        for count, kind, size in ((rows, _ROW, ROW_BYTES), (words, I32, 4)):
+            loop = Loop(b, count, at, [size, size], may_be_empty=True)
+            store(b, load(b, loop.values[0], kind, 1), loop.values[1], 1)
+            at = loop.end()
+        return at[1:]
 
-    over_pixels = Loop(b, pixels, [offsets, patches])
+    over_pixels = Loop(b, pixels, [offsets, patches], [8, patch_stride])
     offset, patch = over_pixels.values
     loop_over_runs(b, window, b.add(window.base, load(b, offset, I64, 8)), [patch], copy_run)
-    over_pixels.end([b.add(offset, constant(8)), b.add(patch, patch_stride)])
+    over_pixels.end()
     return constant(0)
 
 
@@ -165,15 +164,13 @@ def emit_pack_tails(
     b: IRBuilder, blocks: Value, weights: Value, block_stride: Value, steps: Value, tails: Value
 ) -> Any:
     """Copy the last steps (1 to 15) of each block of weights and fill up with zeros to sixteen."""
-    over_blocks = Loop(b, blocks, [weights, tails])
-    source, tail = over_blocks.values
-    row = constant(ROW_BYTES)
-    copied = Loop(b, steps, [source, tail])
+    over_blocks = Loop(b, blocks, [weights, tails], [block_stride, TILE_BYTES])
+    copied = Loop(b, steps, over_blocks.values, [ROW_BYTES, ROW_BYTES])
     at, to = copied.values
     store(b, load(b, at, _ROW, 1), to, 1)
-    _, to = copied.end([b.add(at, row), b.add(to, row)])
-    cleared = Loop(b, b.sub(constant(SIDE), steps), [to])
+    _, to = copied.end()
+    cleared = Loop(b, b.sub(constant(SIDE), steps), [to], [ROW_BYTES])
     store(b, zeros(_ROW), cleared.values[0], 1)
-    cleared.end([b.add(cleared.values[0], row)])
-    over_blocks.end([b.add(source, block_stride), add_offset(b, tail, TILE_BYTES)])
+    cleared.end()
+    over_blocks.end()
     return constant(0)

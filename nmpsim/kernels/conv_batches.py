@@ -19,16 +19,14 @@ from nmpsim.kernels.movement import (
     padded_row_length,
     write_run,
 )
-from nmpsim.kernels.operands import ConvShape, InputWindow, MacTile
+from nmpsim.kernels.operands import ConvShape, InputWindow, MacTile, OutputPosition
 from nmpsim.kernels.requantize import requantize
 from nmpsim.kernels.result_blocks import requantize_blocks
 from nmpsim.kernels.result_table import (
     TOO_LARGE,
     add_counts,
     clear_counts,
-    may_be_first,
-    record_first,
-    undo_counts,
+    get_pixel_index,
 )
 from nmpsim.kernels.saturate import ONCE
 from nmpsim.kernels.vector_code import LANES
@@ -127,9 +125,7 @@ def get_output_byte(t: MacTile, pixel: Int, first: Int) -> Any:
 @jit
 def get_output_index(t: MacTile, pixel: Int, first: Int) -> Any:
     """Return the index of a pixel's result in channel ``first`` in the layer's output."""
-    y = pixel // t.shape.out_w
-    x = pixel - y * t.shape.out_w
-    return t.place.origin + y * t.place.stride_y + x * t.place.stride_x + first
+    return get_pixel_index(t.place, t.shape.out_w, pixel) + first
 
 
 # --- sums ------------------------------------------------------------------------------------
@@ -218,49 +214,19 @@ def add_partial_sums(
 
 @jit
 def requantize_pixels(
-    t: MacTile,
-    b: Batch,
-    workspace: ConvWorkspace,
-    sums: Int32s | Int64s,
-    begin: Int,
-    pixels: Int,
+    t: MacTile, b: Batch, workspace: ConvWorkspace, begin: Int, pixels: Int
 ) -> Any:
     """Compute results with vector code; return its status (see ``result_blocks.py``)."""
-    q, step, first = t.q, t.shape.out_pixel_stride, b.first
+    q, step, first, sums = t.q, t.shape.out_pixel_stride, b.first, b.sums
     how = workspace.parameters, workspace.counts, b.formula, q.clip
     if b.has_uniform_results:
         to = b.elements, get_output_byte(t, begin, first), step
-        return requantize_blocks(sums, pixels, *how, *to)
+        return requantize_blocks(sums, pixels, *how, *to, begin)
     to = b.results.reshape(-1), ZERO, b.results.shape[1] << q.element
-    found = requantize_blocks(sums, pixels, *how, *to)
+    found = requantize_blocks(sums, pixels, *how, *to, begin)
     for p in range(pixels):
         at = get_output_byte(t, begin + p, first) >> q.element
         copy_run(b.results[p], b.lane, b.elements, at, workspace.run.size)
-    return found
-
-
-@jit
-def requantize_batch(
-    t: MacTile, b: Batch, workspace: ConvWorkspace, begin: Int, pixels: Int
-) -> Any:
-    """Compute and write the results of the pixels from ``begin`` on with vector code.
-
-    Returns bits of what was limited, or -1 if a sum is too large: then nothing is counted.
-    """
-    clip, counters = t.q.clip, t.counters
-    found = requantize_pixels(t, b, workspace, b.sums, begin, pixels)
-    if found & TOO_LARGE:
-        undo_counts(workspace.counts)
-        return -ONCE
-    lowest = t.place.origin + begin // t.shape.out_w * t.place.stride_y + b.first
-    if may_be_first(lowest, found, clip, counters):
-        for p in range(pixels):
-            index = get_output_index(t, begin + p, b.first)
-            if may_be_first(index, found, clip, counters):
-                # The counts of this pixel alone, which are counted already.
-                requantize_pixels(t, b, workspace, b.sums[p:], begin + p, ONCE)
-                record_first(workspace.counts, b.lane, workspace.run.size, clip, index, counters)
-                undo_counts(workspace.counts)
     return found
 
 
@@ -301,9 +267,12 @@ def convolve_batches(t: MacTile, b: Batch, workspace: ConvWorkspace, multiply: A
     """
     w, place, all_pixels = t.shape, t.place, t.shape.out_h * t.shape.out_w
     channels = t.counters.layers[t.counters.layer].channels
-    # Results are counted by channel: pixels must be whole channels apart.
+    # Results are counted by channel, and their first pixel is recorded: pixels must be whole
+    # channels apart, in the order of the output.
     is_regular = place.stride_y % channels == 0 and place.stride_x % channels == 0
-    is_vectorized = b.is_vectorized and is_regular and t.parts.ends
+    row = (w.out_w - 1) * place.stride_x
+    is_ordered = row >= 0 and (w.out_h == 1 or place.stride_y >= row)
+    is_vectorized = b.is_vectorized and is_regular and is_ordered and t.parts.ends
     most, limited, begin = b.sums.shape[0], ZERO, ZERO
     left = (all_pixels + most - 1) // most
     while left > 0:
@@ -312,17 +281,15 @@ def convolve_batches(t: MacTile, b: Batch, workspace: ConvWorkspace, multiply: A
         partial = t.at.partial + ((begin * w.out_channels + b.first) << (2 + t.q.element))
         if not t.parts.begins:
             add_partial_sums(t, b, workspace, partial, pixels)
-        found = -ONCE
-        if is_vectorized:
-            found = requantize_batch(t, b, workspace, begin, pixels)
-        if found < 0:
+        found = requantize_pixels(t, b, workspace, begin, pixels) if is_vectorized else TOO_LARGE
+        if found & TOO_LARGE:
             write_pixels(t, b, workspace, begin, pixels, partial)
-        limited |= max(found, ZERO)
+        else:
+            limited |= found
         begin += pixels
         left -= ONCE
     if limited:
-        last = place.origin + b.first
-        last += max((w.out_h - 1) * place.stride_y, ZERO)
-        last += max((w.out_w - 1) * place.stride_x, ZERO)
-        add_counts(workspace.counts, b.lane, workspace.run.size, t.q.clip, last, t.counters)
+        first = OutputPosition(place.origin + b.first, place.stride_y, place.stride_x)
+        what = workspace.counts, b.lane, workspace.run.size, t.q.clip
+        add_counts(*what, first, w.out_w, t.counters)
         clear_counts(workspace.counts)

@@ -25,7 +25,6 @@ from nmpsim.kernels.vector_code import (
     INT32S,
     LANES,
     Loop,
-    add_offset,
     constant,
     int_vector,
     load,
@@ -53,23 +52,21 @@ def _emit_tap_sums(
     32 bits hold the sum of the Int8 products.
     """
     kind, sum_kind = int_vector(bits), int_vector(4 * bits)
-    over_blocks = Loop(b, blocks, [corner, factors, sums])
+    moves = [LANES * bits // 8, 4 * LANES, 8 * LANES]
+    over_blocks = Loop(b, blocks, [corner, factors, sums], moves)
     values_at, factors_at, sums_at = over_blocks.values
-    over_taps = Loop(b, count, [taps, factors_at, zeros(sum_kind)])
+    over_taps = Loop(b, count, [taps, factors_at, zeros(sum_kind)], [8, stride])
     tap, row, total = over_taps.values
     values = load(b, b.add(values_at, load(b, tap, I64, 8)), kind, bits // 8)
     of_tap = load(b, row, INT32S, 4)
     if bits == 16:
         of_tap = b.sext(of_tap, sum_kind)
     total = b.add(total, b.mul(b.sext(values, sum_kind), of_tap))
-    _, _, total = over_taps.end([b.add(tap, constant(8)), b.add(row, stride), total])
+    _, _, total = over_taps.end([total])
     if bits == 8:
         total = b.sext(total, _WIDE_SUMS)
     store(b, b.add(total, load(b, sums_at, _WIDE_SUMS, 8)), sums_at, 8)
-    steps = (LANES * bits // 8, 4 * LANES, 8 * LANES)
-    over_blocks.end(
-        [add_offset(b, at, step) for at, step in zip(over_blocks.values, steps, strict=True)]
-    )
+    over_blocks.end()
     return constant(0)
 
 

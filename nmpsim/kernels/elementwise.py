@@ -11,7 +11,7 @@ import numpy as np
 
 from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import ZERO, Scratchpad, copy_run, read_run, write_run
+from nmpsim.kernels.movement import ZERO, Scratchpad, read_run, write_run
 from nmpsim.kernels.operands import (
     BinaryScales,
     BinaryShape,
@@ -35,13 +35,7 @@ from nmpsim.kernels.result_blocks import (
     compute_values,
     has_invalid_results,
 )
-from nmpsim.kernels.result_table import (
-    add_counts,
-    clear_counts,
-    may_be_first,
-    record_first,
-    undo_counts,
-)
+from nmpsim.kernels.result_table import add_counts, clear_counts
 from nmpsim.kernels.saturate import ONCE, SaturationCounters, clip_run, saturate_run
 from nmpsim.kernels.saturation_stages import RESCALE
 from nmpsim.kernels.vector_code import LANES
@@ -60,8 +54,6 @@ class VectorRun(NamedTuple):
     """int64 [VALUE_PARAMETERS] (see ``result_blocks.py``)"""
     counts: Int32s
     """int32 [blocks of channels, COUNT_ROWS, LANES] (see ``result_table.py``)"""
-    buffer: Int8s
-    """Results that would overwrite values that are read again."""
     counters: SaturationCounters
 
 
@@ -72,8 +64,7 @@ def allocate_run(spm: Scratchpad, element: Int, counters: SaturationCounters) ->
     parameters = np.zeros((VALUE_PARAMETERS, 1), np.int64)
     counts = np.empty((channels // LANES, COUNT_ROWS, LANES), np.int32)
     clear_counts(counts)
-    buffer = np.empty(max(RUN_BYTES, channels << element), np.int8)
-    return VectorRun(spm, element, parameters, counts, buffer, counters)
+    return VectorRun(spm, element, parameters, counts, counters)
 
 
 @jit
@@ -106,21 +97,6 @@ def are_elements(values: Any, element: Int) -> Any:
 
 
 @jit
-def compute_pixels(
-    r: VectorRun, case: Int, sides: RunOffsets, pixels: Int, counts: Int32s, clip: Clip, to: Int
-) -> Any:
-    """Compute some pixels' results of neighbouring channels, and write them from an address on.
-
-    ``counts`` are those of the channels' blocks.
-    """
-    base, step = get_address(r.spm.i8), r.counters.layers[r.counters.layer].channels << r.element
-    lhs, rhs, _ = sides
-    read = base + lhs, base + rhs, step, pixels, get_address(r.parameters)
-    written = get_address(counts), clip.low, clip.high, to, step
-    return compute_values(case, Block(*read, *written), r.element, counts.shape[0])
-
-
-@jit
 def compute_run(
     r: VectorRun, case: Int, sides: RunOffsets, count: Int, clip: Clip, index: Int
 ) -> None:
@@ -141,31 +117,21 @@ def compute_run(
     """
     (lhs, rhs, out), counters, element = sides, r.counters, r.element
     channels, done, limited = counters.layers[counters.layer].channels, ZERO, ZERO
-    is_in_place = out in (lhs, rhs)
+    base, step, parameters = get_address(r.spm.i8), channels << element, get_address(r.parameters)
     while done < count:
-        first, moved = index + done, done << element
-        channel = first % channels
+        pixel, at = (index + done) // channels, base + (done << element)
+        channel = (index + done) % channels
         width, pixels = min(channels - channel, count - done), ONCE
         if width == channels:
             pixels = max(min(count - done, RUN_BYTES >> element) // channels, ONCE)
-        here, size = (lhs + moved, rhs + moved, out + moved), pixels * width << element
-        to = get_address(r.buffer) if is_in_place else get_address(r.spm.i8) + out + moved
         counts = r.counts[channel // LANES : (channel + width) // LANES]
-        found = compute_pixels(r, case, here, pixels, counts, clip, to)
-        limited |= found
-        for p in range(pixels if may_be_first(first, found, clip, counters) else ZERO):
-            if may_be_first(first + p * width, found, clip, counters):
-                by = p * width << element
-                one = (here[0] + by, here[1] + by, ZERO)
-                compute_pixels(r, case, one, ONCE, counts, clip, to + by)
-                record_first(counts, ZERO, width, clip, first + p * width, counters)
-                undo_counts(counts)
-        if is_in_place:
-            copy_run(r.buffer, ZERO, r.spm.i8, out + moved, size)
+        read = at + lhs, at + rhs, step, pixels, pixel - index // channels, parameters
+        written = get_address(counts), clip.low, clip.high, at + out, step
+        limited |= compute_values(case, Block(*read, *written), element, counts.shape[0])
         done += pixels * width
     if limited:
-        last = (index + count - ONCE) // channels * channels
-        add_counts(r.counts, ZERO, channels, clip, last, counters)
+        first = OutputPosition(index // channels * channels, channels, ZERO)
+        add_counts(r.counts, ZERO, channels, clip, first, ONCE, counters)
         clear_counts(r.counts)
 
 

@@ -188,7 +188,7 @@ def emit_block(
     corners = load_corners(b, window, offsets, pixels)
 
     def emit_run(position: Value, weights_at: Value, *sums: Any) -> list[Any]:
-        loop = Loop(b, window.steps, [position, weights_at, *sums])
+        loop = Loop(b, window.steps, [position, weights_at, *sums], [4, 4 * LANES])
         position, weights_at, *totals = loop.values
         of_blocks = [
             target.load_weights(b, add_offset(b, weights_at, n, block_stride))
@@ -200,8 +200,7 @@ def emit_block(
             for n in range(blocks):
                 first = (p * blocks + n) * parts
                 added += target.add_products(b, totals[first : first + parts], of_blocks[n], inputs)
-        after = [b.add(position, constant(4)), b.add(weights_at, constant(4 * LANES)), *added]
-        return loop.end(after)[1:]
+        return loop.end(added)[1:]
 
     initial = [zeros(kind) for kind in target.sums] * (pixels * blocks)
     _, *sums = loop_over_runs(b, window, constant(0), [weights, *initial], emit_run)
@@ -230,7 +229,7 @@ def _emit_excess(b: IRBuilder, offsets: Value, window: WindowRows, out: Value) -
     chunks = b.lshr(b.add(window.steps, constant(LANES - 1)), constant(4))
 
     def emit_run(position: Value, *before: Value) -> list[Any]:
-        loop = Loop(b, chunks, [position, window.steps, *before])
+        loop = Loop(b, chunks, [position, window.steps, *before], [4 * LANES, -LANES])
         position, left, *totals = loop.values
         is_loaded = b.icmp_unsigned("<", lanes, splat(b, b.trunc(left, I32)))
         ones = splat_constant(_BYTES, 1)
@@ -238,8 +237,7 @@ def _emit_excess(b: IRBuilder, offsets: Value, window: WindowRows, out: Value) -
             _add_dot_products(b, total, ones, _masked_load(b, b.add(corner, position), is_loaded))
             for total, corner in zip(totals, corners, strict=True)
         ]
-        after = [b.add(position, constant(4 * LANES)), b.sub(left, constant(LANES)), *added]
-        return loop.end(after)[2:]
+        return loop.end(added)[2:]
 
     totals = loop_over_runs(b, window, constant(0), [zeros(INT32S)] * EXCESS_PIXELS, emit_run)
     while len(totals) > 1:

@@ -161,20 +161,20 @@ def _emit_block(
     loaded_ones = load(b, ones, _PAIRS, 8)
     unroll = 2 if in_pairs else 1
     count = b.lshr(b.add(depth, constant(4 * unroll - 4)), constant(1 + unroll))
-    steps = Loop(b, count, [constant(0), weights, *(initial * pixels)])
+    moves = [4 * unroll, STEP_BYTES * unroll]
+    steps = Loop(b, count, [constant(0), weights, *(initial * pixels)], moves)
     position, weights_at, *sums = steps.values
     if in_pairs:
         added = _add_two_steps(b, sums, corners, position, weights_at, loaded_ones)
     else:
         added = _add_step(b, sums, corners, [position], weights_at, ones)
-    steps_in, steps_on = constant(4 * unroll), constant(STEP_BYTES * unroll)
-    _, _, *sums = steps.end([b.add(position, steps_in), b.add(weights_at, steps_on), *added])
-    rest = Loop(b, residual_count, [residual_offsets, residuals, *sums], may_be_empty=True)
+    _, _, *sums = steps.end(added)
+    carried, moves = [residual_offsets, residuals, *sums], [OFFSETS_BYTES, STEP_BYTES]
+    rest = Loop(b, residual_count, carried, moves, may_be_empty=True)
     offsets_at, weights_at, *sums = rest.values
     positions = [load(b, add_offset(b, offsets_at, 8 * side), I64, 8) for side in range(2)]
     added = _add_step(b, sums, corners, positions, weights_at, ones)
-    after = [b.add(offsets_at, constant(OFFSETS_BYTES)), b.add(weights_at, constant(STEP_BYTES))]
-    _, _, *sums = rest.end([*after, *added])
+    _, _, *sums = rest.end(added)
     for p in range(pixels):
         for side in range(2):
             to = add_offset(b, add_offset(b, out, p, out_stride), 32 * side)
@@ -201,25 +201,25 @@ def _emit_gather(
     mask, none = b.trunc(flipped, I32), Constant(I32, 0)
 
     def copy_run(run: Value, patch: Value, found: Value) -> list[Any]:
-        large = Loop(b, b.lshr(window.steps, constant(3)), [run, patch, found], may_be_empty=True)
+        count = b.lshr(window.steps, constant(3))
+        large = Loop(b, count, [run, patch, found], [32, 32], may_be_empty=True)
         at, to, found = large.values
         values = load(b, at, _SUMS, 1)
         store(b, b.xor(values, splat(b, mask, 8)), to, 1)
-        after = [b.add(at, constant(32)), b.add(to, constant(32)), b.or_(found, values)]
-        at, to, found = large.end(after)
-        small = Loop(b, b.and_(window.steps, constant(7)), [at, to, none], may_be_empty=True)
+        at, to, found = large.end([b.or_(found, values)])
+        count = b.and_(window.steps, constant(7))
+        small = Loop(b, count, [at, to, none], [4, 4], may_be_empty=True)
         at, to, some = small.values
         value = load(b, at, I32, 1)
         store(b, b.xor(value, mask), to, 1)
-        after = [b.add(at, constant(4)), b.add(to, constant(4)), b.or_(some, value)]
-        _, to, some = small.end(after)
+        _, to, some = small.end([b.or_(some, value)])
         return [to, b.or_(found, b.insert_element(zeros(_SUMS), some, none))]
 
-    over_pixels = Loop(b, pixels, [offsets, patches, zeros(_SUMS)])
+    over_pixels = Loop(b, pixels, [offsets, patches, zeros(_SUMS)], [8])
     offset, *carried = over_pixels.values
     corner = b.add(window.base, load(b, offset, I64, 8))
     patch, found = loop_over_runs(b, window, corner, carried, copy_run)
-    _, _, found = over_pixels.end([b.add(offset, constant(8)), patch, found])
+    _, _, found = over_pixels.end([patch, found])
     signs = b.icmp_signed("<", b.bitcast(found, _BYTES), zeros(_BYTES))
     return b.zext(b.bitcast(signs, I32), I64)
 

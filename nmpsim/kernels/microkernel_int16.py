@@ -137,7 +137,7 @@ def _emit_block(
         over_chunks = Loop(b, chunks, [window.steps, position, weights_at, *before])
         left, position, weights_at, *sums = over_chunks.values
         count = _unsigned_min(b, steps, left)
-        over_steps = Loop(b, count, [position, weights_at, *sums[:sum_count]])
+        over_steps = Loop(b, count, [position, weights_at, *sums[:sum_count]], [4, STEP_BYTES])
         position, weights_at, *totals = over_steps.values
         values = [
             load(b, add_offset(b, weights_at, n, block_stride), _PAIRS, 2) for n in range(blocks)
@@ -147,8 +147,7 @@ def _emit_block(
             inputs = b.bitcast(splat(b, load(b, b.add(corner, position), I32, 2)), _PAIRS)
             for n in range(blocks):
                 added.append(_target.add_products(b, totals[p * blocks + n], values[n], inputs))
-        after = [b.add(position, constant(4)), b.add(weights_at, constant(STEP_BYTES)), *added]
-        position, weights_at, *totals = over_steps.end(after)
+        position, weights_at, *totals = over_steps.end(added)
         carried = zip(sums[sum_count:], totals, strict=True)
         highs = [_target.carry(b, high, total) for high, total in carried]
         lows = [b.and_(total, low_bits) for total in totals]
@@ -186,7 +185,7 @@ def _emit_bounds(
     over_chunks = Loop(b, chunks, [run_steps, *over_runs.values])
     left, weights_at, *most = over_chunks.values
     count = _unsigned_min(b, steps, left)
-    over_steps = Loop(b, count, [weights_at, *no_sums])
+    over_steps = Loop(b, count, [weights_at, *no_sums], [STEP_BYTES])
     weights_at, positive, negative, squares = over_steps.values
     value = load(b, weights_at, _PAIRS, 2)
     above = signed_max(b, value, zeros(_PAIRS))
@@ -195,7 +194,7 @@ def _emit_bounds(
         b.sub(negative, _multiply_pairs(b, b.sub(value, above), ones)),
         b.add(squares, _sum_squares(b, value)),
     ]
-    weights_at, *sums = over_steps.end([b.add(weights_at, constant(STEP_BYTES)), *added])
+    weights_at, *sums = over_steps.end(added)
     found = signed_max(b, *sums[:2]), b.add(*sums[:2]), sums[2]
     most = [signed_max(b, *two) for two in zip(found, most, strict=True)]
     most = over_runs.end(over_chunks.end([b.sub(left, count), weights_at, *most])[1:])[1:]
@@ -215,14 +214,14 @@ def _emit_energy(b: IRBuilder, inputs: Value, granules: Value, known: Value) -> 
     """Return the maximum of ``known`` and of the sums of squares of GRANULE inputs."""
     lanes, first = GRANULE // 2, Constant(I32, 0)
     most = b.insert_element(zeros(int_vector(32, lanes)), b.trunc(known, I32), first)
-    loop = Loop(b, granules, [inputs, most])
+    loop = Loop(b, granules, [inputs, most], [2 * GRANULE])
     at, most = loop.values
     sums = _sum_squares(b, load(b, at, int_vector(16, GRANULE), 2))
     distance = lanes // 2
     while distance:
         sums = b.add(sums, shuffle(b, sums, sums, [i ^ distance for i in range(lanes)]))
         distance //= 2
-    _, most = loop.end([b.add(at, constant(2 * GRANULE)), signed_max(b, most, sums)])
+    _, most = loop.end([signed_max(b, most, sums)])
     return b.zext(b.extract_element(most, first), I64)
 
 

@@ -1,8 +1,7 @@
 """Results of formulas, sixteen channels at a time: computed, clipped, and counted where limited.
 
 Vector code reads sums of products, or one or two Int8 or Int16 values. Only results that 32 bits
-hold are computed here. If a result may be too large, or if the layer's first limited result may be
-among the results, 64-bit code or single pixels do the work instead.
+hold are computed here; if a result may be too large, 64-bit code does the work instead.
 """
 
 from __future__ import annotations
@@ -33,11 +32,20 @@ from nmpsim.kernels.movement import ZERO
 from nmpsim.kernels.operands import Clip
 from nmpsim.kernels.pointers import get_address
 from nmpsim.kernels.profiles import SUM_NUMBERS, SUMS, VECTOR_RESCALES, VECTOR_SUMS
-from nmpsim.kernels.result_table import ABOVE, BELOW, LEAST, MOST, SAVED
-from nmpsim.kernels.saturate import ONCE
+from nmpsim.kernels.result_table import (
+    ABOVE,
+    BELOW,
+    FIRST_ABOVE,
+    FIRST_BELOW,
+    LEAST,
+    MOST,
+    TOO_LARGE,
+)
+from nmpsim.kernels.saturate import INT32_MAX, ONCE
 from nmpsim.kernels.vector_code import (
     DOUBLES,
     FLOATS,
+    I32,
     I64,
     INT32S,
     LANES,
@@ -103,6 +111,8 @@ class Block(NamedTuple):
     """Address of the right side's values."""
     stride: Any
     pixels: Any
+    pixel: Any
+    """Number of the first pixel."""
     parameters: Any
     """Address of an addend for each input and then the formula's parameters: int64 [rows, LANES],
     or int64 [rows] for values."""
@@ -121,25 +131,12 @@ def _load_rows(b: IRBuilder, address: Value, rows: int, kind: Any) -> list[Any]:
     return [load(b, add_offset(b, address, step * row), kind, width) for row in range(rows)]
 
 
-def _store_counts(b: IRBuilder, counts: Value, first: int, values: list[Any]) -> None:
-    for row, value in enumerate(values, first):
-        store(b, value, add_offset(b, counts, 4 * LANES * row), 4)
-
-
 def _saturate_to(b: IRBuilder, values: Value, kind: ir.VectorType) -> Any:
     """Return values in other bits, limited to what these hold: often one instruction."""
     if values.type.element.width <= kind.element.width:
         return values if values.type == kind else b.sext(values, kind)
     low, high = (splat_constant(values.type, limit) for limit in _range_of_bits(kind.element.width))
     return b.trunc(signed_min(b, signed_max(b, values, low), high), kind)
-
-
-def _combine_flags(b: IRBuilder, masks: Iterable[Value]) -> Any:
-    """Return a number whose bit i is set if any lane of mask i is."""
-    flags = constant(0)
-    for i, mask in enumerate(masks):
-        flags = b.or_(flags, b.shl(any_lane(b, mask), constant(i)))
-    return flags
 
 
 class _Code:
@@ -221,14 +218,14 @@ def _emit(case: Case, element: int, b: IRBuilder, block: Block) -> Any:
     """
     code = _Code(b, case, element, block.parameters)
     kind, result_kind = int_vector(16 << element), int_vector(8 << element)
-    counts = _load_rows(b, block.counts, SAVED, INT32S)
-    _store_counts(b, block.counts, SAVED, counts)
     low, high = (splat(b, b.trunc(limit, kind.element)) for limit in (block.low, block.high))
     none = zeros(kind)
     least, most = _range_of_bits(code.watched_kind.element.width)
     ends = [splat_constant(code.watched_kind, end) for end in (most, least)]
-    loop = Loop(b, block.pixels, [block.values, block.others, block.results, none, none, *ends])
-    at, other, to, below, above, lowest, highest = loop.values
+    moves = block.stride, block.stride, block.result_stride
+    carried = block.values, block.others, block.results, *[none] * 4, *ends
+    loop = Loop(b, block.pixels, carried, moves)
+    at, other, to, below, above, before_low, before_high, lowest, highest = loop.values
     stored = code.input_kind if case.is_sum else result_kind
     inputs = [load(b, one, stored, stored.element.width // 8) for one in (at, other)]
     if not case.is_sum:
@@ -239,31 +236,42 @@ def _emit(case: Case, element: int, b: IRBuilder, block: Block) -> Any:
     value = _saturate_to(b, result, kind)
     clipped = signed_min(b, signed_max(b, value, low), high)
     store(b, _saturate_to(b, clipped, result_kind), to, 1 << element)
-    *_, below, above, lowest, highest = loop.end(
+    below = count_if(b, below, "<", value, low)
+    above = count_if(b, above, ">", value, high)
+    *_, below, above, before_low, before_high, lowest, highest = loop.end(
         [
-            b.add(at, block.stride),
-            b.add(other, block.stride),
-            b.add(to, block.result_stride),
-            count_if(b, below, "<", value, low),
-            count_if(b, above, ">", value, high),
+            below,
+            above,
+            count_if(b, before_low, "==", below, none),
+            count_if(b, before_high, "==", above, none),
             signed_min(b, watched, lowest),
             signed_max(b, watched, highest),
         ]
     )
-    masks = [b.icmp_signed("!=", count, none) for count in (below, above)]
-    extremes = [lowest, highest]
+    is_low, is_high = (b.icmp_signed("!=", count, none) for count in (below, above))
+    extremes, is_too_large = [lowest, highest], constant(0)
     if case.is_sum:
-        masks.append(b.or_(*(code.is_limited([end]) for end in extremes)))
-        extremes = [code.compute([end]) for end in extremes]
-    lowest, highest = (_widen(b, end, b.sext) for end in extremes)
-    after = [
-        b.add(counts[BELOW], _widen(b, below, b.zext)),
-        b.add(counts[ABOVE], _widen(b, above, b.zext)),
-        signed_min(b, counts[LEAST], signed_min(b, lowest, highest)),
-        signed_max(b, counts[MOST], signed_max(b, lowest, highest)),
-    ]
-    _store_counts(b, block.counts, 0, after)
-    return _combine_flags(b, masks)
+        limited = b.or_(*(code.is_limited([end]) for end in extremes))
+        extremes, is_too_large = [code.compute([end]) for end in extremes], any_lane(b, limited)
+    with b.if_then(b.icmp_unsigned("==", is_too_large, constant(0))):
+        counts = _load_rows(b, block.counts, COUNT_ROWS, INT32S)
+        lowest, highest = (_widen(b, end, b.sext) for end in extremes)
+        pixel, never = splat(b, b.trunc(block.pixel, I32)), splat_constant(INT32S, INT32_MAX)
+        firsts = [
+            b.select(mask, b.add(pixel, _widen(b, count, b.zext)), never)
+            for mask, count in ((is_low, before_low), (is_high, before_high))
+        ]
+        after = {
+            BELOW: b.add(counts[BELOW], _widen(b, below, b.zext)),
+            ABOVE: b.add(counts[ABOVE], _widen(b, above, b.zext)),
+            LEAST: signed_min(b, counts[LEAST], signed_min(b, lowest, highest)),
+            MOST: signed_max(b, counts[MOST], signed_max(b, lowest, highest)),
+            FIRST_BELOW: signed_min(b, counts[FIRST_BELOW], firsts[0]),
+            FIRST_ABOVE: signed_min(b, counts[FIRST_ABOVE], firsts[1]),
+        }
+        for row, value in after.items():
+            store(b, value, add_offset(b, block.counts, 4 * LANES * row), 4)
+    return b.or_(any_lane(b, b.or_(is_low, is_high)), b.mul(is_too_large, constant(TOO_LARGE)))
 
 
 def _emit_check(case: Case, element: int, b: IRBuilder, parameters: Value) -> Any:
@@ -312,6 +320,7 @@ def move_block(block: Block, width: Int, parameter_bytes: Int, element: Int) -> 
         block.others + LANES * width,
         block.stride,
         block.pixels,
+        block.pixel,
         block.parameters + parameter_bytes,
         block.counts + 4 * COUNT_ROWS * LANES,
         block.low,
@@ -332,6 +341,7 @@ def requantize_blocks(
     results: Int8s | Int16s,
     start: Int,
     step: Int,
+    pixel: Int,
 ) -> Any:
     """Compute results of at most MAX_PIXELS pixels from their sums and count those limited.
 
@@ -348,14 +358,15 @@ def requantize_blocks(
     results, start, step
         int8 or int16: the first pixel's results are at byte ``start``, the next one's ``step``
         bytes later.
+    pixel
+        Number of the first pixel.
 
     Returns
     -------
-    Bit 0: a result was limited from below; bit 1: from above; TOO_LARGE: results and counts are
-    invalid.
+    Bit 0: a result was limited; TOO_LARGE: results are invalid, and nothing is counted.
     """
     found, width, at = np.int64(0), sums.itemsize, get_address(sums)
-    read = at, at, width * sums.shape[1], pixels, get_address(parameters)
+    read = at, at, width * sums.shape[1], pixels, pixel, get_address(parameters)
     written = get_address(counts), clip.low, clip.high, get_address(results) + start, step
     block, parameter_bytes = Block(*read, *written), 8 * LANES * parameters.shape[1]
     for _ in range(counts.shape[0]):

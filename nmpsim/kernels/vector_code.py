@@ -118,13 +118,21 @@ class Loop:
         Number of iterations, at least one unless ``may_be_empty``.
     carried
         Values before the first iteration.
+    steps
+        What is added to the first carried values, in order, after each iteration.
     """
 
     def __init__(
-        self, b: IRBuilder, count: Value, carried: Iterable[Any], may_be_empty: bool = False
+        self,
+        b: IRBuilder,
+        count: Value,
+        carried: Iterable[Any],
+        steps: Iterable[int | Value] = (),
+        may_be_empty: bool = False,
     ) -> None:
         carried = list(carried)
         self._b, self._count = b, count
+        self._steps = [constant(step) if isinstance(step, int) else step for step in steps]
         self._skipped = (b.block, carried) if may_be_empty else None
         before = b.block
         self._body, self._after = b.append_basic_block("body"), b.append_basic_block("after")
@@ -140,12 +148,14 @@ class Loop:
         for phi, value in zip(self.values, carried, strict=True):
             phi.add_incoming(value, before)
 
-    def end(self, values: list[Any]) -> list[Any]:
+    def end(self, values: Iterable[Any] = ()) -> list[Any]:
         """Close the loop and return the carried values after it.
 
-        ``values`` are those at the end of an iteration.
+        ``values`` are those at the end of an iteration, without the values that have steps.
         """
         b, last = self._b, self._b.block
+        stepped = zip(self.values, self._steps, strict=False)
+        values = [*(b.add(value, step) for value, step in stepped), *values]
         following = b.add(self._index, constant(1))
         self._index.add_incoming(following, last)
         for phi, value in zip(self.values, values, strict=True):
@@ -194,11 +204,10 @@ def loop_over_runs(
     ``emit_run(position, *carried)`` emits a run and returns the values after it; positions are
     counted from ``start``.
     """
-    over_rows = Loop(b, window.rows, [start, *carried])
-    over_runs = Loop(b, window.runs, over_rows.values)
-    values = emit_run(*over_runs.values)
-    values = over_runs.end([b.add(over_runs.values[0], window.run_stride), *values])[1:]
-    return over_rows.end([b.add(over_rows.values[0], window.row_stride), *values])[1:]
+    over_rows = Loop(b, window.rows, [start, *carried], [window.row_stride])
+    over_runs = Loop(b, window.runs, over_rows.values, [window.run_stride])
+    values = over_runs.end(emit_run(*over_runs.values))[1:]
+    return over_rows.end(values)[1:]
 
 
 def switch(b: IRBuilder, number: Value, cases: Mapping[int, Callable[[], Any]]) -> Any:

@@ -71,7 +71,7 @@ def _emit_pack_halves(
 
     A lane starts at minus 128 times the sum of its weights.
     """
-    loop = Loop(b, steps, [constant(0), constant(0), constant(0), *[_NO_SUMS] * 2])
+    loop = Loop(b, steps, [constant(0), constant(0), constant(0), *[_NO_SUMS] * 2], [1])
     step, *after = loop.values
     for side in range(2):
         at = add_offset(b, b.mul(step, constant(STEP_BYTES)), 32 * side)
@@ -84,7 +84,7 @@ def _emit_pack_halves(
         pairs = _add_pairs(b, _ONE_BYTES, value)
         sums = call_intrinsic(b, "x86.avx2.pmadd.wd", _SUMS, pairs, _ONE_PAIRS)
         after[2 + side] = b.add(after[2 + side], sums)
-    _, *after = loop.end([b.add(step, constant(1)), *after])
+    _, *after = loop.end(after)
     for side in range(2):
         scaled = b.sub(_NO_SUMS, b.shl(after[2 + side], splat_constant(_SUMS, 7)))
         store(b, scaled, add_offset(b, starts, 32 * side), 4)
@@ -104,7 +104,7 @@ def _emit_pack_pairs(
 
     Returns the number of residual steps.
     """
-    loop = Loop(b, b.lshr(steps, constant(1)), [constant(0)] * 3, may_be_empty=True)
+    loop = Loop(b, b.lshr(steps, constant(1)), [constant(0)] * 3, [2], may_be_empty=True)
     step, *after = loop.values
     for side in range(2):
         at = add_offset(b, b.mul(step, constant(STEP_BYTES)), 32 * side)
@@ -119,16 +119,13 @@ def _emit_pack_pairs(
         to = residuals, offsets, after[side], side
         following = b.add(step, constant(1))
         after[side] = _store_residual(b, *to, b.sub(second, together), following, is_large)
-    step, *after = loop.end([b.add(step, constant(2)), *after])
-    last = Loop(
-        b, b.and_(steps, constant(1)), [b.mul(step, constant(STEP_BYTES))], may_be_empty=True
-    )
-    (at,) = last.values
-    for side in range(2):
-        here = add_offset(b, at, 32 * side)
-        store(b, load(b, b.add(weights, here), _BYTES, 1), b.add(packed, here), 1)
-        store(b, _NO_WEIGHTS, add_offset(b, b.add(packed, here), STEP_BYTES), 1)
-    last.end([at])
+    step, *after = loop.end(after)
+    at = b.mul(step, constant(STEP_BYTES))
+    with b.if_then(b.icmp_unsigned("<", step, steps)):
+        for side in range(2):
+            here = add_offset(b, at, 32 * side)
+            store(b, load(b, b.add(weights, here), _BYTES, 1), b.add(packed, here), 1)
+            store(b, _NO_WEIGHTS, add_offset(b, b.add(packed, here), STEP_BYTES), 1)
     for side in range(2):
         store(b, _NO_SUMS, add_offset(b, starts, 32 * side), 4)
     return _pad_residuals(b, residuals, offsets, after)
@@ -156,11 +153,12 @@ def _pad_residuals(b: IRBuilder, residuals: Value, offsets: Value, counts: list[
     count = signed_max(b, *counts)
     for side, first in enumerate(counts):
         residual, offset = _residual_at(b, residuals, offsets, first, side)
-        missing = Loop(b, b.sub(count, first), [residual, offset], may_be_empty=True)
+        moves = STEP_BYTES, OFFSETS_BYTES
+        missing = Loop(b, b.sub(count, first), [residual, offset], moves, may_be_empty=True)
         residual, offset = missing.values
         store(b, _NO_WEIGHTS, residual, 1)
         store(b, constant(0), offset, 8)
-        missing.end([b.add(residual, constant(STEP_BYTES)), b.add(offset, constant(OFFSETS_BYTES))])
+        missing.end()
     return count
 
 

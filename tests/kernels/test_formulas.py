@@ -168,8 +168,8 @@ def compile_lanes(text: str, element: int) -> Evaluate:
         sums_at, parameters_at, counts_at, results_at = map(np.int64, addresses)
         zero, one = np.int64(0), np.int64(1)
         most = np.int64(32767 if element == INT16 else 127)
-        found = entry(Block(sums_at, sums_at, zero, one, parameters_at, counts_at, -most - 1, most,
-                            results_at, zero))  # fmt: skip
+        read = sums_at, sums_at, zero, one, zero, parameters_at
+        found = entry(Block(*read, counts_at, -most - 1, most, results_at, zero))
         if found & TOO_LARGE:
             return None
         assert (counts[LEAST] == counts[MOST]).all()

@@ -43,7 +43,7 @@ from sum_layers import (
 )
 
 from nmpsim.kernels.channels import START
-from nmpsim.kernels.operands import Clip
+from nmpsim.kernels.operands import Clip, OutputPosition
 from nmpsim.kernels.requantize import get_sum_formula
 from nmpsim.kernels.result_blocks import requantize_blocks
 from nmpsim.kernels.result_table import (
@@ -53,10 +53,9 @@ from nmpsim.kernels.result_table import (
     MOST,
     PARAMETER_ROWS,
     TOO_LARGE,
+    add_counts,
     clear_counts,
     copy_parameters_to_blocks,
-    record_first,
-    undo_counts,
 )
 from nmpsim.kernels.workspace_size import COUNT_ROWS, LANES
 
@@ -74,15 +73,16 @@ fill_entry: Any = numba.njit(
 )
 formula_entry: Any = numba.njit(lambda q: get_sum_formula(q))
 finish_entry: Any = numba.njit(
-    lambda sums, pixels, parameters, counts, formula, clip, results, start, step: requantize_blocks(
-        sums, pixels, parameters, counts, formula, clip, results, start, step
+    lambda sums, pixels, parameters, counts, formula, clip, results, start, step, pixel: (
+        requantize_blocks(
+            sums, pixels, parameters, counts, formula, clip, results, start, step, pixel
+        )
     )
 )
 clear_entry: Any = numba.njit(lambda counts: clear_counts(counts))
-undo_entry: Any = numba.njit(lambda counts: undo_counts(counts))
-record_entry: Any = numba.njit(
-    lambda counts, lane, count, clip, index, counters: record_first(
-        counts, lane, count, clip, index, counters
+add_entry: Any = numba.njit(
+    lambda counts, lane, count, clip, place, width, counters: add_counts(
+        counts, lane, count, clip, place, width, counters
     )
 )
 
@@ -101,7 +101,7 @@ class Blocks:
         clear_entry(self.counts)
 
     def finish(
-        self, sums: Array, clip: Clip = CLIP, pixels: int | None = None
+        self, sums: Array, clip: Clip = CLIP, pixels: int | None = None, pixel: int = 0
     ) -> tuple[int, Array]:
         """The vector code's answer, and its results of the channels; the sums stay."""
         is_int16 = self.layer.element == INT16
@@ -112,16 +112,16 @@ class Blocks:
         found = finish_entry(
             all_sums, np.int64(len(sums) if pixels is None else pixels), self.parameters,
             self.counts, self.formula, CLIP, results.reshape(-1), np.int64(results.itemsize),
-            np.int64(results.strides[0]),
+            np.int64(results.strides[0]), np.int64(pixel),
         )  # fmt: skip
         np.testing.assert_array_equal(all_sums, before)
         assert not results[:, 0].any() and not results[:, BLOCKS * LANES + 1 :].any()
         return int(found), results[:, LANE + 1 : LANE + 1 + COUNT]
 
     def channel_counts(self) -> Array:
-        """Rows of counts [4, channels]."""
+        """Rows of counts [COUNT_ROWS, channels]."""
         rows = self.counts.transpose(1, 0, 2).reshape(COUNT_ROWS, -1)
-        return rows[:4, LANE : LANE + COUNT].copy()
+        return rows[:, LANE : LANE + COUNT].copy()
 
 
 def scale(random: Random, profile: int, element: int) -> tuple[Three, Three]:
@@ -186,7 +186,7 @@ def expected_of(layer: Layer, totals: Array) -> Array:
 @pytest.mark.parametrize("element", [INT8, INT16])
 @pytest.mark.parametrize("profile", PROFILES)
 def test_results_and_counts(profile: int, element: int, begins: bool) -> None:
-    """Results, counts and answers of two calls; counts can be restored."""
+    """Results, counts and answers of two calls; first pixels are those of the first call."""
     for seed in range(4):
         layer, random = layer_of(profile, element, seed), Random(seed)
         most = 100_000 if element == INT8 else 1 << 40
@@ -194,15 +194,17 @@ def test_results_and_counts(profile: int, element: int, begins: bool) -> None:
         blocks, sums = Blocks(layer, starts), sums_of(layer, seed)
         values = expected_of(layer, sums + np.array(starts or [0] * COUNT))
         for times in (1, 2):
-            before = blocks.channel_counts()
-            found, results = blocks.finish(sums)
-            assert found == (values < -100).any() + 2 * (values > 90).any()
+            found, results = blocks.finish(sums, pixel=times * 100)
+            is_low, is_high = values < -100, values > 90
+            assert found == (is_low | is_high).any()
             np.testing.assert_array_equal(results, np.clip(values, -100, 90))
-            expected = [times * (values < -100).sum(axis=0), times * (values > 90).sum(axis=0)]
+            expected = [times * is_low.sum(axis=0), times * is_high.sum(axis=0)]
             expected += [values.min(axis=0), values.max(axis=0)]
+            expected += [
+                np.where(limited.any(axis=0), 100 + limited.argmax(axis=0), INT32[1])
+                for limited in (is_low, is_high)
+            ]
             np.testing.assert_array_equal(blocks.channel_counts(), expected)
-        undo_entry(blocks.counts)
-        np.testing.assert_array_equal(blocks.channel_counts(), before)
         found, results = blocks.finish(sums, pixels=2)
         np.testing.assert_array_equal(results[:2], np.clip(values, -100, 90)[:2])
         assert not results[2:].any()
@@ -223,8 +225,10 @@ def is_too_large(layer: Layer, total: int) -> bool:
     sums = np.zeros((PIXELS, COUNT), np.int64)
     sums[5, 7] = total
     blocks = Blocks(layer)
+    before = blocks.channel_counts()
     found, results = blocks.finish(sums)
     if found & TOO_LARGE:
+        np.testing.assert_array_equal(blocks.channel_counts(), before)
         return True
     value = scaled(total, layer, layer.channels[0], 0, Ledger())
     assert results[5, 7] == min(max(value, -100), 90)
@@ -282,14 +286,19 @@ def test_factors_that_are_no_numbers(profile: int, element: int) -> None:
         assert is_too_large(layer, 1)
 
 
-def test_the_first_limited_results_of_a_pixel() -> None:
-    """Of the lanes that were limited last the first one, on each side, unless one came before."""
-    blocks, counters = Blocks(one_channel(GLOW_INT, INT8, (0, 1, 0))), new_counters()
+def test_the_first_limited_results() -> None:
+    """Of all channels the one with the lowest index, on each side, unless one came before."""
+    counters = new_counters()
     first = counters.layers[LAYER_INDEX]["first"]
-    for index, low, high in ((1000, (7, 9), (8, 12)), (900, (), (3,)), (950, (0,), ())):
-        sums = np.zeros((1, COUNT), np.int64)
-        sums[0, list(low)], sums[0, list(high)] = -101, 91
+    for origin, low, high in ((1000, (7, 9), (8, 12)), (900, (), (3,)), (950, (0,), ())):
+        blocks = Blocks(one_channel(GLOW_INT, INT8, (0, 1, 0)))
+        sums = np.zeros((PIXELS, COUNT), np.int64)
+        sums[4, list(low)], sums[5:7, list(high)] = -101, 91
         blocks.finish(sums)
-        record_entry(blocks.counts, LANE, COUNT, CLIP, index, counters)
-    assert first[RESULT].tolist() == [950, 903]
-    assert blocks.channel_counts()[[BELOW, ABOVE]].sum() == 6
+        assert blocks.channel_counts()[BELOW].sum() == len(low)
+        assert blocks.channel_counts()[ABOVE].sum() == 2 * len(high)
+        place = OutputPosition(*map(np.int64, (origin, 1000, 20)))
+        add_entry(
+            blocks.counts, np.int64(LANE), np.int64(COUNT), CLIP, place, np.int64(3), counters
+        )
+    assert first[RESULT].tolist() == [950 + 1020, 900 + 3 + 1040]
