@@ -90,12 +90,13 @@ def conv(t: MacTile, memory: Int64s) -> None:
         update_tables(t, first, workspace)
         if t.parts.begins:
             most = workspace.head[MAX_START]
-        if may_overflow(most, depth, element):
+        is_exact = may_overflow(most, depth, element)
+        if not is_exact and element == INT16:
+            is_exact = not conv_int16(t, group, workspace)
+        elif not is_exact:
+            conv_int8(t, group, workspace)
+        if is_exact:
             workspace.head[IS_VALID] = 0  # running sums replace the initial sums
             convolve_exactly(t, group, workspace)
-        elif element == INT16:
-            conv_int16(t, group, workspace)
-        else:
-            conv_int8(t, group, workspace)
     if t.parts.ends:
         t.counters.layers[t.counters.layer].elements += pixels * w.out_channels

@@ -63,7 +63,7 @@ class Batch(NamedTuple):
     results: Any
     """[pixels, lanes]"""
     buffers: Any
-    """Buffers of the multiplying function."""
+    """Buffers of the multiplying function, or the steps between two carries of Int16 sums."""
 
 
 # --- geometry --------------------------------------------------------------------------------

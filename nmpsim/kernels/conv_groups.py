@@ -133,17 +133,6 @@ FEW_PIXELS = 8
 """With fewer pixels, examining all weights would take longer than a carry at each step."""
 
 
-class Int16Buffers(NamedTuple):
-    """Buffers for sums of Int16 products, and the number of steps between carries."""
-
-    steps: Int
-    """Steps between two carries; 0 if the products of a pair may be too large."""
-    halves: Int16s
-    """int16 [2, size]: what :func:`split_pairs` makes of the weights if ``steps`` is 0."""
-    other_sums: Int64s
-    """Sums of the second half, like ``Batch.sums``."""
-
-
 # --- steps between carries -------------------------------------------------------------------
 
 
@@ -220,32 +209,19 @@ def find_steps(
 # --- convolution -----------------------------------------------------------------------------
 
 
-@jit_allocating
-def split_pairs(weights: Int16s) -> Any:
-    """Return two copies of the weights, int16 [2, size], each with one input of a pair zeroed."""
-    halves = np.zeros((2, weights.size), np.int16)
-    for i in range(weights.size):
-        halves[i & 1, i] = weights[i]
-    return halves
-
-
 @jit
 def multiply_int16(b: Batch, inputs: Int16s, base: Int, offsets: Int64s, pixels: Int) -> None:
     """Sum the products of some pixels' windows, from byte ``base`` of the inputs."""
-    read, halves, others = (inputs, base, offsets, b.window), b.buffers.halves, b.buffers.other_sums
-    if halves.size == 0:
-        products_int16(*read, b.buffers.steps, b.elements, b.weights, pixels, b.sums)
-        return
-    products_int16(*read, ONCE, halves[0], ZERO, pixels, b.sums)
-    products_int16(*read, ONCE, halves[1], ZERO, pixels, others)
-    for p in range(pixels):
-        for c in range(b.sums.shape[1]):
-            b.sums[p, c] += others[p, c]
+    read = inputs, base, offsets, b.window, b.buffers
+    products_int16(*read, b.elements, b.weights, pixels, b.sums)
 
 
 @jit_allocating
-def conv_int16(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
-    """Convolve one group of a tile; the tables in the workspace are those of its channels."""
+def conv_int16(t: MacTile, group: Int, workspace: ConvWorkspace) -> Any:
+    """Convolve one group of a tile; the tables in the workspace are those of its channels.
+
+    Returns False, without results, if 32 bits may not hold the sum of two products.
+    """
     w, spm = t.shape, t.spm
     count = workspace.run.size
     first = group * count
@@ -262,7 +238,8 @@ def conv_int16(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
     own[:] = -1
     bounds = spm.i64[t.at.partial >> 3 : (t.at.partial >> 3) + 2 * LEVELS] if is_cached else own
     steps = find_steps(spm, w, window, corner, weights, blocks, bounds, is_cached)
-    split = blocks * LANES * depth if steps == 0 else 0
+    if steps == 0:
+        return False
     is_whole = has_uniform_results(w, INT16, lane, count)
     batch = Batch(
         spm.i16,
@@ -279,10 +256,7 @@ def conv_int16(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
         np.empty((PIXELS, blocks * LANES), np.int64),
         np.empty(PIXELS, np.int64),
         np.empty((0, 0), np.int16),
-        Int16Buffers(
-            steps,
-            split_pairs(spm.i16[weights : weights + split]),
-            np.empty((PIXELS if split else 0, blocks * LANES), np.int64),
-        ),
+        steps,
     )
     convolve_batches(t, struct_pointer(batch), workspace, multiply_int16)
+    return True

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, get_type_hints
 
 import attrs
 import numpy as np
@@ -23,7 +23,13 @@ from nmpsim.kernels.channels import FIRST_PARAMETER
 from nmpsim.kernels.formulas import ELEMENTS, RESULT, Formula, read_formulas
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.lanes import Integer, find_parameters, has_vector_code
-from nmpsim.kernels.operands import IntegerScale
+from nmpsim.kernels.operands import (
+    AverageParameters,
+    BinaryScales,
+    IntegerScale,
+    Quantizer,
+    RescaleParameters,
+)
 from nmpsim.kernels.saturate import ONCE
 from nmpsim.kernels.saturation_stages import BIAS, RESCALE
 from nmpsim.kernels.vector_code import FLOATS
@@ -51,10 +57,16 @@ Key = tuple[int, ...]
 """Numbers that select a formula: of the profile and of the element, and others before these."""
 
 
-def _list_words(*scales: tuple[str, str], **words: str) -> dict[str, str]:
-    """Return the expressions of words: those of scales, and others by name."""
-    found = {f"{name}_{one}": f"{at}.{one}" for name, at in scales for one in IntegerScale._fields}
-    return found | words
+def _list_words(struct: type, at: str, **others: str) -> dict[str, str]:
+    """Return the expressions of words: fields of a named tuple and of its scales, and others."""
+    found = {}
+    for field, kind in get_type_hints(struct).items():
+        if kind is IntegerScale:
+            scale = "out" if field == "scale" else field.removesuffix("_scale")
+            found |= {f"{scale}_{one}": f"{at}.{field}.{one}" for one in IntegerScale._fields}
+        else:
+            found[field] = f"{at}.{field}"
+    return found | others
 
 
 def _write_terms(terms: Iterable[tuple[str, str]], indent: str, counted_as: str) -> list[str]:
@@ -166,6 +178,11 @@ for _key, _formula in _SUMS.items():
     SUM_NUMBERS[_key[1:]] = SUMS.index(_formula)
 
 
+_SUM_WORDS = _list_words(Quantizer, "q", bias="bias")
+for _one in IntegerScale._fields:
+    _SUM_WORDS |= {f"bias_{_one}": f"bias_scale.{_one}", f"out_{_one}": f"out.{_one}"}
+
+
 def _list_coders(
     formula: Formula, first: int = FIRST_PARAMETER
 ) -> Iterable[tuple[str, int, str, str]]:
@@ -198,14 +215,7 @@ fill_parameters = _compile(
     _get_keys("0", "q"),
     _write_parameters,
     "table, c",
-    _list_words(
-        ("bias", "bias_scale"),
-        ("out", "out"),
-        bias="bias",
-        element="q.element",
-        out_offset="q.out_offset",
-        result_scale="q.result_scale",
-    ),
+    _SUM_WORDS,
 )
 """Write the parameters of channel ``c`` to the table of ``channels.py``."""
 
@@ -229,7 +239,7 @@ scale_bias = _compile(
         f"    return np.int64({formula.steps[-1][1]})",
     ],
     "pixels, index, counters",
-    _list_words(("bias", "bias_scale"), bias="bias", element="q.element"),
+    _SUM_WORDS,
 )
 """Return the initial value of a channel's sum; count its saturation once for each pixel."""
 
@@ -240,7 +250,7 @@ apply_leaky = _compile(
     _get_keys("0", "q"),
     partial(_write_loop, acc="run[i]"),
     "run, index, counters",
-    _list_words(("leaky", "q.leaky_scale"), out_offset="q.out_offset"),
+    _SUM_WORDS,
 )
 """Scale results below the zero point by the slope of a leaky ReLU."""
 
@@ -253,24 +263,13 @@ compute_averages = _compile(
     _get_keys("0", "a"),
     partial(_write_loop, acc="sums[i]", total="totals[i]"),
     "sums, totals, index, counters",
-    _list_words(
-        ("out", "a.scale"),
-        divisor="divisor",
-        element="a.element",
-        out_offset="a.out_offset",
-        result_scale="a.result_scale",
-    ),
+    _list_words(AverageParameters, "a", divisor="divisor"),
 )
 """Compute averages of sums, before the clip; ``totals`` are sums of dequantized values."""
 
 _BINARY = _read("compute_binary", *OPERATIONS, of=("eltwise",))
 _BINARY_KEYS = _get_keys("t.operation", "q", "t.element")
-_BINARY_WORDS = _list_words(
-    *((side, f"q.{side}_scale") for side in ("lhs", "rhs", "out")),
-    operation="t.operation",
-    out_offset="q.out_offset",
-    result_scale="q.result_scale",
-)
+_BINARY_WORDS = _list_words(BinaryScales, "q", operation="t.operation")
 
 compute_binary = _compile(
     "compute_binary",
@@ -285,12 +284,7 @@ compute_binary = _compile(
 
 _RESCALES = _read("rescale_values", "rescale", "leaky", of=("rescale",))
 _RESCALE_KEYS = _get_keys("np.int64(u.leaky != 0)", "u")
-_RESCALE_WORDS = _list_words(
-    ("out", "u.scale"),
-    ("leaky", "u.leaky_scale"),
-    out_offset="u.out_offset",
-    result_scale="u.result_scale",
-)
+_RESCALE_WORDS = _list_words(RescaleParameters, "u")
 
 rescale_values = _compile(
     "rescale_values",

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from nmpsim.kernels.hostops.numerics import UNSIGNED
-from nmpsim.kernels.hostops.rounding import round_half_away
+from nmpsim.kernels.hostops.rounding import round_half_away, shift_away
 from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,
@@ -116,9 +116,7 @@ def _bilinear(x: AnyArray, shape: tuple[int, ...], coordinates: ResizeCoordinate
     """Resize Int8 or Int16: positions of 10 bits, weights of 20, halves away from zero."""
     rows, columns = (_fixed_point_neighbors(x.shape[d], shape[d], coordinates) for d in (1, 2))
     total = _interpolate(x.astype(np.int64), rows, columns, np.int64(1 << _POSITION_BITS))
-    half = 1 << 2 * _POSITION_BITS - 1
-    rounded: IntArray = np.sign(total) * ((np.abs(total) + half) >> 2 * _POSITION_BITS)
-    return rounded
+    return shift_away(total, 2 * _POSITION_BITS)
 
 
 def _bilinear_unsigned(

@@ -126,9 +126,13 @@ def multiply_quantized(x: IntArray, mul: int, exponent: int) -> IntArray:
     wide = x << np.int64(min(max(exponent, 0), 31))
     shifted = clamp(wide, -(1 << 31), (1 << 31) - 1, "rescale")
     high = (shifted * mul + (1 << 30)) >> 31
-    right = min(max(-exponent, 0), 62)
-    half = (1 << right) >> 1
-    result: IntArray = np.sign(high) * ((np.abs(high) + half) >> right)
+    return shift_away(high, min(max(-exponent, 0), 62))
+
+
+def shift_away(x: IntArray, shift: IntArray | int) -> IntArray:
+    """Return ``x / 2**shift``, rounded to the nearest integer, halves away from zero."""
+    half = (np.int64(1) << shift) >> 1
+    result: IntArray = np.sign(x) * ((np.abs(x) + half) >> shift)
     return result
 
 

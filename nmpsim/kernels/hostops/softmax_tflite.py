@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.kernels.hostops.rounding import multiply_fixed_point
+from nmpsim.kernels.hostops.rounding import multiply_fixed_point, shift_away
 from nmpsim.kernels.hostops.tensors import HostTensor, IntArray, UnsupportedHostOp, get_dtype_name
 
 RESULTS = {"int8": (1 / 256, -128), "int16": (1 / 32768, 0)}
@@ -40,7 +40,7 @@ def softmax_int8(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float)
     above_one = (total << zeros) - (1 << 31)
     # Of a lone row Python's integers take a third of the time.
     inverse = _one_over_one_plus(int(above_one[0, 0]) if above_one.size == 1 else above_one)
-    result = _rounded_shift(_product(inverse, powers), _SUM_BITS - zeros + 31 - 8)
+    result = shift_away(_product(inverse, powers), _SUM_BITS - zeros + 31 - 8)
     result += np.int64(dest.offset)
     return result
 
@@ -58,7 +58,7 @@ def _powers(scale: float) -> tuple[IntArray, IntArray]:
     counts = below >= lowest
     exact = _exp(multiply_fixed_point(np.where(counts, below, 0), factor), _DIFFERENCE_BITS)
     powers = np.where(counts, exact, 0)
-    return powers, _rounded_shift(powers, _SUM_BITS)
+    return powers, shift_away(powers, _SUM_BITS)
 
 
 def softmax_int16(rows: IntArray, src: HostTensor, dest: HostTensor, beta: float) -> IntArray:
@@ -97,13 +97,6 @@ def _product(a: Ints, b: Ints) -> Any:
     return high
 
 
-def _rounded_shift(x: IntArray, shift: IntArray | int) -> IntArray:
-    """Compute ``x / 2**shift``, halves away from zero."""
-    half = (np.int64(1) << shift) >> 1
-    result: IntArray = np.sign(x) * ((np.abs(x) + half) >> shift)
-    return result
-
-
 def _shifted_up(x: Ints, bits: int) -> Any:
     if isinstance(x, int):
         return min(max(x << bits, -_LARGEST - 1), _LARGEST)
@@ -131,8 +124,8 @@ def _exp_below_a_quarter(x: IntArray) -> IntArray:
     middle, third = 1895147668, 715827883  # exp(-1/8), 1/3
     y = x + (1 << 28)
     square = _product(y, y)
-    rest = _rounded_shift(_product(square, square), 2) + _product(square, y)
-    rest = _rounded_shift(_product(rest, third) + square, 1)
+    rest = shift_away(_product(square, square), 2) + _product(square, y)
+    rest = shift_away(_product(rest, third) + square, 1)
     result: IntArray = middle + _product(y + rest, middle)
     return result
 
