@@ -29,7 +29,7 @@ from nmpsim.debugger.tracing import find_last_writer, find_transfer_source, trac
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.isa.profiles import INTEGER, PROFILES, ROWS
 from nmpsim.isa.table import CHANNEL_RECORD, DESCRIPTORS, SCALE_RECORD, Descriptor
-from nmpsim.kernels.scale import InvalidScaleError, integer_scale
+from nmpsim.kernels.scale import InvalidScaleError, make_integer_scale
 from nmpsim.lir.nodes import ELEM_DTYPES
 
 UNCHANGEABLE_WORDS = ("layer",)
@@ -350,7 +350,7 @@ def _check_scale(layer: Layer, scale: float) -> None:
 def _integers(real: float) -> tuple[int, int, int]:
     """Return Glow's integer form of a factor."""
     try:
-        found = integer_scale(real)
+        found = make_integer_scale(real)
     except InvalidScaleError as error:
         raise fail(
             "DEBUG002", "the rescale factor cannot be represented by integers", found=real

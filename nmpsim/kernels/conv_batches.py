@@ -89,7 +89,7 @@ def choose_window(w: ConvShape, element: Int, is_gathered: bool) -> Any:
 
 @jit
 def has_uniform_results(w: ConvShape, element: Int, lane: Int, count: Int) -> Any:
-    """Return whether results fill whole blocks and neighbouring pixels have equal distances."""
+    """Return whether vector code can write results directly: in whole blocks at equal strides."""
     is_disjoint = w.out_pixel_stride >= count << element
     is_even = w.out_row_stride == w.out_w * w.out_pixel_stride
     return is_disjoint and is_even and lane == 0 and count % LANES == 0
@@ -97,7 +97,7 @@ def has_uniform_results(w: ConvShape, element: Int, lane: Int, count: Int) -> An
 
 @jit
 def write_offsets(w: ConvShape, begin: Int, offsets: Int64s) -> None:
-    """Write the byte offsets of the windows of the pixels from ``begin`` on.
+    """Write the byte offsets of the windows of MAX_PIXELS pixels; the first one is ``begin``.
 
     They are counted from the first pixel's window. The last pixel's offset is repeated.
     """
@@ -199,7 +199,7 @@ def compute_sums(
 def add_partial_sums(
     t: MacTile, b: Batch, workspace: ConvWorkspace, start: Int, pixels: Int
 ) -> None:
-    """Add the partial sums of earlier instructions, from byte ``start`` on, to a batch's sums."""
+    """Add the partial sums at byte offset ``start`` to the sums of a batch."""
     run, kind, element = workspace.run, b.sums.dtype.type, t.q.element
     for p in range(pixels):
         at = start + (p * t.shape.out_channels << (2 + element))
@@ -248,7 +248,7 @@ def write_run_of_pixel(
 def write_pixels(
     t: MacTile, b: Batch, workspace: ConvWorkspace, begin: Int, pixels: Int, partial: Int
 ) -> None:
-    """Write results, or partial sums from byte ``partial`` on, with 64-bit arithmetic."""
+    """Requantize and write a batch's results, or store unfinished sums at offset ``partial``."""
     run, starts, size = workspace.run, workspace.table[START], 2 + t.q.element
     for p in range(pixels):
         copy_run(b.sums[p], b.lane, run, ZERO, run.size)

@@ -21,23 +21,23 @@ from nmpsim.kernels.conv_batches import (
 from nmpsim.kernels.conv_workspace import ConvWorkspace
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.microkernel import (
+    compute_products,
+    get_products_workspace_size,
     initialize_packed_weights,
     initialize_workspace,
-    products,
-    products_workspace_size,
 )
 from nmpsim.kernels.microkernel_int16 import (
     GRANULE,
     MIDDLE_STEPS,
     CarrySearch,
     bound_energy,
+    compute_products_int16,
     find_carry_steps,
-    products_int16,
 )
 from nmpsim.kernels.movement import ZERO, Scratchpad, padded_row_length
 from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.kernels.operands import ConvShape, InputWindow, MacTile
-from nmpsim.kernels.packed_weights import packed_weights_size
+from nmpsim.kernels.packed_weights import get_packed_weights_size
 from nmpsim.kernels.requantize import get_sum_formula
 from nmpsim.kernels.saturate import ONCE
 from nmpsim.kernels.vector_code import LANES
@@ -84,11 +84,11 @@ def must_gather(spm: Scratchpad, w: ConvShape, weights: Int, blocks: Int) -> Any
 def multiply_int8(b: Batch, inputs: Int8s, base: Int, offsets: Int64s, pixels: Int) -> None:
     """Sum the products of some pixels' windows, from byte ``base`` of the inputs."""
     read, buffers = (inputs, base, offsets, b.window, b.elements, b.weights), b.buffers
-    products(*read, pixels, b.sums, buffers.excess, buffers.workspace, buffers.packed)
+    compute_products(*read, pixels, b.sums, buffers.excess, buffers.workspace, buffers.packed)
 
 
 @jit_allocating
-def conv_int8(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
+def convolve_group_int8(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
     """Convolve one group of a tile; the tables in the workspace are those of its channels."""
     w, spm, count = t.shape, t.spm, workspace.run.size
     first = group * count
@@ -97,7 +97,7 @@ def conv_int8(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
     weights = t.at.weights + (first - lane) * depth
     blocks = workspace.sums.shape[1] // LANES
     is_gathered = must_gather(spm, w, weights, blocks)
-    words, size = products_workspace_size(blocks, depth), packed_weights_size(blocks, depth)
+    words, size = get_products_workspace_size(blocks, depth), get_packed_weights_size(blocks, depth)
     scratch = packed = workspace.run
     if words:
         scratch = np.empty(words, np.int64)
@@ -213,11 +213,11 @@ def find_steps(
 def multiply_int16(b: Batch, inputs: Int16s, base: Int, offsets: Int64s, pixels: Int) -> None:
     """Sum the products of some pixels' windows, from byte ``base`` of the inputs."""
     read = inputs, base, offsets, b.window, b.buffers
-    products_int16(*read, b.elements, b.weights, pixels, b.sums)
+    compute_products_int16(*read, b.elements, b.weights, pixels, b.sums)
 
 
 @jit_allocating
-def conv_int16(t: MacTile, group: Int, workspace: ConvWorkspace) -> Any:
+def convolve_group_int16(t: MacTile, group: Int, workspace: ConvWorkspace) -> Any:
     """Convolve one group of a tile; the tables in the workspace are those of its channels.
 
     Returns False, without results, if 32 bits may not hold the sum of two products.

@@ -164,7 +164,7 @@ def remember_key(spm: Scratchpad, at: OperandOffsets, workspace: ConvWorkspace) 
 
 @jit
 def update_tables(t: MacTile, first: Int, workspace: ConvWorkspace) -> None:
-    """Fill the tables of the channels from ``first`` on, unless they are valid."""
+    """Fill the tables of a group of channels unless they are valid; ``first`` is its channel 0."""
     spm, at, q, begins = t.spm, t.at, t.q, t.parts.begins
     write_key(at, q, begins, workspace)
     if first == 0 and are_tables_valid(spm, at, workspace):

@@ -165,7 +165,7 @@ def convolve_pixels(t: MacTile, buffers: DepthwiseBuffers) -> None:
 
 @jit_allocating
 def depthwise(t: MacTile) -> None:
-    """Compute a depthwise convolution of a tile, in which each channel is a group."""
+    """Compute the depthwise convolution of a tile."""
     taps, channels = t.shape.kernel_h * t.shape.kernel_w, t.shape.out_channels
     lanes = (channels + LANES - 1) // LANES * LANES
     buffers = DepthwiseBuffers(

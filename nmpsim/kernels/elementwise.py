@@ -31,9 +31,9 @@ from nmpsim.kernels.result_blocks import RESCALE as RESCALE_OPERATION
 from nmpsim.kernels.result_blocks import (
     VALUE_NUMBERS,
     VALUE_PARAMETERS,
-    Block,
+    BlockArguments,
     compute_values,
-    has_invalid_results,
+    may_exceed_limits,
 )
 from nmpsim.kernels.result_table import add_counts, clear_counts
 from nmpsim.kernels.saturate import ONCE, SaturationCounters, clip_run, saturate_run
@@ -45,7 +45,7 @@ RUN_BYTES: Any = np.int64(1 << 13)
 """Bytes of whole pixels computed at a time, so that they stay in the host's inner cache."""
 
 
-class VectorRun(NamedTuple):
+class VectorBuffers(NamedTuple):
     """Buffers for vector code of a tile, and the counters of its layer."""
 
     spm: Scratchpad
@@ -58,18 +58,18 @@ class VectorRun(NamedTuple):
 
 
 @jit_allocating
-def allocate_run(spm: Scratchpad, element: Int, counters: SaturationCounters) -> Any:
+def allocate_buffers(spm: Scratchpad, element: Int, counters: SaturationCounters) -> Any:
     """Return the buffers for a tile of an element type, without parameters."""
     channels = counters.layers[counters.layer].channels
     parameters = np.zeros((VALUE_PARAMETERS, 1), np.int64)
     counts = np.empty((channels // LANES, COUNT_ROWS, LANES), np.int32)
     clear_counts(counts)
-    return VectorRun(spm, element, parameters, counts, counters)
+    return VectorBuffers(spm, element, parameters, counts, counters)
 
 
 @jit
 def are_same_or_disjoint(start: Int, other: Int, size: Int) -> Any:
-    """Return whether two runs of ``size`` bytes are the same or do not overlap."""
+    """Return whether two runs of ``size`` bytes have all bytes or no byte in common."""
     return start == other or np.abs(start - other) >= size
 
 
@@ -77,7 +77,7 @@ def are_same_or_disjoint(start: Int, other: Int, size: Int) -> Any:
 def can_use_blocks(
     sides: RunOffsets, index: Int, count: Int, element: Int, counters: SaturationCounters
 ) -> Any:
-    """Return whether a run has whole blocks of channels and overwrites no unread operand.
+    """Return whether vector code can compute a run: whole blocks, no overwritten operands.
 
     ``sides`` are the first bytes of left, right and result.
     """
@@ -98,7 +98,7 @@ def are_elements(values: Any, element: Int) -> Any:
 
 @jit
 def compute_run(
-    r: VectorRun, case: Int, sides: RunOffsets, count: Int, clip: Clip, index: Int
+    r: VectorBuffers, case: Int, sides: RunOffsets, count: Int, clip: Clip, index: Int
 ) -> None:
     """Compute a run of results, and count those that are limited.
 
@@ -127,7 +127,7 @@ def compute_run(
         counts = r.counts[channel // LANES : (channel + width) // LANES]
         read = at + lhs, at + rhs, step, pixels, pixel - index // channels, parameters
         written = get_address(counts), clip.low, clip.high, at + out, step
-        limited |= compute_values(case, Block(*read, *written), element, counts.shape[0])
+        limited |= compute_values(case, BlockArguments(*read, *written), element, counts.shape[0])
         done += pixels * width
     if limited:
         first = OutputPosition(index // channels * channels, channels, ZERO)
@@ -149,7 +149,7 @@ def get_row_offsets(t: BinaryShape, row: Int) -> Any:
 
 
 @jit_allocating
-def add_tile(
+def compute_sum_vectors(
     spm: Scratchpad,
     t: BinaryShape,
     q: BinaryScales,
@@ -169,10 +169,10 @@ def add_tile(
         index = place.origin + row * place.stride_y
         if not can_use_blocks(get_row_offsets(t, row), index, count, element, counters):
             return False
-    r = allocate_run(spm, element, counters)
+    r = allocate_buffers(spm, element, counters)
     r.parameters[0], r.parameters[1] = -q.lhs_offset, -q.rhs_offset
     fill_sum_parameters(t, q, r.parameters, 0)
-    if has_invalid_results(case, r.parameters, element):
+    if may_exceed_limits(case, r.parameters, element):
         return False
     for row in range(rows):
         index = place.origin + row * place.stride_y
@@ -191,7 +191,7 @@ def eltwise(
     """Compute a binary operation of one tile."""
     count = t.columns
     counters.layers[counters.layer].elements += t.rows * count
-    if add_tile(spm, t, q, place, counters):
+    if compute_sum_vectors(spm, t, q, place, counters):
         return
     left = np.zeros(count, np.int64)
     right = np.zeros(count, np.int64)
@@ -213,7 +213,7 @@ CLIPPED_BOTH: Any = np.int64(3)
 
 
 @jit_allocating
-def rescale_tile_vectors(
+def compute_rescale_vectors(
     spm: Scratchpad,
     source: Int,
     target: Int,
@@ -230,10 +230,10 @@ def rescale_tile_vectors(
         return False
     if not can_use_blocks(sides, index, count, element, counters):
         return False
-    r = allocate_run(spm, element, counters)
+    r = allocate_buffers(spm, element, counters)
     r.parameters[0] = -u.in_offset
     fill_rescale_parameters(u, r.parameters, 0)
-    if has_invalid_results(case, r.parameters, element):
+    if may_exceed_limits(case, r.parameters, element):
         return False
     most = ONCE << ((8 << element) - 1)
     if u.in_low > -most or u.in_high < most - 1:
@@ -257,7 +257,7 @@ def rescale_tile(
 ) -> None:
     """Apply an activation's clip to a tile, change its scale, and clip the result."""
     counters.layers[counters.layer].elements += count
-    if rescale_tile_vectors(spm, source, target, count, u, place, counters):
+    if compute_rescale_vectors(spm, source, target, count, u, place, counters):
         return
     values = np.zeros(count, np.int64)
     read_run(spm, u.element, source, values)
@@ -271,6 +271,6 @@ def rescale_tile(
 
 @jit
 def look_up(spm: Int8s, source: Int, target: Int, table: Int, count: Int) -> None:
-    """Replace each element by its entry in a table of 256 bytes."""
+    """Map each element through a lookup table of 256 bytes."""
     for i in range(count):
         spm[target + i] = spm[table + np.int64(spm[source + i]) + 128]

@@ -53,7 +53,7 @@ def add_products(
 def add_rows(
     spm: Scratchpad, element: Int, start: Int, g: MatmulShape, factors: Int64s, sums: Int64s
 ) -> None:
-    """Call :func:`add_products` with the rows of the right side from byte ``start`` on."""
+    """Call :func:`add_products` with the rows of the right side at byte offset ``start``."""
     if element == INT16:
         add_products(spm.i16, start >> 1, g.rhs_stride >> 1, g.rhs_offset, factors, sums)
     else:

@@ -25,14 +25,14 @@ def jit(function: _F) -> _F:
     It counts no references, because counting those of the machine's arrays at every call would take
     longer than most calls. So it can neither create nor return arrays.
     """
-    compile_object_file: _F = numba.njit(**_PART, **NOT_COUNTING)(function)
-    return compile_object_file
+    compiled: _F = numba.njit(**_PART, **NOT_COUNTING)(function)
+    return compiled
 
 
 def jit_allocating(function: _F) -> _F:
     """Compile a function that creates arrays, and therefore counts references."""
-    compile_object_file: _F = numba.njit(**_PART, **COUNTING)(function)
-    return compile_object_file
+    compiled: _F = numba.njit(**_PART, **COUNTING)(function)
+    return compiled
 
 
 def jit_inlined(function: _F) -> _F:
@@ -40,8 +40,8 @@ def jit_inlined(function: _F) -> _F:
 
     For functions that choose between arrays, or that are the switch of a hot loop.
     """
-    compile_object_file: _F = numba.njit(**_PART, **NOT_COUNTING, inline="always")(function)
-    return compile_object_file
+    compiled: _F = numba.njit(**_PART, **NOT_COUNTING, inline="always")(function)
+    return compiled
 
 
 def jit_pure(function: Callable[..., Any]) -> None:
@@ -58,17 +58,20 @@ def jit_general(function: _F) -> _F:
     return function
 
 
-def compile_object_file(function: Callable[..., Any], kinds: Sequence[Kind] | int) -> bytes | None:
-    """Return the object file of a function and all that it calls, or None if Numba cannot make one.
+def compile_object_file(
+    function: Callable[..., Any], argument_types: Sequence[Kind] | int
+) -> bytes | None:
+    """Compile a function and its callees to an object file.
 
-    ``kinds`` are the types of its arguments (see ``Kind``), or the number of its integers.
+    Returns None if this version of Numba is not supported. ``argument_types`` is the number of
+    arguments if all are integers.
     """
     if object_file is None:
         return None
     options = {**_PART, **NOT_COUNTING}
-    if isinstance(kinds, int):
-        return object_file(function, options, [numba.int64] * kinds, False)
-    remaining = iter(kinds)
+    if isinstance(argument_types, int):
+        return object_file(function, options, [numba.int64] * argument_types, False)
+    remaining = iter(argument_types)
     types = [_numba_type(kind, remaining) for kind in remaining]
     return object_file(function, options, types, True)
 

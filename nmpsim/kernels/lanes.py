@@ -64,8 +64,8 @@ class Trace:
         """Functions that emit a mask of the lanes whose values exceed a limit."""
 
 
-class Integer:
-    """Vector of integers whose range is known.
+class IntegerVector:
+    """Lazily emitted vector of integers with a known range.
 
     Parameters
     ----------
@@ -103,43 +103,43 @@ class Integer:
             self._values[bits] = value
         return self._values[bits]
 
-    def __add__(self, other: Operand) -> Integer:
+    def __add__(self, other: Operand) -> IntegerVector:
         return _compute(operator.add, "add", self, other)
 
-    def __sub__(self, other: Operand) -> Integer:
+    def __sub__(self, other: Operand) -> IntegerVector:
         return _compute(operator.sub, "sub", self, other)
 
-    def __mul__(self, other: Operand) -> Integer:
+    def __mul__(self, other: Operand) -> IntegerVector:
         return _compute(operator.mul, "mul", self, other)
 
-    def __lshift__(self, count: Operand) -> Integer:
+    def __lshift__(self, count: Operand) -> IntegerVector:
         return _compute(operator.lshift, "shl", self, count)
 
-    def __rlshift__(self, value: int) -> Integer:
+    def __rlshift__(self, value: int) -> IntegerVector:
         return _lift(self.trace, value) << self
 
-    def __rrshift__(self, value: int) -> Integer:
+    def __rrshift__(self, value: int) -> IntegerVector:
         return _lift(self.trace, value) >> self
 
-    def __rsub__(self, value: int) -> Integer:
+    def __rsub__(self, value: int) -> IntegerVector:
         return _lift(self.trace, value) - self
 
-    def __rfloordiv__(self, value: int) -> Integer:
+    def __rfloordiv__(self, value: int) -> IntegerVector:
         return _compute(operator.floordiv, "sdiv", _lift(self.trace, value), self)
 
-    def __abs__(self) -> Integer:
+    def __abs__(self) -> IntegerVector:
         least = max(self.low, -self.high, 0)
-        return Integer(self.trace, least, max(-self.low, self.high), lambda bits: None)
+        return IntegerVector(self.trace, least, max(-self.low, self.high), lambda bits: None)
 
-    def __rshift__(self, count: Operand) -> Integer:
+    def __rshift__(self, count: Operand) -> IntegerVector:
         return _compute_exactly(operator.rshift, lambda b, x, n: b.ashr(x, n), self, count)
 
 
-Operand: TypeAlias = Integer | int
+Operand: TypeAlias = IntegerVector | int
 
 
-class Real:
-    """Vector of float32 or float64 numbers.
+class FloatVector:
+    """Lazily emitted vector of float32 or float64 values.
 
     Parameters
     ----------
@@ -161,30 +161,30 @@ class Real:
             self._value = self._emit()
         return self._value
 
-    def __add__(self, other: Real) -> Real:
+    def __add__(self, other: FloatVector) -> FloatVector:
         return self._compute("fadd", other)
 
-    def __sub__(self, other: Real) -> Real:
+    def __sub__(self, other: FloatVector) -> FloatVector:
         return self._compute("fsub", other)
 
-    def __mul__(self, other: Real) -> Real:
+    def __mul__(self, other: FloatVector) -> FloatVector:
         return self._compute("fmul", other)
 
-    def __truediv__(self, other: Real) -> Real:
+    def __truediv__(self, other: FloatVector) -> FloatVector:
         return self._compute("fdiv", other)
 
-    def _compute(self, name: str, other: Real) -> Real:
-        return Real(
+    def _compute(self, name: str, other: FloatVector) -> FloatVector:
+        return FloatVector(
             self.trace,
             self.kind,
             lambda: getattr(self.trace.builder, name)(self.get_value(), other.get_value()),
         )
 
 
-def _lift(trace: Trace, value: Operand) -> Integer:
-    if isinstance(value, Integer):
+def _lift(trace: Trace, value: Operand) -> IntegerVector:
+    if isinstance(value, IntegerVector):
         return value
-    return Integer(
+    return IntegerVector(
         trace, value, value, lambda bits: splat_constant(int_vector(bits), _wrap(value, bits))
     )
 
@@ -193,16 +193,18 @@ def _wrap(value: int, bits: int) -> int:
     return (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
 
 
-def _find_range(function: Callable[..., int], *operands: Integer) -> tuple[int, int]:
+def _find_range(function: Callable[..., int], *operands: IntegerVector) -> tuple[int, int]:
     """Return the range of a function that is monotonic in each operand."""
     corners = [function(*at) for at in product(*((one.low, one.high) for one in operands))]
     return min(corners), max(corners)
 
 
-def _compute(function: Callable[..., int], name: str, x: Integer, *others: Operand) -> Integer:
+def _compute(
+    function: Callable[..., int], name: str, x: IntegerVector, *others: Operand
+) -> IntegerVector:
     """Return a value whose low bits follow from the low bits of the operands."""
     operands = [x, *(_lift(x.trace, other) for other in others)]
-    return Integer(
+    return IntegerVector(
         x.trace,
         *_find_range(function, *operands),
         lambda bits: getattr(x.trace.builder, name)(*(one.get_bits(bits) for one in operands)),
@@ -210,8 +212,8 @@ def _compute(function: Callable[..., int], name: str, x: Integer, *others: Opera
 
 
 def _compute_exactly(
-    function: Callable[..., int], emit: Callable[..., Any], x: Integer, *others: Operand
-) -> Integer:
+    function: Callable[..., int], emit: Callable[..., Any], x: IntegerVector, *others: Operand
+) -> IntegerVector:
     """Return a value that follows from all bits of the first operand."""
     operands = [x, *(_lift(x.trace, other) for other in others)]
 
@@ -220,13 +222,13 @@ def _compute_exactly(
         value = emit(builder, *(one.get_bits(own) for one in operands))
         return builder.trunc(value, int_vector(bits)) if bits < own else value
 
-    return Integer(x.trace, *_find_range(function, *operands), emit_bits)
+    return IntegerVector(x.trace, *_find_range(function, *operands), emit_bits)
 
 
 # --- primitives ------------------------------------------------------------------------------
 
 
-def _shift_away(x: Integer, count: Integer) -> Integer:
+def _shift_away(x: IntegerVector, count: IntegerVector) -> IntegerVector:
     def emit(b: IRBuilder, value: Value, shift: Value) -> Any:
         one = splat_constant(value.type, 1)
         mask = b.sub(b.shl(one, shift), one)
@@ -241,7 +243,9 @@ def _shift_away(x: Integer, count: Integer) -> Integer:
     return _compute_exactly(divide, emit, x, count)
 
 
-def _shift_product(x: Integer, mul: Integer, half: Integer, count: Integer) -> Integer:
+def _shift_product(
+    x: IntegerVector, mul: IntegerVector, half: IntegerVector, count: IntegerVector
+) -> IntegerVector:
     """Return ``saturate(x * mul + half, 32) >> count``.
 
     Where 16 bits hold ``x``, this is the rounded 16-bit product that processors have,
@@ -271,24 +275,24 @@ def _shift_product(x: Integer, mul: Integer, half: Integer, count: Integer) -> I
         return call_intrinsic(trace.builder, "x86.avx2.pmul.hr.sw", int_vector(16), *double(16))
 
     trace.limits.append(is_outside)
-    return limit_magnitude(Integer(trace, -(1 << 15), (1 << 15) - 1, emit), 1 << 13)
+    return assume_magnitude(IntegerVector(trace, -(1 << 15), (1 << 15) - 1, emit), 1 << 13)
 
 
 def _is_negative(b: IRBuilder, value: Value) -> Any:
     return b.icmp_signed("<", value, zeros(value.type))
 
 
-def _saturate(x: Integer, bits: int) -> Integer:
+def _saturate(x: IntegerVector, bits: int) -> IntegerVector:
     return _limit_range(x, _lift(x.trace, -(1 << bits - 1)), _lift(x.trace, (1 << bits - 1) - 1))
 
 
-def limit_magnitude(x: Integer, most: Operand) -> Integer:
+def assume_magnitude(x: IntegerVector, most: Operand) -> IntegerVector:
     """Return ``x``, assumed to be within -most ... most."""
     largest = _lift(x.trace, most)
     return _limit_range(x, 0 - largest, largest)
 
 
-def _limit_range(x: Integer, low: Integer, high: Integer) -> Integer:
+def _limit_range(x: IntegerVector, low: IntegerVector, high: IntegerVector) -> IntegerVector:
     if low.high <= x.low and x.high <= high.low:
         return x
 
@@ -299,32 +303,34 @@ def _limit_range(x: Integer, low: Integer, high: Integer) -> Integer:
         return b.or_(is_low, b.icmp_signed(">", value, high.get_bits(bits)))
 
     x.trace.limits.append(is_outside)
-    return Integer(x.trace, max(x.low, low.low), min(x.high, high.high), x.get_bits)
+    return IntegerVector(x.trace, max(x.low, low.low), min(x.high, high.high), x.get_bits)
 
 
-def _within(x: Integer, most: int) -> Integer:
-    return Integer(x.trace, max(x.low, -most), min(x.high, most), x.get_bits)
+def _within(x: IntegerVector, most: int) -> IntegerVector:
+    return IntegerVector(x.trace, max(x.low, -most), min(x.high, most), x.get_bits)
 
 
 def _combine(operation: int, x: Any, y: Any) -> Any:
     return x + y if operation == OP_ADD else x - y
 
 
-def _extreme(function: Callable[..., int]) -> Callable[[Integer, int], Integer]:
+def _extreme(function: Callable[..., int]) -> Callable[[IntegerVector, int], IntegerVector]:
     return lambda x, other: _compute(function, "", x, other)
 
 
-def _float32(x: Integer | Real) -> Real:
-    if isinstance(x, Real):
-        return Real(x.trace, FLOATS, lambda: x.trace.builder.fptrunc(x.get_value(), FLOATS))
+def _float32(x: IntegerVector | FloatVector) -> FloatVector:
+    if isinstance(x, FloatVector):
+        return FloatVector(x.trace, FLOATS, lambda: x.trace.builder.fptrunc(x.get_value(), FLOATS))
     if x.bits <= 32 or _CONVERTS_INT64:
-        return Real(x.trace, FLOATS, lambda: x.trace.builder.sitofp(x.get_bits(x.bits), FLOATS))
+        return FloatVector(
+            x.trace, FLOATS, lambda: x.trace.builder.sitofp(x.get_bits(x.bits), FLOATS)
+        )
     return _float32(_float64(x))
 
 
-def _float64(x: Integer | Real) -> Real:
-    if isinstance(x, Real):
-        return Real(x.trace, DOUBLES, lambda: x.trace.builder.fpext(x.get_value(), DOUBLES))
+def _float64(x: IntegerVector | FloatVector) -> FloatVector:
+    if isinstance(x, FloatVector):
+        return FloatVector(x.trace, DOUBLES, lambda: x.trace.builder.fpext(x.get_value(), DOUBLES))
 
     def emit() -> Any:
         b, value = x.trace.builder, x.get_bits(x.bits)
@@ -335,13 +341,13 @@ def _float64(x: Integer | Real) -> Real:
         with_magic = b.bitcast(b.add(value, splat_constant(value.type, _MAGIC)), DOUBLES)
         return b.fsub(with_magic, splat_constant(DOUBLES, 1.5 * 2**52))
 
-    return Real(x.trace, DOUBLES, emit)
+    return FloatVector(x.trace, DOUBLES, emit)
 
 
-def _round(is_away: bool) -> Callable[[Real], Integer]:
+def _round(is_away: bool) -> Callable[[FloatVector], IntegerVector]:
     """Return a function that rounds floats, halves away from zero or to even."""
 
-    def round_reals(x: Real) -> Integer:
+    def round_reals(x: FloatVector) -> IntegerVector:
         kind, dtype = x.kind, np.float32 if x.kind is FLOATS else np.float64
         suffix = f"v{LANES}f{8 * np.dtype(dtype).itemsize}"
 
@@ -361,20 +367,20 @@ def _round(is_away: bool) -> Callable[[Real], Integer]:
             return b.fptosi(value, int_vector(bits))
 
         x.trace.limits.append(is_large)
-        return Integer(x.trace, -MAX_ROUNDED, MAX_ROUNDED, emit)
+        return IntegerVector(x.trace, -MAX_ROUNDED, MAX_ROUNDED, emit)
 
     return round_reals
 
 
-def _make_real(kind: ir.VectorType) -> Callable[[Integer], Real]:
+def _make_real(kind: ir.VectorType) -> Callable[[IntegerVector], FloatVector]:
     """Return a function of a word; only its kind is known, because no vector code computes it."""
-    return lambda word: Real(word.trace, kind, lambda: None)
+    return lambda word: FloatVector(word.trace, kind, lambda: None)
 
 
 PRIMITIVES: Mapping[str, Callable[..., Any]] = {
     "saturate": _saturate,
-    "limit": limit_magnitude,
-    "hold": limit_magnitude,
+    "limit": assume_magnitude,
+    "hold": assume_magnitude,
     "within": _within,
     "shift_product": _shift_product,
     "shift_away": _shift_away,
@@ -404,11 +410,12 @@ def _find_word_range(name: str) -> tuple[int, int]:
     return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
 
 
-def find_parameters(formula: Formula) -> dict[str, Integer | Real]:
+def find_parameters(formula: Formula) -> dict[str, IntegerVector | FloatVector]:
     """Return the kind and the range of each parameter of a formula, by name."""
     trace = Trace()
     values: dict[str, Any] = {
-        word: Integer(trace, *_find_word_range(word), lambda bits: None) for word in formula.words
+        word: IntegerVector(trace, *_find_word_range(word), lambda bits: None)
+        for word in formula.words
     }
     values |= _evaluate(formula.constants, values)
     return {name: values[name] for name in formula.parameters if name != "operation"}
@@ -420,7 +427,7 @@ def has_vector_code(formula: Formula) -> bool:
     return PRIMITIVES.keys() >= set(re.findall(r"(\w+)\(", terms))
 
 
-def evaluate_steps(formula: Formula, values: Mapping[str, Any]) -> Integer:
+def evaluate_steps(formula: Formula, values: Mapping[str, Any]) -> IntegerVector:
     """Evaluate a formula for its parameters and a vector of sums; the result is an int32."""
     result = _evaluate(formula.steps, values)[RESULT]
     return _saturate(result, 32)

@@ -19,14 +19,14 @@ from nmpsim.kernels.cpu_features import TARGET
 from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.microkernel_amx import (
+    compute_products_amx,
+    get_workspace_size_amx,
     initialize_workspace_amx,
-    products_amx,
-    workspace_size_amx,
 )
 from nmpsim.kernels.microkernel_avx2 import (
+    compute_products_avx2,
+    get_workspace_size_avx2,
     initialize_workspace_avx2,
-    products_avx2,
-    workspace_size_avx2,
 )
 from nmpsim.kernels.operands import InputWindow
 from nmpsim.kernels.pointers import get_address, make_window_rows
@@ -329,27 +329,28 @@ def _do_nothing(workspace: Int64s) -> None:
 
 
 _implementations: Any = {
-    "amx": (products_amx, workspace_size_amx, initialize_workspace_amx, _do_nothing),
+    "amx": (compute_products_amx, get_workspace_size_amx, initialize_workspace_amx, _do_nothing),
     "avx2": (
-        products_avx2,
-        workspace_size_avx2,
+        compute_products_avx2,
+        get_workspace_size_avx2,
         initialize_workspace_avx2,
         initialize_packed_weights_avx2,
     ),
 }
-products, products_workspace_size, initialize_workspace, initialize_packed_weights = (
+compute_products, get_products_workspace_size, initialize_workspace, initialize_packed_weights = (
     _implementations.get(TARGET, (_products_any, _size_zero, _do_nothing, _do_nothing))
 )
 """Functions of the target.
 
-``products(inputs, base, offsets, window, weights, start, pixels, out, excess, workspace, packed)``
-computes ``out[p, lane]``: the products of a pixel's window with a lane's weights, summed modulo
-2^32. inputs int8, from byte ``base``; offsets int64 in bytes, the last one repeated to MAX_PIXELS;
-weights int8, blocks from byte ``start``; out int32 [MAX_PIXELS, blocks * 16], whose rows after
-``pixels`` may be overwritten; excess int32 [MAX_PIXELS] and workspace int64 hold intermediate
-results; packed int64 holds packed weights, which several threads may use at the same time.
+``compute_products(inputs, base, offsets, window, weights, start, pixels, out, excess, workspace,
+packed)`` computes ``out[p, lane]``: the products of a pixel's window with a lane's weights, summed
+modulo 2^32. inputs int8, from byte ``base``; offsets int64 in bytes, the last one repeated to
+MAX_PIXELS; weights int8, blocks from byte ``start``; out int32 [MAX_PIXELS, blocks * 16], whose
+rows after ``pixels`` may be overwritten; excess int32 [MAX_PIXELS] and workspace int64 hold
+intermediate results; packed int64 holds packed weights, which several threads may use at the same
+time.
 
-``products_workspace_size(blocks, depth)`` returns the 64-bit words of a workspace for blocks of
+``get_products_workspace_size(blocks, depth)`` returns the 64-bit words of a workspace for blocks of
 weights of ``depth`` inputs in each lane. ``initialize_workspace(workspace)`` must be called before
 the first products with other weights, and so must ``initialize_packed_weights(packed)``, unless the
 array holds zeros.

@@ -33,7 +33,7 @@ from nmpsim.kernels.workspace_size import MAX_PIXELS
 _configure: Any = define_function("configure_amx", emit_configure)
 _gather: Any = define_function("gather_amx", emit_gather)
 _pack_tails: Any = define_function("pack_tails_amx", emit_pack_tails)
-_products: Any = define_function("products_amx", emit_products)
+_products: Any = define_function("compute_products_amx", emit_products)
 _release: Any = define_function("release_amx", emit_release)
 
 _HAS_TAILS = 0
@@ -61,7 +61,7 @@ def _workspace_at(address: Int, blocks: Int, depth: Int) -> Any:
 
 
 @jit
-def workspace_size_amx(blocks: Int, depth: Int) -> Any:
+def get_workspace_size_amx(blocks: Int, depth: Int) -> Any:
     """Return the workspace size in 64-bit words for blocks of weights with ``depth`` inputs."""
     return (_workspace_at(np.int64(0), blocks, depth).end + ROW_BYTES) >> 3
 
@@ -83,7 +83,7 @@ def _uniform_stride(offsets: Int64s, pixels: Int) -> Any:
 
 
 @jit
-def products_amx(
+def compute_products_amx(
     inputs: Int8s,
     base: Int,
     offsets: Int64s,
@@ -96,7 +96,7 @@ def products_amx(
     workspace: Int64s,
     __: Int64s,
 ) -> None:
-    """Compute :func:`~nmpsim.kernels.microkernel.products` with AMX tiles."""
+    """Compute :func:`~nmpsim.kernels.microkernel.compute_products` with AMX tiles."""
     rows = make_window_rows(get_address(inputs) + base, window, 4)
     steps, blocks = rows.rows * rows.runs * rows.steps, np.int64(out.shape[1]) // LANES
     chunks, rest = steps // SIDE, steps % SIDE

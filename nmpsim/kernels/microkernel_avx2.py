@@ -224,7 +224,7 @@ def _emit_gather(
     return b.zext(b.bitcast(signs, I32), I64)
 
 
-_products: Any = define_function("products_avx2", _emit_products)
+_products: Any = define_function("compute_products_avx2", _emit_products)
 _gather: Any = define_function("gather_avx2", _emit_gather)
 
 _ONES, _ZEROS, _PATCHES = 0, 4, 12
@@ -250,7 +250,7 @@ def _gathered_at_once(pixels: Int, depth: Int) -> Any:
 
 
 @jit
-def workspace_size_avx2(_: Int, depth: Int) -> Any:
+def get_workspace_size_avx2(_: Int, depth: Int) -> Any:
     """Return the workspace size in 64-bit words for windows of ``depth`` inputs."""
     return _PATCHES + ((_max_gathered(depth) * depth + 7) >> 3) + 1
 
@@ -263,7 +263,7 @@ def initialize_workspace_avx2(workspace: Int64s) -> None:
 
 
 @jit
-def products_avx2(
+def compute_products_avx2(
     inputs: Int8s,
     base: Int,
     offsets: Int64s,
@@ -276,7 +276,7 @@ def products_avx2(
     workspace: Int64s,
     packed: Int64s,
 ) -> None:
-    """Compute :func:`~nmpsim.kernels.microkernel.products` with AVX2 instructions."""
+    """Compute :func:`~nmpsim.kernels.microkernel.compute_products` with AVX2 instructions."""
     rows = make_window_rows(get_address(inputs) + base, window, 4)
     steps, blocks = rows.rows * rows.runs * rows.steps, np.int64(out.shape[1]) // LANES
     original, at = get_address(weights) + start, get_address(workspace)

@@ -225,7 +225,7 @@ def _emit_energy(b: IRBuilder, inputs: Value, granules: Value, known: Value) -> 
     return b.zext(b.extract_element(most, first), I64)
 
 
-_products: Any = define_function("products_int16", _emit_products)
+_products: Any = define_function("compute_products_int16", _emit_products)
 _bounds: Any = define_function("bounds_int16", _emit_bounds)
 _energy: Any = define_function("energy_int16", _emit_energy)
 _MAX_PIXELS_OF = np.array([0, *(_target.shapes.get(n, 0) for n in (1, 2))], np.int64)
@@ -233,7 +233,7 @@ _MAX_PIXELS_OF = np.array([0, *(_target.shapes.get(n, 0) for n in (1, 2))], np.i
 
 
 @jit
-def products_int16(
+def compute_products_int16(
     inputs: Int16s,
     base: Int,
     offsets: Int64s,
@@ -352,7 +352,7 @@ def _is_exact(s: CarrySearch, energy: Int, level: Int) -> Any:
 
 @jit
 def find_carry_steps(s: CarrySearch, energy: Int) -> Any:
-    """Return a number of steps between two carries that is proven exact, or 0 if there is none.
+    """Return how many steps may lie between two carries, or 0 if each sum might overflow.
 
     ``energy`` is the bound of :func:`bound_energy` for the inputs of any MIDDLE_STEPS steps, or
     negative if it is not known.

@@ -54,9 +54,9 @@ def _size_zero(blocks: Int, depth: Int) -> Any:
     return 0 * blocks * depth
 
 
-packed_weights_size = _size_avx2 if TARGET == "avx2" else _size_zero
-"""``packed_weights_size(blocks, depth)`` returns the 64-bit words that the target needs to pack
+get_packed_weights_size = _size_avx2 if TARGET == "avx2" else _size_zero
+"""``get_packed_weights_size(blocks, depth)`` returns the 64-bit words that the target needs to pack
 blocks of weights of ``depth`` inputs each, of which only few are ever touched."""
 
-FUNCTIONS = (locate_packed_weights, packed_weights_size)
+FUNCTIONS = (locate_packed_weights, get_packed_weights_size)
 """Functions that compiled code calls."""

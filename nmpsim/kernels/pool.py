@@ -12,7 +12,7 @@ from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import ZERO, Scratchpad, copy_run, read_run, write_run
 from nmpsim.kernels.operands import AverageParameters, OutputPosition, PoolShape
 from nmpsim.kernels.profiles import compute_averages
-from nmpsim.kernels.rounding import real
+from nmpsim.kernels.rounding import bits_to_float32
 from nmpsim.kernels.saturate import ONCE, SaturationCounters, clip_run
 
 
@@ -64,7 +64,7 @@ def sum_window(
     """
     top, bottom = rows
     left, right = columns
-    factor = real(a.scale.mul)
+    factor = bits_to_float32(a.scale.mul)
     sums[:] = 0
     totals[:] = 0
     for row in range(top, bottom):

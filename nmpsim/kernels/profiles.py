@@ -22,7 +22,7 @@ from nmpsim.kernels import rounding
 from nmpsim.kernels.channels import FIRST_PARAMETER
 from nmpsim.kernels.formulas import ELEMENTS, RESULT, Formula, read_formulas
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.lanes import Integer, find_parameters, has_vector_code
+from nmpsim.kernels.lanes import IntegerVector, find_parameters, has_vector_code
 from nmpsim.kernels.operands import (
     AverageParameters,
     BinaryScales,
@@ -45,11 +45,14 @@ _NAMES: Mapping[str, Any] = {
     **{
         name: getattr(rounding, name)
         for name in (
-            "combine", "divide_away", "exp2", "fma", "get_bits", "get_bits64", "hold", "limit",
-            "real", "real64", "round_away", "round_even", "saturate", "shift_away", "shift_product",
-            "within",
+            "combine", "divide_away", "exp2", "fma", "float32_to_bits", "float64_to_bits", "limit",
+            "round_away", "round_even", "saturate", "shift_away", "shift_product",
         )
     },
+    "hold": rounding.clamp_magnitude,
+    "real": rounding.bits_to_float32,
+    "real64": rounding.bits_to_float64,
+    "within": rounding.assume_within,
 }  # fmt: skip
 """Names in the source text of compiled formulas."""
 
@@ -188,12 +191,12 @@ def _list_coders(
 ) -> Iterable[tuple[str, int, str, str]]:
     """Yield name and row of each parameter, and the functions that encode and decode it."""
     for row, (name, known) in enumerate(find_parameters(formula).items(), first):
-        if isinstance(known, Integer):
+        if isinstance(known, IntegerVector):
             yield name, row, "np.int64", "np.int64"
         elif known.kind is FLOATS:
-            yield name, row, "get_bits", "real"
+            yield name, row, "float32_to_bits", "real"
         else:
-            yield name, row, "get_bits64", "real64"
+            yield name, row, "float64_to_bits", "real64"
 
 
 def _write_parameters(formula: Formula, first: int = FIRST_PARAMETER) -> list[str]:

@@ -21,12 +21,12 @@ from nmpsim.kernels.formulas import ELEMENTS, RESULT, Formula
 from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.lanes import (
-    Integer,
-    Real,
+    FloatVector,
+    IntegerVector,
     Trace,
+    assume_magnitude,
     evaluate_steps,
     find_parameters,
-    limit_magnitude,
 )
 from nmpsim.kernels.movement import ZERO
 from nmpsim.kernels.operands import Clip
@@ -69,7 +69,7 @@ from nmpsim.kernels.workspace_size import COUNT_ROWS
 _LONGS = int_vector(64)
 
 
-class Case(NamedTuple):
+class FormulaCase(NamedTuple):
     """What vector code computes for the formula of a number."""
 
     formula: Formula
@@ -85,10 +85,10 @@ class Case(NamedTuple):
 
 RESCALE = len(OPERATIONS)
 """Number of a rescale in VALUE_NUMBERS, after those of OPERATIONS."""
-_VALUES = {key: Case(one, ("lhs", "rhs"), key[0]) for key, one in VECTOR_SUMS.items()}
-_VALUES |= {(RESCALE, *key[1:]): Case(one, ("x",)) for key, one in VECTOR_RESCALES.items()}
+_VALUES = {key: FormulaCase(one, ("lhs", "rhs"), key[0]) for key, one in VECTOR_SUMS.items()}
+_VALUES |= {(RESCALE, *key[1:]): FormulaCase(one, ("x",)) for key, one in VECTOR_RESCALES.items()}
 VALUE_CASES = [
-    Case(Formula((), ((RESULT, "x"),), (), ()), ("x",)),
+    FormulaCase(Formula((), ((RESULT, "x"),), (), ()), ("x",)),
     *dict.fromkeys(_VALUES.values()),
 ]
 """Cases of Int8 and Int16 values; the first one only clips."""
@@ -102,7 +102,7 @@ _MAX_OUT_OFFSET = 1 << 13
 """Largest zero point of a result of values, so that 16 bits hold more formulas."""
 
 
-class Block(NamedTuple):
+class BlockArguments(NamedTuple):
     """Arguments for a block of sixteen channels; strides are in bytes from pixel to pixel."""
 
     values: Any
@@ -150,7 +150,7 @@ class _Code:
         Element type of the results.
     """
 
-    def __init__(self, b: IRBuilder, case: Case, element: int, parameters: Value) -> None:
+    def __init__(self, b: IRBuilder, case: FormulaCase, element: int, parameters: Value) -> None:
         self._b, self._case = b, case
         self._parameters = find_parameters(case.formula)
         count = len(case.inputs) + len(self._parameters)
@@ -168,23 +168,25 @@ class _Code:
     def _resize(self, word: Value, bits: int) -> Any:
         return word if word.type == int_vector(bits) else self._b.trunc(word, int_vector(bits))
 
-    def evaluate(self, inputs: Iterable[Value]) -> tuple[Integer, Trace]:
+    def evaluate(self, inputs: Iterable[Value]) -> tuple[IntegerVector, Trace]:
         """Evaluate the formula; the trace has the limits that are assumed not to be met."""
         b, trace, words = self._b, Trace(self._b), iter(self._words)
         values: dict[str, Any] = {"operation": self._case.operation}
         for name, value in zip(self._case.inputs, inputs, strict=True):
             total = b.add(value, self._resize(next(words), value.type.element.width))
-            values[name] = Integer(trace, *self._range, partial(self._resize, total))
+            values[name] = IntegerVector(trace, *self._range, partial(self._resize, total))
         for (name, known), word in zip(self._parameters.items(), words, strict=True):
-            if isinstance(known, Integer):
-                values[name] = Integer(trace, known.low, known.high, partial(self._resize, word))
+            if isinstance(known, IntegerVector):
+                values[name] = IntegerVector(
+                    trace, known.low, known.high, partial(self._resize, word)
+                )
             elif known.kind is FLOATS:
                 bits = self._resize(word, 32)
-                values[name] = Real(trace, FLOATS, partial(b.bitcast, bits, FLOATS))
+                values[name] = FloatVector(trace, FLOATS, partial(b.bitcast, bits, FLOATS))
             else:
-                values[name] = Real(trace, DOUBLES, partial(b.bitcast, word, DOUBLES))
+                values[name] = FloatVector(trace, DOUBLES, partial(b.bitcast, word, DOUBLES))
         if not self._case.is_sum and "out_offset" in values:
-            values["out_offset"] = limit_magnitude(values["out_offset"], _MAX_OUT_OFFSET)
+            values["out_offset"] = assume_magnitude(values["out_offset"], _MAX_OUT_OFFSET)
         return evaluate_steps(self._case.formula, values), trace
 
     def compute(self, inputs: Iterable[Value]) -> Any:
@@ -209,7 +211,7 @@ def _widen(b: IRBuilder, value: Value, extend: Callable[..., Any]) -> Any:
     return value if value.type == INT32S else extend(value, INT32S)
 
 
-def _emit(case: Case, element: int, b: IRBuilder, block: Block) -> Any:
+def _emit(case: FormulaCase, element: int, b: IRBuilder, block: BlockArguments) -> Any:
     """Compute results of a block; sums stay as they are.
 
     Int8 results are counted in 16 bits; one that these do not hold is outside any clip. Scaling is
@@ -274,7 +276,7 @@ def _emit(case: Case, element: int, b: IRBuilder, block: Block) -> Any:
     return b.or_(any_lane(b, b.or_(is_low, is_high)), b.mul(is_too_large, constant(TOO_LARGE)))
 
 
-def _emit_check(case: Case, element: int, b: IRBuilder, parameters: Value) -> Any:
+def _emit_check(case: FormulaCase, element: int, b: IRBuilder, parameters: Value) -> Any:
     """Return whether the results of some values may be invalid.
 
     Formulas are monotonic in each value: if results of the extreme values of the element type are
@@ -288,7 +290,7 @@ def _emit_check(case: Case, element: int, b: IRBuilder, parameters: Value) -> An
 
 
 def _define(
-    name: str, element: int, cases: Iterable[Case], numbers: Any, emit: Callable[..., Any]
+    name: str, element: int, cases: Iterable[FormulaCase], numbers: Any, emit: Callable[..., Any]
 ) -> Any:
     """Define a function of a case's number and further arguments for an element type."""
     used = {n: case for n, case in enumerate(cases) if n in numbers[..., element]}
@@ -300,7 +302,7 @@ def _define(
     return define_function(f"{name}_{ELEMENTS[element]}", emit_all)
 
 
-_SUM_CASES = list(map(Case, SUMS))
+_SUM_CASES = list(map(FormulaCase, SUMS))
 _sums_int8: Any = _define("sums", 0, _SUM_CASES, SUM_NUMBERS, _emit)
 _sums_int16: Any = _define("sums", 1, _SUM_CASES, SUM_NUMBERS, _emit)
 _values_int8: Any = _define("values", 0, VALUE_CASES, VALUE_NUMBERS, _emit)
@@ -310,12 +312,12 @@ _check_int16: Any = _define("check_values", 1, VALUE_CASES, VALUE_NUMBERS, _emit
 
 
 @jit
-def move_block(block: Block, width: Int, parameter_bytes: Int, element: Int) -> Any:
+def move_block(block: BlockArguments, width: Int, parameter_bytes: Int, element: Int) -> Any:
     """Return the arguments of the next block.
 
     ``width`` is the number of bytes of an input, ``parameter_bytes`` that of a block's parameters.
     """
-    return Block(
+    return BlockArguments(
         block.values + LANES * width,
         block.others + LANES * width,
         block.stride,
@@ -368,7 +370,7 @@ def requantize_blocks(
     found, width, at = np.int64(0), sums.itemsize, get_address(sums)
     read = at, at, width * sums.shape[1], pixels, pixel, get_address(parameters)
     written = get_address(counts), clip.low, clip.high, get_address(results) + start, step
-    block, parameter_bytes = Block(*read, *written), 8 * LANES * parameters.shape[1]
+    block, parameter_bytes = BlockArguments(*read, *written), 8 * LANES * parameters.shape[1]
     for _ in range(counts.shape[0]):
         if width == 8:
             found |= _sums_int16((formula, block))
@@ -379,11 +381,11 @@ def requantize_blocks(
 
 
 @jit
-def compute_values(case: Int, block: Block, element: Int, blocks: Int) -> Any:
+def compute_values(case: Int, block: BlockArguments, element: Int, blocks: Int) -> Any:
     """Compute results of Int8 or Int16 values; return what :func:`requantize_blocks` does.
 
     The blocks follow the given one, and have the same parameters, which
-    :func:`has_invalid_results` must have accepted.
+    :func:`may_exceed_limits` must have accepted.
     """
     found = np.int64(0)
     for _ in range(blocks):
@@ -396,7 +398,7 @@ def compute_values(case: Int, block: Block, element: Int, blocks: Int) -> Any:
 
 
 @jit
-def has_invalid_results(case: Int, parameters: Int64s, element: Int) -> Any:
+def may_exceed_limits(case: Int, parameters: Int64s, element: Int) -> Any:
     """Return whether results of some values may not fit the arithmetic of vector code.
 
     Zero points must be within the element type.

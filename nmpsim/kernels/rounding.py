@@ -19,25 +19,25 @@ MAX_MAGNITUDE: Any = np.int64(1 << 62)
 
 
 @jit
-def real(word: Int) -> Any:
+def bits_to_float32(word: Int) -> Any:
     """Reinterpret the low 32 bits of an integer as float32."""
     return np.int32(word).view(np.float32)
 
 
 @jit
-def real64(word: Int) -> Any:
+def bits_to_float64(word: Int) -> Any:
     """Reinterpret a 64-bit integer as float64."""
     return np.int64(word).view(np.float64)
 
 
 @jit
-def get_bits(value: np.float32) -> Any:
+def float32_to_bits(value: np.float32) -> Any:
     """Reinterpret a float32 as a signed 32-bit integer."""
     return np.int64(np.float32(value).view(np.int32))
 
 
 @jit
-def get_bits64(value: np.float64) -> Any:
+def float64_to_bits(value: np.float64) -> Any:
     """Reinterpret a float64 as a signed 64-bit integer."""
     return np.float64(value).view(np.int64)
 
@@ -125,13 +125,13 @@ def combine(operation: Int, x: Any, y: Any) -> Any:
 
 
 @jit
-def hold(value: Int, most: Int) -> Any:
-    """Return a value clamped to -most ... most."""
+def clamp_magnitude(value: Int, most: Int) -> Any:
+    """Clamp a value to -most ... most."""
     return min(max(value, -most), most)
 
 
 @jit
-def within(value: Int, _: Int) -> Any:
+def assume_within(value: Int, _: Int) -> Any:
     """Return the value unchanged; the formula states its range for vector code."""
     return value
 

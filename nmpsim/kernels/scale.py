@@ -36,7 +36,7 @@ class IntegerScale:
     mul: int
 
 
-def integer_scale(scale: float) -> IntegerScale:
+def make_integer_scale(scale: float) -> IntegerScale:
     """Return the integer scale of a positive factor after rounding the factor to float32.
 
     A power of two becomes a shift, or a multiplication if it is above one; a multiplier beyond
@@ -49,14 +49,14 @@ def integer_scale(scale: float) -> IntegerScale:
     InvalidScaleError
         The factor is not a positive finite number.
     """
-    pre, post, mul = integer_scales(np.array(scale))
+    pre, post, mul = make_integer_scales(np.array(scale))
     return IntegerScale(int(pre), int(post), int(mul))
 
 
-def integer_scales(
+def make_integer_scales(
     scales: npt.NDArray[Any],
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Return ``(pre, post, mul)`` of an array of factors, each as :func:`integer_scale` does.
+    """Return ``(pre, post, mul)`` of an array of factors, each as :func:`make_integer_scale` does.
 
     With ``s = m * 2**e`` and ``0.5 <= m < 1``, ``k`` doublings give ``m * 2**(e + k)``, so the
     number of doublings follows from ``e``.

@@ -91,7 +91,7 @@ def any_lane(b: IRBuilder, mask: Value) -> Any:
 
 
 def count_if(b: IRBuilder, count: Value, comparison: str, value: Value, limit: Value) -> Any:
-    """Add 1 to the lanes of ``count`` in which a signed comparison is true."""
+    """Add 1 to each lane of ``count`` whose signed comparison is true."""
     return b.sub(count, b.sext(b.icmp_signed(comparison, value, limit), count.type))
 
 

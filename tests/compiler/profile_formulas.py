@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 
 from nmpsim.kernels.hostops import HostTensor
-from nmpsim.kernels.scale import integer_scale
+from nmpsim.kernels.scale import make_integer_scale
 
 Array = np.ndarray[Any, Any]
 f32 = np.float32
@@ -120,7 +120,7 @@ class Nmp(Profile):
     clips_input = True
 
     def scaled(self, x: Array, factor: Any, dest: HostTensor) -> Array:
-        scale = integer_scale(float(factor))
+        scale = make_integer_scale(float(factor))
         half = 1 << scale.post >> 1
 
         def one(value: int) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from core_tensors import Array, scale, scale_records
 
-from nmpsim.kernels.scale import integer_scale, integer_scales
+from nmpsim.kernels.scale import make_integer_scale, make_integer_scales
 
 F32 = np.float32
 Columns = tuple[Array, Array, Array]
@@ -47,12 +47,12 @@ def float_columns(factors: Array) -> Columns:
 
 def integer_words(prefix: str, factor: Any) -> Words:
     """A factor of glow_int and nmp."""
-    s = integer_scale(float(factor))
+    s = make_integer_scale(float(factor))
     return scale(prefix, s.pre, s.mul, s.post)
 
 
 def integer_columns(factors: Array) -> Columns:
-    pre, post, mul = integer_scales(factors)
+    pre, post, mul = make_integer_scales(factors)
     return pre, mul, post
 
 

@@ -84,14 +84,14 @@ def what_kernels_answer() -> list[object]:
     from nmpsim.kernels import jit
     from nmpsim.kernels.entries import Entry, Kernel
     from nmpsim.kernels.microkernel import (
+        compute_products,
         initialize_packed_weights,
         initialize_workspace,
-        products,
     )
-    from nmpsim.kernels.microkernel_int16 import products_int16
+    from nmpsim.kernels.microkernel_int16 import compute_products_int16
     from nmpsim.kernels.numba_internals import struct_pointer
     from nmpsim.kernels.operands import InputWindow
-    from nmpsim.kernels.packed_weights import packed_weights_size
+    from nmpsim.kernels.packed_weights import get_packed_weights_size
     from nmpsim.kernels.pointers import call
     from nmpsim.kernels.workspace_size import MAX_PIXELS
     from nmpsim.memory.pure import register_pure_functions
@@ -147,7 +147,7 @@ def what_kernels_answer() -> list[object]:
     def sums(given: Any, inputs: Any, offsets: Any, weights: Any, out: Any) -> Any:
         n, w = np.int64(0), struct_pointer(given.window)
         steps, pixels = np.int64(2), np.int64(4)
-        products_int16(inputs, n, offsets, w, steps, weights, n, pixels, out)
+        compute_products_int16(inputs, n, offsets, w, steps, weights, n, pixels, out)
         return 0
 
     def windows(given: Any, inputs: Any, offsets: Any, weights: Any, out: Any, more: Any) -> Any:
@@ -155,7 +155,7 @@ def what_kernels_answer() -> list[object]:
         initialize_workspace(more.workspace)
         initialize_packed_weights(more.packed)
         made = out, more.excess, more.workspace, more.packed
-        products(inputs, n, offsets, w, weights, n, PIXELS, *made)
+        compute_products(inputs, n, offsets, w, weights, n, PIXELS, *made)
         return 0
 
     rng = np.random.default_rng(5)
@@ -176,7 +176,7 @@ def what_kernels_answer() -> list[object]:
     sums32, excess = np.zeros((MAX_PIXELS, 16), np.int32), np.zeros(MAX_PIXELS, np.int32)
     given = Given(InputWindow(2, 64, 2, 16, 8))
     more = Buffers(
-        excess, np.empty(1 << 16, np.int64), np.empty(packed_weights_size(1, 32) + 1, np.int64)
+        excess, np.empty(1 << 16, np.int64), np.empty(get_packed_weights_size(1, 32) + 1, np.int64)
     )
     at_entry = Entry("entry.windows", lambda: windows)
     at_entry(given, inputs, offsets, coefficients, sums32, more)

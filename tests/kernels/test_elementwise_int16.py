@@ -13,7 +13,7 @@ from rescale_oracle import F32, bits_of, rounded_away
 from nmpsim.core.state import LAYER, NEVER, STAGES
 from nmpsim.isa.profiles import GLOW_FLOAT, ONNX
 from nmpsim.isa.words import INT8, INT16, OP_ADD, OP_MAX
-from nmpsim.kernels.elementwise import add_tile
+from nmpsim.kernels.elementwise import compute_sum_vectors
 from nmpsim.kernels.movement import Scratchpad
 from nmpsim.kernels.operands import BinaryScales, BinaryShape, Clip, IntegerScale, OutputPosition
 from nmpsim.kernels.saturate import SaturationCounters
@@ -21,7 +21,7 @@ from nmpsim.kernels.saturate import SaturationCounters
 CHANNELS, COUNT = 16, 96
 LOW, HIGH = -32768, 32767
 tile_entry: Any = numba.njit(
-    lambda spm, t, q, place, counters: add_tile(spm, t, q, place, counters)
+    lambda spm, t, q, place, counters: compute_sum_vectors(spm, t, q, place, counters)
 )
 
 

@@ -15,7 +15,12 @@ import pytest
 from nmpsim.core.state import LAYER, NEVER, STAGES
 from nmpsim.isa.profiles import GLOW_INT, ONNX
 from nmpsim.isa.words import OP_ADD, OP_MAX, OP_SUB
-from nmpsim.kernels.elementwise import RUN_BYTES, add_tile, can_use_blocks, rescale_tile_vectors
+from nmpsim.kernels.elementwise import (
+    RUN_BYTES,
+    can_use_blocks,
+    compute_rescale_vectors,
+    compute_sum_vectors,
+)
 from nmpsim.kernels.movement import Scratchpad
 from nmpsim.kernels.operands import (
     BinaryScales,
@@ -31,9 +36,11 @@ CHANNELS, BASE = 80, 7
 """Channels of the layer, and the place of its first one in the account."""
 LHS, RHS, OUT, BYTES = 0, 4096, 8192, 16384
 
-sum_entry: Any = numba.njit(lambda spm, t, q, place, counters: add_tile(spm, t, q, place, counters))
+sum_entry: Any = numba.njit(
+    lambda spm, t, q, place, counters: compute_sum_vectors(spm, t, q, place, counters)
+)
 rescale_entry: Any = numba.njit(
-    lambda spm, source, target, count, u, place, counters: rescale_tile_vectors(
+    lambda spm, source, target, count, u, place, counters: compute_rescale_vectors(
         spm, source, target, count, u, place, counters
     )
 )

@@ -29,8 +29,8 @@ from nmpsim.isa.profiles import PROFILES, ROWS
 from nmpsim.kernels import lanes
 from nmpsim.kernels.formulas import ELEMENTS, RESULT, SOURCE, FormulaReader, read_formulas
 from nmpsim.kernels.ir_functions import define_function
-from nmpsim.kernels.lanes import Integer, NotProvedError, Real, Trace, find_parameters
-from nmpsim.kernels.result_blocks import Block, Case, _emit
+from nmpsim.kernels.lanes import FloatVector, IntegerVector, NotProvedError, Trace, find_parameters
+from nmpsim.kernels.result_blocks import BlockArguments, FormulaCase, _emit
 from nmpsim.kernels.result_table import LEAST, MOST, PARAMETER_ROWS, TOO_LARGE
 from nmpsim.kernels.workspace_size import COUNT_ROWS, LANES
 
@@ -98,8 +98,8 @@ def test_every_profile_has_the_formulas_of_its_instructions() -> None:
 # --- ranges -----------------------------------------------------------------------------------
 
 
-def value(low: int, high: int) -> Integer:
-    return Integer(Trace(), low, high, lambda bits: None)
+def value(low: int, high: int) -> IntegerVector:
+    return IntegerVector(Trace(), low, high, lambda bits: None)
 
 
 def test_ranges_of_integers() -> None:
@@ -138,7 +138,7 @@ def test_what_64_bits_do_not_hold_is_not_proved() -> None:
 def test_parameters_of_all_sums_are_proved(element: int) -> None:
     for (_, own), formula in read_formulas("sums").items():
         for known in find_parameters(formula).values():
-            assert own != element or isinstance(known, Real) or known.bits in (16, 32, 64)
+            assert own != element or isinstance(known, FloatVector) or known.bits in (16, 32, 64)
 
 
 # --- primitives in vector code ----------------------------------------------------------------
@@ -151,7 +151,7 @@ def compile_lanes(text: str, element: int) -> Evaluate:
     """Vector code of a formula; all lanes have the same sum, and a lane's result has 32 bits."""
     formula = read(text, ELEMENTS[element])
     function = define_function(
-        f"formula_{hash(text)}_{element}", partial(_emit, Case(formula), element)
+        f"formula_{hash(text)}_{element}", partial(_emit, FormulaCase(formula), element)
     )
     entry: Any = numba.njit(lambda block: function((block,)))
     words = dict(formula.constants)
@@ -169,7 +169,7 @@ def compile_lanes(text: str, element: int) -> Evaluate:
         zero, one = np.int64(0), np.int64(1)
         most = np.int64(32767 if element == INT16 else 127)
         read = sums_at, sums_at, zero, one, zero, parameters_at
-        found = entry(Block(*read, counts_at, -most - 1, most, results_at, zero))
+        found = entry(BlockArguments(*read, counts_at, -most - 1, most, results_at, zero))
         if found & TOO_LARGE:
             return None
         assert (counts[LEAST] == counts[MOST]).all()

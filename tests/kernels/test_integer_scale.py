@@ -18,8 +18,8 @@ from nmpsim.kernels.scale import (
     InvalidScaleError,
     apply_integer_scale,
     apply_integer_scales,
-    integer_scale,
-    integer_scales,
+    make_integer_scale,
+    make_integer_scales,
 )
 
 Three = tuple[int, int, int]
@@ -76,16 +76,16 @@ def factors() -> list[float]:
     ],
 )
 def test_by_hand(factor: float, pre: int, post: int, mul: int) -> None:
-    assert integer_scale(factor) == IntegerScale(pre=pre, post=post, mul=mul)
+    assert make_integer_scale(factor) == IntegerScale(pre=pre, post=post, mul=mul)
     assert expected_of(factor) == (pre, post, mul)
 
 
 def test_every_exponent() -> None:
     chosen = factors()
     expected = [expected_of(factor) for factor in chosen]
-    one_by_one = [integer_scale(factor) for factor in chosen]
+    one_by_one = [make_integer_scale(factor) for factor in chosen]
     assert [(s.pre, s.post, s.mul) for s in one_by_one] == expected
-    columns = integer_scales(np.array(chosen))
+    columns = make_integer_scales(np.array(chosen))
     assert [column.dtype for column in columns] == [np.int32] * 3
     assert list(zip(*(column.tolist() for column in columns), strict=True)) == expected
 
@@ -93,9 +93,9 @@ def test_every_exponent() -> None:
 @pytest.mark.parametrize("factor", [0.0, -0.0, -1.0, np.inf, -np.inf, np.nan, 1e-46, 1e39])
 def test_no_factor(factor: float) -> None:
     with pytest.raises(InvalidScaleError), np.errstate(all="ignore"):
-        integer_scale(factor)
+        make_integer_scale(factor)
     with pytest.raises(InvalidScaleError), np.errstate(all="ignore"):
-        integer_scales(np.array([0.5, factor]))
+        make_integer_scales(np.array([0.5, factor]))
 
 
 XS = [0, 1, -1, 2, -3, 99, -100, 4711, -65536, *INT32, 1 << 40, -(1 << 40), 1 << 61, -(1 << 61)]
@@ -128,4 +128,4 @@ def test_scaled_integers(scale: Three) -> None:
 def test_halves_go_up() -> None:
     xs = np.array([-3, -2, -1, 0, 1, 2, 3], np.int64)
     halved = [-1, -1, 0, 0, 1, 1, 2]
-    assert apply_integer_scale(xs, integer_scale(0.5)).tolist() == halved
+    assert apply_integer_scale(xs, make_integer_scale(0.5)).tolist() == halved

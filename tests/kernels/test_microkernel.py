@@ -17,13 +17,13 @@ from nmpsim.cli.environment import get_numba_settings
 from nmpsim.diagnostics import UserError
 from nmpsim.kernels.cpu_features import FEATURES
 from nmpsim.kernels.microkernel import (
+    compute_products,
+    get_products_workspace_size,
     initialize_packed_weights,
     initialize_workspace,
-    products,
-    products_workspace_size,
 )
 from nmpsim.kernels.operands import InputWindow
-from nmpsim.kernels.packed_weights import packed_weights_size
+from nmpsim.kernels.packed_weights import get_packed_weights_size
 from nmpsim.kernels.targets import SETTING, TARGETS, choose_target, restrict_features
 from nmpsim.kernels.workspace_size import MAX_PIXELS
 from nmpsim.memory.pure import register_pure_functions
@@ -34,12 +34,12 @@ LANES = 16
 register_pure_functions()
 products_entry: Any = numba.njit(
     lambda inputs, base, offsets, window, weights, start, pixels, out, excess, workspace, packed: (
-        products(
+        compute_products(
             inputs, base, offsets, window, weights, start, pixels, out, excess, workspace, packed
         )
     )
 )
-words_entry: Any = numba.njit(lambda blocks, depth: products_workspace_size(blocks, depth))
+words_entry: Any = numba.njit(lambda blocks, depth: get_products_workspace_size(blocks, depth))
 clear_entry: Any = numba.njit(lambda workspace: initialize_workspace(workspace))
 clear_packed_entry: Any = numba.njit(lambda packed: initialize_packed_weights(packed))
 WINDOWS = {
@@ -100,7 +100,7 @@ def sums_of(
     excess = np.full(MAX_PIXELS + 1, 77, np.int32)
     depth = window.rows * window.runs * ((window.length + 3) // 4 * 4)
     workspace = np.full(words_entry(blocks, depth) + 1, 77, np.int64)
-    packed = np.full(packed_weights_size(blocks, depth) + 1, 77, np.int64)
+    packed = np.full(get_packed_weights_size(blocks, depth) + 1, 77, np.int64)
     clear_entry(workspace[:-1])
     clear_packed_entry(packed[:-1])
     made = excess[:-1], workspace[:-1], packed[:-1]
@@ -191,7 +191,7 @@ def test_packed_weights_are_cached() -> None:
     window, blocks = InputWindow(1, 0, 1, 0, 100), 2
     weights = packed_blocks(rng, window, blocks, ALL)
     offsets = np.arange(MAX_PIXELS) * 100
-    packed = np.zeros(packed_weights_size(blocks, 100), np.int64)
+    packed = np.zeros(get_packed_weights_size(blocks, 100), np.int64)
     for low in (0, 0, -128, 0):
         inputs = rng.integers(low, 128, 12_000).astype(np.int8)
         expected = sums_in_numpy(inputs, offsets, window, weights, blocks)

@@ -183,10 +183,10 @@ def drive(case: Case, data: int, out: int, workspace_at: int, times: int = 1) ->
     starts = data + np.cumsum([0, *(part.nbytes for part in parts[:-1])])
     offsets, weights, inputs = map(placed, parts, starts.tolist())
     sums = placed(np.zeros((MAX_PIXELS, case.blocks * LANES), np.int32), out)
-    words = plain_function(microkernel_amx.workspace_size_amx)(case.blocks, case.depth)
+    words = plain_function(microkernel_amx.get_workspace_size_amx)(case.blocks, case.depth)
     workspace = placed(np.full(words, 77), workspace_at)
     plain_function(microkernel_amx.initialize_workspace_amx)(workspace)
-    products = plain_function(microkernel_amx.products_amx)
+    products = plain_function(microkernel_amx.compute_products_amx)
     for _ in range(times):
         products(
             inputs, 0, offsets, case.window, weights, 0, case.pixels, sums, None, workspace, None
@@ -316,7 +316,7 @@ def check_here(case: Case) -> None:
     data = np.zeros(case.offsets.nbytes + case.weights.nbytes + case.inputs.nbytes, np.uint8)
     out = np.full((MAX_PIXELS, case.blocks * LANES), 77, np.int32)
     with recorded() as calls:
-        words = plain_function(microkernel_amx.workspace_size_amx)(case.blocks, case.depth)
+        words = plain_function(microkernel_amx.get_workspace_size_amx)(case.blocks, case.depth)
         workspace = np.full(words + 1, 77)
         addresses = (one.ctypes.data for one in (data, out, workspace))
         data[:] = np.frombuffer(drive(case, *addresses), np.uint8)

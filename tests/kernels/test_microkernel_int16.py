@@ -14,8 +14,8 @@ from nmpsim.kernels.microkernel_int16 import (
     MAX_PRODUCTS,
     CarrySearch,
     bound_energy,
+    compute_products_int16,
     find_carry_steps,
-    products_int16,
 )
 from nmpsim.kernels.operands import InputWindow
 from nmpsim.kernels.vector_code import LANES
@@ -24,8 +24,8 @@ from nmpsim.kernels.workspace_size import LEVELS
 Array = npt.NDArray[Any]
 # Kernels have no entry from Python.
 products: Any = numba.njit(
-    lambda inputs, base, offsets, window, steps, weights, start, pixels, out: products_int16(
-        inputs, base, offsets, window, steps, weights, start, pixels, out
+    lambda inputs, base, offsets, window, steps, weights, start, pixels, out: (
+        compute_products_int16(inputs, base, offsets, window, steps, weights, start, pixels, out)
     )
 )
 steps_entry: Any = numba.njit(lambda search, energy: find_carry_steps(search, energy))

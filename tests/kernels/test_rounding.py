@@ -30,15 +30,15 @@ from nmpsim.core.reference import operands
 from nmpsim.isa.words import OP_ADD, OP_MAX, OP_MIN, OP_SUB
 from nmpsim.kernels import rounding as kernels
 
-float_entry: Any = numba.njit(lambda word: kernels.real(word))
+float_entry: Any = numba.njit(lambda word: kernels.bits_to_float32(word))
 away_entry: Any = numba.njit(lambda value: kernels.round_away(value))
 even_entry: Any = numba.njit(lambda value: kernels.round_even(value))
-held_entry: Any = numba.njit(lambda value, limit: kernels.hold(value, limit))
+held_entry: Any = numba.njit(lambda value, limit: kernels.clamp_magnitude(value, limit))
 fused_entry: Any = numba.njit(lambda x, factor, addend: kernels.fma(x, factor, addend))
 divide_entry: Any = numba.njit(lambda x, by: kernels.divide_away(x, by))
-real64_entry: Any = numba.njit(lambda word: kernels.real64(word))
-bits_entry: Any = numba.njit(lambda value: kernels.get_bits(value))
-bits64_entry: Any = numba.njit(lambda value: kernels.get_bits64(value))
+real64_entry: Any = numba.njit(lambda word: kernels.bits_to_float64(word))
+bits_entry: Any = numba.njit(lambda value: kernels.float32_to_bits(value))
+bits64_entry: Any = numba.njit(lambda value: kernels.float64_to_bits(value))
 exp2_entry: Any = numba.njit(lambda exponent: kernels.exp2(exponent))
 combine_entry: Any = numba.njit(lambda operation, x, y: kernels.combine(operation, x, y))
 limit_entry: Any = numba.njit(

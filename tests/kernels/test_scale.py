@@ -17,8 +17,8 @@ from nmpsim.kernels.scale import (
     InvalidScaleError,
     apply_integer_scale,
     apply_integer_scales,
-    integer_scale,
-    integer_scales,
+    make_integer_scale,
+    make_integer_scales,
 )
 
 F32 = np.float32
@@ -32,7 +32,7 @@ def recorded(shared: Path) -> Archive:
 
 
 def test_every_recorded_factor_gives_glows_integers(recorded: Archive) -> None:
-    pre, post, mul = integer_scales(recorded["scale"])
+    pre, post, mul = make_integer_scales(recorded["scale"])
     np.testing.assert_array_equal(pre, recorded["pre"])
     np.testing.assert_array_equal(post, recorded["post"])
     np.testing.assert_array_equal(mul, recorded["mul"])
@@ -43,7 +43,7 @@ def test_one_factor_at_a_time_gives_the_same(recorded: Archive) -> None:
     for scale, *expected in zip(
         recorded["scale"], recorded["pre"], recorded["post"], recorded["mul"], strict=True
     ):
-        assert integer_scale(float(scale)) == IntegerScale(*(int(e) for e in expected))
+        assert make_integer_scale(float(scale)) == IntegerScale(*(int(e) for e in expected))
 
 
 def test_every_recorded_transform(recorded: Archive) -> None:
@@ -97,43 +97,45 @@ def test_integers_recorded_beside_operations(shared: Path, name: str) -> None:
         head = f"{number:04d}."
         case = {key[5:]: z[key] for key in z.files if key.startswith(head)}
         for prefix, factors in _ratios(name, case).items():
-            for part, values in zip(("pre", "post", "mul"), integer_scales(factors), strict=True):
+            for part, values in zip(
+                ("pre", "post", "mul"), make_integer_scales(factors), strict=True
+            ):
                 np.testing.assert_array_equal(values, case[prefix + part], err_msg=head + prefix)
 
 
 @given(st.floats(2.0**-140, 2.0**31, allow_nan=False, allow_subnormal=False))
 def test_array_form_equals_the_scalar_form(scale: float) -> None:
-    one = integer_scale(scale)
-    pre, post, mul = integer_scales(np.array([scale]))
+    one = make_integer_scale(scale)
+    pre, post, mul = make_integer_scales(np.array([scale]))
     assert (one.pre, one.post, one.mul) == (pre[0], post[0], mul[0])
 
 
 def test_smallest_and_largest_float32_scales() -> None:
     extremes = np.array([2.0**-149, 3 * 2.0**-149, 2.0**-126, 2.0**30, 2.0**31, 2.0**100], F32)
-    pre, post, mul = integer_scales(extremes)
+    pre, post, mul = make_integer_scales(extremes)
     for place, scale in enumerate(extremes):
-        assert integer_scale(float(scale)) == IntegerScale(pre[place], post[place], mul[place])
+        assert make_integer_scale(float(scale)) == IntegerScale(pre[place], post[place], mul[place])
     assert mul.max() == 2**31 - 1
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.inf, math.nan])
 def test_a_factor_must_be_positive_and_finite(scale: float) -> None:
     with pytest.raises(InvalidScaleError, match="positive and finite"):
-        integer_scale(scale)
+        make_integer_scale(scale)
     with pytest.raises(InvalidScaleError, match="positive and finite"):
-        integer_scales(np.array([1.0, scale]))
+        make_integer_scales(np.array([1.0, scale]))
 
 
 def test_halves_round_up() -> None:
     x = np.array([-3, -2, -1, 0, 1, 2, 3], dtype=np.int64)
-    halved = apply_integer_scale(x, integer_scale(0.5), offset=10)
+    halved = apply_integer_scale(x, make_integer_scale(0.5), offset=10)
     assert halved.tolist() == [9, 9, 10, 10, 11, 11, 12]
     assert halved.dtype == np.int64
 
 
 @given(st.integers(-(2**40), 2**40), st.floats(1e-9, 1e6))
 def test_the_sum_before_the_last_shift_saturates(x: int, scale: float) -> None:
-    s = integer_scale(scale)
+    s = make_integer_scale(scale)
     total = (x >> s.pre) * s.mul + ((1 << s.post) >> 1)
     expected = min(max(total, -(2**31)), 2**31 - 1) >> s.post
     assert apply_integer_scale(np.array([x], dtype=np.int64), s)[0] == expected
@@ -141,4 +143,4 @@ def test_the_sum_before_the_last_shift_saturates(x: int, scale: float) -> None:
 
 def test_long_shifts_give_zero() -> None:
     x = np.array([-(2**31), -1, 0, 2**31 - 1], dtype=np.int64)
-    assert apply_integer_scale(x, integer_scale(2.0**-100)).tolist() == [0, 0, 0, 0]
+    assert apply_integer_scale(x, make_integer_scale(2.0**-100)).tolist() == [0, 0, 0, 0]

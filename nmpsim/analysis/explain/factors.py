@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.compiler.numerics.ratios import Overflow, find_overflow
-from nmpsim.kernels.scale import IntegerScale, apply_integer_scale, integer_scale
+from nmpsim.kernels.scale import IntegerScale, apply_integer_scale, make_integer_scale
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.quantization.parameters import SCHEMAS, Schema, choose_parameters
 from nmpsim.report.fields import AT_END, NOT_IN_JSON, As, Before, Key, Source
@@ -75,7 +75,7 @@ def make_factor(real: float) -> Factor:
     """
     with np.errstate(over="ignore"):  # a number beyond float32 becomes infinite
         single = float(np.float32(real))
-    integer = integer_scale(single)
+    integer = make_integer_scale(single)
     mantissa, exponent = math.frexp(single)
     return Factor(single, integer, exponent - 1 if mantissa == 0.5 else None)
 

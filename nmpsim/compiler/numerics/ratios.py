@@ -20,7 +20,7 @@ from nmpsim.kernels.scale import (
     INT32_MIN,
     IntegerScale,
     InvalidScaleError,
-    integer_scale,
+    make_integer_scale,
 )
 from nmpsim.records import frozen
 
@@ -64,7 +64,7 @@ def to_integer_scale(ratio: float, place: Place, accumulator_bits: int = 32) -> 
     shifts the excess before the product, which is the same for a power of two.
     """
     try:
-        scale = integer_scale(ratio)
+        scale = make_integer_scale(ratio)
     except InvalidScaleError as error:
         raise _impossible(
             "has no integer form in Glow's arithmetic", ratio, place, str(error)

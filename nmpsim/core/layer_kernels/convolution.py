@@ -17,7 +17,7 @@ from nmpsim.core.state import Bytes, Int64s
 from nmpsim.isa.profiles import PROFILES
 from nmpsim.isa.words import CHANNEL_BYTES, CONV, INT16, PART_ONLY, SCALE_BYTES
 from nmpsim.kernels.operands import PART_CACHED
-from nmpsim.kernels.packed_weights import packed_weights_size
+from nmpsim.kernels.packed_weights import get_packed_weights_size
 from nmpsim.kernels.workspace_size import LEVELS
 
 SIDE = 4
@@ -121,7 +121,7 @@ class Convolution(WindowedProduct):
         if self._element == INT16:
             levels = np.full(2 * LEVELS, -1)
             return {"part": PART_CACHED, "partial": host.store_constant(levels)}
-        words = packed_weights_size(-(-channels // LANES), weights.shape[1] // LANES)
+        words = get_packed_weights_size(-(-channels // LANES), weights.shape[1] // LANES)
         return {"part": PART_CACHED, "partial": host.reserve_zeros(words)} if words else {}
 
     def _all_blocks(self, image: Bytes) -> Bytes:

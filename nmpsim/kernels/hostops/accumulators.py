@@ -15,7 +15,7 @@ import numpy.typing as npt
 from nmpsim.kernels.hostops.overshoots import clamp
 from nmpsim.kernels.hostops.rounding import round_half_away, to_float32
 from nmpsim.kernels.hostops.tensors import AnyArray, FloatArray, HostTensor, IntArray
-from nmpsim.kernels.scale import apply_integer_scales, integer_scales
+from nmpsim.kernels.scale import apply_integer_scales, make_integer_scales
 from nmpsim.records import frozen
 
 _ACCUMULATOR_BITS = {1: 32, 2: 48}
@@ -72,7 +72,9 @@ class Rescale:
 
 
 def _scale(x: IntArray, factors: FloatArray, stage: str) -> IntArray:
-    return apply_integer_scales(x, *integer_scales(factors), saturate=partial(clamp, stage=stage))
+    return apply_integer_scales(
+        x, *make_integer_scales(factors), saturate=partial(clamp, stage=stage)
+    )
 
 
 def add_product(sums: AnyArray, left: AnyArray, right: AnyArray) -> None:

@@ -21,7 +21,7 @@ from nmpsim.kernels.hostops.tensors import (
     IntArray,
     get_integer_limits,
 )
-from nmpsim.kernels.scale import apply_integer_scales, integer_scale
+from nmpsim.kernels.scale import apply_integer_scales, make_integer_scale
 
 _HUGE = 2.0**62
 _PART = 1 << 15
@@ -210,7 +210,7 @@ def quantize_value(value: float, grid: HostTensor, dtype: npt.DTypeLike | None =
 
 
 def requantize(source: HostTensor, grid: HostTensor) -> IntArray:
-    """Dequantize a tensor and quantize it with another scale and offset, without saturation."""
+    """Dequantize a tensor, and quantize it with the scale and offset of ``grid`` unsaturated."""
     return quantize_reals(source.dequantize(), grid)
 
 
@@ -224,7 +224,7 @@ def rescale(x: IntArray, factor: np.float32, offset: int = 0) -> IntArray:
         return np.full_like(x, offset)
     if factor < 0:
         return rescale(-x, -factor, offset)
-    scale = integer_scale(float(factor))
+    scale = make_integer_scale(float(factor))
     saturate = partial(clamp, stage="rescale")
     return apply_integer_scales(x, scale.pre, scale.post, scale.mul, offset, saturate)
 
@@ -234,7 +234,7 @@ def rescale_wide(x: IntArray, factor: np.float32, offset: int = 0) -> IntArray:
 
     It has shifts of up to 31 bits: what is more is shifted before the product, or leaves nothing.
     """
-    scale = integer_scale(float(factor))
+    scale = make_integer_scale(float(factor))
     excess = max(scale.post - LONGEST_SHIFT, 0)
     pre, post = scale.pre + excess, scale.post - excess
     if pre > LONGEST_SHIFT:

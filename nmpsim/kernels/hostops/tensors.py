@@ -184,7 +184,7 @@ def saturate(values: IntArray, dest: HostTensor) -> HostResult:
 def make_result(
     values: AnyArray | Outputs | HostResult, operands: Sequence[HostTensor]
 ) -> HostResult:
-    """Return what an implementation returned as a result.
+    """Convert the return value of an implementation to a result.
 
     An array is the result of operand 0: int64 values are saturated to a narrower integer type.
     Other values are cast.
