@@ -122,7 +122,7 @@ _DISPLAYS = ("nogui", 'rfb, options="timeout=0"')
 
 @functools.cache
 def what_is_missing() -> str | None:
-    """Why code cannot be run, or None."""
+    """Return why Bochs cannot run code on this host, or None if it can."""
     bochs = shutil.which("bochs")
     if bochs is None:
         return "there is no bochs (Debian: bochs, from 2.8 on)"
@@ -135,7 +135,7 @@ def what_is_missing() -> str | None:
 
 
 def run(folder: Path, code: str, data: bytes, size: int) -> bytes | None:
-    """``size`` bytes from ``RESULTS`` after the function ``kernel`` of a module in LLVM's words.
+    """Run the function ``kernel`` of an LLVM module; return ``size`` bytes from ``RESULTS``.
 
     None if this Bochs was built without AMX.
     """
@@ -175,7 +175,7 @@ def run(folder: Path, code: str, data: bytes, size: int) -> bytes | None:
 
 
 def compiled(code: str) -> bytes:
-    """An object of a module, optimized as kernels are."""
+    """Compile a module to an object file, optimized as kernels are."""
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     binding.initialize_native_asmparser()

@@ -20,7 +20,7 @@ PACKAGE = "nmpsim.kernels.numba_internals"
 
 
 def private_imports(path: Path) -> dict[str, str]:
-    """What a module imports from where Numba documents nothing: name -> module."""
+    """Return a module's imports of undocumented parts of Numba: name -> module."""
     found = {}
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module and is_private(node.module):
@@ -29,12 +29,12 @@ def private_imports(path: Path) -> dict[str, str]:
 
 
 def is_private(module: str) -> bool:
-    """True for modules of Numba other than those that its manual names."""
+    """Return whether a module of Numba is missing from its manual."""
     return module.startswith("numba.") and module != "numba.extending"
 
 
 def private_names(module: str) -> list[tuple[str, str]]:
-    """Modules and names, or attributes of names, that a module of numba_internals needs."""
+    """Return the modules, names and attributes of Numba that a module of numba_internals needs."""
     path = INTERNALS / f"{module}.py"
     imports = private_imports(path)
     names = [(where, name) for name, where in imports.items()]
@@ -52,7 +52,7 @@ def private_names(module: str) -> list[tuple[str, str]]:
 
 @contextmanager
 def without(module: str, name: str) -> Iterator[None]:
-    """Numba without a name; it is put back, because Numba itself uses it."""
+    """Remove a name from Numba in a ``with`` block."""
     owner: Any = importlib.import_module(module)
     *owners, name = name.split(".")
     for part in owners:
@@ -68,7 +68,7 @@ def without(module: str, name: str) -> Iterator[None]:
 
 
 def import_again() -> Any:
-    """The package numba_internals, imported anew."""
+    """Import the package numba_internals again and return it."""
     for name in [name for name in sys.modules if name.startswith(PACKAGE)]:
         if sys.modules[name] is not None:
             del sys.modules[name]
@@ -76,7 +76,7 @@ def import_again() -> Any:
 
 
 def what_kernels_answer() -> list[object]:
-    """Kernels of each kind that nmpsim compiles."""
+    """Return results of kernels of each type that nmpsim compiles."""
     import ctypes
 
     import numpy as np

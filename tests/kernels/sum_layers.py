@@ -52,7 +52,7 @@ Three = tuple[int, int, int]
 
 @attrs.frozen
 class Channel:
-    """What a channel has of its own; scales are (pre, mul, post)."""
+    """Parameters of one channel; scales are (pre, mul, post)."""
 
     weight_offset: int
     bias: int
@@ -64,7 +64,7 @@ class Channel:
 
 @attrs.frozen
 class Layer:
-    """The words that all channels share."""
+    """Descriptor words that all channels share."""
 
     element: int
     profile: int
@@ -81,7 +81,7 @@ class Layer:
 
 
 def result_of(total: int, layer: Layer, c: Channel, index: int, ledger: Ledger) -> int:
-    """The result of a finished sum."""
+    """Compute the result of a complete sum."""
     value = scaled(total, layer, c, index, ledger)
     if layer.leaky is not None and value < layer.offset:
         below = value - layer.offset
@@ -96,7 +96,7 @@ def result_of(total: int, layer: Layer, c: Channel, index: int, ledger: Ledger) 
 
 
 def scaled(total: int, layer: Layer, c: Channel, index: int, ledger: Ledger) -> int:
-    """The sum on the result's scale, with its zero point; each float32 operation on its own."""
+    """Scale a sum and add the zero point, before the clip; round each float32 operation."""
     offset, profile = layer.offset, layer.profile
     if profile in INTEGER:
         bias = min(max(c.bias, -(1 << 61)), 1 << 61) if profile == NMP else 0
@@ -125,7 +125,7 @@ def scaled(total: int, layer: Layer, c: Channel, index: int, ledger: Ledger) -> 
 
 
 def scratchpad_of(layer: Layer) -> tuple[Scratchpad, channels.OperandOffsets]:
-    """Channel and scale records as docs/isa.md lays them out, one channel of nobody before."""
+    """Return a scratchpad with channel and scale records (docs/isa.md) after an unused channel."""
     memory = np.zeros(SPM_BYTES, np.int8)
     views = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
     for place, c in enumerate(layer.channels, start=1):
@@ -158,7 +158,7 @@ def quantizer_of(layer: Layer) -> channels.Quantizer:
 
 
 def table_of(layer: Layer) -> Any:
-    """The kernels' table of channels."""
+    """Return the kernels' channel table."""
     spm, at = scratchpad_of(layer)
     table = np.full((TABLE_ROWS, COUNT), -77, np.int64)
     with np.errstate(all="ignore"):

@@ -46,7 +46,7 @@ def scales(
 
 
 def run(t: BinaryShape, q: BinaryScales, pairs: Any) -> tuple[Any, SaturationCounters] | None:
-    """Results and counters of pairs of values; None if there is no vector code for them."""
+    """Return results and counters of pairs of values, or None if there is no vector code."""
     memory = np.zeros(3 * COUNT, np.int16)
     memory[: 2 * COUNT] = np.array(pairs).T.reshape(-1)
     spm = Scratchpad(memory.view("i1"), memory, memory.view("i4"), memory.view("i8"))

@@ -48,7 +48,7 @@ regular_entry: Any = numba.njit(lambda *asked: can_use_blocks(*asked))
 
 
 class SaturationCounters(NamedTuple):
-    """Where cut values are counted."""
+    """Counters of limited values."""
 
     layers: Any
     channel_saturated: Any
@@ -102,7 +102,7 @@ def place_at(index: int) -> OutputPosition:
 def run_sum(
     t: BinaryShape, q: BinaryScales, count: int, index: int, memory: Any
 ) -> SaturationCounters | None:
-    """Counters after a run of sums in memory; None if there is no vector code for it."""
+    """Add two runs in memory; return the counters, or None if there is no vector code."""
     spm = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
     counters = new_counters()
     done = sum_entry(spm, t._replace(columns=np.int64(count)), q, place_at(index), counters)
@@ -112,14 +112,14 @@ def run_sum(
 def run_rescale(
     u: RescaleParameters, target: int, count: int, index: int, memory: Any
 ) -> SaturationCounters | None:
-    """Counters after a run of rescales in memory; None if there is no vector code for it."""
+    """Rescale a run in memory; return the counters, or None if there is no vector code."""
     spm = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
     counters, sides = new_counters(), map(np.int64, (0, target, count))
     return counters if rescale_entry(spm, *sides, u, place_at(index), counters) else None
 
 
 def check_accounts(counters: SaturationCounters, index: int, *clips: Any) -> None:
-    """Accounts of values before clips, counted one by one: (values, low, high, both stages)."""
+    """Compare counters with values before clips: (values, low, high, stages of both sides)."""
     expected: dict[tuple[int, int], list[int]] = {}
     for values, low, high, stages in clips:
         for side, over in enumerate(([low - v for v in values], [v - high for v in values])):
@@ -299,7 +299,7 @@ def test_regular_runs_are_exact(
 
 
 def digest_of_runs() -> str:
-    """Bytes and accounts of some runs in one string."""
+    """Return a text of the results and counters of some runs."""
     made = []
     for count, index in RUNS:
         memory = random_scratchpad(1).i8

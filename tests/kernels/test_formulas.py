@@ -148,7 +148,7 @@ Evaluate = Callable[[int, dict[str, int]], int | None]
 
 
 def compile_lanes(text: str, element: int) -> Evaluate:
-    """Vector code of a formula; all lanes have the same sum, and a lane's result has 32 bits."""
+    """Compile vector code of a formula; return a function of one sum and the words."""
     formula = read(text, ELEMENTS[element])
     function = define_function(
         f"formula_{hash(text)}_{element}", partial(_emit, FormulaCase(formula), element)

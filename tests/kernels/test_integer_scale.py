@@ -27,7 +27,7 @@ Three = tuple[int, int, int]
 
 
 def expected_of(factor: float) -> Three:
-    """The fewest doublings that bring a factor where the multiplier should be."""
+    """Search the fewest doublings that give a factor its multiplier."""
     s = Fraction(float(F32(factor)))
     if (s.numerator & (s.numerator - 1), s.denominator & (s.denominator - 1)) == (0, 0):
         return 0, s.denominator.bit_length() - 1, min(s.numerator, INT32[1])
@@ -38,7 +38,7 @@ def expected_of(factor: float) -> Three:
 
 
 def factors() -> list[float]:
-    """Every power of two; near it, near where the multiplier gets its last bit, and at random."""
+    """Return all powers of two, their neighbours, factors near rounding limits, and random ones."""
     random, found = Random(1), []
     for exponent in range(-149, 128):
         power = F32(2.0**exponent)

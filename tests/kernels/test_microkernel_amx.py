@@ -50,7 +50,7 @@ EMITTED = {
 
 
 def assembly(across: int, blocks: int) -> list[str]:
-    """The lines of a register block."""
+    """Return the assembly lines of a register block."""
     module = ir.Module()
     module.triple = bochs.TRIPLE
     kernel = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64] * 11), "kernel")
@@ -84,7 +84,7 @@ def test_the_kernel_uses_amx_instructions(across: int, blocks: int) -> None:
 
 
 def _is_back(lines: list[str], end: int) -> bool:
-    """True if a branch is to a line before it."""
+    """Return whether a branch goes to an earlier line."""
     return f"{lines[end].split()[1]}:" in lines[:end]
 
 
@@ -105,7 +105,7 @@ class Case:
         return self.window.rows * self.window.runs * -(-self.window.length // 4) * 4
 
     def expected(self, kind: Any = np.int8) -> Array:
-        """Sums [pixels, lanes] modulo 2^32, of bytes that are signed, or not."""
+        """Return the sums [pixels, lanes] modulo 2^32 of signed or unsigned bytes."""
         w = self.window
         runs = [
             row * w.row_stride + run * w.run_stride + np.arange(-(-w.length // 4) * 4)
@@ -131,7 +131,7 @@ SHAPES = [(1, 1), (16, 2), (33, 1), (MAX_PIXELS, 3)]
 
 
 def case_of(window: InputWindow, step: int | None, pixels: int, blocks: int) -> Case:
-    """Pixels are ``step`` bytes apart, or anywhere."""
+    """Return a random case; pixels are ``step`` bytes apart, or anywhere if None."""
     rng = np.random.default_rng(pixels)
     offsets = np.arange(MAX_PIXELS) * step if step is not None else rng.integers(0, 700, MAX_PIXELS)
     offsets[pixels:] = offsets[pixels - 1]
@@ -145,7 +145,7 @@ def case_of(window: InputWindow, step: int | None, pixels: int, blocks: int) -> 
 
 
 class Placed(np.ndarray[Any, Any]):
-    """An array that says that it is at another address."""
+    """Array that reports another address than its own."""
 
     address: int
 
@@ -162,7 +162,7 @@ def placed(array: Array, address: int) -> Placed:
 
 @contextmanager
 def recorded() -> Iterator[list[Call]]:
-    """What the driver calls, with the numbers it gives; it is not compiled."""
+    """Record the calls of the uncompiled driver with their arguments."""
     calls: list[Call] = []
     with pytest.MonkeyPatch.context() as patch:
         for name in EMITTED:
@@ -178,7 +178,7 @@ def plain_function(function: Any) -> Any:
 
 
 def drive(case: Case, data: int, out: int, workspace_at: int, times: int = 1) -> bytes:
-    """Drive the kernel over a case whose data are at an address; these are the answer."""
+    """Run the driver over a case at an address; return its calls."""
     parts = [case.offsets, case.weights, case.inputs]
     starts = data + np.cumsum([0, *(part.nbytes for part in parts[:-1])])
     offsets, weights, inputs = map(placed, parts, starts.tolist())
@@ -195,7 +195,7 @@ def drive(case: Case, data: int, out: int, workspace_at: int, times: int = 1) ->
 
 
 def module_of(calls: list[Call]) -> str:
-    """A function ``kernel`` that does all calls."""
+    """Return an LLVM module whose function ``kernel`` makes all calls."""
     module = ir.Module()
     functions: dict[str, ir.Function] = {}
     for name, numbers in calls:
@@ -209,7 +209,7 @@ def module_of(calls: list[Call]) -> str:
 
 
 class Tiles:
-    """Tiles as the processor's manual describes them, on this process's memory."""
+    """AMX tiles as in the processor's manual, on this process's memory."""
 
     signatures: ClassVar[dict[str, str]] = {
         "ldtilecfg": "p",
@@ -222,7 +222,7 @@ class Tiles:
     """t: a tile; p: an address; s: a stride in bytes."""
 
     def __init__(self, readable: list[Array], writable: list[Array]) -> None:
-        """Tiles may be loaded from some arrays, and stored to some; none: to any."""
+        """Create tiles that may be loaded from and stored to some arrays, or any if None."""
         self.readable, self.writable = (
             [(part.ctypes.data, part.ctypes.data + part.nbytes) for part in parts]
             for parts in (readable, writable)
@@ -271,7 +271,7 @@ class Tiles:
         self.count += 1
 
     def instructions(self) -> dict[str, Any]:
-        """Functions that can be called from compiled code; what fails is noted."""
+        """Return functions that compiled code calls for AMX instructions; failures are recorded."""
         kinds = {"t": ctypes.c_uint8, "p": ctypes.c_int64, "s": ctypes.c_int64}
 
         def noting(name: str) -> Callable[..., None]:
@@ -291,7 +291,7 @@ class Tiles:
 
 @contextmanager
 def with_tiles(tiles: Tiles, code: str) -> Iterator[str]:
-    """Code that calls functions where it had instructions of AMX."""
+    """Replace AMX instructions in code by calls of functions."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     instructions = tiles.instructions()
@@ -305,14 +305,14 @@ def with_tiles(tiles: Tiles, code: str) -> Iterator[str]:
 
 
 def run_here(code: str) -> None:
-    """The function ``kernel``, for the host's processor."""
+    """Run the function ``kernel`` on the host's processor."""
     machine = binding.Target.from_default_triple().create_target_machine(opt=1)
     engine = binding.create_mcjit_compiler(binding.parse_assembly(code), machine)
     ctypes.CFUNCTYPE(None)(engine.get_function_address("kernel"))()
 
 
 def check_here(case: Case) -> None:
-    """Also: tiles are configured as the manual wants them, and nothing is loaded from elsewhere."""
+    """Check sums, the configuration of tiles, and that all loads are from given arrays."""
     data = np.zeros(case.offsets.nbytes + case.weights.nbytes + case.inputs.nbytes, np.uint8)
     out = np.full((MAX_PIXELS, case.blocks * LANES), 77, np.int32)
     with recorded() as calls:
@@ -330,7 +330,7 @@ def check_here(case: Case) -> None:
 
 
 def check_under_bochs(cases: list[Case], folder: Path) -> None:
-    """Bochs up to 3.0 takes the bytes of ``tdpbssd`` for unsigned; then it does so all the time."""
+    """Check sums under Bochs; versions up to 3.0 read the bytes of ``tdpbssd`` as unsigned."""
     missing = bochs.what_is_missing()
     if missing is not None:
         pytest.skip(missing)
@@ -424,7 +424,7 @@ XEON = frozenset(("+fma", "+avx512vl", *TARGETS["amx"], *TARGETS["vnni"], *TARGE
 
 
 class UnsignedTiles(Tiles):
-    """As Bochs has them."""
+    """AMX tiles that read unsigned bytes, as Bochs does."""
 
     def tdpbssd(self, sums: int, left: int, right: int) -> None:
         c, a, b = (self.tiles[tile].astype(np.int32) for tile in (sums, left, right))

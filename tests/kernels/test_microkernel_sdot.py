@@ -37,7 +37,7 @@ def target_machine() -> binding.TargetMachine:
 
 
 def compiled(arguments: int, emit: Emit) -> binding.ModuleRef:
-    """A module with one function, optimized as kernels are."""
+    """Compile a module with one function, optimized as kernels are."""
     module = ir.Module()
     module.triple = TRIPLE
     kind = ir.FunctionType(ir.VoidType(), [I64] * arguments)
@@ -53,12 +53,12 @@ def compiled(arguments: int, emit: Emit) -> binding.ModuleRef:
 
 
 def emit_sdot(b: ir.IRBuilder, pixels: int, offsets: ir.Value, *given: ir.Value) -> None:
-    """A register block of one block of channels."""
+    """Emit a register block of one block of channels."""
     emit_block(b, SDOT, pixels, 1, offsets, WindowRows(*given[:6]), *given[6:])
 
 
 def innermost_loop(assembly: str) -> list[str]:
-    """The instructions from a label to the first branch back to it."""
+    """Return the instructions from a label to the first branch back to it."""
     lines = [line.strip() for line in assembly.splitlines()]
     for end, line in enumerate(lines):
         back = re.fullmatch(r"b\.\w+\s+(\.\w+)", line)
@@ -120,7 +120,7 @@ BASE, START = 0x400000, 128
 def run_under_qemu(
     path: Path, window: InputWindow, inputs: Array, offsets: Array, weights: Array
 ) -> dict[int, Array]:
-    """Sums of each shape, from a program that has nothing but the kernel and its data."""
+    """Return the sums of each shape from a program that contains only the kernel and its data."""
     qemu = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
     if qemu is None:
         pytest.skip("there is no qemu-aarch64 (Debian: qemu-user)")
@@ -153,7 +153,7 @@ def run_under_qemu(
 
 
 def executable(text: bytes, data: bytes, at_data: int, out: int, size: int) -> bytes:
-    """An ELF file for Linux: calls the code, writes ``size`` bytes from ``out`` and exits."""
+    """Return an ELF file that calls the code, writes ``size`` bytes from ``out`` and exits."""
     call, write, leave = 0x94000000, 64, 93
     begin = [*_set(1, out), *_set(2, size), *_set(0, 1), *_set(8, write), 0xD4000001]
     begin += [*_set(0, 0), *_set(8, leave), 0xD4000001]
@@ -172,7 +172,7 @@ def executable(text: bytes, data: bytes, at_data: int, out: int, size: int) -> b
 
 
 def _set(register: int, value: int) -> list[int]:
-    """``movz`` and ``movk``: a value of 32 bits."""
+    """Return ``movz`` and ``movk`` instructions that load a 32-bit value."""
     low, high = value & 0xFFFF, value >> 16
     return [0xD2800000 | low << 5 | register, 0xF2A00000 | high << 5 | register]
 

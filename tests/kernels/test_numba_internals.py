@@ -26,7 +26,7 @@ compiled_only = pytest.mark.skipif(
 
 
 def private_uses(path: Path) -> list[str]:
-    """Imports from, and ways into, what Numba does not document."""
+    """Return a module's imports and attributes of undocumented parts of Numba."""
     found: list[str] = []
     text = path.read_text(encoding="utf-8")
     for node in ast.walk(ast.parse(text)) if "numba" in text else ():
@@ -42,7 +42,7 @@ def private_uses(path: Path) -> list[str]:
 
 
 def is_hidden(name: str) -> bool:
-    """True for ``numba.core`` and for what begins with one underscore."""
+    """Return whether a name is in ``numba.core`` or begins with one underscore."""
     return re.match(r"numba\.(core\b|_(?!_))", name) is not None
 
 

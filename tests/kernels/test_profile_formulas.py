@@ -100,7 +100,7 @@ ADDENDS = [0.0, -0.25, 3.5, -3e38]
 
 
 def words_of(profile: int, factor: float, addend: float = 0.0) -> Three:
-    """A float32 factor as a scale; ``pre`` is of no account."""
+    """Return a float32 factor as a scale; ``pre`` is unused."""
     return 5, bits_of(factor), bits_of(addend)
 
 
@@ -119,20 +119,20 @@ AT = (np.int64(INDEX),)
 
 
 def scaled(x: int, scale: Three, profile: int, element: int, i: int, ledger: Ledger) -> int:
-    """An integer profile's value on another scale."""
+    """Rescale a value with an integer profile's scale."""
     if profile == Q31:
         return fixed_form(x, scale, INDEX + i, ledger)
     return integer_form(x, scale, element, RESCALE, INDEX + i, ledger)
 
 
 def divided(x: int, by: int) -> int:
-    """``x / by``, halves away from zero."""
+    """Compute ``x / by``, halves away from zero."""
     size = int(Fraction(abs(x), by) + Fraction(1, 2))
     return size if x > 0 else -size
 
 
 def fused(x: int, factor: Any, addend: Any) -> Any:
-    """``x * factor + addend`` rounded to float32 once."""
+    """Compute ``x * factor + addend``, rounded to float32 once."""
     if np.isinf(addend):
         return addend
     return nearest_float32(Fraction(x) * Fraction(float(factor)) + Fraction(float(addend)))
@@ -142,7 +142,7 @@ def fused(x: int, factor: Any, addend: Any) -> Any:
 
 
 class PairWords:
-    """What a descriptor says of two tensors; scales are (pre, mul, post)."""
+    """Descriptor words of two tensors; scales are (pre, mul, post)."""
 
     def __init__(
         self, profile: int, element: int, lhs: Three, rhs: Three, out: Three, last: float = 1.0
@@ -152,7 +152,7 @@ class PairWords:
 
 
 def pair_of(name: str, x: int, y: int, w: PairWords, i: int, ledger: Ledger) -> int:
-    """The result of two values less their zero points, before the clip."""
+    """Compute the result of two values without their zero points, before the clip."""
     if w.profile in INTEGER:
         return integer_pair(name, x, y, w, i, ledger) + OFFSET
     if w.profile == QNNPACK:
@@ -194,7 +194,7 @@ def integer_pair(name: str, x: int, y: int, w: PairWords, i: int, ledger: Ledger
 
 
 def pair_words(profile: int, element: int) -> Iterator[PairWords]:
-    """Each scale at each place, beside others."""
+    """Return words in which each scale occurs in each place."""
     if profile == QNNPACK:
         for post in (0, 1, 5, 21):
             yield PairWords(profile, element, (9, 3, 9), (9, 1 << 20, 9), (9, 9, post))
@@ -211,7 +211,7 @@ def pair_words(profile: int, element: int) -> Iterator[PairWords]:
 
 
 def run_pairs(name: str, pairs: list[tuple[int, int]], w: PairWords, counters: Any) -> list[int]:
-    """What the kernel makes of the pairs, and of one behind them, which is not its own."""
+    """Run the kernel on pairs; check that it leaves the pair after them unchanged."""
     left, right = (np.array([*side, BEHIND], np.int64) for side in zip(*pairs, strict=True))
     t = BinaryShape(*map(np.int64, (OPERATIONS.index(name), w.element, *[0] * 9)))
     zero = np.int64(0)
@@ -255,7 +255,7 @@ def average_of(
     total: int, taps: int, scale: Three, profile: int, element: int, by_taps: bool, i: int,
     ledger: Ledger,
 ) -> int:  # fmt: skip
-    """The average of a sum, before the clip."""
+    """Compute the average of a sum, before the clip."""
     if profile in INTEGER:
         value = scaled(total, scale, profile, element, i, ledger)
         return (divided(value, taps) if by_taps and taps else value) + OFFSET
@@ -272,7 +272,7 @@ def average_of(
 
 
 def run_averages(sums: list[Any], divisor: int, a: AverageParameters, counters: Any) -> list[int]:
-    """Of integers, or for ONNX Runtime of reals."""
+    """Run the kernel on sums of integers, or of reals for ONNX Runtime."""
     is_onnx = a.profile == ONNX
     integers = np.array([0 if is_onnx else total for total in sums] + [BEHIND], np.int64)
     reals = np.array([total if is_onnx else 77 for total in sums] + [77], F32)
@@ -327,7 +327,7 @@ def rescaled(
     x: int, scale: Three, leaky: Three | None, last: float, profile: int, element: int, i: int,
     ledger: Ledger,
 ) -> int:  # fmt: skip
-    """A value less its zero point on another scale, before the clip."""
+    """Rescale a value without its zero point, before the clip."""
     is_below = leaky is not None and x < 0
     if profile in INTEGER:
         # Zero takes part in the other half, too, where it saturates only if a half does: never.

@@ -78,7 +78,7 @@ requantize_entry: Any = numba.njit(
 
 
 def bias_of(layer: Layer, c: Channel, index: int, ledger: Ledger, times: int) -> int:
-    """The bias on the scale of the sum; nothing where it comes after the sum."""
+    """Return the bias on the scale of the sum; 0 if it is added after the sum."""
     if layer.profile in (NMP, FBGEMM, ONEDNN):
         return 0
     bias = c.bias
@@ -92,7 +92,7 @@ def bias_of(layer: Layer, c: Channel, index: int, ledger: Ledger, times: int) ->
 
 
 def start_of(layer: Layer, c: Channel, index: int, ledger: Ledger) -> int:
-    """What a sum of each of the pixels begins with."""
+    """Return the initial sum of a channel."""
     zero_term = min(max(c.zero_term, -HELD), HELD)
     total = bias_of(layer, c, index, ledger, PIXELS) + zero_term
     return ledger.limit(total, *layer.accumulator, (ACCUMULATOR,) * 2, index, PIXELS)

@@ -88,7 +88,7 @@ add_entry: Any = numba.njit(
 
 
 class Blocks:
-    """The channels of a layer in blocks, with their counts."""
+    """Channels of a layer in blocks, with their counts."""
 
     def __init__(self, layer: Layer, starts: list[int] | None = None) -> None:
         table = table_of(layer)
@@ -103,7 +103,7 @@ class Blocks:
     def finish(
         self, sums: Array, clip: Clip = CLIP, pixels: int | None = None, pixel: int = 0
     ) -> tuple[int, Array]:
-        """The vector code's answer, and its results of the channels; the sums stay."""
+        """Return the vector code's answer and results; check that sums stay unchanged."""
         is_int16 = self.layer.element == INT16
         all_sums = np.zeros((len(sums), BLOCKS * LANES), np.int64 if is_int16 else np.int32)
         all_sums[:, LANE : LANE + COUNT] = sums
@@ -119,13 +119,13 @@ class Blocks:
         return int(found), results[:, LANE + 1 : LANE + 1 + COUNT]
 
     def channel_counts(self) -> Array:
-        """Rows of counts [COUNT_ROWS, channels]."""
+        """Return the counts [COUNT_ROWS, channels]."""
         rows = self.counts.transpose(1, 0, 2).reshape(COUNT_ROWS, -1)
         return rows[:, LANE : LANE + COUNT].copy()
 
 
 def scale(random: Random, profile: int, element: int) -> tuple[Three, Three]:
-    """Bias scale and scale of a channel whose results are mostly some bytes."""
+    """Return bias scale and output scale of a channel whose results mostly fit 8 bits."""
     if profile in (GLOW_INT, NMP):
         post = random.choice([1, 5, 12]) if element == INT8 else random.choice([28, 31])
         return (0, 1, 0), (random.randint(0, 7), random.randint(-200, 200), post)
@@ -156,7 +156,7 @@ def layer_of(profile: int, element: int, seed: int) -> Layer:
 
 
 def sums_of(layer: Layer, seed: int) -> Array:
-    """Sums of some pixels: many halves, and what is limited."""
+    """Return sums of some pixels with many halves and limited results."""
     random, most = Random(seed), 200_000 if layer.element == INT8 else 1 << 41
     step = most >> 8
     return np.array(
@@ -169,7 +169,7 @@ def sums_of(layer: Layer, seed: int) -> Array:
 
 
 def expected_of(layer: Layer, totals: Array) -> Array:
-    """Results before the clip [pixels, channels], of sums that nothing limits."""
+    """Compute results before the clip [pixels, channels] of sums that nothing limits."""
     ledger = Ledger()
     values = [
         [
@@ -214,14 +214,14 @@ def test_results_and_counts(profile: int, element: int, begins: bool) -> None:
 
 
 def one_channel(profile: int, element: int, out: Three, bias: int = 0, **words: Any) -> Layer:
-    """All channels alike."""
+    """Return a layer with equal channels."""
     channel = Channel(0, bias, 0, (0, bits_of(1.0), 0), out)
     layer = Layer(element, profile, bits_of(1.0), 0, None, (0, 0, 0), True, (channel,) * COUNT)
     return attrs.evolve(layer, **words)
 
 
 def is_too_large(layer: Layer, total: int) -> bool:
-    """Whether one channel's sum of one pixel is left to others; if not, its result is right."""
+    """Return whether vector code rejects a sum; otherwise check its result."""
     sums = np.zeros((PIXELS, COUNT), np.int64)
     sums[5, 7] = total
     blocks = Blocks(layer)

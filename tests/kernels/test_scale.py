@@ -53,7 +53,7 @@ def test_every_recorded_transform(recorded: Archive) -> None:
 
 
 def _ratios(name: str, case: dict[str, Array]) -> dict[str, Array]:
-    """Prefix of the recorded integers -> the factor they stand for, as LIR_FORMAT says."""
+    """Return the factor of each prefix of recorded integers, as LIR_FORMAT defines."""
     f = {key: np.asarray(value, F32) for key, value in case.items() if "scale" in key}
     if name == "rescale_quantize_dequantize.npz":
         return {"": f["src_scale"] / f["dst_scale"]}

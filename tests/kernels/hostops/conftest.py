@@ -35,7 +35,7 @@ PROGRAMS = ("lir/*/*/*.lir.txt", "lir_real/*/*/*.lir.txt")
 
 @attrs.frozen(eq=False)
 class Step:
-    """One recorded instruction: what went in, and what came out by operand index."""
+    """Inputs and outputs of one recorded instruction, by operand index."""
 
     where: str
     flavour: str
@@ -68,7 +68,7 @@ def _value(text: str) -> Any:
 
 
 class Program:
-    """A dump and the values that were recorded while it ran."""
+    """LIR program with the values that were recorded while it ran."""
 
     def __init__(self, text_file: Path, root: Path) -> None:
         stem = text_file.name.removesuffix(".lir.txt")
@@ -89,7 +89,7 @@ class Program:
                 self.exact[name] = fact["scale"], fact["offset"]
 
     def steps(self) -> Iterator[Step]:
-        """Each computing instruction whose inputs are known."""
+        """Return the computing instructions whose inputs were recorded."""
         for line in self.lines:
             if weight := WEIGHT.match(line):
                 self._declare(*weight.groups())
@@ -172,7 +172,7 @@ def _matched(text: str) -> re.Match[str]:
 
 @pytest.fixture(scope="session")
 def programs(shared: Path) -> Callable[[str], Iterator[Program]]:
-    """Recorded programs whose file name matches a pattern."""
+    """Return the recorded programs whose file names match a pattern."""
 
     def matching(pattern: str) -> Iterator[Program]:
         for folder in PROGRAMS:
@@ -188,7 +188,7 @@ Case = dict[str, npt.NDArray[Any]]
 
 @pytest.fixture(scope="session")
 def golden(shared: Path) -> Callable[[str], list[Case]]:
-    """The cases of one golden file, keys without the case number."""
+    """Return the cases of a golden file; keys have no case number."""
 
     def cases(name: str) -> list[Case]:
         archive = np.load(shared / "golden" / "glow" / name)

@@ -21,7 +21,7 @@ BIAS_PLACE = {"convolution": 3, "channelwisequantizedconvolution": 3, "fullyconn
 
 
 def mismatches(programs: Programs, pattern: str) -> tuple[Counter[str], list[str]]:
-    """How often each operation was right, and where one was not."""
+    """Return how many results of each operation are right, and a place of each wrong result."""
     right: Counter[str] = Counter()
     wrong: list[str] = []
     for program in programs(pattern):
@@ -37,7 +37,7 @@ def mismatches(programs: Programs, pattern: str) -> tuple[Counter[str], list[str
 
 
 def follows_this_reference(step: Any) -> bool:
-    """Int8 arithmetic is libjit's here, so the Interpreter's Int8 programs do not count."""
+    """Return whether a program follows libjit's Int8 arithmetic, not the Interpreter's."""
     is_int8 = any(operand.dtype == np.int8 for operand in step.operands)
     return step.flavour != "interp" or not is_int8 or step.opcode in SAME_IN_BOTH
 
