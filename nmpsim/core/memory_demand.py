@@ -19,7 +19,7 @@ from nmpsim.core.state import BARRIER, CORE, LAYER, SCRATCHPAD_SLACK, STAGES
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.host_memory import Part, check_memory
 from nmpsim.isa.words import CHANNEL_BYTES
-from nmpsim.kernels.workspace_size import LANES, workspace_size
+from nmpsim.kernels.workspace_size import LANES, get_workspace_size
 from nmpsim.lir.instruction_check import find_instruction_problem
 from nmpsim.lir.nodes import ELEM_DTYPES, Quantization, TensorType
 
@@ -115,7 +115,7 @@ def _device_parts(config: DeviceConfig, threads: int) -> Iterator[Part]:
     size, cores = config.scratchpad_bytes + SCRATCHPAD_SLACK, config.cores_count
     yield Part("device.cores_count", cores * CORE.itemsize)
     yield Part(f"device.scratchpad_bytes, in {cores} cores", 3 * cores * size)
-    workspace = 8 * workspace_size(size // CHANNEL_BYTES)
+    workspace = 8 * get_workspace_size(size // CHANNEL_BYTES)
     yield Part(f"device.scratchpad_bytes, in {threads} threads", threads * workspace)
 
 

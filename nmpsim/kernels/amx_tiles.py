@@ -57,9 +57,9 @@ def _load_tile(b: IRBuilder, tile: int, address: Value, stride: Value) -> None:
 
 
 def emit_configure(b: IRBuilder, configuration: Value, pixels: Value) -> Any:
-    """Configure the thread's tiles for ``pixels`` pixels, with 64 bytes at ``configuration``.
+    """Emit code that configures the thread's tiles for ``pixels`` pixels.
 
-    Tiles lose what they held.
+    It needs 64 bytes at ``configuration``. The tiles lose their contents.
     """
     fixed = [0] * ROW_BYTES
     fixed[0] = 1  # the kind of configuration
@@ -74,7 +74,7 @@ def emit_configure(b: IRBuilder, configuration: Value, pixels: Value) -> Any:
 
 
 def emit_release(b: IRBuilder, *_: Value) -> Any:
-    """Release the thread's tiles, so that a context switch need not save them."""
+    """Emit code that releases the thread's tiles, which speeds up context switches."""
     _emit_instruction(b, "tilerelease")
     return constant(0)
 
@@ -125,7 +125,7 @@ def emit_block(
 
 
 def emit_products(b: IRBuilder, across: Value, blocks: Value, *operands: Value) -> Any:
-    """Compute the sums of one or two tiles of pixels by one or two blocks (``emit_block``)."""
+    """Emit the code of :func:`emit_block` for one or two tiles of pixels and one or two blocks."""
     cases = {
         n * MAX_TILES + p: partial(emit_block, b, p, n, *operands)
         for n in range(1, MAX_TILES + 1)
@@ -142,7 +142,7 @@ def emit_gather(
     patches: Value,
     patch_stride: Value,
 ) -> Any:
-    """Copy the inputs of each pixel's window into a patch of contiguous bytes."""
+    """Emit code that copies each pixel's window into a patch of contiguous bytes."""
 
     def copy_run(source: Value, patch: Value) -> list[Any]:
         at = [source, patch]
@@ -163,7 +163,7 @@ def emit_gather(
 def emit_pack_tails(
     b: IRBuilder, blocks: Value, weights: Value, block_stride: Value, steps: Value, tails: Value
 ) -> Any:
-    """Copy the last steps (1 to 15) of each block of weights and fill up with zeros to sixteen."""
+    """Emit code that copies the last 1 to 15 steps of each block of weights, padded to sixteen."""
     over_blocks = Loop(b, blocks, [weights, tails], [block_stride, TILE_BYTES])
     copied = Loop(b, steps, over_blocks.values, [ROW_BYTES, ROW_BYTES])
     at, to = copied.values

@@ -46,11 +46,11 @@ class CacheFolder:
         self._intact: set[Path] = set()
 
     def read(self, name: str) -> bytes | None:
-        """Return the contents of an entry, or None if there is no valid one."""
+        """Return the contents of an entry, or None if it is missing or invalid."""
         return _read_entry(self.path / name)
 
     def write(self, name: str, contents: bytes) -> None:
-        """Write an entry; do nothing if that is not possible."""
+        """Write an entry; ignore errors of the file system."""
 
         def write(file: IO[bytes]) -> None:
             if hasattr(os, "fchmod"):
@@ -109,7 +109,7 @@ class CacheFolder:
 
 
 def lock(file: int) -> bool:
-    """Lock an open file until it is closed, without waiting; return whether this succeeded."""
+    """Try to lock an open file until it is closed; return whether it is locked now."""
     if sys.platform == "win32":
         return False
     try:
@@ -185,7 +185,7 @@ def is_trusted(folder: Path) -> bool:
 
 @functools.cache
 def open_cache_folder(name: str, parent: str) -> CacheFolder | None:
-    """Return the folder of a name in ``parent``, or None if it cannot be used.
+    """Return the cache folder ``name`` in ``parent``, or None if it cannot be used.
 
     An empty ``parent`` stands for the user's cache folder.
     """

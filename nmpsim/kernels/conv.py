@@ -17,7 +17,7 @@ from nmpsim.kernels.accumulate import (
 )
 from nmpsim.kernels.array_types import Int, Int16s, Int64s
 from nmpsim.kernels.channels import OFFSET, START
-from nmpsim.kernels.conv_batches import get_output_index, write_run_of_pixel
+from nmpsim.kernels.conv_batches import get_output_index, write_pixel
 from nmpsim.kernels.conv_groups import convolve_group_int8, convolve_group_int16
 from nmpsim.kernels.conv_workspace import (
     ConvWorkspace,
@@ -25,7 +25,7 @@ from nmpsim.kernels.conv_workspace import (
     update_tables,
 )
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import gather_window, padded_row_length
+from nmpsim.kernels.movement import gather_window, get_padded_row_length
 from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.kernels.operands import MacTile
 from nmpsim.kernels.vector_code import LANES
@@ -59,7 +59,7 @@ def convolve_exactly(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
     """Convolve one group of a tile product by product, saturating sums at every step."""
     w, q, run = t.shape, t.q, workspace.run
     first, size = group * run.size, 2 + q.element
-    patch = np.zeros(w.kernel_h * padded_row_length(w, q.element), np.int16)
+    patch = np.zeros(w.kernel_h * get_padded_row_length(w, q.element), np.int16)
     corner = t.at.input + ((group * w.in_channels) << q.element)
     for pixel in range(w.out_h * w.out_w):
         y = pixel // w.out_w
@@ -71,14 +71,14 @@ def convolve_exactly(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
         gather_window(t.spm, q.element, w, start, patch)
         index = get_output_index(t, pixel, first)
         sum_exactly(t, first, patch, workspace, index)
-        write_run_of_pixel(t, pixel, first, partial, workspace)
+        write_pixel(t, pixel, first, partial, workspace)
 
 
 @jit_allocating
-def conv(t: MacTile, memory: Int64s) -> None:
+def convolve_tile(t: MacTile, memory: Int64s) -> None:
     """Convolve a tile, group by group; ``memory`` provides the workspace."""
     w, element = t.shape, t.q.element
-    pixels, depth = w.out_h * w.out_w, w.kernel_h * padded_row_length(w, element)
+    pixels, depth = w.out_h * w.out_w, w.kernel_h * get_padded_row_length(w, element)
     count = w.out_channels // w.groups
     most = np.int64(0)
     if not t.parts.begins:

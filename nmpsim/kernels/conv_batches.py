@@ -16,7 +16,7 @@ from nmpsim.kernels.movement import (
     ZERO,
     copy_run,
     gather_window,
-    padded_row_length,
+    get_padded_row_length,
     write_run,
 )
 from nmpsim.kernels.operands import ConvShape, InputWindow, MacTile, OutputPosition
@@ -81,7 +81,7 @@ def choose_window(w: ConvShape, element: Int, is_gathered: bool) -> Any:
     """Return the window of inputs that vector code reads for each pixel."""
     row, step = w.dilation_h * w.in_row_stride, w.dilation_w * w.in_pixel_stride
     if is_gathered:
-        return InputWindow(ONCE, ZERO, ONCE, ZERO, w.kernel_h * padded_row_length(w, element))
+        return InputWindow(ONCE, ZERO, ONCE, ZERO, w.kernel_h * get_padded_row_length(w, element))
     if is_contiguous(w, element):
         return InputWindow(w.kernel_h, row, ONCE, ZERO, w.kernel_w * w.in_channels)
     return InputWindow(w.kernel_h, row, w.kernel_w, step, w.in_channels)
@@ -115,7 +115,7 @@ def write_offsets(w: ConvShape, begin: Int, offsets: Int64s) -> None:
 
 @jit
 def get_output_byte(t: MacTile, pixel: Int, first: Int) -> Any:
-    """Return the byte of a pixel's result in channel ``first``."""
+    """Return the scratchpad offset of a pixel's result in channel ``first``."""
     w = t.shape
     y = pixel // w.out_w
     x = pixel - y * w.out_w
@@ -216,7 +216,7 @@ def add_partial_sums(
 def requantize_pixels(
     t: MacTile, b: Batch, workspace: ConvWorkspace, begin: Int, pixels: Int
 ) -> Any:
-    """Compute results with vector code; return its status (see ``result_blocks.py``)."""
+    """Requantize a batch with vector code; return the flags of ``requantize_blocks``."""
     q, step, first, sums = t.q, t.shape.out_pixel_stride, b.first, b.sums
     how = workspace.parameters, workspace.counts, b.formula, q.clip
     if b.has_uniform_results:
@@ -231,10 +231,8 @@ def requantize_pixels(
 
 
 @jit
-def write_run_of_pixel(
-    t: MacTile, pixel: Int, first: Int, partial: Int, workspace: ConvWorkspace
-) -> None:
-    """Write the workspace's sums of a pixel as results, or as partial sums to byte ``partial``."""
+def write_pixel(t: MacTile, pixel: Int, first: Int, partial: Int, workspace: ConvWorkspace) -> None:
+    """Write a pixel's sums as results, or as partial sums at offset ``partial``."""
     run, element = workspace.run, t.q.element
     if t.parts.ends:
         index = get_output_index(t, pixel, first)
@@ -256,7 +254,7 @@ def write_pixels(
             for c in range(run.size):
                 run[c] += starts[c]
         at = partial + (p * t.shape.out_channels << size)
-        write_run_of_pixel(t, begin + p, b.first, at, workspace)
+        write_pixel(t, begin + p, b.first, at, workspace)
 
 
 @jit

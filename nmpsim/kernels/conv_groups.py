@@ -34,7 +34,7 @@ from nmpsim.kernels.microkernel_int16 import (
     compute_products_int16,
     find_carry_steps,
 )
-from nmpsim.kernels.movement import ZERO, Scratchpad, padded_row_length
+from nmpsim.kernels.movement import ZERO, Scratchpad, get_padded_row_length
 from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.kernels.operands import ConvShape, InputWindow, MacTile
 from nmpsim.kernels.packed_weights import get_packed_weights_size
@@ -93,7 +93,7 @@ def convolve_group_int8(t: MacTile, group: Int, workspace: ConvWorkspace) -> Non
     w, spm, count = t.shape, t.spm, workspace.run.size
     first = group * count
     lane = first % LANES
-    depth = w.kernel_h * padded_row_length(w, INT8)
+    depth = w.kernel_h * get_padded_row_length(w, INT8)
     weights = t.at.weights + (first - lane) * depth
     blocks = workspace.sums.shape[1] // LANES
     is_gathered = must_gather(spm, w, weights, blocks)
@@ -171,7 +171,7 @@ def find_input_range(spm: Scratchpad, w: ConvShape, corner: Int) -> Any:
 
 @jit
 def find_input_energy(spm: Scratchpad, w: ConvShape, corner: Int) -> Any:
-    """Return :func:`bound_energy` of the inputs of all windows, which begin with a granule."""
+    """Return :func:`bound_energy` of the inputs of all windows."""
     rows, runs, length = find_input_runs(w)
     energy = ZERO
     for y in range(rows):
@@ -192,7 +192,7 @@ def find_steps(
     bounds: Int64s,
     is_cached: bool,
 ) -> Any:
-    """Return the number of steps after which the sums of a tile must be carried."""
+    """Return after how many steps the sums of a tile must be carried."""
     low, high = find_input_range(spm, w, corner)
     if not is_cached and w.out_h * w.out_w < FEW_PIXELS and low > -32768:
         return ONCE
@@ -226,7 +226,7 @@ def convolve_group_int16(t: MacTile, group: Int, workspace: ConvWorkspace) -> An
     count = workspace.run.size
     first = group * count
     lane = first % LANES
-    depth = w.kernel_h * padded_row_length(w, INT16)
+    depth = w.kernel_h * get_padded_row_length(w, INT16)
     weights = (t.at.weights >> 1) + (first - lane) * depth
     blocks = (lane + count + LANES - 1) // LANES
     corner = t.at.input + group * w.in_channels * 2

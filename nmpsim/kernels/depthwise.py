@@ -101,7 +101,7 @@ def add_taps(
 
 
 class DepthwiseBuffers(NamedTuple):
-    """Offsets of the taps, factors, table of the channels, and sums.
+    """Buffers of a depthwise convolution: tap offsets, factors, channel table and sums.
 
     Factors and sums are padded to whole vectors.
     """
@@ -124,7 +124,7 @@ def fill_factors(weights: Int8s | Int16s, start: Int, offset: Int64s, factors: I
 
 @jit
 def fill_tap_offsets(w: ConvShape, taps: Int64s) -> None:
-    """Fill in the bytes from the corner of a window to each of its taps."""
+    """Write the byte offset of each tap from the corner of its window."""
     for tap in range(taps.size):
         ky = tap // w.kernel_w
         taps[tap] = ky * w.dilation_h * w.in_row_stride
@@ -164,7 +164,7 @@ def convolve_pixels(t: MacTile, buffers: DepthwiseBuffers) -> None:
 
 
 @jit_allocating
-def depthwise(t: MacTile) -> None:
+def convolve_depthwise(t: MacTile) -> None:
     """Compute the depthwise convolution of a tile."""
     taps, channels = t.shape.kernel_h * t.shape.kernel_w, t.shape.out_channels
     lanes = (channels + LANES - 1) // LANES * LANES

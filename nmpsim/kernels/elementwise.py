@@ -46,7 +46,7 @@ RUN_BYTES: Any = np.int64(1 << 13)
 
 
 class VectorBuffers(NamedTuple):
-    """Buffers for vector code of a tile, and the counters of its layer."""
+    """Buffers of vector code for a tile, and counters of its layer."""
 
     spm: Scratchpad
     element: Int
@@ -59,7 +59,7 @@ class VectorBuffers(NamedTuple):
 
 @jit_allocating
 def allocate_buffers(spm: Scratchpad, element: Int, counters: SaturationCounters) -> Any:
-    """Return the buffers for a tile of an element type, without parameters."""
+    """Allocate buffers for a tile of an element type; parameters are zero."""
     channels = counters.layers[counters.layer].channels
     parameters = np.zeros((VALUE_PARAMETERS, 1), np.int64)
     counts = np.empty((channels // LANES, COUNT_ROWS, LANES), np.int32)
@@ -91,7 +91,7 @@ def can_use_blocks(
 
 @jit
 def are_elements(values: Any, element: Int) -> Any:
-    """Return whether an element type holds all numbers of a tuple."""
+    """Return whether all numbers of a tuple are values of an element type."""
     most = ONCE << ((8 << element) - 1)
     return -most <= min(values) and max(values) < most
 
@@ -156,7 +156,7 @@ def compute_sum_vectors(
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> Any:
-    """Compute a binary operation of a tile with vector code; return False if that is impossible."""
+    """Add or subtract tiles with vector code; return False if only 64-bit code is exact."""
     element, rows, count = t.element, t.rows, t.columns
     steps = t.lhs_stride, t.rhs_stride, t.out_stride, place.stride_y << element
     if min(steps) == count << element and max(steps) == count << element:
@@ -181,7 +181,7 @@ def compute_sum_vectors(
 
 
 @jit_allocating
-def eltwise(
+def compute_eltwise(
     spm: Scratchpad,
     t: BinaryShape,
     q: BinaryScales,
@@ -222,7 +222,7 @@ def compute_rescale_vectors(
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> Any:
-    """Rescale a tile with vector code; return False if that is impossible."""
+    """Rescale a tile with vector code; return False if only 64-bit code is exact."""
     sides, element, index = (source, source, target), u.element, place.origin
     case = VALUE_NUMBERS[RESCALE_OPERATION, u.profile, element]
     numbers = u.in_low, u.in_high, u.in_offset, u.clip.low, u.clip.high

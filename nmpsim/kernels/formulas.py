@@ -37,7 +37,7 @@ class Formula:
 
 
 class FormulaReader:
-    """Reader of formulas, which expands functions and separates constant terms.
+    """Reader that expands functions in formulas and separates constant terms.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class FormulaReader:
         self._known: dict[str, str] = {}
 
     def read(self, text: str) -> Formula:
-        """Parse the text of a formula."""
+        """Return the formula that a text states."""
         result = self._evaluate(text, {})
         constants, steps = self._terms
         steps[RESULT] = ast.unparse(result)

@@ -96,8 +96,8 @@ def multiply_rows(t: MacTile, table: Int64s, factors: Int64s, sums: Int64s) -> N
 
 
 @jit_allocating
-def gemm(t: MacTile) -> None:
-    """Multiply ``at.input`` by ``at.weights``, adding in the order of the inner dimension."""
+def multiply_matrices(t: MacTile) -> None:
+    """Multiply ``at.input`` by ``at.weights``; sums follow the order of the inner dimension."""
     inner, columns = t.shape.inner, t.shape.columns
     table = np.zeros((TABLE_ROWS, columns), np.int64)
     multiply_rows(t, table, np.zeros(inner, np.int64), np.zeros(columns, np.int64))

@@ -50,7 +50,7 @@ class NotProvedError(ValueError):
 
 
 class Trace:
-    """Evaluation of a formula, with the limits that its generated code assumes.
+    """Evaluation of a formula, which collects the limits that generated code assumes.
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ def _saturate(x: IntegerVector, bits: int) -> IntegerVector:
 
 
 def assume_magnitude(x: IntegerVector, most: Operand) -> IntegerVector:
-    """Return ``x``, assumed to be within -most ... most."""
+    """Narrow the range of ``x`` to -most ... most, a limit that generated code assumes."""
     largest = _lift(x.trace, most)
     return _limit_range(x, 0 - largest, largest)
 

@@ -183,7 +183,7 @@ def emit_block(
     out_stride: Value,
     excess: Value,
 ) -> None:
-    """Compute the sums of one register block with a target's instructions."""
+    """Emit code that computes the sums of one register block for a target."""
     parts = len(target.sums)
     corners = load_corners(b, window, offsets, pixels)
 

@@ -144,7 +144,7 @@ def permute(
 
 
 @jit
-def padded_row_length(w: ConvShape, element: Int) -> Any:
+def get_padded_row_length(w: ConvShape, element: Int) -> Any:
     """Return the number of inputs in a window row, padded to whole steps of weights."""
     side = 4 >> element
     return (w.kernel_w * w.in_channels + side - 1) // side * side
@@ -153,7 +153,7 @@ def padded_row_length(w: ConvShape, element: Int) -> Any:
 @jit_inlined
 def gather_window(spm: Scratchpad, element: Int, w: ConvShape, corner: Int, patch: Int16s) -> None:
     """Copy the window at byte ``corner`` into ``patch``, row by row, each padded."""
-    row, length, columns = padded_row_length(w, element), w.in_channels, w.kernel_w
+    row, length, columns = get_padded_row_length(w, element), w.in_channels, w.kernel_w
     if w.dilation_w == 1 and w.in_pixel_stride == w.in_channels << element:
         length *= columns
         columns = 1

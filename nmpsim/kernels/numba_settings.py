@@ -17,7 +17,7 @@ _FILE = ".numba_config.yaml"
 
 
 def read_settings(*names: str) -> dict[str, str]:
-    """Return Numba's values of the named environment variables, without those that are None.
+    """Return Numba's values of environment variables; variables that are None are omitted.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def _without_yaml(name: str, *more: Any) -> Any:
 
 
 def is_enabled(setting: str) -> bool:
-    """Return whether the text of a setting stands for true."""
+    """Return whether a setting's text means true."""
     return setting not in ("", "0", "False")
 
 

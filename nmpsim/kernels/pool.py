@@ -18,13 +18,13 @@ from nmpsim.kernels.saturate import ONCE, SaturationCounters, clip_run
 
 @jit
 def find_window_range(position: Int, stride: Int, pad: Int, kernel: Int, size: Int) -> Any:
-    """Return the first row (or column) of a window inside the tile, and the one after the last."""
+    """Return the range of a window's rows (or columns) that are inside the tile."""
     begin = position * stride - pad
     return max(begin, 0), min(begin + kernel, size)
 
 
 @jit_allocating
-def maxpool(spm: Int8s | Int16s, w: PoolShape, lowest: Int, empty_value: Int) -> None:
+def compute_max_pool(spm: Int8s | Int16s, w: PoolShape, lowest: Int, empty_value: Int) -> None:
     """Compute the maximum of the taps inside the tile, or ``empty_value`` if there are none.
 
     ``spm`` is a scratchpad of the element's type, ``w`` counts elements; ``lowest`` is the lowest
@@ -80,7 +80,7 @@ def sum_window(
 
 
 @jit_allocating
-def avgpool(
+def compute_average_pool(
     spm: Scratchpad,
     w: PoolShape,
     a: AverageParameters,

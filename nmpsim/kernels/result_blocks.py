@@ -70,7 +70,7 @@ _LONGS = int_vector(64)
 
 
 class FormulaCase(NamedTuple):
-    """What vector code computes for the formula of a number."""
+    """Formula that vector code computes, with its inputs and operation."""
 
     formula: Formula
     inputs: tuple[str, ...] = ("acc",)
@@ -312,8 +312,8 @@ _check_int16: Any = _define("check_values", 1, VALUE_CASES, VALUE_NUMBERS, _emit
 
 
 @jit
-def move_block(block: BlockArguments, width: Int, parameter_bytes: Int, element: Int) -> Any:
-    """Return the arguments of the next block.
+def get_next_block(block: BlockArguments, width: Int, parameter_bytes: Int, element: Int) -> Any:
+    """Return the arguments of the next sixteen channels.
 
     ``width`` is the number of bytes of an input, ``parameter_bytes`` that of a block's parameters.
     """
@@ -345,7 +345,7 @@ def requantize_blocks(
     step: Int,
     pixel: Int,
 ) -> Any:
-    """Compute results of at most MAX_PIXELS pixels from their sums and count those limited.
+    """Compute results of at most MAX_PIXELS pixels from sums and count those limited.
 
     Parameters
     ----------
@@ -376,13 +376,13 @@ def requantize_blocks(
             found |= _sums_int16((formula, block))
         else:
             found |= _sums_int8((formula, block))
-        block = move_block(block, width, parameter_bytes, np.int64(width == 8))
+        block = get_next_block(block, width, parameter_bytes, np.int64(width == 8))
     return found
 
 
 @jit
 def compute_values(case: Int, block: BlockArguments, element: Int, blocks: Int) -> Any:
-    """Compute results of Int8 or Int16 values; return what :func:`requantize_blocks` does.
+    """Compute results of Int8 or Int16 values and count those limited.
 
     The blocks follow the given one, and have the same parameters, which
     :func:`may_exceed_limits` must have accepted.
@@ -393,13 +393,13 @@ def compute_values(case: Int, block: BlockArguments, element: Int, blocks: Int) 
             found |= _values_int16((case, block))
         else:
             found |= _values_int8((case, block))
-        block = move_block(block, ONCE << element, ZERO, element)
+        block = get_next_block(block, ONCE << element, ZERO, element)
     return found
 
 
 @jit
 def may_exceed_limits(case: Int, parameters: Int64s, element: Int) -> Any:
-    """Return whether results of some values may not fit the arithmetic of vector code.
+    """Return whether vector code may compute wrong results for some values.
 
     Zero points must be within the element type.
     """

@@ -53,7 +53,7 @@ def copy_parameters_to_blocks(table: Int64s, begins: bool, lane: Int, parameters
 
 @jit
 def clear_counts(counts: Int32s) -> None:
-    """Reset the counts of all blocks to the state without limited results."""
+    """Reset the counts of all blocks to no limited results."""
     for block in range(counts.shape[0]):
         counts[block, BELOW:LEAST] = 0
         counts[block, LEAST] = INT32_MAX
@@ -63,7 +63,7 @@ def clear_counts(counts: Int32s) -> None:
 
 @jit
 def get_pixel_index(place: OutputPosition, width: Int, pixel: Int) -> Any:
-    """Return the index in the layer's output of a pixel of a tile of a width."""
+    """Return the index of a tile's pixel in the layer's output; ``width`` is the tile's."""
     y = pixel // width
     return place.origin + y * place.stride_y + (pixel - y * width) * place.stride_x
 
@@ -78,7 +78,7 @@ def add_counts(
     width: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Add the counts of ``count`` channels from a lane on to the layer's counters.
+    """Add the counts of ``count`` channels, the first in lane ``lane``, to the layer's counters.
 
     ``place`` is the position of the first channel, ``width`` the pixels in a row of the tile.
     """

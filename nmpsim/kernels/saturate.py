@@ -18,7 +18,7 @@ ONCE: Any = np.int64(1)
 
 
 class SaturationCounters(NamedTuple):
-    """Counters of limited values for a layer; the arrays are those of the machine."""
+    """Arrays of the machine that count limited values, and the number of a layer."""
 
     layers: Records
     channel_saturated: Int64s
@@ -153,7 +153,7 @@ def count_limited(
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Count the values of a run beyond ``limit``, which has their type, in total and by channel."""
+    """Count the values of a run beyond ``limit``, in total and by channel."""
     account = counters.layers[counters.layer]
     # Inverting all bits reverses the order: values above a limit become values below it.
     inverted = values.dtype.type(-side)

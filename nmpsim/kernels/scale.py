@@ -39,10 +39,13 @@ class IntegerScale:
 def make_integer_scale(scale: float) -> IntegerScale:
     """Return the integer scale of a positive factor after rounding the factor to float32.
 
-    A power of two becomes a shift, or a multiplication if it is above one; a multiplier beyond
-    int32 is clamped, because any input but zero saturates anyway. Any other factor is doubled
-    until the multiplier has its bits: before the last shift until it is 256 or 15 doublings are
-    done, then before the first shift, half as often at most, until it is 255.
+    A power of two becomes a shift, or a multiplication if it is above one. A multiplier beyond
+    int32 is clamped, because any input but zero saturates anyway. Other factors are doubled:
+
+    1. Each doubling adds one to ``post``, until the factor is 256 or more, at most 15 times.
+    2. Then each doubling adds one to ``pre``, until the factor is 255 or more, at most
+       ``post // 2`` times.
+    3. The multiplier is the result, rounded.
 
     Raises
     ------

@@ -67,7 +67,7 @@ def _installed_version(package: str) -> str:
 
 
 def compute_source_digest(*chosen: str) -> str:
-    """Return a digest of the kernel sources, the compiler versions and the ``chosen`` texts.
+    """Return a digest of the kernel sources, the compiler versions and further texts.
 
     All environments of a machine in which these are equal share it.
     """

@@ -26,7 +26,7 @@ INT32S = int_vector(32)
 
 
 def constant(value: int) -> Any:
-    """Return a 64-bit constant."""
+    """Return an integer as a 64-bit constant."""
     return Constant(I64, value)
 
 
@@ -36,7 +36,7 @@ def splat_constant(kind: ir.VectorType, value: float) -> Any:
 
 
 def zeros(kind: ir.Type) -> Any:
-    """Return the zero of a type."""
+    """Return zero as a constant of a type."""
     return Constant(kind, None)
 
 
@@ -211,7 +211,7 @@ def loop_over_runs(
 
 
 def switch(b: IRBuilder, number: Value, cases: Mapping[int, Callable[[], Any]]) -> Any:
-    """Emit the case of a number and return its result, a 64-bit integer; 0 if there is no case."""
+    """Emit a switch over a number; return the case's 64-bit result, or 0 if no case matches."""
     done = b.append_basic_block("done")
     choice = b.switch(number, done)
     results = [(constant(0), b.block)]

@@ -23,7 +23,7 @@ KEY_WORDS = 17
 HEAD_WORDS = FIRST_KEY + 2 * KEY_WORDS
 
 
-def workspace_size(channels: int) -> int:
+def get_workspace_size(channels: int) -> int:
     """Return the workspace size in 64-bit words for convolutions of up to ``channels`` channels."""
     lanes = channels + 2 * LANES
     longs = HEAD_WORDS + MAX_PIXELS + channels * (CHANNEL_BYTES // 8 + TABLE_ROWS + 1)

@@ -15,7 +15,7 @@ from nmpsim.core.contract_events import EVENT_WORDS
 from nmpsim.core.state import Int64s, Machine
 from nmpsim.isa.words import CHANNEL_BYTES, MAX_WORDS
 from nmpsim.kernels.array_types import Records
-from nmpsim.kernels.workspace_size import workspace_size
+from nmpsim.kernels.workspace_size import get_workspace_size
 
 ORIGIN = 64
 """Host address of byte 0 of the scratchpad that stands for all host memory."""
@@ -44,7 +44,7 @@ CONTEXT = np.dtype(
 
 def make_workspace(m: Machine) -> Int64s:
     """Allocate the workspace for convolutions whose channels fit into a scratchpad."""
-    return np.zeros(workspace_size(m.scratchpad.shape[1] // CHANNEL_BYTES), np.int64)
+    return np.zeros(get_workspace_size(m.scratchpad.shape[1] // CHANNEL_BYTES), np.int64)
 
 
 def use_scratchpads(contexts: Any, m: Machine) -> None:

@@ -16,9 +16,9 @@ from nmpsim.core.compiled.kernel_context import (
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import CONV, DWCONV, GEMM, PART_FIRST, PART_LAST, PART_ONLY
 from nmpsim.kernels.array_types import Int, Int64s
-from nmpsim.kernels.conv import conv
-from nmpsim.kernels.depthwise import depthwise
-from nmpsim.kernels.gemm import gemm
+from nmpsim.kernels.conv import convolve_tile
+from nmpsim.kernels.depthwise import convolve_depthwise
+from nmpsim.kernels.gemm import multiply_matrices
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.kernels.operands import (
@@ -123,7 +123,7 @@ def do_conv(w: KernelContext, d: Int64s, layer: Int) -> None:
         struct_pointer(read_position(d, CONV.event_origin)),
         struct_pointer(get_layer_counters(w, layer)),
     )
-    conv(struct_pointer(tile), w.workspace)
+    convolve_tile(struct_pointer(tile), w.workspace)
 
 
 @jit
@@ -141,7 +141,7 @@ def do_dwconv(w: KernelContext, d: Int64s, layer: Int) -> None:
         struct_pointer(read_position(d, DWCONV.event_origin)),
         struct_pointer(get_layer_counters(w, layer)),
     )
-    depthwise(struct_pointer(tile))
+    convolve_depthwise(struct_pointer(tile))
 
 
 @jit
@@ -190,7 +190,7 @@ def do_gemm(w: KernelContext, d: Int64s, layer: Int) -> None:
         struct_pointer(place),
         struct_pointer(get_layer_counters(w, layer)),
     )
-    gemm(struct_pointer(tile))
+    multiply_matrices(struct_pointer(tile))
 
 
 KERNELS = {"nmp.conv": do_conv, "nmp.dwconv": do_dwconv, "nmp.gemm": do_gemm}

@@ -25,7 +25,7 @@ from nmpsim.isa.words import (
     TRANSPOSE,
 )
 from nmpsim.kernels.array_types import Int, Int64s
-from nmpsim.kernels.elementwise import eltwise, look_up, rescale_tile
+from nmpsim.kernels.elementwise import compute_eltwise, look_up, rescale_tile
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import permute
 from nmpsim.kernels.operands import (
@@ -36,7 +36,7 @@ from nmpsim.kernels.operands import (
     PoolShape,
     RescaleParameters,
 )
-from nmpsim.kernels.pool import avgpool, maxpool
+from nmpsim.kernels.pool import compute_average_pool, compute_max_pool
 
 LOWEST_INT8: Any = np.int64(-128)
 LOWEST_INT16: Any = np.int64(-32768)
@@ -49,9 +49,9 @@ def do_maxpool(w: KernelContext, d: Int64s, layer: Int) -> None:
     element = d[MAXPOOL.element]
     window = read_pool_shape(d, element)
     if element:
-        maxpool(w.spm.i16, window, LOWEST_INT16, d[MAXPOOL.empty_value])
+        compute_max_pool(w.spm.i16, window, LOWEST_INT16, d[MAXPOOL.empty_value])
     else:
-        maxpool(w.spm.i8, window, LOWEST_INT8, d[MAXPOOL.empty_value])
+        compute_max_pool(w.spm.i8, window, LOWEST_INT8, d[MAXPOOL.empty_value])
 
 
 @jit
@@ -69,7 +69,9 @@ def do_avgpool(w: KernelContext, d: Int64s, layer: Int) -> None:
         read_clip(d, AVGPOOL.clip_low),
     )
     place = read_position(d, AVGPOOL.event_origin)
-    avgpool(w.spm, read_pool_shape(d, element), average, place, get_layer_counters(w, layer))
+    compute_average_pool(
+        w.spm, read_pool_shape(d, element), average, place, get_layer_counters(w, layer)
+    )
 
 
 @jit
@@ -125,7 +127,7 @@ def do_eltwise(w: KernelContext, d: Int64s, layer: Int) -> None:
         read_clip(d, ELTWISE.clip_low),
     )
     place = OutputPosition(d[ELTWISE.event_origin], d[ELTWISE.event_stride_y], np.int64(0))
-    eltwise(w.spm, t, q, place, get_layer_counters(w, layer))
+    compute_eltwise(w.spm, t, q, place, get_layer_counters(w, layer))
 
 
 @jit
