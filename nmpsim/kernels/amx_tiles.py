@@ -56,7 +56,7 @@ def _load_tile(b: IRBuilder, tile: int, address: Value, stride: Value) -> None:
     _emit_instruction(b, "tileloadd64", tile, b.inttoptr(address, _POINTER), stride)
 
 
-def emit_configure(b: IRBuilder, configuration: Value, pixels: Value) -> Any:
+def emit_configure(b: IRBuilder, configuration: Value, pixels: Value) -> None:
     """Emit code that configures the thread's tiles for ``pixels`` pixels.
 
     It needs 64 bytes at ``configuration``. The tiles lose their contents.
@@ -70,13 +70,11 @@ def emit_configure(b: IRBuilder, configuration: Value, pixels: Value) -> Any:
     rows = splat(b, b.trunc(pixels, _I8), ROW_BYTES)
     store(b, b.select(mask, rows, Constant(_ROW, fixed)), configuration, 1)
     _emit_instruction(b, "ldtilecfg", b.inttoptr(configuration, _POINTER))
-    return constant(0)
 
 
-def emit_release(b: IRBuilder, *_: Value) -> Any:
+def emit_release(b: IRBuilder, *_: Value) -> None:
     """Emit code that releases the thread's tiles, which speeds up context switches."""
     _emit_instruction(b, "tilerelease")
-    return constant(0)
 
 
 def emit_block(
@@ -141,7 +139,7 @@ def emit_gather(
     window: WindowRows,
     patches: Value,
     patch_stride: Value,
-) -> Any:
+) -> None:
     """Emit code that copies each pixel's window into a patch of contiguous bytes."""
 
     def copy_run(source: Value, patch: Value) -> list[Any]:
@@ -157,12 +155,11 @@ def emit_gather(
     offset, patch = over_pixels.values
     loop_over_runs(b, window, b.add(window.base, load(b, offset, I64, 8)), [patch], copy_run)
     over_pixels.end()
-    return constant(0)
 
 
 def emit_pack_tails(
     b: IRBuilder, blocks: Value, weights: Value, block_stride: Value, steps: Value, tails: Value
-) -> Any:
+) -> None:
     """Emit code that copies the last 1 to 15 steps of each block of weights, padded to sixteen."""
     over_blocks = Loop(b, blocks, [weights, tails], [block_stride, TILE_BYTES])
     copied = Loop(b, steps, over_blocks.values, [ROW_BYTES, ROW_BYTES])
@@ -173,4 +170,3 @@ def emit_pack_tails(
     store(b, zeros(_ROW), cleared.values[0], 1)
     cleared.end()
     over_blocks.end()
-    return constant(0)

@@ -11,7 +11,7 @@ from llvmlite.ir import IRBuilder, Value
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.vector_code import I32, I64, constant, declare_function
+from nmpsim.kernels.vector_code import I32, I64, declare_function
 
 _BYTES = 8
 
@@ -24,9 +24,8 @@ def _emit_load(b: IRBuilder, address: Value) -> Any:
     return b.load_atomic(_pointer(b, address), "acquire", _BYTES)
 
 
-def _emit_store(b: IRBuilder, address: Value, value: Value) -> Any:
+def _emit_store(b: IRBuilder, address: Value, value: Value) -> None:
     b.store_atomic(value, _pointer(b, address), "release", _BYTES)
-    return constant(0)
 
 
 def _emit_exchange(b: IRBuilder, address: Value, expected: Value, value: Value) -> Any:
@@ -34,10 +33,9 @@ def _emit_exchange(b: IRBuilder, address: Value, expected: Value, value: Value) 
     return b.zext(b.extract_value(done, 1), I64)
 
 
-def _emit_yield(b: IRBuilder) -> Any:
+def _emit_yield(b: IRBuilder) -> None:
     name = "SwitchToThread" if sys.platform == "win32" else "sched_yield"
     b.call(declare_function(b, ir.FunctionType(I32, []), name), [])
-    return constant(0)
 
 
 _load: Any = define_function("atomic_load", _emit_load)

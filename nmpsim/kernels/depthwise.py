@@ -25,7 +25,6 @@ from nmpsim.kernels.vector_code import (
     INT32S,
     LANES,
     Loop,
-    constant,
     int_vector,
     load,
     store,
@@ -46,7 +45,7 @@ def _emit_tap_sums(
     stride: Value,
     sums: Value,
     blocks: Value,
-) -> Any:
+) -> None:
     """Add the products of the taps to the sums of blocks of sixteen channels.
 
     32 bits hold the sum of the Int8 products.
@@ -67,7 +66,6 @@ def _emit_tap_sums(
         total = b.sext(total, _WIDE_SUMS)
     store(b, b.add(total, load(b, sums_at, _WIDE_SUMS, 8)), sums_at, 8)
     over_blocks.end()
-    return constant(0)
 
 
 _tap_sums_int8: Any = define_function("tap_sums_int8", partial(_emit_tap_sums, 8))

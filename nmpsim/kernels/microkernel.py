@@ -222,7 +222,7 @@ def _emit_products(b: IRBuilder, pixels: Value, blocks: Value, *operands: Any) -
     return switch(b, b.add(b.mul(blocks, constant(MAX_PIXELS)), pixels), cases)
 
 
-def _emit_excess(b: IRBuilder, offsets: Value, window: WindowRows, out: Value) -> Any:
+def _emit_excess(b: IRBuilder, offsets: Value, window: WindowRows, out: Value) -> None:
     """Compute 128 times the sum of the inputs of EXCESS_PIXELS pixels."""
     lanes = Constant(INT32S, list(range(LANES)))
     corners = load_corners(b, window, offsets, EXCESS_PIXELS)
@@ -245,7 +245,6 @@ def _emit_excess(b: IRBuilder, offsets: Value, window: WindowRows, out: Value) -
     total = _add_pairs(b, totals[0], totals[0])
     sums = shuffle(b, total, total, list(range(EXCESS_PIXELS)))
     store(b, b.shl(sums, splat_constant(sums.type, 7)), out, 4)
-    return constant(0)
 
 
 def _masked_load(b: IRBuilder, address: Value, mask: Value) -> Any:

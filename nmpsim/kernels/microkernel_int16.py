@@ -174,7 +174,7 @@ def _emit_products(b: IRBuilder, pixels: Value, blocks: Value, *operands: Any) -
 
 def _emit_bounds(
     b: IRBuilder, weights: Value, runs: Value, run_steps: Value, steps: Value, bounds: Value
-) -> Any:
+) -> None:
     """Compute each lane's largest sums over ``steps`` steps of weights.
 
     They are the sum of the magnitudes of one sign, that of all magnitudes, and that of squares.
@@ -200,7 +200,6 @@ def _emit_bounds(
     most = over_runs.end(over_chunks.end([b.sub(left, count), weights_at, *most])[1:])[1:]
     for row, bound in enumerate(most):
         store(b, bound, add_offset(b, bounds, STEP_BYTES * row), 4)
-    return constant(0)
 
 
 def _sum_squares(b: IRBuilder, values: Value) -> Any:
