@@ -36,7 +36,14 @@ from nmpsim.kernels.result_blocks import (
     may_exceed_limits,
 )
 from nmpsim.kernels.result_table import add_counts, clear_counts
-from nmpsim.kernels.saturate import ONCE, SaturationCounters, clip_run, saturate_run
+from nmpsim.kernels.saturate import (
+    INT32_MAX,
+    INT32_MIN,
+    ONCE,
+    SaturationCounters,
+    clip_run,
+    limit_run,
+)
 from nmpsim.kernels.saturation_stages import RESCALE
 from nmpsim.kernels.vector_code import LANES
 from nmpsim.kernels.workspace_size import COUNT_ROWS
@@ -195,6 +202,7 @@ def compute_eltwise(
         return
     left = np.zeros(count, np.int64)
     right = np.zeros(count, np.int64)
+    low, high = np.int64(INT32_MIN), np.int64(INT32_MAX)
     for row in range(t.rows):
         index = place.origin + row * place.stride_y
         lhs, rhs, output = get_row_offsets(t, row)
@@ -202,7 +210,7 @@ def compute_eltwise(
         read_run(spm, t.rhs_size, rhs, right)
         subtract_offset(left, q.lhs_offset)
         subtract_offset(right, q.rhs_offset)
-        saturate_run(right, RESCALE, index, counters)
+        limit_run(right, low, high, RESCALE, RESCALE, index, counters)
         compute_binary(left, right, t, q, index, counters)
         clip_run(left, q.clip, index, counters)
         write_run(left, spm, t.element, output)
