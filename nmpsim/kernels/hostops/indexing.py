@@ -23,7 +23,7 @@ from nmpsim.kernels.hostops.tensors import (
     Outputs,
     check_indices,
     get_integer_limits,
-    on_values,
+    wrap_array_function,
 )
 
 
@@ -47,7 +47,7 @@ def top_k(
 def _extreme(find: Callable[..., IntArray], start: str) -> Implementation:
     """Return argmax or argmin along Axis; ``start`` is the value that a candidate must beat."""
 
-    @on_values
+    @wrap_array_function
     def run(src: AnyArray, *, axis: int) -> AnyArray:
         limits = np.finfo(src.dtype) if src.dtype.kind == "f" else np.iinfo(src.dtype)
         worst = getattr(limits, start)
@@ -61,14 +61,14 @@ arg_max, arg_min = _extreme(np.argmax, "min"), _extreme(np.argmin, "max")
 """Index of the first largest or smallest value; NaN never is, and 0 is where there is none."""
 
 
-@on_values
+@wrap_array_function
 def gather(data: AnyArray, indices: AnyArray, *, batch_dims: int) -> AnyArray:
     """Return slices of Data along dimension BatchDims, selected by Indices."""
     places = check_indices("gather", indices, data.shape[batch_dims])
     return np.take(data, places, axis=batch_dims)
 
 
-@on_values
+@wrap_array_function
 def gather_elements(data: AnyArray, indices: AnyArray, *, dim: int) -> AnyArray:
     """Return elements of Data along dimension Dim, selected by Indices of the same rank.
 
@@ -80,7 +80,7 @@ def gather_elements(data: AnyArray, indices: AnyArray, *, dim: int) -> AnyArray:
     return np.take_along_axis(data[tuple(others)], places, axis=dim)
 
 
-@on_values
+@wrap_array_function
 def gather_nd(data: AnyArray, indices: AnyArray, *, batch_dims: int) -> AnyArray:
     """Return slices of Data at the coordinates in the last dimension of Indices.
 
@@ -108,7 +108,7 @@ def gather_ranges(
     ranges: HostTensor,
     attributes: Attributes,
 ) -> Outputs:
-    """Concatenate ranges (start, length) of Data; return also the elements of each example.
+    """Concatenate ranges (start, length) of Data, and count the elements of each example.
 
     Lengths [E] receives the number of elements of each example; together they fill Output.
     """
@@ -143,16 +143,16 @@ def non_zero(dest: HostTensor, condition: HostTensor, attributes: Attributes) ->
     return result
 
 
-@on_values
+@wrap_array_function
 def bucketize(src: AnyArray, *, boundaries: Sequence[float]) -> AnyArray:
     """Return the number of Boundaries below each value; 0 for NaN."""
     places = np.searchsorted(np.asarray(boundaries, np.float32).astype(src.dtype), src)
     return np.where(np.isnan(src), 0, places)
 
 
-@on_values
+@wrap_array_function
 def batch_one_hot(data: AnyArray, lengths: AnyArray, values: AnyArray) -> AnyArray:
-    """Return 1 where a feature of Data [B, F] equals one of its Values [V], else 0: [B, V].
+    """Return [B, V]: 1 where a feature of Data [B, F] equals one of its Values [V], else 0.
 
     The first Lengths[0] values belong to feature 0, the next Lengths[1] to feature 1, and so on.
     """

@@ -11,14 +11,14 @@ from nmpsim.kernels.hostops.tensors import (
     AnyArray,
     Attributes,
     HostTensor,
-    on_values,
+    wrap_array_function,
 )
 
 
 def fully_connected(
     dest: HostTensor, src: HostTensor, weights: HostTensor, bias: HostTensor, attributes: Attributes
 ) -> AnyArray:
-    """Compute a fully connected layer: Src [M, K] @ Weights [K, N] + Bias [N]."""
+    """Compute the fully connected layer Src [M, K] @ Weights [K, N] + Bias [N]."""
     rows = (src.values if src.is_float else src.subtract_offset()).reshape(src.shape[0], -1)
     if src.is_float:
         return multiply_real(rows, weights.values) + bias.values
@@ -59,7 +59,7 @@ def matmul(dest: HostTensor, lhs: HostTensor, rhs: HostTensor, attributes: Attri
     return round_half_away(to_float32(sums) * factor + np.float32(dest.offset))
 
 
-@on_values
+@wrap_array_function
 def batch_matmul(lhs: AnyArray, rhs: AnyArray) -> AnyArray:
     """Compute the matrix products LHS [B, M, K] @ RHS [B, K, N] in float, summed in order."""
     sums = np.zeros((*lhs.shape[:2], rhs.shape[2]), lhs.dtype)

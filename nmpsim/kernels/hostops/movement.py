@@ -14,18 +14,18 @@ from nmpsim.kernels.hostops.tensors import (
     Outputs,
     UnsupportedHostOp,
     get_integer_limits,
-    on_values,
+    wrap_array_function,
 )
 
 
-@on_values
+@wrap_array_function
 def copy(src: AnyArray) -> AnyArray:
     """Return the values unchanged."""
     return src
 
 
 def touch(dest: HostTensor, attributes: Attributes) -> Outputs:
-    """Return no result; the instruction marks a buffer as written."""
+    """Return no results; the instruction only marks a buffer as written."""
     return {}
 
 
@@ -38,19 +38,19 @@ def splat(dest: HostTensor, attributes: Attributes) -> AnyArray:
     return np.full(dest.shape, value)
 
 
-@on_values
+@wrap_array_function
 def transpose(src: AnyArray, *, shuffle: Sequence[int]) -> AnyArray:
     """Permute dimensions: dimension i of the result is dimension ``shuffle[i]`` of Src."""
     return src.transpose(shuffle)
 
 
-@on_values
+@wrap_array_function
 def flip(src: AnyArray, *, axis: int) -> AnyArray:
     """Reverse the order of elements along an axis."""
     return np.flip(src, axis)
 
 
-@on_values
+@wrap_array_function
 def space_to_depth(src: AnyArray, *, block_size: int) -> AnyArray:
     """Move the pixels of each block of an NHWC image to channels."""
     images, height, width, channels = src.shape
@@ -60,7 +60,7 @@ def space_to_depth(src: AnyArray, *, block_size: int) -> AnyArray:
 
 
 def convert_to(result: HostTensor, source: HostTensor, attributes: Attributes) -> AnyArray:
-    """Convert values to another dtype as C++ does; reals are truncated.
+    """Convert values to a different dtype as C++ does; reals are truncated.
 
     A real beyond the integers, on which C++ is undefined, saturates, and NaN becomes 0.
     """
@@ -101,7 +101,7 @@ def extract_tensor(dest: HostTensor, src: HostTensor, attributes: Attributes) ->
     return src.values[_region(offsets, dest.shape, src.shape, "extracttensor")]
 
 
-@on_values
+@wrap_array_function
 def int_lookup_table(src: AnyArray, mapping: AnyArray) -> AnyArray:
     """Return the entry of Mapping for each integer; entry 0 is that of the lowest integer."""
     low, high = get_integer_limits(src.dtype)

@@ -12,7 +12,7 @@ from nmpsim.kernels.hostops.tensors import (
     Attributes,
     HostTensor,
     Outputs,
-    on_values,
+    wrap_array_function,
 )
 
 
@@ -67,7 +67,7 @@ def batch_normalization(
     return round_half_even(placed + np.float32(dest.offset))
 
 
-@on_values
+@wrap_array_function
 def layer_normalization(
     src: AnyArray, scale: AnyArray, bias: AnyArray, *, epsilon: float
 ) -> AnyArray:

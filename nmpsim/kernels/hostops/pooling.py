@@ -71,7 +71,7 @@ def _zero_where_empty(best: AnyArray, src: HostTensor, window: Window) -> AnyArr
 
 
 def avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
-    """Compute the mean of each window over 2 or 3 dimensions, with or without padding.
+    """Compute the mean of each window; attributes say whether padding counts.
 
     Layout NTHWC has windows in three dimensions. Real taps are added in order, then divided;
     integers follow the profile.

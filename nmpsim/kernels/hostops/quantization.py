@@ -31,7 +31,7 @@ def dequantize(dest: HostTensor, src: HostTensor, attributes: Attributes) -> Any
 
 
 def rescale_quantized(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
-    """Convert quantized values to another scale, offset or integer type.
+    """Convert quantized values to a different scale, offset or integer type.
 
     libjit rescales to Int8 and Int16 alone: an Int32 result is always the Interpreter's, which
     clips a rescaled Int16 to Int8's range by mistake; here the range is Int16's.

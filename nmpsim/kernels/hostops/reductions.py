@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from nmpsim.kernels.hostops.tensors import AnyArray, Implementation, on_values
+from nmpsim.kernels.hostops.tensors import AnyArray, Implementation, wrap_array_function
 
 
-@on_values
+@wrap_array_function
 def batched_reduce_prod(batch: AnyArray, *, axis: int) -> AnyArray:
     """Compute the product of the elements along an axis; integers wrap."""
     products = np.multiply.accumulate(batch, axis=axis, dtype=batch.dtype)
@@ -17,7 +17,7 @@ def batched_reduce_prod(batch: AnyArray, *, axis: int) -> AnyArray:
 def _reduction(ufunc: np.ufunc, worst: str) -> Implementation:
     """Return a minimum or maximum over Axes; NaN is ignored, as C++'s min and max do."""
 
-    @on_values
+    @wrap_array_function
     def run(batch: AnyArray, *, axes: tuple[int, ...]) -> AnyArray:
         start = np.inf if worst == "max" else -np.inf
         if batch.dtype.kind != "f":
@@ -31,7 +31,7 @@ def _reduction(ufunc: np.ufunc, worst: str) -> Implementation:
 batched_reduce_min, batched_reduce_max = _reduction(np.fmin, "max"), _reduction(np.fmax, "min")
 
 
-@on_values
+@wrap_array_function
 def cum_sum(source: AnyArray, *, dim: int, exclusive: int, reverse: int) -> AnyArray:
     """Compute running sums along a dimension, with or without the element itself."""
     x = np.moveaxis(source, dim, 0)

@@ -210,7 +210,7 @@ def quantize_value(value: float, grid: HostTensor, dtype: npt.DTypeLike | None =
 
 
 def requantize(source: HostTensor, grid: HostTensor) -> IntArray:
-    """Dequantize a tensor, and quantize it with the scale and offset of ``grid`` unsaturated."""
+    """Dequantize a tensor and quantize it with the scale and offset of ``grid``, unsaturated."""
     return quantize_reals(source.dequantize(), grid)
 
 

@@ -28,7 +28,7 @@ from nmpsim.kernels.hostops.tensors import (
     IntArray,
     UnsupportedHostOp,
     get_dtype_name,
-    on_values,
+    wrap_array_function,
 )
 from nmpsim.records import frozen
 
@@ -52,7 +52,7 @@ def softmax(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArr
     return _softmax_float(rows)
 
 
-@on_values
+@wrap_array_function
 def log_softmax(src: AnyArray) -> AnyArray:
     """Compute the logarithm of the softmax of each row, in float."""
     rows = src.reshape(src.shape[0], -1)

@@ -163,12 +163,12 @@ def cast(values: AnyArray, dest: HostTensor) -> AnyArray:
 
 
 def store(values: AnyArray, dest: HostTensor) -> HostResult:
-    """Return values as the result of operand 0, cast to its dtype and shape."""
+    """Make a result of operand 0 from values, cast to its dtype and shape."""
     return HostResult({0: cast(values, dest)})
 
 
 def saturate(values: IntArray, dest: HostTensor) -> HostResult:
-    """Return int64 values as the result of operand 0, saturated to its integer type."""
+    """Make a result of operand 0 from int64 values, saturated to its integer type."""
     wide = np.asarray(values)
     if wide.shape != dest.shape:
         wide = np.broadcast_to(wide, dest.shape)
@@ -198,7 +198,7 @@ def make_result(
     return saturate(values, dest) if is_wide else store(values, dest)
 
 
-def on_values(function: Callable[..., AnyArray]) -> Implementation:
+def wrap_array_function(function: Callable[..., AnyArray]) -> Implementation:
     """Convert a function of arrays and attributes to an implementation of an operation.
 
     The function takes the arrays of the operands after Dest, and attributes as keywords:

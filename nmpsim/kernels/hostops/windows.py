@@ -22,7 +22,7 @@ def require_nhwc(opcode: str, attributes: Attributes) -> None:
 
 @frozen
 class Window:
-    """Sliding window over two or three dimensions: kernel, strides, pads, dilation."""
+    """Kernel, strides, pads and dilation of a sliding window over two or three dimensions."""
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
