@@ -39,7 +39,9 @@ from nmpsim.kernels.result_table import (
     FIRST_BELOW,
     LEAST,
     MOST,
+    SAVED,
     TOO_LARGE,
+    undo_counts,
 )
 from nmpsim.kernels.saturate import INT32_MAX, ONCE
 from nmpsim.kernels.vector_code import (
@@ -255,24 +257,23 @@ def _emit(case: FormulaCase, element: int, b: IRBuilder, block: BlockArguments) 
     if case.is_sum:
         limited = b.or_(*(code.is_limited([end]) for end in extremes))
         extremes, is_too_large = [code.compute([end]) for end in extremes], any_lane(b, limited)
-    with b.if_then(b.icmp_unsigned("==", is_too_large, constant(0))):
-        counts = _load_rows(b, block.counts, COUNT_ROWS, INT32S)
-        lowest, highest = (_widen(b, end, b.sext) for end in extremes)
-        pixel, never = splat(b, b.trunc(block.pixel, I32)), splat_constant(INT32S, INT32_MAX)
-        firsts = [
-            b.select(mask, b.add(pixel, _widen(b, count, b.zext)), never)
-            for mask, count in ((is_low, before_low), (is_high, before_high))
-        ]
-        after = {
-            BELOW: b.add(counts[BELOW], _widen(b, below, b.zext)),
-            ABOVE: b.add(counts[ABOVE], _widen(b, above, b.zext)),
-            LEAST: signed_min(b, counts[LEAST], signed_min(b, lowest, highest)),
-            MOST: signed_max(b, counts[MOST], signed_max(b, lowest, highest)),
-            FIRST_BELOW: signed_min(b, counts[FIRST_BELOW], firsts[0]),
-            FIRST_ABOVE: signed_min(b, counts[FIRST_ABOVE], firsts[1]),
-        }
-        for row, value in after.items():
-            store(b, value, add_offset(b, block.counts, 4 * LANES * row), 4)
+    counts = _load_rows(b, block.counts, SAVED, INT32S)
+    lowest, highest = (_widen(b, end, b.sext) for end in extremes)
+    pixel, never = splat(b, b.trunc(block.pixel, I32)), splat_constant(INT32S, INT32_MAX)
+    firsts = [
+        b.select(mask, b.add(pixel, _widen(b, count, b.zext)), never)
+        for mask, count in ((is_low, before_low), (is_high, before_high))
+    ]
+    after = dict(enumerate(counts, SAVED)) | {
+        BELOW: b.add(counts[BELOW], _widen(b, below, b.zext)),
+        ABOVE: b.add(counts[ABOVE], _widen(b, above, b.zext)),
+        LEAST: signed_min(b, counts[LEAST], signed_min(b, lowest, highest)),
+        MOST: signed_max(b, counts[MOST], signed_max(b, lowest, highest)),
+        FIRST_BELOW: signed_min(b, counts[FIRST_BELOW], firsts[0]),
+        FIRST_ABOVE: signed_min(b, counts[FIRST_ABOVE], firsts[1]),
+    }
+    for row, value in after.items():
+        store(b, value, add_offset(b, block.counts, 4 * LANES * row), 4)
     return b.or_(any_lane(b, b.or_(is_low, is_high)), b.mul(is_too_large, constant(TOO_LARGE)))
 
 
@@ -377,6 +378,8 @@ def requantize_blocks(
         else:
             found |= _sums_int8((formula, block))
         block = get_next_block(block, width, parameter_bytes, np.int64(width == 8))
+    if found & TOO_LARGE:
+        undo_counts(counts)
     return found
 
 

@@ -30,6 +30,8 @@ PARAMETER_ROWS = TABLE_ROWS - START
 BELOW, ABOVE, LEAST, MOST, FIRST_BELOW, FIRST_ABOVE = range(6)
 """Rows of counts: results limited from below and above; smallest and largest result before the
 clip; pixels of the first results that were limited from below and above."""
+SAVED = 6
+"""Row at which a copy of the counts before the last results starts."""
 TOO_LARGE = 2
 """Bit of a vector function's answer: a sum is too large for it. Results are invalid, and nothing is
 counted."""
@@ -58,7 +60,16 @@ def clear_counts(counts: Int32s) -> None:
         counts[block, BELOW:LEAST] = 0
         counts[block, LEAST] = INT32_MAX
         counts[block, MOST] = INT32_MIN
-        counts[block, FIRST_BELOW:] = INT32_MAX
+        counts[block, FIRST_BELOW:SAVED] = INT32_MAX
+
+
+@jit
+def undo_counts(counts: Int32s) -> None:
+    """Restore the counts to what they were before the last results."""
+    for block in range(counts.shape[0]):
+        for row in range(SAVED):
+            for lane in range(LANES):
+                counts[block, row, lane] = counts[block, row + SAVED, lane]
 
 
 @jit

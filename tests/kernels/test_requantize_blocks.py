@@ -52,6 +52,7 @@ from nmpsim.kernels.result_table import (
     LEAST,
     MOST,
     PARAMETER_ROWS,
+    SAVED,
     TOO_LARGE,
     add_counts,
     clear_counts,
@@ -119,9 +120,9 @@ class Blocks:
         return int(found), results[:, LANE + 1 : LANE + 1 + COUNT]
 
     def channel_counts(self) -> Array:
-        """Return the counts [COUNT_ROWS, channels]."""
+        """Return the counts [SAVED, channels]."""
         rows = self.counts.transpose(1, 0, 2).reshape(COUNT_ROWS, -1)
-        return rows[:, LANE : LANE + COUNT].copy()
+        return rows[:SAVED, LANE : LANE + COUNT].copy()
 
 
 def scale(random: Random, profile: int, element: int) -> tuple[Three, Three]:
