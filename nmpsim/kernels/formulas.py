@@ -115,7 +115,7 @@ class _Expansion(ast.NodeTransformer):
     def __init__(self, reader: FormulaReader, names: Mapping[str, ast.expr]) -> None:
         self._reader, self._names = reader, names
 
-    def visit_Name(self, node: ast.Name) -> ast.expr:
+    def visit_Name(self, node: ast.Name) -> Any:
         if node.id in self._reader.constants:
             return ast.parse(self._reader.constants[node.id], mode="eval").body
         return self._names.get(node.id, node)

@@ -62,7 +62,7 @@ Key = tuple[int, ...]
 
 def _list_words(struct: type, at: str, **others: str) -> dict[str, str]:
     """Return the expressions of words: fields of a named tuple and of its scales, and others."""
-    found = {}
+    found: dict[str, str] = {}
     for field, kind in get_type_hints(struct).items():
         if kind is IntegerScale:
             scale = "out" if field == "scale" else field.removesuffix("_scale")

@@ -8,7 +8,7 @@ width.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -124,7 +124,7 @@ def _comparison(compare: np.ufunc) -> Implementation:
     Quantized ones are as in Glow's sources; LIR_FORMAT has no row for these.
     """
 
-    def run(dest: HostTensor, lhs: HostTensor, rhs: HostTensor, attributes: Attributes) -> AnyArray:
+    def run(dest: HostTensor, lhs: HostTensor, rhs: HostTensor, attributes: Attributes) -> Any:
         if lhs.uses_integers:
             scaled = rescale(lhs.subtract_offset(), lhs.scale32 / rhs.scale32)
             return compare(scaled, rhs.subtract_offset())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from nmpsim.kernels.hostops.accumulators import Rescale, add_product, multiply_exact, multiply_real
@@ -77,7 +79,7 @@ def batched_add(
     return add(dest, batch, slice_)
 
 
-def batched_reduce_add(dest: HostTensor, batch: HostTensor, attributes: Attributes) -> AnyArray:
+def batched_reduce_add(dest: HostTensor, batch: HostTensor, attributes: Attributes) -> Any:
     """Compute the sum of Batch along Axis.
 
     Real numbers are added in order. Int8 rescales the whole sum once (libjit), or as the

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from nmpsim.kernels.hostops.accumulators import sum_in_order
@@ -46,7 +48,7 @@ def _window_sums(x: AnyArray, half_window: int) -> AnyArray:
 
 def batch_normalization(
     dest: HostTensor, src: HostTensor, *parameters: HostTensor, attributes: Attributes
-) -> AnyArray:
+) -> Any:
     """Normalize each channel with constant mean and variance (inference).
 
     Float: ``fl(fl(s * fl(x - mean)) + bias)``, ``s = fl(scale / fl(sqrt(fl(var + eps))))``. Int8

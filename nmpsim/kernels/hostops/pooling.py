@@ -70,7 +70,7 @@ def _zero_where_empty(best: AnyArray, src: HostTensor, window: Window) -> AnyArr
     return np.where(empty[:, :, None], src.dtype.type(0 if src.is_float else src.offset), best)
 
 
-def avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
+def avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> Any:
     """Compute the mean of each window; attributes say whether padding counts.
 
     Layout NTHWC has windows in three dimensions. Real taps are added in order, then divided;
@@ -109,7 +109,7 @@ def _sum_taps(dest: HostTensor, x: AnyArray, window: Window) -> AnyArray:
     return sums
 
 
-def _avg_pool_3d(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
+def _avg_pool_3d(dest: HostTensor, src: HostTensor, attributes: Attributes) -> Any:
     """Compute :func:`avg_pool` over three dimensions, of Src [N, T, H, W, C].
 
     Float adds the taps in order and divides. Quantized: ``rne(fl(fl(sum / fl(1/m)) + Oy))`` with
@@ -127,7 +127,7 @@ def _avg_pool_3d(dest: HostTensor, src: HostTensor, attributes: Attributes) -> A
     return round_half_even(placed)
 
 
-def adaptive_avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
+def adaptive_avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> Any:
     """Compute the means of windows that divide an NHWC image evenly.
 
     Float: ``fl(fl(sum / kw) / kh)``, in order. Int8: the Interpreter's

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +39,7 @@ _RESERVE = 5.0
 """Distance that the logarithm of the sum keeps from that of the largest float32."""
 
 
-def softmax(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyArray:
+def softmax(dest: HostTensor, src: HostTensor, attributes: Attributes) -> Any:
     """Compute the softmax of each row, all elements after dimension 0."""
     if len(src.shape) < 2:
         raise UnsupportedHostOp("softmax", f"needs at least two dimensions, not {src.shape}")
