@@ -360,7 +360,7 @@ def test_one_infinite_value_is_reported_once():
         CalibratedProgram.from_samples(module, {data.name: np.array([[[4.0, 0.0]]])})
     (finding,) = caught.value.diagnostics
     assert "no finite number" not in finding.message
-    assert finding.found == "1 of 2 values"
+    assert finding.found == "1 of 2 values are not finite"
 
 
 def test_a_state_is_input_and_output():
