@@ -357,7 +357,6 @@ def lower_instruction(
     attributes: Mapping[str, Any],
     views: Sequence[Shape] = (),
     is_broadcast: bool = False,
-    limits: Limits | None = None,
     numerics: str | None = None,
     image: bool = False,
     plain: bool = False,
@@ -374,8 +373,6 @@ def lower_instruction(
         Shapes in which it takes its result and its first operands.
     is_broadcast
         Whether operands are broadcast to the shape of the result.
-    limits
-        Bounds of a ReLU or clip after it.
     numerics
         Numerics profile of the layer, if it is not the model's.
     image, plain
@@ -384,7 +381,7 @@ def lower_instruction(
     """
     lowering = op.lowering
     declaration = lowering.graph.declarations[op.name]
-    op.result, shape, op.limits = declaration.kind, declaration.shape, limits
+    op.result, shape = declaration.kind, declaration.shape
     layout = CHANNELS_LAST if image else PLAIN
     if not (image or plain or views):
         layout = lowering.choose_layout(*op.names)
@@ -403,4 +400,4 @@ def lower_instruction(
     )
     if numerics:
         lowering.layer_numerics[lowering.builder.layers[-1]] = numerics
-    return op.apply_limits(op.view(value, stored_shape))
+    return op.view(value, stored_shape)
