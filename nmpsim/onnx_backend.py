@@ -52,7 +52,7 @@ _Key: TypeAlias = tuple[tuple[str, tuple[int, ...], bytes], ...]
 
 
 class UnsupportedModelError(UserError, unittest.SkipTest):
-    """Error for a model that nmpsim does not compile; a test that raises it is skipped."""
+    """Error for a model that nmpsim cannot compile; unittest skips a test that raises it."""
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def _unsupported_as_skip() -> Iterator[None]:
 
 
 class PreparedModel(BackendRep):
-    """A model that is compiled for the values of the inputs that must be constants."""
+    """Model that is compiled for the values of those inputs that must be constants."""
 
     report: RunReport | None = None
     """Report of the last run; None before the first run."""

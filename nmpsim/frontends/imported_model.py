@@ -17,6 +17,11 @@ TFLITE_IDENTIFIER = b"TFL3"
 class UnsupportedError(Exception):
     """Error for an operator that cannot be compiled, or not with its attributes and types."""
 
+    def __init__(self, found: str, expected: str | None = None) -> None:
+        super().__init__(found)
+        self.expected = expected
+        """What is supported instead."""
+
 
 class NotConstantError(UnsupportedError):
     """Error for a tensor whose values must be known at compile time but are not."""
@@ -26,10 +31,10 @@ class NotConstantError(UnsupportedError):
         self.name = name
 
 
-def require(condition: object, found: str) -> None:
-    """Raise UnsupportedError with the message ``found`` unless a condition is true."""
+def require(condition: object, found: str, expected: str | None = None) -> None:
+    """Raise UnsupportedError with what was found and expected unless a condition is true."""
     if not condition:
-        raise UnsupportedError(found)
+        raise UnsupportedError(found, expected)
 
 
 @attrs.frozen

@@ -37,7 +37,7 @@ class ModelOrigin:
         return SCHEMA
 
     def to_json(self) -> bytes:
-        """Return the JSON document as bytes."""
+        """Return the JSON document."""
         return record_to_json(self, SCHEMA) + b"\n"
 
 
@@ -68,6 +68,6 @@ def read_model_origin(lir: Path) -> ModelOrigin | None:
 
 
 def import_lir(module: Module, origin: ModelOrigin | None = None) -> ImportedModel:
-    """Return an LIR module as an imported model, with the given model origin."""
+    """Return an imported model of an LIR module and, if known, its origin."""
     fates, normalizations = (origin.fates, origin.normalizations) if origin else ((), ())
     return ImportedModel(module, frozenset(), fates, DEFAULT_NUMERICS, normalizations)

@@ -35,7 +35,7 @@ def make_quantized_type(
 
 @attrs.frozen
 class Value:
-    """Tensor of the module under construction: a weight, a buffer or a view of one."""
+    """Tensor of the module under construction: a weight, a buffer, or a view of either."""
 
     name: str
     type: TensorType
@@ -49,7 +49,7 @@ class Value:
 
 
 class UniqueNames:
-    """Set of names in use, which makes a new name unique with a suffix ``__N``."""
+    """Names in use; a new name that is in use gets a suffix ``__N``."""
 
     def __init__(self) -> None:
         self._used_names: set[str] = set()
@@ -92,7 +92,7 @@ class ModuleBuilder(UniqueNames):
         return self.add_output(self.unique_name(name), type)
 
     def add_output(self, name: str, type: TensorType) -> Value:
-        """Add an output of the program under a name that ``unique_name`` has returned."""
+        """Add an output of the program; ``name`` must be a result of ``unique_name``."""
         self._weights.append(WeightVar(name, type, False, self.span))
         return Value(name, type, name)
 
@@ -102,7 +102,7 @@ class ModuleBuilder(UniqueNames):
         self._weights.sort(key=lambda weight: order.get(weight.name, len(order)))
 
     def add_constant(self, name: str, values: npt.NDArray[Any], type: TensorType) -> Value:
-        """Add a constant and return it; read-only values are not copied."""
+        """Add a constant and return it; read-only arrays are not copied."""
         name = self.unique_name(name)
         self._weights.append(WeightVar(name, type, True, self.span))
         stored = np.array(values, type.dtype, copy=values.flags.writeable or None)
@@ -120,7 +120,7 @@ class ModuleBuilder(UniqueNames):
     def add_view(
         self, source: Value, type: TensorType, offsets: tuple[int, ...] = (), name: str = ""
     ) -> Value:
-        """Add a view of a value with another type that begins at the element ``offsets``."""
+        """Add a view of ``source`` that has the given type and starts at element ``offsets``."""
         if source.type == type and not name:
             return source
         name = self.add_instruction(
@@ -160,7 +160,7 @@ class ModuleBuilder(UniqueNames):
         return name
 
     def replace_buffer(self, value: Value, output: Value) -> None:
-        """Store a value in an output of the program instead of its buffer.
+        """Replace the buffer of a value by an output of the program.
 
         If the value is a whole buffer, that buffer no longer exists: use ``output`` from then on.
         """
@@ -181,7 +181,13 @@ class ModuleBuilder(UniqueNames):
             )
 
     def build(self, variables: Sequence[WeightVar] = ()) -> Module:
-        """Return the verified module, in which ``variables`` follow the other weights."""
+        """Free buffers after their last use, append ``variables`` to the weights, and verify.
+
+        Returns
+        -------
+        Module
+            The verified module.
+        """
         buffers = dict(self._buffers)
         last_use: dict[str, int] = {}
         for index, instruction in enumerate(self._instructions):

@@ -28,7 +28,7 @@ _PREFIX = "input/"
 def split_samples(
     inputs: Mapping[str, TensorType], arrays: Mapping[str, npt.ArrayLike]
 ) -> list[Sample]:
-    """Split calibration arrays into samples, one dictionary of input values for each.
+    """Split calibration arrays into samples, and return the input values of each sample.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def split_samples(
 def stack_examples(
     inputs: Mapping[str, TensorType], examples: Iterable[Any]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Stack calibration examples into one array [samples, ...] for each input.
+    """Return the calibration examples of each input as one array [samples, ...].
 
     Parameters
     ----------

@@ -50,8 +50,8 @@ class _Energy:
 
 
 @attrs.frozen
-class LayerLoss:
-    """SQNR of one quantized result against the float program."""
+class LayerAccuracy:
+    """Accuracy of one quantized result: its SQNR against the float program."""
 
     name: str
     opcode: str
@@ -59,8 +59,8 @@ class LayerLoss:
 
 
 @attrs.frozen
-class OutputLoss:
-    """SQNR and top-1 agreement of one output against the float program."""
+class OutputAccuracy:
+    """Accuracy of one output against the float program: SQNR and top-1 agreement."""
 
     name: str
     sqnr_db: float
@@ -76,18 +76,18 @@ class Comparison:
     quantized: int
     """Number of quantized results."""
     staying_float: int
-    outputs: tuple[OutputLoss, ...]
-    layers: tuple[LayerLoss, ...]
+    outputs: tuple[OutputAccuracy, ...]
+    layers: tuple[LayerAccuracy, ...]
     """Loss of every result in order, including errors of the layers before it."""
 
     @property
-    def worst_output(self) -> OutputLoss:
-        """The output with the lowest SQNR."""
+    def worst_output(self) -> OutputAccuracy:
+        """Output with the lowest SQNR."""
         return min(self.outputs, key=lambda output: output.sqnr_db)
 
     @property
-    def worst_layer(self) -> LayerLoss:
-        """The result with the lowest SQNR."""
+    def worst_layer(self) -> LayerAccuracy:
+        """Result with the lowest SQNR."""
         return min(self.layers, key=lambda layer: layer.sqnr_db)
 
 
@@ -101,7 +101,7 @@ def compare(calibrated: CalibratedProgram, settings: Settings) -> tuple[Comparis
     if not calibrated.samples:
         raise fail("ARG001", "a comparison of settings needs samples", found="only a profile")
     programs = [
-        calibrated.rewrite(attrs.evolve(settings, schema=schema, elem=elem))
+        calibrated.quantize_unchecked(attrs.evolve(settings, schema=schema, elem=elem))
         for elem in _ELEMS
         for schema in SCHEMAS
     ]
@@ -177,15 +177,15 @@ class _Meter:
             staying_float=staying,
             outputs=tuple(self._output(name) for name in outputs),
             layers=tuple(
-                LayerLoss(name, self._by_name[name].opcode, energy.sqnr_db)
+                LayerAccuracy(name, self._by_name[name].opcode, energy.sqnr_db)
                 for name, energy in self._layers.items()
             ),
         )
 
-    def _output(self, name: str) -> OutputLoss:
+    def _output(self, name: str) -> OutputAccuracy:
         agreements = self._agreements.get(name)
         share = float(np.mean(agreements)) if agreements else None
-        return OutputLoss(name, self._outputs[name].sqnr_db, share)
+        return OutputAccuracy(name, self._outputs[name].sqnr_db, share)
 
 
 def _rows(array: Array) -> Array:

@@ -21,7 +21,7 @@ from nmpsim.quantization.calibrate import Sample, calibrate, split_samples
 from nmpsim.quantization.files import ProgramFiles, write_program
 from nmpsim.quantization.graph import Graph, Value, build_graph
 from nmpsim.quantization.parameters import Settings
-from nmpsim.quantization.placement import MOVES, choose_placements, find_lookup_chains
+from nmpsim.quantization.placement import MOVES, find_lookup_chains, plan_quantization
 from nmpsim.quantization.profile import Range, find_profile_ranges
 from nmpsim.quantization.rewrite import rewrite
 from nmpsim.quantization.scales import ValueScales
@@ -41,7 +41,7 @@ class QuantizedResult:
     reason: str
     """Reason why it stays float; empty if it does not."""
     narrowed: bool
-    """Whether its range is that of the activation after it, which clips a part of it."""
+    """Whether the result has the smaller range of the activation that clips it."""
     bias_saturated: int
     """Elements of its bias that do not fit the bias's type."""
 
@@ -92,7 +92,7 @@ class QuantizedProgram:
 
 @attrs.frozen(eq=False)
 class CalibratedProgram:
-    """Float program with the range of each value, ready to be quantized with any settings."""
+    """Float program with the range of each value, which can be quantized with any settings."""
 
     graph: Graph
     samples: Sequence[Sample]
@@ -142,15 +142,15 @@ class CalibratedProgram:
             QUANT002 if a profile has no range for a result that needs one, QUANT003 if no
             operation can be quantized, QUANT004 for an unknown name in ``keep_float``.
         """
-        program = self.rewrite(settings)
+        program = self.quantize_unchecked(settings)
         require_quantized([program], self.graph.module)
         return program
 
-    def rewrite(self, settings: Settings) -> QuantizedProgram:
-        """Return the quantized program, even if none of its operations could be quantized."""
+    def quantize_unchecked(self, settings: Settings) -> QuantizedProgram:
+        """Return the quantized program; it may have no quantized operation."""
         settings = _with_names(settings, self.graph.module)
         chains = find_lookup_chains(self.graph, settings) if self.origin.operators else {}
-        placements = choose_placements(self.graph, settings, chains)
+        placements = plan_quantization(self.graph, settings, chains)
         scales = ValueScales(self.graph, placements.quantized, self.ranges, settings)
         rewritten = rewrite(self.graph, placements.quantized, scales, settings, chains)
         results = tuple(
@@ -177,7 +177,7 @@ class CalibratedProgram:
 
 
 def get_float_inputs(program: ImportedModel) -> dict[str, TensorType]:
-    """Return name and type of each input of a float program."""
+    """Return the type of each input of a float program by name."""
     _require_float(program.module)
     return {value.name: value.type for value in build_graph(program.module).inputs}
 

@@ -20,7 +20,7 @@ from nmpsim.lir.opcodes import IN
 from nmpsim.lir.printer import print_module
 
 
-class TensorFacts(TypedDict):
+class TensorEntry(TypedDict):
     """Entry of one tensor in `X.tensors.json`."""
 
     elem: str
@@ -50,7 +50,7 @@ class ProgramFiles:
         others = (lir.with_name(stem + end) for end in (".npz", ".tensors.json", SUFFIX))
         return cls(lir, *others)
 
-    def written(self, program: ImportedModel) -> tuple[Path, ...]:
+    def list_written_files(self, program: ImportedModel) -> tuple[Path, ...]:
         """Return the paths of the files that are written for a program."""
         own = (self.lir, self.constants, self.tensors)
         return (*own, self.model) if program.operators else own
@@ -74,7 +74,7 @@ def write_program(program: ImportedModel, lir: Path) -> ProgramFiles:
         origin = ModelOrigin(program.operators, program.normalizations).to_json()
         write_file(files.model, origin)
     write_npz(files.constants, arrays)
-    sidecar = json.dumps(list_tensor_facts(module), indent=1)
+    sidecar = json.dumps(describe_tensors(module), indent=1)
     write_file(files.tensors, sidecar.encode() + b"\n")
     text = print_module(module)
     write_file(files.lir, text)
@@ -86,10 +86,10 @@ def _key(name: str) -> str:
     return CONSTANT_PREFIX + name if re.match(r"[/\\]|[A-Za-z]:", name) else name
 
 
-def list_tensor_facts(module: Module) -> dict[str, TensorFacts]:
-    """Return element type, shape, scale and offset of each tensor of a module, by key."""
+def describe_tensors(module: Module) -> dict[str, TensorEntry]:
+    """Describe each tensor of a module by element type, shape, scale and offset."""
     written = {o.name for i in module.instructions for o in i.operands if o.kind != IN}
-    facts: dict[str, TensorFacts] = {}
+    facts: dict[str, TensorEntry] = {}
     types = {weight.name: weight.type for weight in module.weights}
     for weight in module.weights:
         kind = "const" if weight.constant else "output" if weight.name in written else "input"
@@ -109,8 +109,8 @@ def list_tensor_facts(module: Module) -> dict[str, TensorFacts]:
     return facts
 
 
-def _fact(name: str, type_: TensorType) -> TensorFacts:
-    fact: TensorFacts = {"elem": type_.elem, "shape": list(type_.shape)}
+def _fact(name: str, type_: TensorType) -> TensorEntry:
+    fact: TensorEntry = {"elem": type_.elem, "shape": list(type_.shape)}
     if ":" in name or "/" in name:
         fact["name"] = name
     if (quant := type_.quant) is not None:

@@ -37,8 +37,8 @@ class Value:
 
 
 @attrs.frozen
-class Part:
-    """Region of a result that a node writes: its type and the index of its first element."""
+class ResultRegion:
+    """Region of a result that a node writes: index of its first element, and type."""
 
     start: int
     type: TensorType
@@ -52,8 +52,8 @@ class Node:
     results: tuple[Value, ...]
     sources: tuple[Value, ...]
     """Values read, in the order of the ``@in`` operands."""
-    part: Part | None = None
-    """Part of the result that the node writes, if other nodes write it too."""
+    region: ResultRegion | None = None
+    """Region of the result that the node writes, if other nodes write it too."""
 
     @property
     def opcode(self) -> str:
@@ -78,7 +78,7 @@ class Node:
 
 @attrs.frozen
 class Graph:
-    """Nodes of a program in order, its inputs, and the final value of each output."""
+    """Nodes of a float program in order, its inputs, and the final value of each output."""
 
     module: Module
     nodes: tuple[Node, ...]
@@ -101,12 +101,12 @@ class Graph:
         return _group_by_value((one, node) for node in self.nodes for one in node.results)
 
     @cached_property
-    def values_in_parts(self) -> list[Value]:
-        """Values of which a node writes a part."""
-        return [one for one, nodes in self.producers.items() if any(node.part for node in nodes)]
+    def assembled_values(self) -> list[Value]:
+        """Values of which nodes write regions."""
+        return [one for one, nodes in self.producers.items() if any(node.region for node in nodes)]
 
     def get_constant(self, value: Value) -> npt.NDArray[Any] | None:
-        """Return the elements of a constant or of a view of one, or None for other values."""
+        """Return the elements of a constant or a view of a constant, None for other values."""
         if value.kind == "constant":
             return self.module.constants[value.name]
         source, start = self.views.get(value, (None, 0))
@@ -172,7 +172,7 @@ class _Builder:
             value = self._value(instruction.name, place.type)
             self._assembled.add(value)
             self._holds[place.storage] = value
-            self._nodes.append(Node(instruction, (value,), (), Part(0, place.type)))
+            self._nodes.append(Node(instruction, (value,), (), ResultRegion(0, place.type)))
 
     def _is_rename(self, instruction: Instruction) -> bool:
         """Return whether a copy of a whole, unchanged value needs no copying."""
@@ -216,7 +216,7 @@ class _Builder:
         self._assembled.add(value)
         self._holds[place.storage] = value
         start = place.start if place.type.shape != value.type.shape else 0
-        self._nodes.append(Node(instruction, (value,), reads, Part(start, place.type)))
+        self._nodes.append(Node(instruction, (value,), reads, ResultRegion(start, place.type)))
 
     def _is_own(self, value: Value) -> bool:
         """Return whether writing into a value changes nothing else."""

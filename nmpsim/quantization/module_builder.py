@@ -54,7 +54,7 @@ class QuantizedModuleBuilder(ModuleBuilder):
         return stem if number.isdigit() and stem else name
 
     def begin_instruction(self, name: str, span: Span) -> None:
-        """Set name and place of the float instruction that is rewritten next."""
+        """Set the name and the source position of the float instruction to rewrite next."""
         self.reader, self.span = name, span
 
     def build_module(self) -> Module:
@@ -70,7 +70,7 @@ class QuantizedModuleBuilder(ModuleBuilder):
         self._tensors[value, self.get_type(value)] = tensor
 
     def get_tensor(self, value: Value, type_: TensorType) -> Tensor:
-        """Return a tensor that holds a value in a given type, converting the value if needed."""
+        """Return a tensor that holds a value in a given type; convert the value if necessary."""
         known = self._tensors.get((value, type_))
         if known is not None:
             return known
@@ -80,18 +80,18 @@ class QuantizedModuleBuilder(ModuleBuilder):
         else:
             tensor = self.add_real_constant(value.name, array, type_)
             if type_.quant is not None:
-                self.record_float(tensor, array)
+                self.record_float_values(tensor, array)
         if len(self.graph.producers.get(value, ())) < 2:  # parts may change before the next use
             self._tensors[value, type_] = tensor
         return tensor
 
-    def record_float(self, constant: Tensor, array: npt.NDArray[Any]) -> None:
+    def record_float_values(self, constant: Tensor, array: npt.NDArray[Any]) -> None:
         """Record the float values from which a constant was quantized."""
         if array.dtype == np.float32:
             self._floats[constant.name] = array
 
     def add_real_constant(self, name: str, array: npt.NDArray[Any], type_: TensorType) -> Tensor:
-        """Add a constant, quantizing its float values if the type is quantized."""
+        """Add a constant from real values, which are quantized if its type is quantized."""
         if type_.quant is not None:
             array = quantize(array, get_parameters(type_), type_.elem)
         return self.add_constant(name, array, type_)
@@ -108,14 +108,14 @@ class QuantizedModuleBuilder(ModuleBuilder):
         self.add_instruction(opcode, name, (buffer, self._tensors[value, own]))
         return buffer
 
-    def get_target(self, node: Node, value: Value) -> Tensor:
-        """Return the tensor that a node writes a result to: a buffer, an output, or a part."""
+    def get_result_tensor(self, node: Node, value: Value) -> Tensor:
+        """Return the tensor for a node's result: a buffer, an output, or a view of a region."""
         type_, output = self.get_type(value), self.direct_outputs.get(value)
         if (value, type_) not in self._tensors:
             self._tensors[value, type_] = (
                 self.variables[output] if output else self.allocate(f"{self.reader}_res", type_)
             )
-        whole, part = self._tensors[value, type_], node.part
+        whole, part = self._tensors[value, type_], node.region
         if part is None or part.type.shape == value.type.shape:
             return whole
         offsets = np.unravel_index(part.start, value.type.shape) if value.type.shape else ()

@@ -43,7 +43,7 @@ class Parameters:
 def choose_parameters(
     low: npt.ArrayLike, high: npt.ArrayLike, schema: Schema, elem: str
 ) -> Parameters:
-    """Compute scale and offset for a float32 range (Glow's ``chooseQuantizationParams``).
+    """Choose scale and offset for a float32 range (Glow's ``chooseQuantizationParams``).
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def choose_bias_parameters(
     elem: str,
     is_zero: npt.ArrayLike,
 ) -> Parameters:
-    """Compute a bias's parameters (Glow's ``specializeBiasQuantizationParams``).
+    """Choose the parameters of a bias (Glow's ``specializeBiasQuantizationParams``).
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def choose_bias_and_weights(
     elem: str,
     is_zero: npt.ArrayLike,
 ) -> tuple[Parameters, Parameters]:
-    """Compute parameters of bias and weights for each channel so that no Int32 bias saturates.
+    """Choose parameters of bias and weights for each channel so that no Int32 bias saturates.
 
     This is Glow's ``specializeBiasWeightsQuantizationParams``: where an Int32 bias would saturate
     on the scale of the sums, the scale of the weights is increased until it does not.
@@ -174,7 +174,9 @@ def choose_bias_and_weights(
 
 
 def quantize(values: npt.ArrayLike, parameters: Parameters, elem: str) -> npt.NDArray[Any]:
-    """Quantize values: ``clip(rint(float32(float32(x / scale) + offset)))``.
+    """Quantize real values to integers: divide by the scale, add the offset, round and clip.
+
+    The formula is ``clip(rint(float32(float32(x / scale) + offset)))``.
 
     Parameters
     ----------

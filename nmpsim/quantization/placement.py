@@ -26,17 +26,17 @@ _PROBE = Quantization(1.0, 0, 0.0, 0.0)
 
 
 @attrs.frozen
-class Placements:
-    """Quantized values, and the reason for each node that stays float."""
+class QuantizationPlan:
+    """Values to quantize, and the reason for each node that stays float."""
 
     quantized: frozenset[Value]
     reasons: dict[Value, str]
     """First result of a node -> why it stays float."""
 
 
-def choose_placements(
+def plan_quantization(
     graph: Graph, settings: Settings, lookups: Container[Value] = ()
-) -> Placements:
+) -> QuantizationPlan:
     """Choose the nodes to quantize.
 
     A node that computes is quantized if the device can execute it; a node that moves elements, if
@@ -68,7 +68,7 @@ def choose_placements(
     for node in graph.nodes:
         if node.opcode in MOVES and node.results[0] not in quantized:
             reasons.setdefault(node.results[0], _asked(node, settings) or _MOVES_FLOAT)
-    return Placements(frozenset(quantized), reasons)
+    return QuantizationPlan(frozenset(quantized), reasons)
 
 
 def _spread(graph: Graph, computed: set[Value], settings: Settings) -> set[Value]:
@@ -188,7 +188,7 @@ def _is_by_element(node: Node, settings: Settings) -> bool:
         and node.kind in _KINDS
         and len(node.results) == 1
         and not _asked(node, settings)
-        and node.part is None
+        and node.region is None
         and _is_float(node)
     )
 

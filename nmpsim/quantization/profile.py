@@ -58,7 +58,7 @@ def check_finite(
     place: Place | None = None,
     hint: str | None = None,
 ) -> None:
-    """Raise UserError with the given code and message if an array has infinities or NaNs."""
+    """Raise UserError with a code and message if an array has infinities or NaNs."""
     if not_finite := array.size - np.count_nonzero(np.isfinite(array)):
         found = f"{not_finite} of {array.size} values are not finite"
         raise fail(code, message, place=place, found=found, expected="finite values", hint=hint)
@@ -184,11 +184,11 @@ class ProfileLookup:
             self._alike[strip_numeric_suffix(name)].add(range_)
 
     def get(self, name: str) -> Range | None:
-        """Return the range that is recorded under exactly this name, or None."""
+        """Return the range recorded under exactly this name, None if there is none."""
         return self._profile.get(name)
 
     def find(self, name: str, excluded: Range | None = None) -> Range | None:
-        """Return the range of a name, or of the only name that differs in ``__N``; else None."""
+        """Return the range of a name or of names that differ in ``__N``, None if not unique."""
         if name in self._profile:
             return self._profile[name]
         alike = self._alike.get(strip_numeric_suffix(name), set())
@@ -207,10 +207,10 @@ def find_profile_ranges(graph: Graph, profile: Mapping[str, Range]) -> dict[Valu
     for value in graph.inputs:
         _set_range(ranges, value, recorded.find(value.name))
     for node in graph.nodes:
-        if node.part is None:
+        if node.region is None:
             for number, value in enumerate(node.results):
                 _set_range(ranges, value, _range_of(node, number, ranges, recorded))
-    for value in graph.values_in_parts:
+    for value in graph.assembled_values:
         _set_range(ranges, value, recorded.find(value.name))
     return ranges
 

@@ -43,7 +43,7 @@ _DUMMY = Quantization(1.0, 0, 0.0, 0.0)
 
 @attrs.frozen(eq=False)
 class RewrittenProgram:
-    """Quantized module, with the writers and names of its results."""
+    """Quantized module, with the instructions that write its results."""
 
     module: Module
     last_writers: dict[Value, tuple[Node, str]]
@@ -61,7 +61,7 @@ def rewrite(
     settings: Settings,
     chains: Mapping[Value, ElementwiseChain],
 ) -> RewrittenProgram:
-    """Write the quantized program of a float program.
+    """Rewrite a float program as a quantized program.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ class _Rewriter(QuantizedModuleBuilder):
     def _write(self, node: Node, form: _QuantizedForm) -> None:
         (opcode, sources, attributes), instruction = form, node.instruction
         kinds = ["@out", IN] if node.is_implicit else [o.kind for o in instruction.operands]
-        results = iter([self.get_target(node, value) for value in node.results])
+        results = iter([self.get_result_tensor(node, value) for value in node.results])
         read = iter(sources)
         operands = [next(read) if kind == IN else next(results) for kind in kinds]
         operands += read  # an opcode in place of another one may have more, after the others
@@ -172,7 +172,7 @@ class _Rewriter(QuantizedModuleBuilder):
 
     def _read_sources(self, node: Node) -> list[Tensor]:
         """Return the sources of a node, those of a part with the parameters of the whole."""
-        if node.part:
+        if node.region:
             whole = self.get_type(node.results[0])
             types = [attrs.evolve(whole, shape=source.type.shape) for source in node.sources]
             return list(map(self.get_tensor, node.sources, types))
@@ -310,7 +310,7 @@ class _Rewriter(QuantizedModuleBuilder):
         wide = Parameters(parameters.scale.reshape(column), parameters.offset.reshape(column))
         type_ = TensorType(elem, reals.shape, _DUMMY)
         constant = self.add_constant(source.name, quantize(reals, wide, elem), type_)
-        self.record_float(constant, reals)
+        self.record_float_values(constant, reals)
         return constant
 
     def _add_scales(self, what: str, parameters: Parameters) -> list[Tensor]:

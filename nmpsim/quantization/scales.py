@@ -22,7 +22,7 @@ from nmpsim.quantization.profile import Range, check_finite
 
 
 class ValueScales:
-    """Quantized type of each value of a program."""
+    """Quantized types of a program's values, which share scales where integers are moved."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class ValueScales:
         """Result with the range of the activation after it -> that activation."""
         for node in graph.nodes:
             self._share(node)
-        for value in graph.values_in_parts:
+        for value in graph.assembled_values:
             if value in quantized:
                 self._gather(value)
         self._require_ranges()
@@ -73,7 +73,7 @@ class ValueScales:
     def _share(self, node: Node) -> None:
         """Let a node's result share parameters with its source, if it cannot change them."""
         result = node.results[0]
-        if result not in self._quantized or node.part or not node.sources:
+        if result not in self._quantized or node.region or not node.sources:
             return
         source = node.sources[0]
         alone = len(self._graph.producers[result]) == 1
@@ -97,7 +97,7 @@ class ValueScales:
     def _gather(self, whole: Value) -> None:
         """Give the parts of a concatenation its parameters, unless other uses need others."""
         for node in self._graph.producers[whole]:
-            for part in node.sources if node.part else ():
+            for part in node.sources if node.region else ():
                 if part in self._quantized and self._only_for(part, whole):
                     self._parent[self._root(part)] = whole
 
@@ -117,7 +117,7 @@ class ValueScales:
 
     def _shares(self, node: Node, source: Value) -> bool:
         """Return whether a node's source and result have the same parameters."""
-        return bool(node.keeps_scale or node.part) or self.narrowed.get(source) is node
+        return bool(node.keeps_scale or node.region) or self.narrowed.get(source) is node
 
     def _root(self, value: Value) -> Value:
         while value in self._parent:
@@ -127,25 +127,25 @@ class ValueScales:
     def _shared_range(self, root: Value) -> Range:
         """Return the union of the deciding value's range and those of values in parts."""
         range_ = self._range(root)
-        for value in self._graph.values_in_parts:
+        for value in self._graph.assembled_values:
             if self._root(value) == root:
                 range_ = range_.union(self._range(value))
         return range_
 
     def _range(self, value: Value) -> Range:
         array = self._graph.get_constant(value)
-        return self._ranges[value] if array is None else find_constant_range(array, value.name)
+        return self._ranges[value] if array is None else get_constant_range(array, value.name)
 
 
-def find_constant_range(array: npt.NDArray[Any], name: str) -> Range:
-    """Return the range of a constant; raise UserError (QUANT002) if a value is not finite."""
+def get_constant_range(array: npt.NDArray[Any], name: str) -> Range:
+    """Return the range of a constant; raise UserError (QUANT002) for infinities and NaNs."""
     check_finite(array, "QUANT002", f"the constant %{name} has values that are not finite")
     return Range.from_values(array)
 
 
-def make_tensor_type(elem: str, shape: tuple[int, ...], chosen: Parameters) -> TensorType:
+def make_tensor_type(elem: str, shape: tuple[int, ...], parameters: Parameters) -> TensorType:
     """Return a quantized tensor type with one scale and offset."""
-    return make_quantized_type(elem, shape, float(chosen.scale), int(chosen.offset))
+    return make_quantized_type(elem, shape, float(parameters.scale), int(parameters.offset))
 
 
 def get_parameters(type_: TensorType) -> Parameters:

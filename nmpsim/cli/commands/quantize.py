@@ -153,7 +153,7 @@ def _write(
 ) -> None:
     if not makes_bundle:
         files = program.save(output)
-        print_message(f"wrote {', '.join(map(str, files.written(program.imported)))}")
+        print_message(f"wrote {', '.join(map(str, files.list_written_files(program.imported)))}")
         return
     from nmpsim import session
     from nmpsim.views.compile_text import list_host_notes, summarize_bundle

@@ -42,11 +42,13 @@ class Problems:
 
     def add(self, index: int, label: str, error: Exception) -> None:
         """Add an operator that cannot be compiled; only its first problem is kept."""
-        found = str(error)
+        found, expected = str(error), getattr(error, "expected", None)
         if not isinstance(error, UnsupportedError):
             found = f"inputs or attributes that do not fit it ({type(error).__name__}: {error})"
         message, hint = f"{self._noun} {label} cannot be compiled", self._hint(found)
-        problem = Diagnostic("MODEL002", message, self._place, found=found[:240], hint=hint)
+        problem = Diagnostic(
+            "MODEL002", message, self._place, found=found[:240], expected=expected, hint=hint
+        )
         self._diagnostics.setdefault(index, problem)
         if isinstance(error, NotConstantError) and error.name:
             self._unknown.add(error.name)

@@ -66,7 +66,9 @@ def lower_graph(
             lowering.check_output(name)
         except UnsupportedError as error:
             message = f"output {name} cannot be compiled"
-            raise fail("MODEL002", message, place=lowering.place, found=error) from error
+            raise fail(
+                "MODEL002", message, place=lowering.place, found=error, expected=error.expected
+            ) from error
         if lowering.is_unsigned(name):
             unsigned.add(outputs[name])
     inputs = (one.name for one in lowering.graph.inputs)
@@ -91,7 +93,9 @@ def _bind_inputs(lowering: Lowering) -> set[str]:
         try:
             name = lowering.bind_input(one.name, one.dtype, one.shape)
         except UnsupportedError as error:
-            raise fail("MODEL002", message, place=place, found=str(error)) from error
+            raise fail(
+                "MODEL002", message, place=place, found=str(error), expected=error.expected
+            ) from error
         if one.dtype in UNSIGNED_OFFSETS:
             unsigned.add(name)
     return unsigned

@@ -26,7 +26,7 @@ from nmpsim.frontends.onnx.integer_operations import (
     fuse_qdq,
     infer_quantization,
 )
-from nmpsim.frontends.onnx.model import load_model, make_damaged_error, read_graph
+from nmpsim.frontends.onnx.model import load_model, make_damaged_file_error, read_graph
 from nmpsim.frontends.onnx.weight_folding import fold_into_weights
 from nmpsim.lir.names import make_legal_name
 
@@ -103,7 +103,7 @@ def lower_onnx_graph(
             mappings |= folded
         fused = fuse_qdq(graph, _has_islands(graph, options))
     except INVALID_NODE_ERRORS as error:
-        raise make_damaged_error(place, f"{type(error).__name__}: {error}"[:120]) from error
+        raise make_damaged_file_error(place, f"{type(error).__name__}: {error}"[:120]) from error
     labels = {node.index: node.label for node in graph.nodes}
     for index, reason in fused.fused.items():
         mappings[index] = OperatorMapping(labels[index], (), reason)

@@ -66,7 +66,9 @@ def convert_qlinear_node(node: Node, constants: Constants) -> Node:
     first, end = 0, 3 * INTEGER_OPERATORS[kind].inputs
     bias, at = _BIAS_AND_RESULT.get(kind, (count, end))
     if kind == "Concat":
-        require(count > 4 and count % 3 == 2, f"{count} inputs")
+        require(
+            count > 4 and count % 3 == 2, f"{count} inputs", "3 for each tensor after the first 2"
+        )
         first, end, at = 2, count, 0
     if kind == "Gemm" and not node.get_input(at):
         return node
@@ -141,7 +143,7 @@ def infer_quantization(graph: Graph, steps: Sequence[Node]) -> dict[str, Quantiz
 
 @attrs.frozen(eq=False)
 class FusedGraph:
-    """Nodes to be lowered, and the reasons why other nodes have no layers."""
+    """Nodes of a graph after fusion, and the reason for each node that was removed."""
 
     steps: tuple[Node, ...]
     fused: Mapping[int, str]
@@ -348,7 +350,7 @@ class _Fusion:
     def _read_source(self, name: str) -> QuantizedTensor:
         node = self._edges.find_dequantize(name)
         if node is None:
-            raise UnsupportedError(f"{name} is float")
+            raise UnsupportedError(f"{name} is float", "the result of DequantizeLinear")
         return _read_parameters(node, node.inputs[0], self._constants)
 
     def _read_result(self, node: Node) -> QuantizedTensor:

@@ -47,7 +47,7 @@ def load_model(path: Path) -> Any:
     try:
         return onnx.load_model_from_string(data)
     except Exception as error:  # whatever protobuf raises for damaged files
-        raise make_damaged_error(place, _first_line(error)) from error
+        raise make_damaged_file_error(place, _first_line(error)) from error
 
 
 def read_graph(
@@ -79,12 +79,12 @@ def read_graph(
     except UserError:
         raise
     except Exception as error:  # whatever onnx raises for invalid fields
-        raise make_damaged_error(place, _first_line(error)) from error
+        raise make_damaged_file_error(place, _first_line(error)) from error
 
 
-def get_dimensions(one: Any) -> tuple[int | None, ...] | None:
-    """Return the dimensions of an input, None for an open one; None if even the rank is open."""
-    kind = one.type.tensor_type
+def get_dimensions(value_info: Any) -> tuple[int | None, ...] | None:
+    """Return the dimensions of an input, None for open ones; None if the rank is open."""
+    kind = value_info.type.tensor_type
     if not kind.HasField("shape"):
         return None
     return tuple(int(d.dim_value) if d.HasField("dim_value") else None for d in kind.shape.dim)
@@ -110,16 +110,16 @@ def _shape_from_sample(
     return (1 if first is None else first, *sample)
 
 
-def get_operator_domain(one: Any) -> str:
-    """Return the domain of a node or operator set, empty for the standard domain."""
-    return "" if one.domain == "ai.onnx" else str(one.domain)
+def get_operator_domain(proto: Any) -> str:
+    """Return the domain of a node or operator set, empty for ONNX's own domain."""
+    return "" if proto.domain == "ai.onnx" else str(proto.domain)
 
 
 def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".split("\n", 1)[0][:120]
 
 
-def make_damaged_error(place: Place, found: str) -> UserError:
+def make_damaged_file_error(place: Place, found: str) -> UserError:
     """Return the UserError (MODEL001) for a damaged ONNX file."""
     hint = "Download or convert the model again; the file may be incomplete."
     return fail("MODEL001", "the ONNX file is damaged", place=place, found=found, hint=hint)
@@ -134,7 +134,7 @@ class _Reader:
     def graph(self, shapes: Shapes, sample_shapes: Shapes) -> Graph:
         graph = self._model.graph
         if not graph.node or len(graph.node) > MAX_NODES:
-            raise make_damaged_error(self._place, f"{len(graph.node)} nodes")
+            raise make_damaged_file_error(self._place, f"{len(graph.node)} nodes")
         if graph.sparse_initializer:
             hint = "Convert the model without sparse weights."
             message = f"tensor {graph.sparse_initializer[0].values.name} is sparse"
@@ -168,7 +168,7 @@ class _Reader:
         nodes = self._sorted(nodes, {*constants, *(one.name for one in inputs)})
         outputs = tuple(one.name for one in graph.output)
         if not outputs:
-            raise make_damaged_error(self._place, "no outputs")
+            raise make_damaged_file_error(self._place, "no outputs")
         warnings = [
             *self._untested_versions(),
             *(
@@ -194,7 +194,9 @@ class _Reader:
         names += [name for node in graph.node for name in (*node.input, *node.output, node.op_type)]
         for name in names:
             if not isinstance(name, str):
-                raise make_damaged_error(self._place, f"a name that is not UTF-8: {name[:40]!r}")
+                raise make_damaged_file_error(
+                    self._place, f"a name that is not UTF-8: {name[:40]!r}"
+                )
 
     def _sorted(self, nodes: tuple[Node, ...], known: set[str]) -> tuple[Node, ...]:
         """Return the nodes so that each tensor is made before it is read.
@@ -210,7 +212,7 @@ class _Reader:
         for node in nodes:
             for name in node.results:
                 if name in known or name in makers:
-                    raise make_damaged_error(
+                    raise make_damaged_file_error(
                         self._place,
                         f"node {node.label} computes a tensor that another node computes",
                     )
@@ -224,7 +226,7 @@ class _Reader:
             return tuple(nodes[index] for index in TopologicalSorter(sources).static_order())
         except CycleError as error:
             cycle = ", ".join(nodes[index].label for index in error.args[1][1:][:MAX_CYCLE])
-            raise make_damaged_error(self._place, f"a cycle: {cycle}") from error
+            raise make_damaged_file_error(self._place, f"a cycle: {cycle}") from error
 
     def _untested_versions(self) -> Iterator[str]:
         """Yield a warning for each version of the file that no test covers."""
@@ -242,7 +244,7 @@ class _Reader:
     def _opset(self) -> int:
         own = [one.version for one in self._model.opset_import if not get_operator_domain(one)]
         if not own:
-            raise make_damaged_error(self._place, "no version of the standard operator set")
+            raise make_damaged_file_error(self._place, "no version of the standard operator set")
         return int(own[0])
 
     def _input(self, one: Any, shape: tuple[int, ...] | None) -> GraphInput:
@@ -269,7 +271,7 @@ class _Reader:
 
     def _node(self, one: Any, index: int) -> Node:
         if not one.output or not one.output[0]:
-            raise make_damaged_error(self._place, f"node {index} without outputs")
+            raise make_damaged_file_error(self._place, f"node {index} without outputs")
         op = ".".join(filter(None, (get_operator_domain(one), one.op_type)))
         self._check_inputs(one, op, index)
         attributes = {a.name: self._attribute(a) for a in one.attribute}
@@ -321,7 +323,7 @@ class _Reader:
             return self._external_values(tensor, name, np.dtype(dtype), shape)
         values: Array = np.asarray(self._onnx.numpy_helper.to_array(tensor))
         if values.shape != shape or values.dtype != np.dtype(dtype):
-            raise make_damaged_error(
+            raise make_damaged_file_error(
                 self._place, f"tensor {name} with values of {values.dtype} {list(values.shape)}"
             )
         return values
@@ -352,7 +354,7 @@ class _Reader:
                 hint="Store external data in the model's folder, without links or .. in the path.",
             )
         if length != nbytes or offset < 0 or offset + nbytes > path.stat().st_size:
-            raise make_damaged_error(
+            raise make_damaged_file_error(
                 self._place, f"tensor {name} with {length} bytes at offset {offset}"
             )
         read = np.fromfile(path, dtype.newbyteorder("<"), math.prod(shape), offset=offset)

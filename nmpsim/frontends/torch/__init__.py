@@ -85,8 +85,9 @@ def _check_interface(recording: ModelRecording, place: Place) -> None:
             get_tensor_kind(tensor)
     except UnsupportedError as error:
         message = "an input or output cannot be compiled"
-        expected = "float32 or quint8"
-        raise fail("MODEL002", message, place=place, found=str(error), expected=expected) from error
+        raise fail(
+            "MODEL002", message, place=place, found=str(error), expected=error.expected
+        ) from error
 
 
 _QUANTIZED_PREFIXES = ("quantized.", "quantized_decomposed.", "aten.quantize", "aten.dequantize")

@@ -105,8 +105,8 @@ def _translate_batch_norm(
     builder.add_node("BatchNormalization", inputs, epsilon=float(eps))
 
 
-def as_pair(value: Any) -> tuple[int, int]:
-    """Return an argument for rows and columns as two integers; a single number stands for both."""
+def make_pair(value: Any) -> tuple[int, int]:
+    """Return an argument for rows and columns as two integers, also if it is one number."""
     sizes = value if isinstance(value, tuple) else (value,)
     return int(sizes[0]), int(sizes[-1])
 
@@ -127,10 +127,10 @@ def make_pool_translation(op: str) -> Translation:
         builder.add_node(
             op,
             _name_tensors(builder, "self"),
-            kernel_shape=as_pair(kernel_size),
-            strides=as_pair(stride or kernel_size),
-            pads=as_pair(padding or 0) * 2,
-            dilations=as_pair(dilation or 1),
+            kernel_shape=make_pair(kernel_size),
+            strides=make_pair(stride or kernel_size),
+            pads=make_pair(padding or 0) * 2,
+            dilations=make_pair(dilation or 1),
             ceil_mode=int(ceil_mode),
             count_include_pad=_Argument("count_include_pad", int).read(builder),
         )
@@ -140,12 +140,13 @@ def make_pool_translation(op: str) -> Translation:
 
 def find_adaptive_window(builder: TorchGraphBuilder) -> Shape:
     """Return the window of an adaptive pool whose windows have one size and do not overlap."""
-    shape, out = builder.get_source().shape, builder.result.shape[2:]
-    require(len(shape) == 4, f"an input of shape {list(shape)}")
+    shape, out = builder.get_first_tensor().shape, builder.result.shape[2:]
+    require(len(shape) == 4, f"an input of shape {list(shape)}", "4 dimensions")
     pairs = list(zip(shape[2:], out, strict=True))
     require(
         all(size and own % size == 0 for own, size in pairs),
-        f"{list(shape[2:])} pooled to {list(out)}, with windows of several sizes",
+        f"{list(shape[2:])} pooled to {list(out)}",
+        "windows of one size",
     )
     return tuple(own // size for own, size in pairs)
 
@@ -153,7 +154,7 @@ def find_adaptive_window(builder: TorchGraphBuilder) -> Shape:
 def _adaptive_pool(op: str) -> Translation:
     def translate(builder: TorchGraphBuilder) -> None:
         window = find_adaptive_window(builder)
-        builder.add_node(op, [builder.get_source()], kernel_shape=window, strides=window)
+        builder.add_node(op, [builder.get_first_tensor()], kernel_shape=window, strides=window)
 
     return translate
 
@@ -206,7 +207,7 @@ def _add_reshape(builder: TorchGraphBuilder, source: Any, shape: Shape, *result:
 
 
 def _translate_select(builder: TorchGraphBuilder, dim: int, index: int) -> None:
-    source = builder.get_source()
+    source = builder.get_first_tensor()
     axis = dim % len(source.shape)
     start = index % source.shape[axis]
     numbers = [builder.add_integers([one]) for one in (start, start + 1, axis)]
@@ -233,7 +234,7 @@ def _translate_stack(
 
 
 def _translate_expand(builder: TorchGraphBuilder) -> None:
-    _check(builder.get_source().shape == builder.result.shape)
+    _check(builder.get_first_tensor().shape == builder.result.shape)
     translate_identity(builder)
 
 
@@ -255,7 +256,7 @@ def _translate_power(builder: TorchGraphBuilder, exponent: Any) -> None:
 
 
 def _translate_mean(builder: TorchGraphBuilder, dim: Any = None, keepdim: bool = False) -> None:
-    source = builder.get_source()
+    source = builder.get_first_tensor()
     numbers = builder.add_integers(np.ravel(dim or range(len(source.shape))))
     builder.add_node("ReduceMean", [source, numbers], keepdims=int(keepdim))
 
@@ -275,7 +276,7 @@ def _translate_prelu(
 def _translate_upsample(builder: TorchGraphBuilder) -> None:
     builder.add_node(
         "Resize",
-        [builder.get_source(), "", "", builder.add_integers(builder.result.shape)],
+        [builder.get_first_tensor(), "", "", builder.add_integers(builder.result.shape)],
         mode="nearest",
         coordinate_transformation_mode="asymmetric",
         nearest_mode="floor",

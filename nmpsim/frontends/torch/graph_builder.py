@@ -98,19 +98,19 @@ class TorchGraphBuilder(UniqueNames):
                 if call.results
                 else "control flow or a number that depends on the values of a tensor",
             )
-            self.translate(operations[call.operation])
+            self.apply_translation(operations[call.operation])
         except UnsupportedError as error:
             problems.add(call.number, call.label, error)
             del self.steps[before:]
             names: list[str] = []
             with suppress(UnsupportedError):
-                names.extend(self.outputs())
+                names.extend(self.get_output_names())
             self.steps.append(Node(call.number, _REFUSED, (), tuple(names), {}, call.label))
         return len(self.steps) > before
 
-    def translate(self, translate: Translation) -> None:
-        """Call a translation with the arguments of the current operation in its signature."""
-        translate(self, **bind_attributes(translate, self.arguments))
+    def apply_translation(self, translation: Translation) -> None:
+        """Call a translation with those arguments of the operation that are in its signature."""
+        translation(self, **bind_attributes(translation, self.arguments))
 
     def build(self) -> Graph:
         """Return the graph of the recorded run."""
@@ -170,32 +170,33 @@ class TorchGraphBuilder(UniqueNames):
         """Return a tensor argument; raise UnsupportedError if its dtype is not in ``dtypes``."""
         tensor = self.arguments.get(argument)
         if not isinstance(tensor, RecordedTensor):
-            raise UnsupportedError(f"{argument} is not a tensor")
-        require(tensor.dtype in (dtypes or ("quint8",)), f"{argument} is {tensor.dtype}")
+            raise UnsupportedError(f"{argument} is not a tensor", "a tensor")
+        dtypes = dtypes or ("quint8",)
+        require(tensor.dtype in dtypes, f"{argument} is {tensor.dtype}", " or ".join(dtypes))
         return tensor
 
-    def get_source(self) -> RecordedTensor:
-        """Return the first argument, a tensor of any element type."""
+    def get_first_tensor(self) -> RecordedTensor:
+        """Return the first argument, which must be a tensor of any element type."""
         source = next(iter(self.arguments.values()), None)
         if not isinstance(source, RecordedTensor):
             raise UnsupportedError("an operation without an input tensor")
         return source
 
-    def outputs(self) -> Iterator[str]:
-        """Yield the names of the current operation's results, a new name if it has none."""
+    def get_output_names(self) -> Iterator[str]:
+        """Yield the graph names of the current operation's results, a new name if it has none."""
         if not self.call.results:
             yield self.unique_name("nothing")
         yield from map(self.get_name, self.call.results)
 
     def get_first_output(self) -> str:
         """Return the name of the current operation's first result."""
-        return next(self.outputs())
+        return next(self.get_output_names())
 
     def get_quantization(self, name: str) -> QuantizedTensor:
         """Return the declared quantization of a tensor."""
         kind = self._declarations[name].kind
         if isinstance(kind, str):
-            raise UnsupportedError(f"{name} is {kind}")
+            raise UnsupportedError(f"{name} is {kind}", "quint8")
         return kind
 
     def add_temporary(self, suffix: str, kind: QuantizedTensor, shape: Shape) -> str:
@@ -272,9 +273,10 @@ def get_tensor_kind(tensor: RecordedTensor) -> Kind:
     require(
         tensor.dtype == ("float32" if tensor.scale is None else "quint8"),
         f"a tensor of {tensor.dtype}",
+        "float32 or quint8",
     )
     if tensor.scale is None:
         return tensor.dtype
     scale = np.float32(tensor.scale)
-    require(0 < scale < math.inf, f"a scale of {tensor.scale:g}")
+    require(0 < scale < math.inf, f"a scale of {tensor.scale:g}", "a positive and finite scale")
     return QuantizedTensor("", "uint8", np.array([scale]), np.array([tensor.zero_point]))

@@ -11,13 +11,13 @@ from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, Translation
 
 def _translate_view(builder: TorchGraphBuilder) -> None:
     shape = builder.result.shape
-    builder.add_node("Reshape", [builder.get_source()], shape=shape, allowzero=1)
+    builder.add_node("Reshape", [builder.get_first_tensor()], shape=shape, allowzero=1)
 
 
 def translate_identity(builder: TorchGraphBuilder) -> None:
     """Translate an operation that only changes the memory layout in PyTorch."""
-    source, result = builder.get_source(), builder.result
-    require(source.dtype == result.dtype, f"{source.dtype} to {result.dtype}")
+    source, result = builder.get_first_tensor(), builder.result
+    require(source.dtype == result.dtype, f"{source.dtype} to {result.dtype}", "one element type")
     builder.add_node("Identity", [source])
 
 
@@ -25,7 +25,7 @@ def _translate_permutation(
     builder: TorchGraphBuilder, dims: Sequence[int] | None = None, dim0: int = 0, dim1: int = 1
 ) -> None:
     """Translate a permutation; in a quantized model it is delayed until it is needed."""
-    source = builder.get_source()
+    source = builder.get_first_tensor()
     rank = len(source.shape)
     order = list(range(rank))
     if dims is not None:
@@ -41,11 +41,11 @@ def _translate_permutation(
 def _translate_slice(
     builder: TorchGraphBuilder, dim: int = 0, start: int = 0, end: Any = None, step: int = 1
 ) -> None:
-    source = builder.get_source()
+    source = builder.get_first_tensor()
     axis = dim % len(source.shape)
     size, name = source.shape[axis], builder.get_name(source)
     if step != 1:
-        require(builder.is_float, f"steps of {step}")
+        require(builder.is_float, f"a step of {step}", "a step of 1")
         end = size if end is None else min(end, size)
         numbers = (builder.add_integers([one]) for one in (start, end, axis, step))
         builder.add_node("Slice", [name, *numbers])
@@ -56,15 +56,15 @@ def _translate_slice(
 
 
 def _translate_split(builder: TorchGraphBuilder, dim: int = 0) -> None:
-    source = builder.get_source()
+    source = builder.get_first_tensor()
     axis = dim % len(source.shape)
     sizes = tuple(result.shape[axis] for result in builder.call.results)
-    builder.add_node("Split", [source], *builder.outputs(), axis=axis, split=sizes)
+    builder.add_node("Split", [source], *builder.get_output_names(), axis=axis, split=sizes)
 
 
 def translate_pad(builder: TorchGraphBuilder, pad: Sequence[int], value: float = 0.0) -> None:
     """Translate padding with a constant, which must be zero in a quantized model."""
-    source, result = builder.get_source(), builder.result
+    source, result = builder.get_first_tensor(), builder.result
     rank = len(source.shape)
     before, after = [0] * rank, [0] * rank
     for index in range(len(pad) // 2):  # PyTorch's are pairs, from the last dimension on
@@ -72,10 +72,12 @@ def translate_pad(builder: TorchGraphBuilder, pad: Sequence[int], value: float =
     require(
         builder.is_float or (not value and min(pad, default=0) >= 0),
         f"paddings {list(pad)} with {value:g}",
+        "paddings of 0 or more with 0",
     )
     require(
         (source.scale, source.zero_point) == (result.scale, result.zero_point),
-        "input and result of different scales or zero points",
+        "input and result with different scales or zero points",
+        "one scale and zero point",
     )
     inputs = [builder.get_name(source)]
     if source.scale is not None:

@@ -127,14 +127,21 @@ class _Conversion:
         elif operation == "aten.relu":
             self._clip_negative(call)
         else:
-            require(operation in _INTEGER_FORMS, "a float operation without an integer form")
+            require(
+                operation in _INTEGER_FORMS,
+                "a float operation",
+                "an operation that has an integer form",
+            )
             self._floats[call.results[0].number] = self._begin_group(call)
 
     def convert_output(self, tensor: RecordedTensor, on_error: ErrorHandler) -> RecordedTensor:
         """Return an output of the model, dequantized if it is float."""
         source = self._floats.get(tensor.number)
         if isinstance(source, _PendingOperation):
-            on_error(source.call, UnsupportedError("a float result that is not quantized"))
+            on_error(
+                source.call,
+                UnsupportedError("a result that is not quantized", "quantize_per_tensor after it"),
+            )
         if isinstance(source, RecordedTensor):
             self._add("aten.dequantize", "dequantize", {"self": source}, tensor)
         return self._integers.get(tensor.number, tensor)
@@ -148,6 +155,7 @@ class _Conversion:
             require(
                 given["axis"] == 0 and stored.values is not None,
                 f"scales along dimension {given['axis']}",
+                "constants with scales along dimension 0",
             )
             scales, zeros = given["scales"].values, given["zero_points"].values
         else:
@@ -162,12 +170,16 @@ class _Conversion:
     def _quantize(self, call: RecordedCall) -> None:
         given, (result,) = call.arguments, call.results
         low, high, dtype = int(given["quant_min"]), int(given["quant_max"]), given["dtype"]
-        require(dtype in ("int8", "uint8"), f"{dtype}")
+        require(dtype in ("int8", "uint8"), f"{dtype}", "int8 or uint8")
         offset = 128 if dtype == "int8" else 0
         scale, zero = float(given["scale"]), int(given["zero_point"]) + offset
         target = self._make_tensor(result.shape, scale, zero)
         source = self._floats.get(given["input"].number)
-        require(not isinstance(source, QuantizedWeights), "constants quantized again")
+        require(
+            not isinstance(source, QuantizedWeights),
+            "a constant that is quantized twice",
+            "one quantization",
+        )
         if isinstance(source, _PendingOperation):
             self._add(source.operation, source.call.name, source.arguments, target)
         elif isinstance(source, RecordedTensor):
@@ -195,11 +207,14 @@ class _Conversion:
         given, form = call.arguments, _INTEGER_FORMS[call.operation]
         arguments: dict[str, Any] = {}
         require(
-            given.get("alpha", 1) == given.get("beta", 1) == 1, "factors alpha or beta other than 1"
+            given.get("alpha", 1) == given.get("beta", 1) == 1,
+            f"alpha {given.get('alpha', 1)} and beta {given.get('beta', 1)}",
+            "factors of 1",
         )
         require(
             not given.get("transposed") and len(given.get("stride", (1, 1))) == 2,
             "a convolution that is transposed or not two-dimensional",
+            "a two-dimensional convolution",
         )
         if form.weights:
             bias = given[form.bias] if form.bias else None
@@ -221,7 +236,8 @@ class _Conversion:
         if isinstance(weights, QuantizedWeights):
             require(
                 call.operation in _TRANSPOSITIONS,
-                "an operation on weights other than a transposition",
+                "an operation on weights",
+                "no operation but a transposition",
             )
             self._floats[call.results[0].number] = _transpose(weights)
             return
@@ -229,7 +245,7 @@ class _Conversion:
         if call.operation == "aten.mean":
             axes = sorted(int(axis) % len(source.shape) for axis in given["dim"] or ())
             is_global = axes == [2, 3] and given["keepdim"] and len(source.shape) == 4
-            require(is_global, f"a mean along {axes}")
+            require(is_global, f"a mean along {axes}", "images, dimensions [2, 3] and keepdim")
         results = [one for one in call.results if one.dtype == "float32"]
         moved = [self._make_tensor(one.shape, source.scale, source.zero_point) for one in results]
         operation = _SAME_SCALE_OPERATIONS[call.operation]
@@ -268,20 +284,20 @@ class _Conversion:
         is_tensor = isinstance(tensor, RecordedTensor)
         source = self._floats.get(tensor.number) if is_tensor else None
         if not isinstance(source, RecordedTensor):
-            raise UnsupportedError("an input that is not quantized")
+            raise UnsupportedError("an input that is not quantized", "the result of dequantize_*")
         return source
 
     def _find_weights(self, tensor: RecordedTensor, bias: Any) -> QuantizedWeights:
         """Return the weights of a layer, given as float tensors."""
         weights = self._floats.get(tensor.number)
         if not isinstance(weights, QuantizedWeights):
-            raise UnsupportedError("weights that are not quantized")
-        require(weights.weights.dtype == np.int8, f"weights of {weights.weights.dtype}")
+            raise UnsupportedError("weights that are not quantized", "quantized weights")
+        require(weights.weights.dtype == np.int8, f"weights of {weights.weights.dtype}", "int8")
         if bias is None:
             return weights
         values = bias.values if isinstance(bias, RecordedTensor) else None
         if values is None:
-            raise UnsupportedError("a bias that is not a constant")
+            raise UnsupportedError("a bias that is not a constant", "a constant bias")
         return attrs.evolve(weights, bias=values.astype(np.float32))
 
     def _add(

@@ -11,8 +11,8 @@ import numpy as np
 from nmpsim.frontends.graph.nodes import Array, QuantizedTensor
 from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.torch.float_operators import (
-    as_pair,
     find_adaptive_window,
+    make_pair,
     make_pool_translation,
 )
 from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, Translation
@@ -30,7 +30,9 @@ def _translate_convolution(builder: TorchGraphBuilder) -> None:
     """Translate ``quantized::conv2d`` and its fused ReLU."""
     weights, source = _get_weights(builder), builder.get_tensor("qx")
     require(
-        weights.weights.ndim == len(source.shape) == 4, f"an input of shape {list(source.shape)}"
+        weights.weights.ndim == len(source.shape) == 4,
+        f"an input of shape {list(source.shape)}",
+        "4 dimensions",
     )
     words: dict[str, Any] = {
         "Kernels": weights.weights.shape[2:],
@@ -56,7 +58,8 @@ def _translate_linear(builder: TorchGraphBuilder) -> None:
     outs, ins = weights.weights.shape
     require(
         source.shape and source.shape[-1] == ins,
-        f"weights of shape {[outs, ins]} for an input of shape {list(source.shape)}",
+        f"an input of shape {list(source.shape)}",
+        f"{ins} features, as the weights have",
     )
     rows = math.prod(source.shape[:-1])
     opcode, matrix = "fullyconnected", weights.weights.T
@@ -83,7 +86,7 @@ def _get_weights(builder: TorchGraphBuilder) -> QuantizedWeights:
     given = builder.arguments
     weights = given.get("packed_weight", given.get("W_prepack"))
     if not isinstance(weights, QuantizedWeights):
-        raise UnsupportedError("weights of an unsupported kind")
+        raise UnsupportedError("weights in another format", "weights of conv2d or linear")
     return weights
 
 
@@ -145,6 +148,7 @@ def _binary_translation(opcode: str) -> Translation:
         require(
             builder.result.shape in [side.shape for side in sides],
             " and ".join(str(list(side.shape)) for side in sides),
+            f"an operand of shape {list(builder.result.shape)}",
         )
         _add_with_relu(builder, opcode, sides, is_broadcast=True)
 
@@ -196,12 +200,14 @@ def _has_equal_scale(first: RecordedTensor, second: RecordedTensor) -> bool:
 
 def _translate_softmax(builder: TorchGraphBuilder, dim: int) -> None:
     rank = len(builder.get_tensor("self", "float32").shape)
-    require(rank and dim % rank == rank - 1, f"softmax along dimension {dim}")
-    builder.add_node("Softmax", [builder.get_source()], axis=dim)
+    require(
+        rank and dim % rank == rank - 1, f"softmax along dimension {dim}", f"dimension {rank - 1}"
+    )
+    builder.add_node("Softmax", [builder.get_first_tensor()], axis=dim)
 
 
 def _translate_select(builder: TorchGraphBuilder, dim: int, index: int) -> None:
-    source = builder.get_source()
+    source = builder.get_first_tensor()
     axis = dim % len(source.shape)
     builder.add_node(
         "Gather", [source, builder.add_integers(index % source.shape[axis])], axis=axis
@@ -214,7 +220,8 @@ def _translate_concatenation(builder: TorchGraphBuilder, dim: int = 0) -> None:
     parts = next(iter(call.arguments.values()))
     require(
         all(isinstance(part, RecordedTensor) and part.shape for part in parts),
-        "inputs that are not tensors",
+        "an input that is a number or not a tensor",
+        "tensors with dimensions",
     )
     axis = dim % len(parts[0].shape)
     in_blocks = axis == 1 and all(part.channels_last for part in parts)
@@ -257,7 +264,10 @@ def _rescaled(
     if _has_equal_scale(part, builder.result) and is_same:
         return name
     if table is None:
-        raise UnsupportedError(f"input {name} of a concatenation with another scale or zero point")
+        raise UnsupportedError(
+            f"input {name} with another scale or zero point",
+            "the scale and zero point of the result",
+        )
     kind = builder.get_quantization(builder.get_first_output())
     scaled = builder.add_temporary("scaled", kind, _with_size(part, axis, count))
     return builder.add_table(name, table, scaled)
@@ -268,9 +278,9 @@ def _rescaled(
 
 def _translate_max_pool(builder: TorchGraphBuilder, dilation: Any = None) -> None:
     shape = builder.get_tensor("self").shape
-    require(len(shape) == 4, f"an input of shape {list(shape)}")
-    require(as_pair(dilation or 1) == (1, 1), f"a window with gaps, dilation {dilation}")
-    builder.translate(make_pool_translation("MaxPool"))
+    require(len(shape) == 4, f"an input of shape {list(shape)}", "4 dimensions")
+    require(make_pair(dilation or 1) == (1, 1), f"a dilation of {dilation}", "a dilation of 1")
+    builder.apply_translation(make_pool_translation("MaxPool"))
 
 
 def _translate_average_pool(
@@ -284,14 +294,18 @@ def _translate_average_pool(
 ) -> None:
     """Translate an average pool; its kernel adds the zero point before or after rounding."""
     source = builder.get_tensor("self")
-    require(len(source.shape) == 4, f"an input of shape {list(source.shape)}")
-    require(divisor_override is None, "a divisor_override")
-    kernel = as_pair(kernel_size)
-    strides, pads = as_pair(stride or kernel), as_pair(padding or 0)
+    require(len(source.shape) == 4, f"an input of shape {list(source.shape)}", "4 dimensions")
+    require(divisor_override is None, f"divisor_override {divisor_override}", "None")
+    kernel = make_pair(kernel_size)
+    strides, pads = make_pair(stride or kernel), make_pair(padding or 0)
     sizes = zip(source.shape[2:], builder.result.shape[2:], kernel, strides, pads, strict=True)
     excess = [max((out - 1) * s + k - size - 2 * p, 0) for size, out, k, s, p in sizes]
     is_qnnpack, counts = builder.recording.engine == "qnnpack" and not ceil_mode, count_include_pad
-    require(not any(excess) or not (counts or is_qnnpack), "windows that reach beyond the padding")
+    require(
+        not any(excess) or not (counts or is_qnnpack),
+        "windows that reach beyond the padding",
+        "ceil_mode=False",
+    )
     late = source.shape[1] // _AVERAGED_CHANNELS * _AVERAGED_CHANNELS
     window = {
         "Kernels": kernel,
@@ -326,6 +340,7 @@ def _add_average(
     require(
         is_qnnpack or not late or counts or not any(window["Pads"]),
         "an average that does not count padding, with channels last",
+        "count_include_pad=True, or channels first",
     )
     means = []
     for first, count, profile in parts:

@@ -111,7 +111,7 @@ class RecordedCall:
 
     @property
     def label(self) -> str:
-        """Number, operation and module of the call, for messages."""
+        """Label of the call in messages: its number, operation and module."""
         return f"{self.number} {self.operation} {self.name}"
 
 
