@@ -14,7 +14,7 @@ import pytest
 from page_blocks import blocks_of, check_output, command_lines, pages, run_block, run_here
 from PIL import Image
 from tflite_files import small_network
-from torch_records import question
+from torch_records import record_half_bias
 
 import nmpsim
 from nmpsim.frontends.torch import lower_recording
@@ -75,7 +75,8 @@ def prepared(tmp_path_factory):
     shutil.copy(ROOT / "tests/fuzz/corpus/onnx/small-qdq.onnx", folder / "network.onnx")
     np.save(folder / "picture.npy", np.zeros((1, 2, 4, 4), np.uint8))
     for engine in ("qnnpack", "onednn", "fbgemm"):
-        nmpsim.save(nmpsim.compile(lower_recording(question(engine))), folder / f"{engine}.bin")
+        compiled = nmpsim.compile(lower_recording(record_half_bias(engine)))
+        nmpsim.save(compiled, folder / f"{engine}.bin")
     np.savez(folder / "expected.npz", output=np.full((1, 2, 3, 3), 0.5, np.float32))
     np.save(folder / "ones.npy", np.ones((1, 5, 5, 5), np.float32))
     (folder / "suite.toml").write_text(SUITE, encoding="utf-8")

@@ -17,7 +17,7 @@ Node = tuple[str, Sequence[str], Sequence[str], dict[str, Any]]
 """Kind, inputs, outputs, attributes."""
 
 
-def write(
+def write_model(
     path: Path,
     nodes: Sequence[Node],
     inputs: Mapping[str, Kind],
@@ -25,7 +25,7 @@ def write(
     constants: Mapping[str, Array],
     opset: int = 21,
 ) -> Path:
-    """A model of these nodes; operators of com.microsoft have that before their name."""
+    """Write a model of nodes; operators of com.microsoft have that before their name."""
     made = []
     for kind, read, written, attributes in nodes:
         domain, _, op = kind.rpartition(".")
@@ -48,8 +48,8 @@ def _info(name: str, kind: Kind) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, number, shape)
 
 
-def scales(**given: tuple[float, int] | tuple[float, int, str]) -> dict[str, Array]:
-    """``x=(0.5, 3)`` are the constants ``x_s`` and ``x_z``, of uint8 unless told otherwise."""
+def make_scales(**given: tuple[float, int] | tuple[float, int, str]) -> dict[str, Array]:
+    """Return the constants ``x_s`` and ``x_z`` for ``x=(0.5, 3)``, by default of uint8."""
     constants: dict[str, Array] = {}
     for name, (scale, zero, *dtype) in given.items():
         constants[f"{name}_s"] = np.float32(scale)
@@ -57,11 +57,11 @@ def scales(**given: tuple[float, int] | tuple[float, int, str]) -> dict[str, Arr
     return constants
 
 
-def small_network(path: Path) -> Path:
-    """A convolution, a pool and a fully connected layer between conversions; uint8."""
+def write_small_network(path: Path) -> Path:
+    """Write a model with a convolution, a pool and a fully connected layer between conversions."""
     rng = np.random.default_rng(5)
     constants = {
-        **scales(x=(0.05, 128), conv=(0.1, 0), y=(0.2, 100)),
+        **make_scales(x=(0.05, 128), conv=(0.1, 0), y=(0.2, 100)),
         "w": rng.integers(-60, 60, (4, 2, 3, 3)).astype(np.int8),
         "w_s": rng.uniform(0.005, 0.01, 4).astype(np.float32),
         "w_z": np.zeros(4, np.int8),
@@ -95,4 +95,4 @@ def small_network(path: Path) -> Path:
         ("QuantizeLinear", ["y", "y_s", "y_z"], ["classes"], {}),
     ]
     inputs: dict[str, Kind] = {"image": ("uint8", ("batch", 2, 4, 4))}
-    return write(path, nodes, inputs, {"classes": ("uint8", (1, 3))}, constants)
+    return write_model(path, nodes, inputs, {"classes": ("uint8", (1, 3))}, constants)

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from click.testing import CliRunner
 from onnx.reference import ReferenceEvaluator
-from onnx_files import Kind, Node, small_network, write
+from onnx_files import Kind, Node, write_model, write_small_network
 from PIL import Image
 
 import nmpsim
@@ -29,8 +29,8 @@ def numbers(*shape: int) -> Array:
     return np.random.default_rng(shape).normal(0, 0.5, shape).astype(np.float32)
 
 
-def norm(name: str, channels: int) -> dict[str, Array]:
-    """Parameters of a batch norm."""
+def make_batch_norm(name: str, channels: int) -> dict[str, Array]:
+    """Return the parameters of a batch norm."""
     return {
         f"{name}_s": 1 + numbers(channels, 1).reshape(-1) / 2,
         f"{name}_b": numbers(channels, 2)[:, 0],
@@ -41,11 +41,11 @@ def norm(name: str, channels: int) -> dict[str, Array]:
 
 def float_model(path: Path, nodes: list[Node], constants: dict[str, Array], *out: int) -> Path:
     inputs: dict[str, Kind] = {"image": ("float32", PICTURE)}
-    return write(path, nodes, inputs, {"y": ("float32", out)}, constants)
+    return write_model(path, nodes, inputs, {"y": ("float32", out)}, constants)
 
 
-def network(path: Path) -> Path:
-    """What exporters write: batch norms behind and before convolutions, factors, a residual."""
+def write_network(path: Path) -> Path:
+    """Write a network with batch norms before and after convolutions, factors and a residual."""
     nodes: list[Node] = [
         ("Conv", ["image", "w1"], ["c1"], {"pads": [1, 1, 1, 1]}),
         ("BatchNormalization", ["c1", "n1_s", "n1_b", "n1_m", "n1_v"], ["n1"], {}),
@@ -73,8 +73,8 @@ def network(path: Path) -> Path:
         "b3": numbers(6),
         "w4": numbers(6, 5),
         "b4": numbers(5),
-        **norm("n1", 4),
-        **norm("n2", 4),
+        **make_batch_norm("n1", 4),
+        **make_batch_norm("n2", 4),
         "low": np.float32(0),
         "high": np.float32(6),
     }
@@ -96,8 +96,8 @@ def imported(path: Path) -> ImportedModel:
     return found
 
 
-def in_float(program: ImportedModel, image: Array) -> Array:
-    """The float program's output, which is the last that it computes."""
+def run_in_float(program: ImportedModel, image: Array) -> Array:
+    """Return the output of the float program."""
     *_, (_, _, values) = execute_real(program.module, {"image": image}, hidden_relu=False)
     (y,) = (one for one in program.module.weights if one.name == "y")
     return values.reshape(y.type.shape)
@@ -108,9 +108,9 @@ def computing(program: ImportedModel) -> list[str]:
 
 
 def test_folded_norms_keep_the_results(tmp_path: Path) -> None:
-    path, image = network(tmp_path / "net.onnx"), samples(1)[0]
+    path, image = write_network(tmp_path / "net.onnx"), samples(1)[0]
     program = imported(path)
-    np.testing.assert_allclose(in_float(program, image), expected(path, image), atol=1e-6)
+    np.testing.assert_allclose(run_in_float(program, image), expected(path, image), atol=1e-6)
     fates = {fate.node: fate.why for fate in program.operators}
     assert fates["1 BatchNormalization n1"] == "part of 0 Conv n1"
     assert fates["6 Add a2"] == fates["5 Mul m2"] == "part of 4 Conv a2"
@@ -150,12 +150,17 @@ def test_folded_norms_keep_the_results(tmp_path: Path) -> None:
     ids=["read twice", "shared filter", "by pixel", "difference and quotient"],
 )
 def test_other_factors_are_not_folded(tmp_path: Path, nodes: list[Node]) -> None:
-    constants = {"w": numbers(4, 3, 3, 3), "b": numbers(4), "b1": numbers(4, 1, 1), **norm("n", 4)}
+    constants = {
+        "w": numbers(4, 3, 3, 3),
+        "b": numbers(4),
+        "b1": numbers(4, 1, 1),
+        **make_batch_norm("n", 4),
+    }
     constants |= {"three": np.float32([3]), "pixels": numbers(1, 1, 1, 6)}
     path = float_model(tmp_path / "net.onnx", nodes, constants, 1, 4, 6, 6)
     image = samples(1)[0]
     np.testing.assert_allclose(
-        in_float(imported(path), image), expected(path, image), atol=1e-5, rtol=1e-5
+        run_in_float(imported(path), image), expected(path, image), atol=1e-5, rtol=1e-5
     )
 
 
@@ -167,7 +172,9 @@ def test_a_constant_with_equal_dimensions_is_transposed(tmp_path: Path) -> None:
     ]
     constants = {"w": numbers(4, 3, 3, 3), "by_row": numbers(4, 1)}
     path, image = float_model(tmp_path / "net.onnx", nodes, constants, 1, 4, 4, 4), samples(1)[0]
-    np.testing.assert_allclose(in_float(imported(path), image), expected(path, image), atol=1e-5)
+    np.testing.assert_allclose(
+        run_in_float(imported(path), image), expected(path, image), atol=1e-5
+    )
 
 
 def test_a_product_folds_only_a_bias_of_one_dimension(tmp_path: Path) -> None:
@@ -180,7 +187,7 @@ def test_a_product_folds_only_a_bias_of_one_dimension(tmp_path: Path) -> None:
     constants = {"w": numbers(8, 5), "by_row": numbers(8, 1), "v": numbers(5, 8), "b": numbers(8)}
     path, image = float_model(tmp_path / "net.onnx", nodes, constants, *PICTURE), samples(1)[0]
     program = imported(path)
-    np.testing.assert_allclose(in_float(program, image), expected(path, image), atol=1e-5)
+    np.testing.assert_allclose(run_in_float(program, image), expected(path, image), atol=1e-5)
     assert computing(program).count("elementadd") == 1
 
 
@@ -189,7 +196,7 @@ def run(*arguments: object) -> Any:
 
 
 def test_a_float_model_is_quantized_and_its_errors_are_explained(tmp_path: Path) -> None:
-    path, held = network(tmp_path / "a net.onnx"), samples(6)
+    path, held = write_network(tmp_path / "a net.onnx"), samples(6)
     for place, image in enumerate(held):
         np.save(tmp_path / f"{place}.npy", image)
     bundle = tmp_path / "net.bin"
@@ -224,7 +231,7 @@ def test_a_float_model_is_quantized_and_its_errors_are_explained(tmp_path: Path)
 
 
 def test_a_bundle_is_compiled_for_the_given_device(tmp_path: Path) -> None:
-    path, small = network(tmp_path / "net.onnx"), tmp_path / "small device.toml"
+    path, small = write_network(tmp_path / "net.onnx"), tmp_path / "small device.toml"
     np.save(tmp_path / "x.npy", samples(1)[0])
     small.write_text("[cores]\ncount = 2\n")
     given = ("quantize", path, "--calibration", tmp_path / "x.npy", "--device", small)
@@ -243,7 +250,7 @@ def test_a_bundle_is_compiled_for_the_given_device(tmp_path: Path) -> None:
 
 
 def test_images_have_the_options_of_a_run(tmp_path: Path) -> None:
-    path = network(tmp_path / "net.onnx")
+    path = write_network(tmp_path / "net.onnx")
     pixels = np.random.default_rng(1).integers(0, 256, (8, 8, 3)).astype(np.uint8)
     (tmp_path / "images").mkdir()
     Image.fromarray(pixels).save(tmp_path / "images" / "one.png")
@@ -304,7 +311,7 @@ def test_a_float_model_gets_a_warning_to_quantize(tmp_path: Path, command: str) 
 
 
 def test_a_quantized_model_is_refused_by_quantize(tmp_path: Path) -> None:
-    path = small_network(tmp_path / "net.onnx")
+    path = write_small_network(tmp_path / "net.onnx")
     np.save(tmp_path / "x.npy", np.zeros((1, 2, 4, 4), np.float32))
     made = run("quantize", path, "--calibration", tmp_path / "x.npy", "-o", tmp_path / "x.bin")
     assert made.exit_code == 2
@@ -315,7 +322,7 @@ def test_a_quantized_model_is_refused_by_quantize(tmp_path: Path) -> None:
 def test_samples_of_several_inputs_are_read(tmp_path: Path) -> None:
     nodes: list[Node] = [("Add", ["a", "b"], ["y"], {})]
     kind: Kind = ("float32", (1, 4))
-    path = write(tmp_path / "net.onnx", nodes, {"a": kind, "b": kind}, {"y": kind}, {})
+    path = write_model(tmp_path / "net.onnx", nodes, {"a": kind, "b": kind}, {"y": kind}, {})
     np.save(tmp_path / "two.npy", np.float32([[1, 2, 3, 4], [5, 6, 7, 8]]))
     (tmp_path / "b").mkdir()
     for place in range(2):
@@ -337,7 +344,7 @@ def test_quantized_float_results_are_reported(op: str, is_told: bool, tmp_path: 
     nodes += [("Transpose", ["e"], ["t"], {"perm": [0, 1]})]
     nodes += [("QuantizeLinear", ["t", "s", "z"], ["r"], {})]
     nodes += [("DequantizeLinear", ["r", "s", "z"], ["y"], {})]
-    path = write(tmp_path / "n.onnx", nodes, {"x": kind}, {"y": kind}, grid)
+    path = write_model(tmp_path / "n.onnx", nodes, {"x": kind}, {"y": kind}, grid)
     report = nmpsim.Device().run(nmpsim.load(path), {"x": np.ones((1, 8), np.float32)})
     assert [note[:29] for note in report.notes] == ["float32 results are quantized"] * is_told
     metadata = nmpsim.load(path).metadata

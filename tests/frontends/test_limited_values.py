@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pytest
 from click.testing import CliRunner
 from compiler.lir_draft import Draft, int8
-from onnx_files import write
+from onnx_files import write_model
 from tflite_files import FileOperator, FileTensor, tflite_file
-from torch_records import Run, packed
+from torch_records import RecordingWriter, pack_weights
 
 import nmpsim
 from nmpsim.bundle import Bundle, bundle_from_bytes
@@ -76,11 +76,13 @@ class Layer:
             ("activation" if is_low_asked else "result", "low"): low - values,
             ("activation" if is_high_asked else "result", "high"): values - high,
         }
-        return {key: entry(overs) for key, overs in found.items() if (overs > 0).any()}
+        return {
+            key: summarize_overflows(overs) for key, overs in found.items() if (overs > 0).any()
+        }
 
 
-def entry(overs: Array) -> Any:
-    """Count, worst, first and channels of the values above zero."""
+def summarize_overflows(overs: Array) -> Any:
+    """Return count, largest, first and channels of the values above zero."""
     hits = overs > 0
     first = np.unravel_index(int(np.argmax(hits)), hits.shape)
     channels = hits.reshape(-1, 2).sum(axis=0).tolist()
@@ -134,19 +136,19 @@ def from_onnx(layer: Layer, path: Path) -> Bundle:
     ]
     inputs, outputs = {"x": ("int8", (1, 1, 3, 16))}, {"y": ("int8", (1, 2, 3, 16))}
     return nmpsim.compile(
-        write(path / "layer.onnx", nodes, inputs, outputs, constants), integer_islands=True
+        write_model(path / "layer.onnx", nodes, inputs, outputs, constants), integer_islands=True
     ).bundle
 
 
 def from_torch(layer: Layer, path: Path) -> Bundle:
-    run = Run("qnnpack")
+    run = RecordingWriter("qnnpack")
     image = run.tensor((1, 1, 3, 16), 0.5, 128)
     shape, zero = (1, 2, 3, 16), layer.zero + 128
     real_bias = np.array(layer.bias) * np.float32(layer.weight_scale) / 2
     filters = np.array(layer.weights, np.int8).reshape(2, 1, 1, 1)
     window = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
     bias = real_bias.astype(np.float32)
-    weights = packed("qnnpack", filters, np.array([layer.weight_scale]), bias, **window)
+    weights = pack_weights("qnnpack", filters, np.array([layer.weight_scale]), bias, **window)
     made = run.tensor(shape, layer.scale, zero)
     run.call("quantized.conv2d", "layer", made, qx=image, packed_weight=weights)
     if layer.relu6:
@@ -175,8 +177,8 @@ def from_lir(layer: Layer, path: Path, numerics: str = "glow-int", fuse: bool = 
     return bundle_from_bytes(made_of)
 
 
-def check(bundle: Bundle, expected: Entries) -> None:
-    """Both engines, and a second run, in which layers are done at once."""
+def check_saturation(bundle: Bundle, expected: Entries) -> None:
+    """Check both engines, and a second run of the compiled engine."""
     (name,) = (tensor.name for tensor in bundle.metadata.inputs)
     image = PIXELS.reshape(bundle.metadata.inputs[0].shape)
     held = (image + 128).astype(np.uint8) if bundle.metadata.unsigned else image.astype(np.int8)
@@ -217,7 +219,7 @@ LAYERS = {
 def test_clips_of_the_network_are_not_saturation(
     source: Callable[[Layer, Path], Bundle], layer: Layer, tmp_path: Path
 ) -> None:
-    check(source(layer, tmp_path), layer.entries())
+    check_saturation(source(layer, tmp_path), layer.entries())
 
 
 @pytest.mark.parametrize("fuse", [True, False])
@@ -226,16 +228,16 @@ def test_every_profile_counts_clips_and_saturation(
     numerics: str, fuse: bool, tmp_path: Path
 ) -> None:
     layer = LAYERS["bound is the type's end"]
-    check(from_lir(layer, tmp_path, numerics, fuse), layer.entries())
+    check_saturation(from_lir(layer, tmp_path, numerics, fuse), layer.entries())
 
 
 @pytest.mark.parametrize(("numerics", "more"), [("glow-int", 0), ("q31", 1)])
 def test_earlier_stages_count_separately(numerics: str, more: int, tmp_path: Path) -> None:
     """Both shift the sum to the left, TFLite's fixed point by one bit more, which it takes back."""
     full = Layer(6 / 255, zero=-20, relu6=False, bias=(MOST - 50, -300))
-    check(from_lir(full, tmp_path, numerics), full.entries(more))
+    check_saturation(from_lir(full, tmp_path, numerics), full.entries(more))
     steep = Layer(6 / 255, zero=-20, relu6=False, weights=(100, -90), shift=20)
-    check(from_lir(steep, tmp_path, numerics), steep.entries(20 + more))
+    check_saturation(from_lir(steep, tmp_path, numerics), steep.entries(20 + more))
 
 
 SLOW = pytest.param("model_qdq_tf2onnx.onnx", marks=pytest.mark.slow)

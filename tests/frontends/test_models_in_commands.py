@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from onnx_files import Kind, write
+from onnx_files import Kind, write_model
 from PIL import Image
 from tflite_files import small_network
 
@@ -64,7 +64,7 @@ def test_a_layer_of_a_model_has_no_line_of_lir(command: Callable[..., Result]) -
 
 def test_the_input_determines_open_dimensions(command: Callable[..., Result]) -> None:
     kind: Kind = ("float32", ("batch", 3, "rows"))
-    write(Path("open.onnx"), [("Relu", ["x"], ["y"], {})], {"x": kind}, {"y": kind}, {})
+    write_model(Path("open.onnx"), [("Relu", ["x"], ["y"], {})], {"x": kind}, {"y": kind}, {})
     np.save("open.npy", np.ones((1, 3, 7), np.float32))
     np.savez("open.npz", x=np.ones((4, 3, 7), np.float32), labels=np.zeros(4, np.int64))
     for words in (
@@ -92,7 +92,7 @@ def test_an_image_determines_open_dimensions(
     command: Callable[..., Result], shape: tuple[int | str | None, ...]
 ) -> None:
     kind: Kind = ("float32", shape)
-    write(Path("open.onnx"), [("Relu", ["x"], ["y"], {})], {"x": kind}, {"y": kind}, {})
+    write_model(Path("open.onnx"), [("Relu", ["x"], ["y"], {})], {"x": kind}, {"y": kind}, {})
     Image.new("RGB", (7, 5)).save("image.png")
     words = "run open.onnx --input image.png --image-mode 0to1 --format json"
     result = command(*words.split())

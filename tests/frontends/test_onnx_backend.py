@@ -12,7 +12,7 @@ import onnx
 import onnx.backend.base
 import pytest
 from onnx import helper, numpy_helper
-from onnx_files import Kind, Node, scales, small_network, write
+from onnx_files import Kind, Node, make_scales, write_model, write_small_network
 
 import nmpsim.onnx_backend as backend
 from nmpsim import UserError
@@ -79,7 +79,7 @@ def convolution(folder: Path) -> onnx.ModelProto:
         "y_z": ("uint8", ()),
     }
     outputs: dict[str, Kind] = {"y": ("uint8", ("batch", 1, 2, 2))}
-    return onnx.load(write(folder / "c.onnx", nodes, inputs, outputs, {}))
+    return onnx.load(write_model(folder / "c.onnx", nodes, inputs, outputs, {}))
 
 
 def given(**changed: Any) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def test_new_weights_compile_again_and_new_images_do_not(tmp_path: Path) -> None
 
 
 def test_inputs_are_given_by_position_by_name_or_alone(tmp_path: Path) -> None:
-    model = onnx.load(small_network(tmp_path / "n.onnx"))
+    model = onnx.load(write_small_network(tmp_path / "n.onnx"))
     x = np.random.default_rng(0).integers(0, 256, (1, 2, 4, 4)).astype(np.uint8)
     prepared = backend.prepare(model, "CPU")
     by_name = prepared.run({"image": x})
@@ -132,7 +132,7 @@ def test_inputs_are_given_by_position_by_name_or_alone(tmp_path: Path) -> None:
     ],
 )
 def test_unsuitable_inputs_are_refused(tmp_path: Path, inputs: Any, code: str) -> None:
-    prepared = backend.prepare(onnx.load(small_network(tmp_path / "n.onnx")))
+    prepared = backend.prepare(onnx.load(write_small_network(tmp_path / "n.onnx")))
     with pytest.raises(UserError) as error:
         prepared.run(inputs)
     assert error.value.diagnostics[0].code == code
@@ -144,8 +144,8 @@ def test_an_initializer_among_the_inputs_may_be_given(tmp_path: Path) -> None:
         ("com.microsoft.QLinearAdd", ["x", *given, "b", *given, *given], ["y"], {})
     ]
     kind: Kind = ("uint8", (1, 2))
-    constants = {**scales(a=(1, 0)), "b": np.array([[10, 20]], np.uint8)}
-    path = write(tmp_path / "a.onnx", nodes, {"x": kind, "b": kind}, {"y": kind}, constants)
+    constants = {**make_scales(a=(1, 0)), "b": np.array([[10, 20]], np.uint8)}
+    path = write_model(tmp_path / "a.onnx", nodes, {"x": kind, "b": kind}, {"y": kind}, constants)
     prepared = backend.prepare(onnx.load(path))
     x = np.array([[1, 2]], np.uint8)
     assert prepared.run([x])[0].tolist() == [[11, 22]]
@@ -173,7 +173,7 @@ def test_outputs_with_shapes_from_inputs_are_refused() -> None:
 
 
 def test_another_device_and_other_files_are_refused(tmp_path: Path) -> None:
-    model = onnx.load(small_network(tmp_path / "n.onnx"))
+    model = onnx.load(write_small_network(tmp_path / "n.onnx"))
     assert backend.supports_device("CPU")
     assert not backend.supports_device("CUDA")
     with pytest.raises(backend.UnsupportedModelError, match="ARG001"):

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from counted_work import lines_of
-from onnx_files import Kind, Node, scales, small_network, write
+from onnx_files import Kind, Node, make_scales, write_model, write_small_network
 
 import nmpsim
 from nmpsim.bundle.metadata import Metadata
@@ -21,7 +21,7 @@ from nmpsim.frontends.graph import constant_folding
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    return small_network(tmp_path / "a small network.onnx")
+    return write_small_network(tmp_path / "a small network.onnx")
 
 
 def refused(path: Path, **given: Any) -> nmpsim.Diagnostic:
@@ -30,8 +30,8 @@ def refused(path: Path, **given: Any) -> nmpsim.Diagnostic:
     return error.value.diagnostics[0]
 
 
-def on_host(metadata: Metadata) -> list[str]:
-    """Operations of the host, in order."""
+def list_host_operations(metadata: Metadata) -> list[str]:
+    """Return the operations of the host in order."""
     return [step.opcode for step in metadata.steps if step.kind == "host"]
 
 
@@ -60,12 +60,12 @@ def test_inputs_and_outputs_may_have_16_bits(dtype: str, tmp_path: Path) -> None
         ("QuantizeLinear", ["above", "y_s", "y_z"], ["y"], {}),
         ("Transpose", ["x"], ["turned"], {}),
     ]
-    path = write(
+    path = write_model(
         tmp_path / "two ends.onnx",
         nodes,
         {"x": (dtype, (2, 5))},
         {"y": (dtype, (2, 5)), "turned": (dtype, (5, 2))},
-        scales(x=(0.5, zero, dtype), y=(0.25, limits.min + 5, dtype)),
+        make_scales(x=(0.5, zero, dtype), y=(0.25, limits.min + 5, dtype)),
     )
     x = np.array([limits.min, limits.max, zero, zero + 1, zero - 1] * 2, dtype).reshape(2, 5)
     bundle = nmpsim.compile(path, slicing="simple").bundle
@@ -96,7 +96,7 @@ def test_each_node_has_a_mapping(model: Path) -> None:
     assert mappings["4 Relu conv"].why == "part of 3 Conv sum"
     assert mappings["6 DequantizeLinear conv_r"].why == "the operations that read it take integers"
     assert len(mappings) == 12
-    assert on_host(metadata) == []
+    assert list_host_operations(metadata) == []
 
 
 def test_instructions_refer_to_their_node(model: Path) -> None:
@@ -135,7 +135,7 @@ def test_inputs_and_outputs_keep_the_order_of_the_file(tmp_path: Path) -> None:
     ]
     outputs: dict[str, Kind] = {"first": ("int8", (1, 8)), "second": ("int8", (1, 4))}
     constants = {"s": np.float32(0.5), "o": np.int8(0)}
-    path = write(tmp_path / "two.onnx", nodes, PAIR, outputs, constants)
+    path = write_model(tmp_path / "two.onnx", nodes, PAIR, outputs, constants)
     z, a = np.full((1, 4), 9, np.int8), np.full((1, 4), 2, np.int8)
     first, second = run(path, z, a)
     assert first.tolist() == [[9] * 4 + [2] * 4]
@@ -150,12 +150,12 @@ def test_channels_are_transposed_once(tmp_path: Path) -> None:
         ("Transpose", ["y"], ["last"], {"perm": [0, 2, 3, 1]}),
     ]
     constants = {
-        **scales(x=(1, 0), w=(1, 0, "int8"), y=(1, 0)),
+        **make_scales(x=(1, 0), w=(1, 0, "int8"), y=(1, 0)),
         "w": np.arange(6, dtype=np.int8).reshape(3, 2, 1, 1),
     }
     inputs: dict[str, Kind] = {"image": ("uint8", (1, 2, 2, 2))}
     outputs: dict[str, Kind] = {"last": ("uint8", (1, 2, 2, 3))}
-    path = write(tmp_path / "last.onnx", nodes, inputs, outputs, constants)
+    path = write_model(tmp_path / "last.onnx", nodes, inputs, outputs, constants)
     ops = [layer.op for layer in nmpsim.compile(path).bundle.metadata.layers]
     assert ops == ["channelwisequantizedconvolution", "copy"]
     x = np.arange(8, dtype=np.uint8).reshape(1, 2, 2, 2)
@@ -174,7 +174,7 @@ def test_a_name_clash_with_a_moved_conversion_is_resolved(tmp_path: Path) -> Non
         ("DequantizeLinear", ["t_quantized", "s", "z"], ["v"], {}),
         ("Transpose", ["v"], ["y"], {"perm": [1, 0]}),
     ]
-    path = write(
+    path = write_model(
         tmp_path / "names.onnx",
         nodes,
         {"x": ("float32", (2, 3))},
@@ -198,12 +198,12 @@ def test_float_operators_stay_float(tmp_path: Path) -> None:
         ("Tanh", ["r"], ["t"], {}),
         ("QuantizeLinear", ["t", "y_s", "y_z"], ["y"], {}),
     ]
-    constants = scales(x=(0.02, 128), y=(0.01, 128))
-    path = write(
+    constants = make_scales(x=(0.02, 128), y=(0.01, 128))
+    path = write_model(
         tmp_path / "tanh.onnx", nodes, {"q": ("uint8", (256,))}, {"y": ("uint8", (256,))}, constants
     )
     metadata = nmpsim.compile(path).bundle.metadata
-    assert on_host(metadata) == ["dequantize", "tanh", "quantize"]
+    assert list_host_operations(metadata) == ["dequantize", "tanh", "quantize"]
     x = np.arange(256, dtype=np.uint8)
     (y,) = run(path, x)
     real = (x.astype(np.float32) - 128) * np.float32(0.02)
@@ -223,16 +223,16 @@ def test_a_clip_is_implied_by_the_range_of_the_result(op: str, tmp_path: Path) -
             ("QuantizeLinear", ["c", "y_s", "y_z"], ["y"], {}),
         ]
         constants = {
-            **scales(x=(1, 128), w=(1, 128), y=(6 / 255, zero)),
+            **make_scales(x=(1, 128), w=(1, 128), y=(6 / 255, zero)),
             "w": np.full((1, 1, 1, 1), 130, np.uint8),
             "nought": np.float32(0),
             "six": np.float32(5.99),
         }
         kind: Kind = ("uint8", (1, 1, 2, 2))
-        path = write(tmp_path / "clip.onnx", nodes, {"q": kind}, {"y": kind}, constants)
-        assert bool(on_host(nmpsim.compile(path).bundle.metadata)) == is_float
+        path = write_model(tmp_path / "clip.onnx", nodes, {"q": kind}, {"y": kind}, constants)
+        assert bool(list_host_operations(nmpsim.compile(path).bundle.metadata)) == is_float
         island = nmpsim.compile(path, integer_islands=True)
-        assert on_host(island.bundle.metadata) == []
+        assert list_host_operations(island.bundle.metadata) == []
         assert [text.split(":")[1] for text in island.warnings] == [" 2 Conv s"] * is_float
         x = np.array([[[[0, 126], [130, 255]]]], np.uint8)
         found, expected = (run(path, x, integer_islands=choice)[0] for choice in (True, False))
@@ -241,9 +241,9 @@ def test_a_clip_is_implied_by_the_range_of_the_result(op: str, tmp_path: Path) -
 
 def test_an_open_shape_can_be_given(tmp_path: Path) -> None:
     nodes: list[Node] = [("QuantizeLinear", ["x", "y_s", "y_z"], ["y"], {})]
-    path = write(
+    path = write_model(
         tmp_path / "open.onnx", nodes, {"x": ("float32", ("n",))}, {"y": ("uint8", ())},
-        scales(y=(0.5, 0)),
+        make_scales(y=(0.5, 0)),
     )  # fmt: skip
     assert run(path, np.ones(1, np.float32))[0].tolist() == [2]
     assert run(path, np.ones(3, np.float32), input_shapes={"x": (3,)})[0].tolist() == [2, 2, 2]
@@ -264,7 +264,9 @@ def test_all_unsupported_nodes_are_reported_together(tmp_path: Path) -> None:
         ("NonZero", ["x"], ["third"], {}),
     ]
     kind: Kind = ("float32", (4,))
-    path = write(tmp_path / "odd.onnx", nodes, {"x": kind}, {"second": kind, "third": kind}, {})
+    path = write_model(
+        tmp_path / "odd.onnx", nodes, {"x": kind}, {"second": kind, "third": kind}, {}
+    )
     with pytest.raises(nmpsim.UserError) as error:
         nmpsim.compile(path)
     assert [(one.code, one.message) for one in error.value.diagnostics] == [
@@ -280,7 +282,9 @@ def test_cyclic_nodes_are_damaged(tmp_path: Path) -> None:
         ("DequantizeLinear", ["b", "x_s", "x_z"], ["c"], {}),
     ]
     kind: Kind = ("float32", (4,))
-    path = write(tmp_path / "circle.onnx", nodes, {"x": kind}, {"c": kind}, scales(x=(1, 0)))
+    path = write_model(
+        tmp_path / "circle.onnx", nodes, {"x": kind}, {"c": kind}, make_scales(x=(1, 0))
+    )
     finding = refused(path)
     assert finding.code == "MODEL001"
     assert str(finding.found).startswith("a cycle: ")
@@ -295,7 +299,7 @@ def test_nodes_out_of_order_are_sorted(tmp_path: Path) -> None:
     kind: Kind = ("float32", (4,))
     values = np.array([-1, 2, -3, 4], np.float32)
     results = [
-        run(write(tmp_path / f"{n}.onnx", order, {"x": kind}, {"y": kind}, {}), values)
+        run(write_model(tmp_path / f"{n}.onnx", order, {"x": kind}, {"y": kind}, {}), values)
         for n, order in enumerate((nodes, nodes[::-1], [nodes[1], nodes[0], nodes[2]]))
     ]
     np.testing.assert_equal(results[1:], results[:1] * 2)
@@ -308,7 +312,7 @@ WITH_TOO_MANY = [(op, 9) for op in ("Identity", "Pad", "Split", "DequantizeLinea
 @pytest.mark.parametrize(("op", "count"), WITHOUT_INPUTS + WITH_TOO_MANY)
 def test_a_wrong_number_of_inputs_is_damaged(op: str, count: int, tmp_path: Path) -> None:
     kind: Kind = ("float32", (4,))
-    path = write(
+    path = write_model(
         tmp_path / "odd.onnx", [(op, ["x"] * count, ["y"], {})], {"x": kind}, {"y": kind}, {}
     )
     finding = refused(path)
@@ -320,7 +324,7 @@ def test_untested_versions_give_a_warning(tmp_path: Path) -> None:
     kind: Kind = ("float32", (4,))
     relu: list[Node] = [("Relu", ["x"], ["y"], {})]
     for opset, warnings in ((13, ()), (9, ("opset 9 of the file is not tested; 10 to 28 are",))):
-        path = write(tmp_path / f"{opset}.onnx", relu, {"x": kind}, {"y": kind}, {}, opset)
+        path = write_model(tmp_path / f"{opset}.onnx", relu, {"x": kind}, {"y": kind}, {}, opset)
         assert nmpsim.compile(path).warnings == warnings
 
 
@@ -329,7 +333,7 @@ def test_open_dimensions_give_a_warning(tmp_path: Path) -> None:
     constants = {"c": np.zeros((1, 2, 5), np.float32)}
     for shape, is_told in (((1, 3, None), True), ((None, 3, 5), False)):
         kinds = {"x": ("float32", shape)}, {"y": ("float32", None)}
-        path = write(tmp_path / "open.onnx", nodes, *kinds, constants)  # type: ignore[arg-type]
+        path = write_model(tmp_path / "open.onnx", nodes, *kinds, constants)  # type: ignore[arg-type]
         if not is_told:
             assert nmpsim.compile(path).warnings == ()
             continue
@@ -339,7 +343,9 @@ def test_open_dimensions_give_a_warning(tmp_path: Path) -> None:
 
 def test_the_first_input_determines_open_dimensions(tmp_path: Path) -> None:
     kind: Kind = ("float32", ("batch", 3, "rows"))
-    path = write(tmp_path / "o.onnx", [("Relu", ["x"], ["y"], {})], {"x": kind}, {"y": kind}, {})
+    path = write_model(
+        tmp_path / "o.onnx", [("Relu", ["x"], ["y"], {})], {"x": kind}, {"y": kind}, {}
+    )
     for samples in ({"x": (1, 3, 7)}, {"": (1, 3, 7)}, {"x": (20, 3, 7)}, {"x": (20, 1, 3, 7)}):
         compiled = nmpsim.compile(path, sample_shapes=samples)
         assert compiled.bundle.metadata.user_inputs[0].shape == (1, 3, 7)
@@ -355,7 +361,9 @@ def test_the_first_input_determines_open_dimensions(tmp_path: Path) -> None:
 
 def test_calibration_determines_open_dimensions(tmp_path: Path) -> None:
     kind: Kind = ("float32", ("batch", 3, "rows"))
-    path = write(tmp_path / "o.onnx", [("Relu", ["x"], ["y"], {})], {"x": kind}, {"y": kind}, {})
+    path = write_model(
+        tmp_path / "o.onnx", [("Relu", ["x"], ["y"], {})], {"x": kind}, {"y": kind}, {}
+    )
     program = nmpsim.quantize(path, calibration={"x": np.ones((5, 3, 7), np.float32)})
     assert nmpsim.compile(program).bundle.metadata.user_inputs[0].shape == (1, 3, 7)
 
@@ -363,7 +371,7 @@ def test_calibration_determines_open_dimensions(tmp_path: Path) -> None:
 def test_a_name_that_is_not_utf8_is_damaged(tmp_path: Path) -> None:
     nodes: list[Node] = [("Neg", ["x"], ["made"], {}), ("Relu", ["made"], ["y"], {})]
     kind: Kind = ("float32", (4,))
-    path = write(tmp_path / "names.onnx", nodes, {"x": kind}, {"y": kind}, {})
+    path = write_model(tmp_path / "names.onnx", nodes, {"x": kind}, {"y": kind}, {})
     path.write_bytes(path.read_bytes().replace(b"made", b"mad\xff"))
     finding = refused(path)
     assert (finding.code, finding.found) == ("MODEL001", "a name that is not UTF-8: b'mad\\xff'")
@@ -372,7 +380,7 @@ def test_a_name_that_is_not_utf8_is_damaged(tmp_path: Path) -> None:
 def test_an_output_without_a_node_is_refused(tmp_path: Path) -> None:
     kind: Kind = ("float32", (4,))
     nodes: list[Node] = [("Relu", ["x"], ["y"], {})]
-    path = write(tmp_path / "through.onnx", nodes, {"x": kind}, {"y": kind, "x": kind}, {})
+    path = write_model(tmp_path / "through.onnx", nodes, {"x": kind}, {"y": kind, "x": kind}, {})
     finding = refused(path)
     assert (finding.code, finding.message) == ("MODEL002", "output x cannot be compiled")
 
@@ -389,8 +397,8 @@ def test_a_missing_package_is_named(model: Path, monkeypatch: pytest.MonkeyPatch
     assert (finding.code, finding.hint) == ("PKG001", f"Run `{install_command('onnx')}`.")
 
 
-def outside(model: Path, location: str) -> None:
-    """Let the first constant lie in another file."""
+def move_constant_outside(model: Path, location: str) -> None:
+    """Move the first constant of a model to another file."""
     held = onnx.load(model)
     tensor = held.graph.initializer[0]
     raw = onnx.numpy_helper.to_array(tensor).tobytes()
@@ -405,13 +413,13 @@ def outside(model: Path, location: str) -> None:
 def test_data_in_the_folder_of_the_model_is_read(model: Path) -> None:
     x = np.full((1, 2, 4, 4), 200, np.uint8)
     before = run(model, x)
-    outside(model, "weights.bin")
+    move_constant_outside(model, "weights.bin")
     assert np.array_equal(run(model, x), before)
 
 
 @pytest.mark.parametrize("location", ["../secret.bin", "/etc/passwd", "link", "..\\secret.bin", ""])
 def test_no_data_is_read_outside_the_folder_of_the_model(model: Path, location: str) -> None:
-    outside(model, location)
+    move_constant_outside(model, location)
     (model.parent / "link").symlink_to(model.parent.parent / "secret.bin")
     finding = refused(model)
     assert finding.code == "MODEL001"
@@ -432,7 +440,7 @@ def test_an_output_may_be_a_constant(tmp_path: Path) -> None:
         "y": ("uint8", (1, 1, 2)),
     }
     constants = {"held": np.array([3, 200], np.uint8)}
-    path = write(tmp_path / "constant.onnx", nodes, inputs, outputs, constants)
+    path = write_model(tmp_path / "constant.onnx", nodes, inputs, outputs, constants)
     shape, c, y = run(path, np.array([[[250, 3, 4]]], np.uint8))
     assert shape.tolist() == [1, 1, 3]
     assert (c.dtype, c.tolist()) == (np.uint8, [3, 200])
@@ -444,7 +452,7 @@ def test_dropout_is_an_identity_outside_training(tmp_path: Path) -> None:
     inputs: dict[str, Kind] = {"x": ("float32", (2,))}
     for training in (False, True):
         constants = {"training": np.array(training)}
-        path = write(tmp_path / "dropout.onnx", nodes, inputs, {"y": inputs["x"]}, constants)
+        path = write_model(tmp_path / "dropout.onnx", nodes, inputs, {"y": inputs["x"]}, constants)
         if training:
             assert refused(path).found == "training mode"
         else:
@@ -462,7 +470,9 @@ def test_computed_constants_have_bounded_size(tmp_path: Path) -> None:
     ]
     kind: Kind = ("float32", (4,))
     constants = {"c0": np.zeros(8, np.float32)}
-    finding = refused(write(tmp_path / "large.onnx", nodes, {"x": kind}, {"y": kind}, constants))
+    finding = refused(
+        write_model(tmp_path / "large.onnx", nodes, {"x": kind}, {"y": kind}, constants)
+    )
     assert (finding.code, finding.found) == ("MODEL002", "a constant of 33554432 elements")
 
 
@@ -480,7 +490,7 @@ def test_constants_beyond_the_budget_are_not_computed(
     nodes.append(("Relu", ["x"], ["y"], {}))
     kind: Kind = ("float32", (4,))
     constants = {"c": np.zeros((10, 10), np.float32), "size": np.array([100], np.int64)}
-    finding = refused(write(tmp_path / "n.onnx", nodes, {"x": kind}, {"y": kind}, constants))
+    finding = refused(write_model(tmp_path / "n.onnx", nodes, {"x": kind}, {"y": kind}, constants))
     assert finding.found == "more than 250 elements of computed constants"
     assert len(computed) == 3  # of 100 elements each
 
@@ -492,7 +502,9 @@ def test_mod_has_the_sign_selected_by_fmod(tmp_path: Path, fmod: int, expected: 
     constants = {"a": np.array([-5, 5]), "b": np.array([3, -3]), "four": np.array([4, 4])}
     kind: Kind = ("float32", (15,) if fmod == 0 else (12,))
     shape = tuple(4 + one for one in expected)
-    model = write(tmp_path / "m.onnx", nodes, {"x": kind}, {"y": ("float32", shape)}, constants)
+    model = write_model(
+        tmp_path / "m.onnx", nodes, {"x": kind}, {"y": ("float32", shape)}, constants
+    )
     assert run(model, np.zeros(kind[1], np.float32))[0].shape == shape
 
 
@@ -501,6 +513,6 @@ def test_work_is_linear_in_nodes(tmp_path: Path) -> None:
     counts = []
     for nodes in (50, 100, 400):  # the first one imports
         relus: list[Node] = [("Relu", [f"t{n}"], [f"t{n + 1}"], {}) for n in range(nodes)]
-        path = write(tmp_path / f"{nodes}.onnx", relus, {"t0": kind}, {f"t{nodes}": kind}, {})
+        path = write_model(tmp_path / f"{nodes}.onnx", relus, {"t0": kind}, {f"t{nodes}": kind}, {})
         counts.append(lines_of(nmpsim.compile, path))
     assert counts[2] < 4.2 * counts[1]

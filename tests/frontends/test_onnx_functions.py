@@ -12,7 +12,7 @@ import numpy.typing as npt
 import onnx
 import pytest
 from onnx import helper, inliner
-from onnx_files import Kind, Node, write
+from onnx_files import Kind, Node, write_model
 
 import nmpsim
 
@@ -21,7 +21,8 @@ X = np.random.default_rng(6).normal(0, 2, (2, 3, 4)).astype(np.float32)
 HAS_BODIES = "inline_schema_functions" in str(inspect.signature(inliner.inline_selected_functions))
 
 
-def answer(path: Path, **inputs: Array) -> Array:
+def run_model(path: Path, **inputs: Array) -> Array:
+    """Compile a model, run it and return its output."""
     bundle = nmpsim.compile(path, slicing="simple").bundle
     return nmpsim.Device(threads=1, engine="reference").run(bundle, inputs).outputs["y"]
 
@@ -30,10 +31,11 @@ def model(
     folder: Path, nodes: list[Node], kind: str = "float32", opset: int = 20, **constants: Array
 ) -> Path:
     shapes: list[dict[str, Kind]] = [{"x": ("float32", X.shape)}, {"y": (kind, ())}]
-    return write(folder / "a model.onnx", nodes, *shapes, constants, opset)
+    return write_model(folder / "a model.onnx", nodes, *shapes, constants, opset)
 
 
-def normalized(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+def normalize(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+    """Return values normalized along axes."""
     centred = x - x.mean(axes, keepdims=True)
     return centred / np.sqrt(x.var(axes, keepdims=True) + epsilon)
 
@@ -52,11 +54,11 @@ SCALE, BIAS = np.float32([1, 2, 3, 4]), np.float32([0.5, 0, -1, 2])
         (("ThresholdedRelu", ["x"], ["y"], {}), np.where(X > 1, X, 0)),
         (
             ("LayerNormalization", ["x", "scale", "bias"], ["y"], {}),
-            normalized(X, (2,), 1e-5) * SCALE + BIAS,
+            normalize(X, (2,), 1e-5) * SCALE + BIAS,
         ),
         (
             ("MeanVarianceNormalization", ["x"], ["y"], {"axes": [0, 2]}),
-            normalized(X, (0, 2), 0),
+            normalize(X, (0, 2), 0),
         ),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
@@ -65,11 +67,11 @@ def test_operators_defined_by_onnx_are_expanded(
     node: Node, expected: Array, tmp_path: Path
 ) -> None:
     path = model(tmp_path, [node], scale=SCALE, bias=BIAS)
-    np.testing.assert_allclose(answer(path, x=X), expected, atol=2e-5)
+    np.testing.assert_allclose(run_model(path, x=X), expected, atol=2e-5)
 
 
-def with_functions(path: Path, bodies: dict[str, list[str]]) -> Path:
-    """A model that calls ``f0``; each function calls others, one after the other."""
+def write_functions(path: Path, bodies: dict[str, list[str]]) -> Path:
+    """Write a model that calls ``f0``; each function calls others."""
     made = onnx.load(path)
     made.opset_import.append(helper.make_opsetid("own", 1))
     for name, called in bodies.items():
@@ -86,8 +88,8 @@ def with_functions(path: Path, bodies: dict[str, list[str]]) -> Path:
 
 def test_functions_of_the_model_are_expanded(tmp_path: Path) -> None:
     path = model(tmp_path, [("own.f0", ["x"], ["y"], {})])
-    with_functions(path, {"f0": ["Abs", "f1", "f1"], "f1": ["Neg", "Tanh"]})
-    np.testing.assert_allclose(answer(path, x=X), np.tanh(np.tanh(np.abs(X))), atol=1e-6)
+    write_functions(path, {"f0": ["Abs", "f1", "f1"], "f1": ["Neg", "Tanh"]})
+    np.testing.assert_allclose(run_model(path, x=X), np.tanh(np.tanh(np.abs(X))), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def test_functions_of_the_model_are_expanded(tmp_path: Path) -> None:
 def test_recursive_functions_are_refused(bodies: dict[str, list[str]], tmp_path: Path) -> None:
     path = model(tmp_path, [("own.f0", ["x"], ["y"], {})])
     with pytest.raises(nmpsim.UserError) as error:
-        nmpsim.compile(with_functions(path, bodies))
+        nmpsim.compile(write_functions(path, bodies))
     (diagnostic,) = error.value.diagnostics
     assert diagnostic.code == "MODEL002"
     assert "own.f0" in diagnostic.message
@@ -120,7 +122,7 @@ def test_recursive_functions_are_refused(bodies: dict[str, list[str]], tmp_path:
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
 def test_comparisons_return_booleans(node: Node, expected: Array, tmp_path: Path) -> None:
-    y = answer(model(tmp_path, [node], "bool", c=BIAS), x=X)
+    y = run_model(model(tmp_path, [node], "bool", c=BIAS), x=X)
     assert y.dtype == np.bool_
     np.testing.assert_array_equal(y, expected)
 
@@ -137,7 +139,7 @@ def test_where_selects_by_condition(tmp_path: Path) -> None:
         ("Where", ["not_one", "x", "wide"], ["y"], {}),
     ]
     shape, zero = np.array([2, 1, 4]), np.float32(0)
-    y = answer(model(tmp_path, nodes, c=BIAS, zero=zero, shape=shape), x=X)
+    y = run_model(model(tmp_path, nodes, c=BIAS, zero=zero, shape=shape), x=X)
     np.testing.assert_array_equal(y, np.where((X < BIAS) == (X > 0), X, BIAS))
 
 
@@ -145,7 +147,7 @@ def test_old_slopes_by_channel_are_accepted(tmp_path: Path) -> None:
     """Before operator set 7 a slope for each channel has no dimensions behind it."""
     slopes = np.float32([0.1, 0.2, 0.3])
     path = model(tmp_path, [("PRelu", ["x", "s"], ["y"], {})], opset=6, s=slopes)
-    np.testing.assert_array_equal(answer(path, x=X), np.where(X > 0, X, X * slopes[:, None]))
+    np.testing.assert_array_equal(run_model(path, x=X), np.where(X > 0, X, X * slopes[:, None]))
 
 
 def test_computed_shapes_are_evaluated(tmp_path: Path) -> None:
@@ -159,5 +161,5 @@ def test_computed_shapes_are_evaluated(tmp_path: Path) -> None:
         ("Add", ["numbers", "ones"], ["more"], {}),
         ("Mul", ["x", "more"], ["y"], {}),
     ]
-    y = answer(model(tmp_path, nodes, zero=np.int64(0), step=np.int64(1)), x=X)
+    y = run_model(model(tmp_path, nodes, zero=np.int64(0), step=np.int64(1)), x=X)
     np.testing.assert_array_equal(y, X * np.arange(1, 25, dtype=np.float32).reshape(X.shape))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx_files import Kind, Node, scales, write
+from onnx_files import Kind, Node, make_scales, write_model
 
 import nmpsim
 
@@ -15,11 +15,11 @@ Array = Any
 X = np.random.default_rng(1).integers(0, 256, (1, 2, 3, 4)).astype(np.uint8)
 
 
-def answer(folder: Path, nodes: list[Node], x: Array, constants: dict[str, Array]) -> Array:
-    """The output y, of x's type."""
+def run_nodes(folder: Path, nodes: list[Node], x: Array, constants: dict[str, Array]) -> Array:
+    """Return the output y of a model of nodes; its type is that of x."""
     kind: Kind = (str(x.dtype), x.shape)
     outputs: dict[str, Kind] = {"y": (str(x.dtype), ())}
-    path = write(folder / "m.onnx", nodes, {"x": kind}, outputs, constants)
+    path = write_model(folder / "m.onnx", nodes, {"x": kind}, outputs, constants)
     bundle = nmpsim.compile(path, slicing="simple").bundle
     return nmpsim.Device(threads=1).run(bundle, [x]).outputs["y"]
 
@@ -59,7 +59,7 @@ def whole(*numbers: int) -> Array:
 def test_gathered_integers_stay_unchanged(
     tmp_path: Path, node: Node, constants: dict[str, Array], expected: Array
 ) -> None:
-    y = answer(tmp_path, [node], X, constants)
+    y = run_nodes(tmp_path, [node], X, constants)
     assert (y.dtype, y.tolist()) == (np.uint8, expected.tolist())
 
 
@@ -68,7 +68,7 @@ def test_indices_are_converted_to_channels_last(tmp_path: Path) -> None:
         ("MaxPool", ["x"], ["pool"], {"kernel_shape": [1, 1]}),
         ("Gather", ["pool", "i"], ["y"], {"axis": 2}),
     ]
-    y = answer(tmp_path, nodes, X, {"i": whole(2, 0)})
+    y = run_nodes(tmp_path, nodes, X, {"i": whole(2, 0)})
     assert y.tolist() == X[:, :, [2, 0]].tolist()
 
 
@@ -79,7 +79,7 @@ def test_a_resize_uses_its_weights(tmp_path: Path, mode: str) -> None:
     nodes: list[Node] = [
         ("Resize", ["x", "", "", "n"], ["y"], {"mode": mode, "cubic_coeff_a": -0.5})
     ]
-    y = answer(tmp_path, nodes, x, {"n": whole(1, 1, 16, 12)})
+    y = run_nodes(tmp_path, nodes, x, {"n": whole(1, 1, 16, 12)})
     rows, columns = ((np.arange(16) + 0.5) / 2 - 0.5), ((np.arange(12) + 0.5) / 1.5 - 0.5)
     expected = rows[:, None] * 10 + columns
     np.testing.assert_allclose(y[0, 0, 4:-4, 3:-3], expected[4:-4, 3:-3], rtol=1e-6)
@@ -94,6 +94,6 @@ def test_a_constant_with_equal_dimensions_is_transposed(tmp_path: Path) -> None:
         ("MaxPool", ["x"], ["pool"], {"kernel_shape": [1]}),
         ("com.microsoft.QLinearAdd", names, ["y"], {}),
     ]
-    held = scales(q=(1, 0))
-    y = answer(tmp_path, nodes, x, {"s": held["q_s"], "z": held["q_z"], "c": c})
+    held = make_scales(q=(1, 0))
+    y = run_nodes(tmp_path, nodes, x, {"s": held["q_s"], "z": held["q_z"], "c": c})
     assert y.tolist() == [[[210, 220, 230]] * 3]

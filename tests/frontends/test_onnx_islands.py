@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from onnx_files import Node, scales, write
+from onnx_files import Node, make_scales, write_model
 
 import nmpsim
 from nmpsim.session import Compiled
@@ -36,20 +36,20 @@ def computed(
         "x": (SCALE * more[0], ZERO + more[1], dtype),
         "y": (RESULT_SCALE * more[0], RESULT_ZERO + more[1], dtype),
     }
-    path = write(
+    path = write_model(
         folder / "an island.onnx",
         nodes,
         {"x": (dtype, x.shape)},
         {"y": (dtype, shape)},
-        {**scales(**given), **constants},
+        {**make_scales(**given), **constants},
     )
     compilation = nmpsim.compile(path, slicing="simple", integer_islands=True)
     device = nmpsim.Device(threads=1, engine=ENGINE)
     return device.run(compilation.bundle, [x]).outputs["y"], compilation
 
 
-def check(y: Array, compilation: Compiled, expected: Array) -> None:
-    """Computed by the device alone, at most one step off, with a word about it."""
+def check_island(y: Array, compilation: Compiled, expected: Array) -> None:
+    """Check that the device computes the result at most one step off, with a warning."""
     wide = y.dtype == np.uint16
     scale, zero = (RESULT_SCALE / 256, 32740) if wide else (RESULT_SCALE, RESULT_ZERO)
     limits = np.iinfo(y.dtype)
@@ -77,7 +77,7 @@ REALS = SCALE * (ALL.astype(np.float64) - ZERO)
 )
 def test_a_function_of_one_value_becomes_a_table(op: str, expected: Array, tmp_path: Path) -> None:
     y, compilation = computed(tmp_path, conversions(op, [], {}), ALL, ALL.shape)
-    check(y, compilation, expected)
+    check_island(y, compilation, expected)
 
 
 @pytest.mark.parametrize("is_quantized", [False, True])
@@ -86,9 +86,9 @@ def test_a_division_by_a_constant_becomes_a_table(is_quantized: bool, tmp_path: 
     constants: dict[str, Array] = {"c": np.full((1, 1), -3, np.float32)}
     if is_quantized:
         nodes = [("DequantizeLinear", ["q", "c_s", "c_z"], ["c"], {}), *nodes]
-        constants = {**scales(c=(0.5, 7)), "q": np.array(1, np.uint8)}
+        constants = {**make_scales(c=(0.5, 7)), "q": np.array(1, np.uint8)}
     y, compilation = computed(tmp_path, nodes, ALL, ALL.shape, **constants)
-    check(y, compilation, REALS / -3)
+    check_island(y, compilation, REALS / -3)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16"])
@@ -101,7 +101,7 @@ def test_a_mean_becomes_a_pool(
     expected = (scale * (x.astype(np.float64) - zero)).mean(axes, keepdims=bool(keeps))
     nodes = conversions("ReduceMean", ["axes"], {"keepdims": keeps})
     y, compilation = computed(tmp_path, nodes, x, expected.shape, axes=np.array(axes))
-    check(y, compilation, expected)
+    check_island(y, compilation, expected)
 
 
 def test_a_clip_is_included_in_a_table(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_clip_is_included_in_a_table(tmp_path: Path) -> None:
     ]
     limits = {"low": np.float32(-0.7), "high": np.float32(2)}
     y, compilation = computed(tmp_path, nodes, ALL, ALL.shape, **limits)
-    check(y, compilation, np.clip(np.where(REALS > 0, REALS, REALS / 2), -0.7, 2))
+    check_island(y, compilation, np.clip(np.where(REALS > 0, REALS, REALS / 2), -0.7, 2))
 
 
 @pytest.mark.parametrize(
@@ -131,18 +131,18 @@ def test_a_transposed_convolution_becomes_a_convolution(
     x = RNG.integers(0, 256, (images, ins, 3, 4)).astype(np.uint8)
     w = RNG.integers(-128, 128, (ins, outs, *kernel)).astype(np.int8)
     w_s = RNG.uniform(0.005, 0.01, 1 if groups > 1 else outs).astype(np.float32)
-    expected = transposed(SCALE * (x - float(ZERO)), w * w_s.reshape(1, -1, 1, 1), given)
+    expected = transpose_convolve(SCALE * (x - float(ZERO)), w * w_s.reshape(1, -1, 1, 1), given)
     held = {"w": w, "w_s": w_s[0] if groups > 1 else w_s, "w_z": np.zeros_like(w_s, np.int8)}
     held["w_z"] = held["w_z"].reshape(np.shape(held["w_s"]))
     axis = {} if groups > 1 else {"axis": 1}
     nodes = conversions("ConvTranspose", ["f"], given)
     nodes.insert(1, ("DequantizeLinear", ["w", "w_s", "w_z"], ["f"], axis))
     y, compilation = computed(tmp_path, nodes, x, expected.shape, **held)
-    check(y, compilation, expected)
+    check_island(y, compilation, expected)
 
 
-def transposed(x: Array, filters: Array, given: dict[str, Any]) -> Array:
-    """By plain loops: every pixel adds the filter to the place where it lies."""
+def transpose_convolve(x: Array, filters: Array, given: dict[str, Any]) -> Array:
+    """Compute a transposed convolution by adding the filter of each pixel."""
     strides, dilations = given.get("strides", [1, 1]), given.get("dilations", [1, 1])
     groups, more = given.get("group", 1), given.get("output_padding", [0, 0])
     top, left, bottom, right = given.get("pads", [0] * 4)
@@ -181,7 +181,7 @@ def test_a_linear_resize_becomes_a_depthwise_convolution(
     nodes = conversions("Resize", ["", "by"], given)
     by = np.array([1, 1, *factors], np.float32)
     y, compilation = computed(tmp_path, nodes, x, expected.shape, by=by)
-    check(y, compilation, expected)
+    check_island(y, compilation, expected)
 
 
 def test_parts_of_16_bits_on_two_scales_are_rescaled(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_parts_of_16_bits_on_two_scales_are_rescaled(tmp_path: Path) -> None:
         ("QuantizeLinear", ["a", "m_s", "m_z"], ["m"], {}),
         ("DequantizeLinear", ["m", "m_s", "m_z"], ["b"], {}),
     ]
-    middle = scales(m=(0.0003, 5, "uint16"))
+    middle = make_scales(m=(0.0003, 5, "uint16"))
     y, _ = computed(tmp_path, nodes, x, (1, 4, 3), **middle)
     real = SCALE / 256 * (x - 32760.0)
     above = np.clip(np.rint(np.maximum(real, 0) / np.float32(0.0003)), 0, 65530) * np.float32(

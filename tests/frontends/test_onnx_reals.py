@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx_files import Kind, Node, write
+from onnx_files import Kind, Node, write_model
 
 import nmpsim
 
@@ -21,7 +21,7 @@ def answer(
     folder: Path, node: Node, inputs: dict[str, Array], constants: dict[str, Array] | None = None
 ) -> Array:
     kinds: dict[str, Kind] = {name: (str(x.dtype), x.shape) for name, x in inputs.items()}
-    path = write(folder / "m.onnx", [node], kinds, {"y": ("float32", ())}, constants or {})
+    path = write_model(folder / "m.onnx", [node], kinds, {"y": ("float32", ())}, constants or {})
     bundle = nmpsim.compile(path, slicing="simple").bundle
     return nmpsim.Device(threads=1).run(bundle, inputs).outputs["y"]
 
@@ -131,7 +131,9 @@ def test_lrn_normalizes_over_neighbouring_channels(tmp_path: Path) -> None:
 def test_broadcast_constants_have_bounded_size(tmp_path: Path) -> None:
     kind: Kind = ("float32", (1 << 14, 1 << 15))
     node: Node = ("Add", ["x", "c"], ["y"], {})
-    path = write(tmp_path / "wide.onnx", [node], {"x": kind}, {"y": kind}, {"c": np.float32(1)})
+    path = write_model(
+        tmp_path / "wide.onnx", [node], {"x": kind}, {"y": kind}, {"c": np.float32(1)}
+    )
     with pytest.raises(
         nmpsim.UserError, match=r"the constant c \[\] broadcast to \[16384, 32768\]"
     ):

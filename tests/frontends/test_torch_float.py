@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from torch_records import Run
+from torch_records import RecordingWriter
 
 import nmpsim
 from nmpsim.frontends import ImportedModel
@@ -19,15 +19,15 @@ SAMPLES = np.random.default_rng(11).normal(size=(8, 1, 4, 4, 6)).astype(np.float
 X = SAMPLES[0]
 
 
-def in_float(program: ImportedModel, x: Array) -> Array:
-    """The float program's output, which is the last that it computes."""
+def run_in_float(program: ImportedModel, x: Array) -> Array:
+    """Return the output of the float program."""
     *_, (_, _, values) = execute_real(program.module, {"x": x}, hidden_relu=False)
     (y,) = (one for one in program.module.weights if one.name == "output")
     return values.reshape(y.type.shape)
 
 
-class FloatRun(Run):
-    """A run of float operations."""
+class FloatRecordingWriter(RecordingWriter):
+    """Writer of a recorded run of float operations."""
 
     def __init__(self) -> None:
         super().__init__("fbgemm")
@@ -40,9 +40,9 @@ class FloatRun(Run):
         return lower_recording(self.recorded({"x": self.x}, y))
 
 
-def small_network() -> tuple[ImportedModel, Any]:
-    """What a small CNN records, and the same in NumPy."""
-    run, rng = FloatRun(), np.random.default_rng(5)
+def record_small_network() -> tuple[ImportedModel, Any]:
+    """Return a small CNN imported from a recorded run, and the same network in NumPy."""
+    run, rng = FloatRecordingWriter(), np.random.default_rng(5)
     w, b = rng.normal(size=(8, 4, 1, 1)) / 2, rng.normal(size=8)
     gamma, beta, mean, var = rng.uniform(0.5, 1.5, (4, 8))
     fc, bias = rng.normal(size=(8, 5)), rng.normal(size=5)
@@ -82,15 +82,15 @@ def small_network() -> tuple[ImportedModel, Any]:
 
 
 def test_a_float_network_equals_pytorch() -> None:
-    program, by_hand = small_network()
-    np.testing.assert_allclose(in_float(program, X), by_hand(X), rtol=1e-5, atol=1e-5)
+    program, by_hand = record_small_network()
+    np.testing.assert_allclose(run_in_float(program, X), by_hand(X), rtol=1e-5, atol=1e-5)
     fates = {fate.node: fate for fate in program.operators}
     assert fates["1 aten.native_batch_norm bn"].why == "part of 0 aten.convolution conv"
     assert fates["5 aten.addmm fc"].layers == ("fc",)
 
 
 def test_a_float_network_is_quantized() -> None:
-    program, by_hand = small_network()
+    program, by_hand = record_small_network()
     quantized = nmpsim.quantize(program, calibration={"x": SAMPLES}, per_channel=True)
     assert not quantized.staying_float
     bundle = nmpsim.compile(quantized, slicing="simple").bundle
@@ -147,13 +147,13 @@ CASES: dict[str, tuple[str, dict[str, Any], Any]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_an_operation_equals_pytorch(case: str) -> None:
     operation, arguments, formula = CASES[case]
-    run, right = FloatRun(), formula(X.astype(np.float64))
+    run, right = FloatRecordingWriter(), formula(X.astype(np.float64))
     y = run.call(operation, "op", run.tensor(right.shape), self=run.x, **arguments)
-    np.testing.assert_allclose(in_float(run.lowered(y), X), right, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(run_in_float(run.lowered(y), X), right, rtol=1e-5, atol=1e-6)
 
 
 def test_parts_and_sums_equal_pytorch() -> None:
-    run = FloatRun()
+    run = FloatRecordingWriter()
     halves = tuple(run.tensor((1, 2, 4, 6)) for _ in range(2))
     run.call("aten.split", "split", halves[0], self=run.x, split_size=2, dim=1)
     run.calls[-1] = nmpsim.frontends.torch.recording.RecordedCall(
@@ -166,11 +166,11 @@ def test_parts_and_sums_equal_pytorch() -> None:
         "aten.cat", "cat", run.tensor((1, 4, 4, 6)), tensors=(total, halves[0]), dim=-3
     )
     right = np.concatenate([X[:, :2] - X[:, 2:] / 2, X[:, :2]], 1)
-    np.testing.assert_allclose(in_float(run.lowered(joined), X), right, rtol=1e-6)
+    np.testing.assert_allclose(run_in_float(run.lowered(joined), X), right, rtol=1e-6)
 
 
 def test_unknown_operations_are_named() -> None:
-    run = FloatRun()
+    run = FloatRecordingWriter()
     first = run.call("aten.fft", "spectrum", run.tensor(X.shape), self=run.x)
     other = run.call("aten.avg_pool2d", "pool", run.tensor((1, 4, 2, 3)), self=run.x,
                      kernel_size=(2, 2), stride=(), padding=(0, 0), ceil_mode=False,

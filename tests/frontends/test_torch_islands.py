@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from torch_records import Run
+from torch_records import RecordingWriter
 
 import nmpsim
 from nmpsim.frontends.torch import lower_recording
@@ -21,8 +21,8 @@ SPACE = "quantized_decomposed."
 INT8 = {"quant_min": -128, "quant_max": 127, "dtype": "int8"}
 
 
-class FloatRun(Run):
-    """A run of real numbers between stored integers."""
+class QuantizedRecordingWriter(RecordingWriter):
+    """Writer of a run of float operations between quantized tensors."""
 
     def real(self, *shape: int) -> RecordedTensor:
         return self.tensor(shape)
@@ -50,18 +50,24 @@ class FloatRun(Run):
         return self.call(operation, "w", self.real(*values.shape), axis=0, **held)
 
 
-def run_of(run: FloatRun, x: RecordedTensor, y: RecordedTensor, values: Array) -> Any:
+def run_recording(
+    run: QuantizedRecordingWriter, x: RecordedTensor, y: RecordedTensor, values: Array
+) -> Any:
+    """Compile a recorded run and execute it."""
     bundle = nmpsim.compile(lower_recording(run.recorded({"x": x}, y)), slicing="simple").bundle
     return nmpsim.Device(threads=1, engine="reference").run(bundle, {"x": values})
 
 
-def on_grid(x: Array, scale: float, zero_point: int, low: int = -128, high: int = 127) -> Array:
+def fake_quantize(
+    x: Array, scale: float, zero_point: int, low: int = -128, high: int = 127
+) -> Array:
+    """Return values quantized and dequantized."""
     return (np.clip(np.rint(x / scale) + zero_point, low, high) - zero_point) * scale
 
 
 @pytest.mark.parametrize("low", [-128, -100])
 def test_a_convolution_with_relu_and_a_product_become_integer(low: int) -> None:
-    run, values = FloatRun("x86"), RNG.normal(size=(1, 3, 4, 4)).astype(np.float32)
+    run, values = QuantizedRecordingWriter("x86"), RNG.normal(size=(1, 3, 4, 4)).astype(np.float32)
     filters = RNG.integers(-127, 128, (4, 3, 1, 1)).astype(np.int8)
     scales = RNG.uniform(0.001, 0.01, 4)
     bias = RNG.normal(size=4).astype(np.float32)
@@ -82,12 +88,12 @@ def test_a_convolution_with_relu_and_a_product_become_integer(low: int) -> None:
         mat1=flat, mat2=turned, beta=1, alpha=1,
     )  # fmt: skip
     y = run.between(scores, **STEM)
-    report = run_of(run, x, y, values)
+    report = run_recording(run, x, y, values)
     real_filters = filters[:, :, 0, 0] * scales[:, None]
-    product = np.einsum("nchw,oc->nohw", on_grid(values, **STEM), real_filters)
-    real = on_grid(np.maximum(product + bias[:, None, None], 0), **MID, low=low)
-    flat_mean = on_grid(real.mean(axis=(2, 3)), **MID)
-    expected = on_grid(flat_mean @ (rows.T * 0.01) + 1, **STEM)
+    product = np.einsum("nchw,oc->nohw", fake_quantize(values, **STEM), real_filters)
+    real = fake_quantize(np.maximum(product + bias[:, None, None], 0), **MID, low=low)
+    flat_mean = fake_quantize(real.mean(axis=(2, 3)), **MID)
+    expected = fake_quantize(flat_mean @ (rows.T * 0.01) + 1, **STEM)
     found = report.outputs["output"]
     assert np.abs(found - expected).max() <= 0.051, "a step at most"
     assert (np.abs(found - expected) < 1e-4).mean() >= 0.8
@@ -96,7 +102,7 @@ def test_a_convolution_with_relu_and_a_product_become_integer(low: int) -> None:
 
 
 def test_pairs_and_moves_become_integer() -> None:
-    run, values = FloatRun("x86"), RNG.normal(size=(2, 6)).astype(np.float32)
+    run, values = QuantizedRecordingWriter("x86"), RNG.normal(size=(2, 6)).astype(np.float32)
     x = run.real(2, 6)
     held = run.between(x, **STEM)
     part = run.call("aten.slice", "s", run.real(2, 3), self=held, dim=1, start=3, end=6, step=1)
@@ -105,14 +111,14 @@ def test_pairs_and_moves_become_integer() -> None:
     rescaled = run.between(clipped, **MID)
     total = run.call("aten.add", "a", run.real(2, 3), self=part, other=rescaled, alpha=1)
     y = run.between(total, scale=0.07, zero_point=5)
-    found = run_of(run, x, y, values).outputs["output"]
-    real = on_grid(values, **STEM)
-    expected = real[:, 3:] + on_grid(np.maximum(real[:, :3], 0), **MID)
-    assert np.abs(found - on_grid(expected, 0.07, 5)).max() <= 0.071
+    found = run_recording(run, x, y, values).outputs["output"]
+    real = fake_quantize(values, **STEM)
+    expected = real[:, 3:] + fake_quantize(np.maximum(real[:, :3], 0), **MID)
+    assert np.abs(found - fake_quantize(expected, 0.07, 5)).max() <= 0.071
 
 
 def test_remaining_float_operations_are_refused_by_name() -> None:
-    run = FloatRun("x86")
+    run = QuantizedRecordingWriter("x86")
     x = run.real(2, 6)
     held = run.between(x, **STEM)
     grown = run.call("aten.exp", "blk.exp", run.real(2, 6), self=held)
@@ -122,7 +128,7 @@ def test_remaining_float_operations_are_refused_by_name() -> None:
     assert (first.code, first.message) == (
         "MODEL002", "operation 2 aten.exp blk.exp cannot be compiled",
     )  # fmt: skip
-    run = FloatRun("x86")
+    run = QuantizedRecordingWriter("x86")
     x = run.real(2, 6)
     held = run.between(x, **STEM)
     total = run.call("aten.add", "sum", run.real(2, 6), self=held, other=held, alpha=1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from torch_records import Digits, question
+from torch_records import DigitsRecording, record_half_bias
 
 import nmpsim
 from nmpsim.frontends.torch import lower_recording
@@ -37,7 +37,7 @@ class Block(nn.Module):
 class LiveDigits(nn.Module):
     """The small network of golden/torch_digits out of live modules."""
 
-    def __init__(self, digits: Digits, engine: str) -> None:
+    def __init__(self, digits: DigitsRecording, engine: str) -> None:
         super().__init__()
         self._digits, self._engine = digits, engine
         scale, zero, _ = digits.info["act_q"]
@@ -124,7 +124,7 @@ def compare(model: Any, example: Any, engine: str) -> int:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_recorded_digits_equal_pytorch(engine: str, shared: Path) -> None:
     torch.backends.quantized.engine = engine
-    digits = Digits(shared, "qnnpack" if engine == "qnnpack" else "fbgemm", 32)
+    digits = DigitsRecording(shared, "qnnpack" if engine == "qnnpack" else "fbgemm", 32)
     model = LiveDigits(digits, engine)
     example = torch.from_numpy(digits.arrays["input_f32"])
     assert compare(model, example, engine) == 10
@@ -154,7 +154,7 @@ def test_bundles_of_the_tutorial_equal_a_live_model(engine: str) -> None:
     model.qconfig = quantization.get_default_qconfig(engine)
     quantization.prepare(model, inplace=True)(ones)
     live_one = nmpsim.from_torch(quantization.convert(model, inplace=True), ones)
-    written = lower_recording(question(engine))
+    written = lower_recording(record_half_bias(engine))
     assert [fate.layers for fate in live_one.operators] == [
         fate.layers for fate in written.operators
     ]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from numerics.vectors import torch_files
-from torch_records import Digits, Run, one_operation, question
+from torch_records import DigitsRecording, RecordingWriter, record_half_bias, record_operation
 
 import nmpsim
 from nmpsim.frontends.torch import lower_recording
@@ -20,7 +20,10 @@ ENGINES = ("fbgemm", "x86", "qnnpack", "onednn")
 Array = npt.NDArray[Any]
 
 
-def report_of(recorded: ModelRecording, inputs: dict[str, Array], engine: str = "reference") -> Any:
+def run_recording(
+    recorded: ModelRecording, inputs: dict[str, Array], engine: str = "reference"
+) -> Any:
+    """Compile a recorded run, execute it and return the report."""
     bundle = nmpsim.compile(lower_recording(recorded), slicing="simple").bundle
     return nmpsim.Device(threads=1, engine=engine).run(bundle, inputs, save_layers=True)
 
@@ -31,16 +34,18 @@ def test_recorded_operations_equal_pytorch(torch_engine: str, shared: Path) -> N
     cases = list(torch_files(shared, torch_engine, kinds))
     assert len(cases) == 22
     for case in cases:
-        recorded, inputs = one_operation(case, torch_engine)
-        report = report_of(recorded, inputs, "compiled")
+        recorded, inputs = record_operation(case, torch_engine)
+        report = run_recording(recorded, inputs, "compiled")
         assert {layer.placement for layer in report.layers} == {"device"}
         np.testing.assert_array_equal(report.outputs["output"], case["y"], err_msg=case["name"])
 
 
 @pytest.mark.parametrize("torch_engine", ["fbgemm", "qnnpack"])
 def test_every_activation_of_a_network_equals_pytorch(torch_engine: str, shared: Path) -> None:
-    digits = Digits(shared, torch_engine, 32)
-    report = report_of(digits.recorded(torch_engine), {"x": digits.arrays["input_f32"]}, "compiled")
+    digits = DigitsRecording(shared, torch_engine, 32)
+    report = run_recording(
+        digits.recorded(torch_engine), {"x": digits.arrays["input_f32"]}, "compiled"
+    )
     layers = {key.partition(":")[2]: values for key, values in report.layer_outputs.items()}
     names = ("q", "c1", "blk.dw", "blk.pw", "blk.add", "mp", "c2", "ap", "fc")
     for name in names:
@@ -56,14 +61,14 @@ def test_every_activation_of_a_network_equals_pytorch(torch_engine: str, shared:
 @pytest.mark.parametrize(("torch_engine", "stored"), [("qnnpack", 255), ("fbgemm", 127)])
 def test_one_half_equals_pytorch(torch_engine: str, stored: int) -> None:
     """What a convolution without weights makes of its bias: two integers, one number."""
-    report = report_of(question(torch_engine), {"x": np.ones((1, 5, 5, 5), np.float32)})
+    report = run_recording(record_half_bias(torch_engine), {"x": np.ones((1, 5, 5, 5), np.float32)})
     (convolved,) = (values for key, values in report.layer_outputs.items() if key.endswith(":conv"))
     assert set(convolved.reshape(-1).tolist()) == {stored - 128}
     assert set(report.outputs["output"].reshape(-1).tolist()) == {0.5}
 
 
 def test_x86_combines_two_engines(shared: Path) -> None:
-    imported = lower_recording(Digits(shared, "fbgemm", 1).recorded("x86"))
+    imported = lower_recording(DigitsRecording(shared, "fbgemm", 1).recorded("x86"))
     assert imported.numerics == "float-fbgemm"
     assert imported.layer_numerics == dict.fromkeys(
         ("c1", "blk.dw", "blk.pw", "c2"), "float-onednn"
@@ -75,10 +80,11 @@ def test_x86_combines_two_engines(shared: Path) -> None:
     assert {layer.numerics for layer in own.metadata.layers} <= {"float-qnnpack", ""}
 
 
-def average(
+def record_average(
     channels_last: bool, channels: int, engine: str = "fbgemm", **more: Any
 ) -> tuple[ModelRecording, Array]:
-    run = Run(engine)
+    """Return a run of an average pool, and its input."""
+    run = RecordingWriter(engine)
     x = run.tensor((1, channels, 4, 4), 0.05, 77, channels_last=channels_last)
     y = run.tensor((1, channels, 2, 2), 0.05, 77)
     run.call("aten.avg_pool2d", "ap", y, self=x, kernel_size=(2, 2), stride=(2, 2), **more)
@@ -86,8 +92,8 @@ def average(
     return run.recorded({"x": x}, y), values
 
 
-def mean(values: Array, late: int) -> Array:
-    """Of windows of 2 x 2; the first ``late`` channels add the zero point after rounding."""
+def average_windows(values: Array, late: int) -> Array:
+    """Average windows of 2 x 2; the first ``late`` channels add the zero point after rounding."""
     n, c, h, w = values.shape
     taps = values.astype(np.int64).reshape(n, c, h // 2, 2, w // 2, 2) - 77
     quarter = taps.sum(axis=(3, 5)) / 4
@@ -102,16 +108,20 @@ def mean(values: Array, late: int) -> Array:
 def test_an_average_depends_on_the_memory_order_of_its_input(
     channels_last: bool, channels: int, late: int
 ) -> None:
-    recorded, values = average(channels_last, channels)
-    expected = mean(values, late)
-    assert not np.array_equal(expected, mean(values, 0 if late else channels)), "there are ties"
-    np.testing.assert_array_equal(report_of(recorded, {"x": values}).outputs["output"], expected)
+    recorded, values = record_average(channels_last, channels)
+    expected = average_windows(values, late)
+    assert not np.array_equal(expected, average_windows(values, 0 if late else channels)), (
+        "there are ties"
+    )
+    np.testing.assert_array_equal(
+        run_recording(recorded, {"x": values}).outputs["output"], expected
+    )
 
 
 def test_an_average_that_no_profile_has_is_refused() -> None:
     more = {"padding": (1, 1), "count_include_pad": False}
     with pytest.raises(nmpsim.UserError, match="does not count padding"):
-        lower_recording(average(True, 16, **more)[0])
+        lower_recording(record_average(True, 16, **more)[0])
 
 
 @pytest.mark.parametrize(
@@ -121,13 +131,18 @@ def test_averages_with_ceil_mode_do_not_use_qnnpack(
     ceil_mode: bool, channels_last: bool, late: int
 ) -> None:
     """PyTorch then takes the other engines', which may divide by fewer taps than a window has."""
-    recorded, values = average(channels_last, 20, "qnnpack", ceil_mode=ceil_mode)
-    expected = mean(values, late)
-    np.testing.assert_array_equal(report_of(recorded, {"x": values}).outputs["output"], expected)
+    recorded, values = record_average(channels_last, 20, "qnnpack", ceil_mode=ceil_mode)
+    expected = average_windows(values, late)
+    np.testing.assert_array_equal(
+        run_recording(recorded, {"x": values}).outputs["output"], expected
+    )
 
 
-def pointwise(operation: str, table: Array, scale: float = 0.05, zero: int = 10) -> ModelRecording:
-    run = Run("fbgemm")
+def record_elementwise(
+    operation: str, table: Array, scale: float = 0.05, zero: int = 10
+) -> ModelRecording:
+    """Return a run of an elementwise operation with a table."""
+    run = RecordingWriter("fbgemm")
     x, y = run.tensor((1, 256), 0.05, 10), run.tensor((1, 256), scale, zero)
     run.call(operation, "act", y, (table.astype(np.uint8),), self=x)
     return run.recorded({"x": x}, y)
@@ -141,18 +156,18 @@ def test_a_function_of_one_value_becomes_a_table_or_a_clip() -> None:
         "intlookuptable": values[::-1],
     }
     for opcode, table in tables.items():
-        report = report_of(
-            pointwise("aten.relu", table), {"x": values.astype(np.uint8).reshape(1, 256)}
+        report = run_recording(
+            record_elementwise("aten.relu", table), {"x": values.astype(np.uint8).reshape(1, 256)}
         )
         assert [layer.op for layer in report.layers] == [opcode]
         np.testing.assert_array_equal(report.outputs["output"][0], table)
-    other_scale = pointwise("aten.sigmoid", np.maximum(values, 10), 1 / 256, 0)
+    other_scale = record_elementwise("aten.sigmoid", np.maximum(values, 10), 1 / 256, 0)
     assert "intlookuptable" in {i.opcode for i in lower_recording(other_scale).module.instructions}
 
 
 def test_permutations_are_delayed_until_needed() -> None:
     """A channel shuffle: two groups of channels taken in turn."""
-    run = Run("fbgemm")
+    run = RecordingWriter("fbgemm")
     x = run.tensor((1, 6, 2, 3), 0.05, 10)
     apart = run.tensor((1, 2, 3, 2, 3), 0.05, 10)
     turned = run.tensor((1, 3, 2, 2, 3), 0.05, 10)
@@ -163,14 +178,14 @@ def test_permutations_are_delayed_until_needed() -> None:
     imported = lower_recording(run.recorded({"x": x}, y))
     assert [fate.layers for fate in imported.operators][:2] == [(), ()]
     values = np.arange(36, dtype=np.uint8).reshape(x.shape)
-    report = report_of(run.recorded({"x": x}, y), {"x": values})
+    report = run_recording(run.recorded({"x": x}, y), {"x": values})
     shuffled = values.reshape(1, 2, 3, 2, 3).swapaxes(1, 2).reshape(x.shape)
     np.testing.assert_array_equal(report.outputs["output"], shuffled)
 
 
 def test_parts_and_broadcast_operands_equal_pytorch() -> None:
     """Concatenation by tables, slices, an image times one value a channel."""
-    run = Run("fbgemm")
+    run = RecordingWriter("fbgemm")
     x = run.tensor((2, 4, 3, 3), 0.05, 10)
     gate = run.tensor((2, 4, 1, 1), 1 / 256, 0)
     scaled = run.tensor(x.shape, 0.05, 10)
@@ -184,7 +199,7 @@ def test_parts_and_broadcast_operands_equal_pytorch() -> None:
     rng = np.random.default_rng(2)
     values = rng.integers(0, 256, x.shape).astype(np.uint8)
     gates = rng.integers(0, 256, gate.shape).astype(np.uint8)
-    report = report_of(run.recorded({"x": x, "gate": gate}, y), {"x": values, "gate": gates})
+    report = run_recording(run.recorded({"x": x, "gate": gate}, y), {"x": values, "gate": gates})
     product = (values.astype(np.float32) - 10) * gates.astype(np.float32)
     mul = np.clip(np.rint(product * np.float32(1 / 256)) + 10, 0, 255).astype(int)
     expected = half[np.concatenate([mul[:, :2], values], axis=1)]
@@ -192,7 +207,7 @@ def test_parts_and_broadcast_operands_equal_pytorch() -> None:
 
 
 def test_concatenated_channels_use_the_block_form() -> None:
-    run = Run("fbgemm")
+    run = RecordingWriter("fbgemm")
     parts = [run.tensor((1, c, 2, 2), 0.05, 10, channels_last=True) for c in (70, 3)]
     y = run.tensor((1, 73, 2, 2), 0.1, 10)
     single, block = (np.clip(np.arange(256) // 2 + d, 0, 255).astype(np.uint8) for d in (0, 1))
@@ -200,19 +215,19 @@ def test_concatenated_channels_use_the_block_form() -> None:
     rng = np.random.default_rng(4)
     values = [rng.integers(0, 256, part.shape).astype(np.uint8) for part in parts]
     given = dict(zip("ab", values, strict=True))
-    report = report_of(run.recorded(dict(zip("ab", parts, strict=True)), y), given)
+    report = run_recording(run.recorded(dict(zip("ab", parts, strict=True)), y), given)
     whole = np.concatenate(values, axis=1)
     expected = np.where(np.arange(73)[:, None, None] < 64, block[whole], single[whole])
     np.testing.assert_array_equal(report.outputs["output"], expected)
 
 
 def test_float_operations_run_on_the_host() -> None:
-    run = Run("fbgemm")
+    run = RecordingWriter("fbgemm")
     x = run.tensor((2, 3))
     clipped = run.call("aten.relu", "relu", run.tensor(x.shape), self=x)
     y = run.call("aten._softmax", "softmax", run.tensor(x.shape), self=clipped, dim=-1)
     values = np.float32([[-1, 0, 2], [3, -4, 1]])
-    report = report_of(run.recorded({"x": x}, y), {"x": values})
+    report = run_recording(run.recorded({"x": x}, y), {"x": values})
     grown = np.exp(np.maximum(values, 0))
     np.testing.assert_allclose(
         report.outputs["output"], grown / grown.sum(axis=1, keepdims=True), rtol=1e-6
@@ -221,7 +236,7 @@ def test_float_operations_run_on_the_host() -> None:
 
 
 def test_unknown_operations_are_refused_by_name() -> None:
-    run = Run("fbgemm")
+    run = RecordingWriter("fbgemm")
     x, y, z = (run.tensor((1, 4), 0.05, 10) for _ in range(3))
     run.call("aten.cumsum", "blk.cumsum", y, self=x, dim=1)
     run.call("aten.sigmoid", "act", z, self=y)
@@ -244,4 +259,6 @@ def test_a_missing_pytorch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_weight_options_are_refused() -> None:
     with pytest.raises(nmpsim.UserError, match="ARG001"):
-        nmpsim.compile(lower_recording(pointwise("aten.relu", np.arange(256))), weights="w.npz")
+        nmpsim.compile(
+            lower_recording(record_elementwise("aten.relu", np.arange(256))), weights="w.npz"
+        )

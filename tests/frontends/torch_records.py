@@ -19,33 +19,35 @@ from nmpsim.frontends.torch.recording import (
 Array = npt.NDArray[Any]
 
 
-def two(value: Any) -> tuple[int, int]:
+def make_pair(value: Any) -> tuple[int, int]:
+    """Return a size for both dimensions, or the two given sizes."""
     return (value, value) if isinstance(value, int) else (value[0], value[1])
 
 
-def engine_of(engine: str, is_linear: bool) -> str:
-    """Engine x86 gives its convolutions to onednn, its fully connected layers to fbgemm."""
+def get_layer_engine(engine: str, is_linear: bool) -> str:
+    """Return the engine of a layer: x86 uses onednn for convolutions, fbgemm for linear layers."""
     if engine != "x86":
         return engine
     return "fbgemm" if is_linear else "onednn"
 
 
-def packed(
+def pack_weights(
     engine: str, weights: Array, scales: Array, bias: Array | None, **sizes: Any
 ) -> QuantizedWeights:
+    """Return the weights of a layer as the recorder does."""
     return QuantizedWeights(
         weights,
         np.asarray(scales, np.float32),
         np.zeros(len(scales), np.int64),
         len(scales) > 1,
         bias if bias is not None and bias.size else None,
-        engine_of(engine, weights.ndim == 2),
+        get_layer_engine(engine, weights.ndim == 2),
         **sizes,
     )
 
 
-class Run:
-    """A run that is being written."""
+class RecordingWriter:
+    """Writer of a recorded run."""
 
     def __init__(self, engine: str) -> None:
         self.engine = engine
@@ -78,9 +80,9 @@ class Run:
         return ModelRecording("Net", self.engine, tuple(inputs.items()), outputs, tuple(self.calls))
 
 
-def one_operation(case: dict[str, Any], engine: str) -> tuple[ModelRecording, dict[str, Array]]:
-    """A file of golden/torch as a run of one operation, with its inputs."""
-    run, kind = Run(engine), case["meta"]["kind"]
+def record_operation(case: dict[str, Any], engine: str) -> tuple[ModelRecording, dict[str, Array]]:
+    """Return a run of the operation in a file of golden/torch, and its inputs."""
+    run, kind = RecordingWriter(engine), case["meta"]["kind"]
     result = run.tensor(case["y"].shape, case["y_scale"], case["y_zp"])
     if kind in ("add", "add_relu", "mul"):
         names = {"qa": "a", "qb": "b"}
@@ -95,20 +97,20 @@ def one_operation(case: dict[str, Any], engine: str) -> tuple[ModelRecording, di
         meta, sizes = case["meta"], {}
         if kind == "conv":
             sizes = {
-                "stride": two(meta["stride"]),
-                "padding": two(meta["pad"]),
-                "dilation": two(meta["dil"]),
+                "stride": make_pair(meta["stride"]),
+                "padding": make_pair(meta["pad"]),
+                "dilation": make_pair(meta["dil"]),
                 "groups": meta["groups"],
             }
-        weights = packed(engine, case["w"], case["w_scale"], case["bias"], **sizes)
+        weights = pack_weights(engine, case["w"], case["w_scale"], case["bias"], **sizes)
         more = {"W_prepack" if kind == "linear" else "packed_weight": weights}
         kind = {"conv": "conv2d"}.get(kind, kind) + ("_relu" if meta["relu"] else "")
     run.call(f"quantized.{kind}", "layer", result, **inputs, **more)
     return run.recorded(inputs, result), {name: case[key] for name, key in names.items()}
 
 
-class Digits:
-    """The small network of golden/torch_digits; its first ``count`` images."""
+class DigitsRecording:
+    """Recorded run of the network of golden/torch_digits on its first ``count`` images."""
 
     def __init__(self, shared: Path, engine: str, count: int) -> None:
         file = shared / "golden" / "torch_digits" / f"digits_cnn_{engine}.npz"
@@ -124,12 +126,12 @@ class Digits:
     def layer(self, name: str, engine: str) -> QuantizedWeights:
         about = self.info[f"layer_{name}"]
         names = ("stride", "padding", "groups")
-        sizes = {n: about[n] if n == "groups" else two(about[n]) for n in names if about[n]}
+        sizes = {n: about[n] if n == "groups" else make_pair(about[n]) for n in names if about[n]}
         arrays = (self.arrays[f"{what}_{name}"] for what in ("w", "ws", "b"))
-        return packed(engine, *arrays, **sizes)
+        return pack_weights(engine, *arrays, **sizes)
 
     def recorded(self, engine: str) -> ModelRecording:
-        run = Run(engine)
+        run = RecordingWriter(engine)
 
         def made(name: str) -> RecordedTensor:
             scale, zero, _ = self.info[f"act_{name}"]
@@ -160,15 +162,15 @@ class Digits:
         return run.recorded({"x": image}, output)
 
 
-def question(engine: str) -> ModelRecording:
-    """A question from a forum: weights of zero, a bias of 0.5, an input of ones."""
-    run, few = Run(engine), 127 if engine == "fbgemm" else 255
+def record_half_bias(engine: str) -> ModelRecording:
+    """Return a run whose convolution has weights of 0 and a bias of 0.5."""
+    run, few = RecordingWriter(engine), 127 if engine == "fbgemm" else 255
     x = run.tensor((1, 5, 5, 5))
     q = run.tensor(x.shape, np.float32(1 / few))
     y = run.tensor((1, 2, 3, 3), np.float32(0.5 / few))
     weights = np.zeros((2, 5, 3, 3), np.int8)
     channels = 1 if engine == "qnnpack" else 2
-    layer = packed(engine, weights, np.full(channels, 2.0**-23), np.full(2, 0.5, np.float32))
+    layer = pack_weights(engine, weights, np.full(channels, 2.0**-23), np.full(2, 0.5, np.float32))
     run.call("aten.quantize_per_tensor", "quant", q, self=x)
     run.call("quantized.conv2d", "conv", y, qx=q, packed_weight=layer)
     output = run.call("aten.dequantize", "dequant", run.tensor(y.shape), self=y)

@@ -30,8 +30,8 @@ def real(*shape: int) -> Any:
     return tensor_type("float", shape)
 
 
-class NetWriter:
-    """Draws one operation after the other; every tensor is an image or a row of numbers."""
+class NetworkGenerator:
+    """Generator that adds random operations on images or rows."""
 
     def __init__(self, draw: Any) -> None:
         self.draw = draw
@@ -65,7 +65,7 @@ class NetWriter:
         self.keep(dest)
 
 
-def convolution(writer: NetWriter) -> None:
+def convolution(writer: NetworkGenerator) -> None:
     src = writer.source(rank=4)
     if src is None:
         return
@@ -88,7 +88,7 @@ def convolution(writer: NetWriter) -> None:
     )
 
 
-def pool(writer: NetWriter) -> None:
+def pool(writer: NetworkGenerator) -> None:
     src = writer.source(rank=4)
     if src is None or min(src.shape[1:3]) < 2:
         return
@@ -100,7 +100,7 @@ def pool(writer: NetWriter) -> None:
     writer.emit(opcode, writer.result(n, h // 2, w // 2, c), src, **window)
 
 
-def fully_connected(writer: NetWriter) -> None:
+def fully_connected(writer: NetworkGenerator) -> None:
     src = writer.source()
     if src is None:
         return
@@ -130,7 +130,7 @@ UNARY = {
 }
 
 
-def unary(writer: NetWriter) -> None:
+def unary(writer: NetworkGenerator) -> None:
     src = writer.source()
     if src is None:
         return
@@ -143,7 +143,7 @@ def unary(writer: NetWriter) -> None:
         writer.emit(opcode, writer.result(*src.shape), src, **UNARY[opcode])
 
 
-def binary(writer: NetWriter) -> None:
+def binary(writer: NetworkGenerator) -> None:
     left = writer.source()
     if left is None:
         return
@@ -155,7 +155,7 @@ def binary(writer: NetWriter) -> None:
     writer.emit(opcode, writer.result(*left.shape), left, right)
 
 
-def concatenation(writer: NetWriter) -> None:
+def concatenation(writer: NetworkGenerator) -> None:
     first, second = writer.source(rank=4), writer.source(rank=4)
     if first is None or second is None or first.shape[:3] != second.shape[:3]:
         return
@@ -169,7 +169,7 @@ def concatenation(writer: NetWriter) -> None:
     writer.emit("inserttensor", whole, second, Offsets=offsets, Count=1, Axis=3)
 
 
-def part(writer: NetWriter) -> None:
+def add_slice(writer: NetworkGenerator) -> None:
     """Read a slice through a view, or write one."""
     src = writer.source(rank=4)
     if src is None or src.shape[1] < 2:
@@ -184,7 +184,7 @@ def part(writer: NetWriter) -> None:
         writer.draft.emit("relu", view, view)
 
 
-def transposition(writer: NetWriter) -> None:
+def transposition(writer: NetworkGenerator) -> None:
     src = writer.source(rank=4)
     if src is None:
         return
@@ -192,7 +192,7 @@ def transposition(writer: NetWriter) -> None:
     writer.emit("transpose", writer.result(n, w, h, c), src, Shuffle=(0, 2, 1, 3))
 
 
-OPERATIONS: tuple[Callable[[NetWriter], None], ...] = (
+OPERATIONS: tuple[Callable[[NetworkGenerator], None], ...] = (
     convolution,
     convolution,
     pool,
@@ -201,14 +201,14 @@ OPERATIONS: tuple[Callable[[NetWriter], None], ...] = (
     unary,
     binary,
     concatenation,
-    part,
+    add_slice,
     transposition,
 )
 
 
 @st.composite
 def float_nets(draw: Any) -> FloatNet:
-    writer = NetWriter(draw)
+    writer = NetworkGenerator(draw)
     shape = (1, writer.pick(2, 4, 5), writer.pick(2, 4), writer.pick(1, 3))
     data = writer.draft.input(real(*shape))
     writer.live.append(data)
@@ -218,13 +218,13 @@ def float_nets(draw: Any) -> FloatNet:
     if last.kind in ("buffer", "view") and draw(st.booleans()):
         writer.draft.emit("copy", writer.draft.output(last.type), last)
     else:
-        convolution_or_copy(writer, data)
+        add_output_operation(writer, data)
     samples = writer.rng.normal(0, 1, (3, *shape)).astype(np.float32)
     return FloatNet(writer.draft.module(), {data.name: samples})
 
 
-def convolution_or_copy(writer: NetWriter, data: Ref) -> None:
-    """End with an operation that writes the output itself."""
+def add_output_operation(writer: NetworkGenerator, data: Ref) -> None:
+    """Add an operation that writes the output itself."""
     writer.draft.is_last = True
     before = len(writer.draft.outputs)
     convolution(writer)

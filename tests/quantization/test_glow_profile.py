@@ -23,8 +23,8 @@ LIR, WEIGHTS = DIGITS / "float.lir.txt", DIGITS / "float_weights.npz"
 HEADER = "---\nGlowToolsVersion: ''\n...\n---\nGraphPreLowerHash: 0xC0FFEE0123456789\n...\n---\n"
 
 
-def as_glow_writes(ranges: dict[str, Range]) -> str:
-    """Every digit of each number, without zeros at the end; lists in brackets."""
+def format_profile(ranges: dict[str, Range]) -> str:
+    """Format ranges as Glow does: every digit, no trailing zeros, lists in brackets."""
 
     def number(value: float) -> str:
         text = f"{value:.126f}".rstrip("0")
@@ -40,7 +40,8 @@ def as_glow_writes(ranges: dict[str, Range]) -> str:
     return HEADER + "".join(entries) + "...\n"
 
 
-def code_of(error: pytest.ExceptionInfo[UserError]) -> str:
+def get_code(error: pytest.ExceptionInfo[UserError]) -> str:
+    """Return the code of an error."""
     return error.value.diagnostics[0].code
 
 
@@ -53,7 +54,7 @@ def digits_profile(tmp_path):
     ranges = {f"{value.name}:0": range_ for value, range_ in calibrated.ranges.items()}
     ranges |= {f"{n}:0": Range.from_values(a) for n, a in calibrated.graph.module.constants.items()}
     path = tmp_path / "profile.yaml"
-    path.write_text(as_glow_writes(ranges))
+    path.write_text(format_profile(ranges))
     return path
 
 
@@ -61,14 +62,14 @@ def digits_profile(tmp_path):
 def test_yaml_equals_the_recorded_profile(net, shared, tmp_path):
     recorded = read_profile(shared / net / "profile.tsv")
     path = tmp_path / "profile.yaml"
-    path.write_text(as_glow_writes({f"{name}:0": one for name, one in recorded.items()}))
+    path.write_text(format_profile({f"{name}:0": one for name, one in recorded.items()}))
     assert read_profile(path) == recorded
     assert len(recorded) > 30
 
 
 def test_the_second_result_keeps_its_number(tmp_path):
     path = tmp_path / "p.yaml"
-    path.write_text(as_glow_writes({"top:0": Range(0, 1), "top:1": Range(-2, 0.1)}))
+    path.write_text(format_profile({"top:0": Range(0, 1), "top:1": Range(-2, 0.1)}))
     assert read_profile(path) == {"top": Range(0, 1), "top:1": Range(-2, float(np.float32(0.1)))}
 
 
@@ -99,14 +100,14 @@ def test_missing_arguments_are_reported(more, said):
 def test_samples_or_a_profile_are_required():
     with pytest.raises(UserError) as error:
         nmpsim.quantize(LIR, WEIGHTS)
-    assert code_of(error) == "ARG001"
+    assert get_code(error) == "ARG001"
 
 
 def test_a_comparison_needs_samples(digits_profile):
     calibrated = nmpsim.calibrate(LIR, WEIGHTS, profile=digits_profile)
     with pytest.raises(UserError) as error:
         nmpsim.quantization.compare(calibrated, Settings())
-    assert code_of(error) == "ARG001"
+    assert get_code(error) == "ARG001"
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ def test_two_ranges_of_one_name_are_refused(tmp_path):
     path.write_text(HEADER + entry.format(1) + entry.format(2))
     with pytest.raises(UserError) as error:
         read_profile(path)
-    assert (code_of(error), error.value.diagnostics[0].found) == ("CONST001", "0 to 1, 0 to 2")
+    assert (get_code(error), error.value.diagnostics[0].found) == ("CONST001", "0 to 1, 0 to 2")
 
 
 def test_too_large_profiles_are_refused(tmp_path, monkeypatch):
@@ -170,7 +171,7 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
     path.write_text(HEADER)
     with pytest.raises(UserError) as error:
         read_profile(path)
-    assert code_of(error) == "PKG001"
+    assert get_code(error) == "PKG001"
     assert install_command("yaml") in error.value.diagnostics[0].hint
 
 
@@ -181,7 +182,7 @@ def test_a_profile_of_another_network_is_refused(other, shared):
         CalibratedProgram.from_samples(
             module, None, read_profile(shared / other / "profile.tsv")
         ).quantize(Settings())
-    assert code_of(error) in ("QUANT005", "QUANT002")
+    assert get_code(error) in ("QUANT005", "QUANT002")
 
 
 def test_names_without_a_range_are_reported(digits_profile):

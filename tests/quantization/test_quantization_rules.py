@@ -52,8 +52,8 @@ def quantize(module: Module, **choices: Any) -> QuantizedProgram:
     )
 
 
-def types_of(program: QuantizedProgram) -> dict[str, Any]:
-    """Instruction -> type of its result."""
+def get_result_types(program: QuantizedProgram) -> dict[str, Any]:
+    """Return the result type of each instruction."""
     places = locate_tensors(program.module)
     return {
         i.name: places[i.operands[0].name].type
@@ -68,7 +68,7 @@ def by_opcode(program: QuantizedProgram, opcode: str) -> list[Any]:
 
 def result_type(program: QuantizedProgram, opcode: str) -> Any:
     (instruction,) = by_opcode(program, opcode)
-    return types_of(program)[instruction.name]
+    return get_result_types(program)[instruction.name]
 
 
 def image_net() -> tuple[Draft, Ref]:
@@ -131,7 +131,7 @@ def test_parts_of_a_concatenation_have_its_parameters():
     draft.emit("inserttensor", whole, large, Offsets=(0, 0, 0, 2), Count=1, Axis=3)
     image = convolution(draft, whole)
     program = quantize(finish(draft, image))
-    types, (first, _) = types_of(program), by_opcode(program, "inserttensor")
+    types, (first, _) = get_result_types(program), by_opcode(program, "inserttensor")
     kind = types[first.name].quant
     assert result_type(program, "elementmul").quant == kind
     assert types[by_opcode(program, "convolution")[0].name].quant == kind

@@ -145,15 +145,15 @@ def test_windows_line_ends_are_accepted(tmp_path, few):
     assert digits("-o", tmp_path / "net.lir", lir=text, samples=few).exit_code == 0
 
 
-def refused(result, code: str) -> str:
-    """The message of a run that was refused with this code."""
+def get_refusal(result, code: str) -> str:
+    """Return the message of a run that was refused with a code."""
     assert result.exit_code == 2, (result.stdout, result.stderr)
     assert f"error[{code}]" in result.stderr, result.stderr
     return result.stderr
 
 
 def test_an_output_or_a_comparison_is_needed(few):
-    assert "-o OUT.lir or --compare" in refused(digits(samples=few), "ARG001")
+    assert "-o OUT.lir or --compare" in get_refusal(digits(samples=few), "ARG001")
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_an_output_or_a_comparison_is_needed(few):
 def test_unusable_calibration_inputs_are_refused(tmp_path, arrays, code, words):
     path = tmp_path / "samples.npz"
     np.savez(path, **arrays)
-    message = refused(digits("-o", tmp_path / "net.lir", samples=path), code)
+    message = get_refusal(digits("-o", tmp_path / "net.lir", samples=path), code)
     assert words in message
     assert "samples.npz" in message
     assert not (tmp_path / "net.lir").exists()
@@ -195,9 +195,11 @@ def test_a_folder_of_images_or_arrays_has_a_sample_in_each(tmp_path, few):
         assert result.exit_code == 0, result.stderr
         assert "note: images are converted to NCHW, 0to1" in result.stderr
         assert (tmp_path / "b.lir").read_text() == (tmp_path / "a.lir").read_text()
-    assert "--image-mode" in refused(digits("-o", tmp_path / "c.lir", samples=folder), "INPUT002")
+    assert "--image-mode" in get_refusal(
+        digits("-o", tmp_path / "c.lir", samples=folder), "INPUT002"
+    )
     small = digits("-o", folder / "00.lir", samples=folder / "none*.png")
-    assert "no file matches" in refused(small, "FILE001")
+    assert "no file matches" in get_refusal(small, "FILE001")
 
 
 @pytest.mark.parametrize(
@@ -207,25 +209,25 @@ def test_files_without_samples_are_refused(tmp_path, content, code):
     path = tmp_path / "samples.npz"
     if content is not None:
         path.write_bytes(content)
-    assert "samples.npz" in refused(digits("-o", tmp_path / "net.lir", samples=path), code)
+    assert "samples.npz" in get_refusal(digits("-o", tmp_path / "net.lir", samples=path), code)
 
 
 def test_missing_weights_are_reported(tmp_path, few):
     result = run(LIR, "--calibration", few, "-o", tmp_path / "net.lir")
-    assert "--weights FILE.npz" in refused(result, "CONST002")
+    assert "--weights FILE.npz" in get_refusal(result, "CONST002")
 
 
 def test_an_input_is_not_overwritten(few):
-    message = refused(digits("-o", few.with_name("few.lir"), samples=few), "ARG001")
+    message = get_refusal(digits("-o", few.with_name("few.lir"), samples=few), "ARG001")
     assert "few.npz" in message
 
 
 def test_a_missing_output_folder_is_reported(tmp_path, few):
-    refused(digits("-o", tmp_path / "no" / "net.lir", samples=few), "FILE002")
+    get_refusal(digits("-o", tmp_path / "no" / "net.lir", samples=few), "FILE002")
 
 
 def test_a_quantized_program_is_refused(tmp_path, few):
-    message = refused(
+    message = get_refusal(
         digits(
             "-o",
             tmp_path / "net.lir",
@@ -239,7 +241,7 @@ def test_a_quantized_program_is_refused(tmp_path, few):
 
 
 def test_a_wrong_name_of_keep_float_has_a_hint(tmp_path, few):
-    message = refused(
+    message = get_refusal(
         digits("-o", tmp_path / "n.lir", "--keep-float", "conv3", samples=few), "QUANT004"
     )
     assert "Did you mean" in message
@@ -248,7 +250,7 @@ def test_a_wrong_name_of_keep_float_has_a_hint(tmp_path, few):
 def test_nothing_quantized_is_an_error(tmp_path, few):
     keep = ("convolution", "fullyconnected", "maxpool", "relu")
     options = [word for name in keep for word in ("--keep-float", name)]
-    message = refused(digits("-o", tmp_path / "net.lir", *options, samples=few), "QUANT003")
+    message = get_refusal(digits("-o", tmp_path / "net.lir", *options, samples=few), "QUANT003")
     assert "requested by --keep-float convolution" in message
     assert not (tmp_path / "net.lir").exists()
 

@@ -57,8 +57,8 @@ def parse_settings(name: str) -> Settings:
     )
 
 
-def result_types(module: Module) -> dict[str, TensorType]:
-    """Type of what each instruction writes."""
+def get_result_types(module: Module) -> dict[str, TensorType]:
+    """Return the type of each result of an instruction."""
     types = {w.name: w.type for w in module.weights}
     types |= {i.name: i.attributes["Ty"] for i in module.instructions if "Ty" in i.attributes}
     return {
@@ -74,7 +74,7 @@ def test_types_and_constants_equal_glow(name, by, shared):
     net = name.split("/")[1]
     glow = recorded_module(shared / name)
     ours = calibrated(name, by).quantize(parse_settings(name)).module
-    expected, actual = result_types(glow), result_types(ours)
+    expected, actual = get_result_types(glow), get_result_types(ours)
     narrowed = NARROWED if net == "minimob" or "lenet/i8_asym_b32/cpuold" in name else ()
     compared = 0
     for instruction in expected.keys() & actual.keys():

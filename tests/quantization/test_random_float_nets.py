@@ -38,8 +38,8 @@ CHOICES = st.builds(
 )
 
 
-def outputs_of(run, module: Module) -> dict[str, np.ndarray]:
-    """What the mutable weights hold after a run."""
+def get_outputs(run, module: Module) -> dict[str, np.ndarray]:
+    """Return the values of the mutable weights after a run."""
     for _ in run:
         pass
     return {w.name: run.contents(w.name) for w in module.weights if not w.constant}
@@ -70,8 +70,8 @@ def test_separate_buffers_give_the_same_values(net):
     ).module
     verify(module)
     inputs = sample(net)
-    expected = outputs_of(execute_real(net.module, inputs), net.module)
-    actual = outputs_of(execute_real(module, inputs), module)
+    expected = get_outputs(execute_real(net.module, inputs), net.module)
+    actual = get_outputs(execute_real(module, inputs), module)
     for name, values in expected.items():
         assert actual[name].tobytes() == values.tobytes(), name
 
@@ -86,7 +86,7 @@ def test_every_choice_gives_a_sound_program(net, choices):
     assert any(result.quantized for result in program.results)
     for result in program.results:
         assert result.quantized != bool(result.reason)
-    actual = outputs_of(execute_exact(program.module, sample(net)), program.module)
+    actual = get_outputs(execute_exact(program.module, sample(net)), program.module)
     assert all(np.isfinite(values).all() for values in actual.values())
 
 
@@ -114,8 +114,8 @@ def test_int16_is_near_float(net, schema):
         return
     largest = max((max(-r.low, r.high) for r in calibrated.ranges.values()), default=0.0)
     inputs = sample(net)
-    expected = outputs_of(execute_real(net.module, inputs), net.module)
-    actual = outputs_of(execute_exact(program.module, inputs), program.module)
+    expected = get_outputs(execute_real(net.module, inputs), net.module)
+    actual = get_outputs(execute_exact(program.module, inputs), program.module)
     for name, values in expected.items():
         assert np.abs(actual[name] - values).max() <= 0.01 * largest + 1e-6, name
 
@@ -129,7 +129,7 @@ def test_the_device_runs_random_networks(net, choices):
     bundle = bundle_from_bytes(compile_module(program.module, default_device()))
     inputs = sample(net)
     report = Device(default_device()).run(bundle, inputs)
-    expected = outputs_of(execute_exact(program.module, inputs), program.module)
+    expected = get_outputs(execute_exact(program.module, inputs), program.module)
     assert report.trap is None
     for name, values in report.outputs.items():
         np.testing.assert_array_equal(values, expected[name], err_msg=name)

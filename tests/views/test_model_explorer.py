@@ -71,7 +71,7 @@ def test_instructions_of_lir_become_nodes():
 
 
 def test_operators_of_onnx_become_nodes(tmp_path):
-    path = onnx_files.write(
+    path = onnx_files.write_model(
         tmp_path / "two.onnx",
         [
             ("Constant", [], ["/a/c"], {"value_float": 2.0}),
