@@ -20,7 +20,7 @@ class UnsupportedError(Exception):
     def __init__(self, found: str, expected: str | None = None) -> None:
         super().__init__(found)
         self.expected = expected
-        """What is supported instead."""
+        """Supported types, shapes or values, as text for the message."""
 
 
 class NotConstantError(UnsupportedError):
