@@ -21,7 +21,6 @@ from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.accuracy_result import SCHEMA as EVALUATION
 from nmpsim.experiments.identity import compute_network_digest
 from nmpsim.input_files import read_bytes
-from nmpsim.report.data import RunReport
 from nmpsim.report.json import json_text
 from nmpsim.report.read import MAX_REPORT_BYTES, parse_report
 
@@ -175,23 +174,19 @@ def _run(path: Path, text: bytes, of: tuple[str, str, str]) -> Entry:
             found=report.trap.kind,
             hint="Add the report of a run that completed.",
         )
+    worst = report.worst_sqnr
     return Entry(
         *of,
         kind="run",
         program=path.stem if report.program == _NAMELESS else report.program,
         cycles=report.cycles,
         saturated=report.saturated,
-        sqnr_db=_worst_sqnr(report),
+        sqnr_db=worst[1] if worst is not None and math.isfinite(worst[1]) else None,
         network=compute_network_digest(
             ((one.name, one.elem, one.shape) for one in report.output_reports),
             ((one.op, one.elem, one.shape) for one in report.layers),
         ),
     )
-
-
-def _worst_sqnr(report: RunReport) -> float | None:
-    worst = report.worst_sqnr
-    return worst[1] if worst is not None and math.isfinite(worst[1]) else None
 
 
 def _evaluation(path: Path, text: bytes, of: tuple[str, str, str]) -> Entry | None:

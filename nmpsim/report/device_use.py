@@ -159,13 +159,12 @@ def describe_limiters(path: Mapping[str, int], use: DeviceUse) -> str:
     if not shares:
         return ""
     first, second, *_ = shares
-    details = f"{shares[first]:.0%} of the critical path".replace("%", " %")
+    text = f"limited by {first} ({100 * shares[first]:.0f} % of the critical path)"
     if shares[first] < MOSTLY:
-        also = f"{shares[second]:.0%}".replace("%", " %")
-        return f"limited by {first} ({details}) and {second} ({also})"
-    if first == "DRAM bandwidth":
-        details = f"{use.dram_busy:.0%} busy".replace("%", " %")
-    return f"limited by {first} ({details})"
+        text += f" and {second} ({100 * shares[second]:.0f} %)"
+    elif first == "DRAM bandwidth":
+        text = f"limited by {first} ({100 * use.dram_busy:.0f} % busy)"
+    return text
 
 
 @frozen

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.lint.bias_payload import find_float_bias
-from nmpsim.analysis.lint.findings import Problem, Severity
+from nmpsim.analysis.lint.findings import Problem
 from nmpsim.analysis.lint.subject import Bias, LintSubject
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -102,64 +102,60 @@ def list_scaled_biases(bias: Bias, subject: LintSubject) -> Iterator[ScaledBias]
 
 def check_bias_saturation(subject: LintSubject) -> Iterator[Problem]:
     """Report biases that saturate on a scale in some channels."""
-    for bias in subject.biases:
-        for scaled in list_scaled_biases(bias, subject):
-            if scaled.is_saturated.any():
-                yield _saturation_finding(bias, scaled, subject)
-
-
-def _saturation_finding(bias: Bias, scaled: ScaledBias, subject: LintSubject) -> Problem:
-    channels = int(scaled.is_saturated.sum())
-    steps = scaled.errors / scaled.scales
-    worst = int(np.argmax(steps))
-    severity: Severity = "error" if _is_used(bias, scaled, subject) else "note"
-    return Problem(
-        severity,
-        f"bias %{bias.view.name} {_verb(scaled, 'saturate')} on {scaled.scale_text}",
-        bias.op,
-        tensor=bias.view,
-        found=f"{channels} of {steps.size} channels; channel {worst} needs"
-        f" {scaled.ideal[worst]:.0f}",
-        expected=f"integers from {scaled.limits[0]} to {scaled.limits[1]}",
-        hint="Use an Int32 bias or a coarser scale of the result.",
-        facts={
-            "declared": scaled.is_declared,
-            "channels": channels,
-            "worst_channel": worst,
-            "worst_error_steps": float(steps[worst]),
-        },
-    )
+    for bias, scaled in _list_all(subject):
+        if not scaled.is_saturated.any():
+            continue
+        channels = int(scaled.is_saturated.sum())
+        steps = scaled.errors / scaled.scales
+        worst = int(np.argmax(steps))
+        yield Problem(
+            "error" if _is_used(bias, scaled, subject) else "note",
+            f"bias %{bias.view.name} {_verb(scaled, 'saturate')} on {scaled.scale_text}",
+            bias.op,
+            tensor=bias.view,
+            found=f"{channels} of {steps.size} channels; channel {worst} needs"
+            f" {scaled.ideal[worst]:.0f}",
+            expected=f"integers from {scaled.limits[0]} to {scaled.limits[1]}",
+            hint="Use an Int32 bias or a coarser scale of the result.",
+            facts={
+                "declared": scaled.is_declared,
+                "channels": channels,
+                "worst_channel": worst,
+                "worst_error_steps": float(steps[worst]),
+            },
+        )
 
 
 def check_bias_precision(subject: LintSubject) -> Iterator[Problem]:
     """Report biases that keep less than half of their bits on a scale."""
-    for bias in subject.biases:
-        for scaled in list_scaled_biases(bias, subject):
-            visible = scaled.errors.max() > NEGLIGIBLE_ERROR_STEPS * bias.result_scale
-            if visible and scaled.bits < MIN_KEPT_BITS * scaled.reference_bits:
-                yield _precision_finding(bias, scaled, subject)
+    for bias, scaled in _list_all(subject):
+        needed = MIN_KEPT_BITS * scaled.reference_bits
+        visible = scaled.errors.max() > NEGLIGIBLE_ERROR_STEPS * bias.result_scale
+        if not visible or scaled.bits >= needed:
+            continue
+        error = float(scaled.errors.max()) / bias.result_scale
+        largest = int(np.abs(scaled.ideal - scaled.offsets).max())
+        yield Problem(
+            "warning" if _is_used(bias, scaled, subject) else "note",
+            f"bias %{bias.view.name} {_verb(scaled, 'lose')} most of its bits on"
+            f" {scaled.scale_text}",
+            bias.op,
+            tensor=bias.view,
+            found=f"integers up to {largest}: {scaled.bits:.1f} of"
+            f" {scaled.reference_bits:.1f} bits, an error of up to {error:.2g} steps of the result",
+            expected=f"at least {needed:.1f} bits",
+            hint="Use a smaller scale of the result if its range allows.",
+            facts={
+                "declared": scaled.is_declared,
+                "bits": scaled.bits,
+                "bits_before": scaled.reference_bits,
+                "worst_error_result_steps": error,
+            },
+        )
 
 
-def _precision_finding(bias: Bias, scaled: ScaledBias, subject: LintSubject) -> Problem:
-    largest = int(np.abs(scaled.ideal - scaled.offsets).max())
-    error = float(scaled.errors.max()) / bias.result_scale
-    severity: Severity = "warning" if _is_used(bias, scaled, subject) else "note"
-    return Problem(
-        severity,
-        f"bias %{bias.view.name} {_verb(scaled, 'lose')} most of its bits on {scaled.scale_text}",
-        bias.op,
-        tensor=bias.view,
-        found=f"integers up to {largest}: {scaled.bits:.1f} of"
-        f" {scaled.reference_bits:.1f} bits, an error of up to {error:.2g} steps of the result",
-        expected=f"at least {MIN_KEPT_BITS * scaled.reference_bits:.1f} bits",
-        hint="Use a smaller scale of the result if its range allows.",
-        facts={
-            "declared": scaled.is_declared,
-            "bits": scaled.bits,
-            "bits_before": scaled.reference_bits,
-            "worst_error_result_steps": error,
-        },
-    )
+def _list_all(subject: LintSubject) -> Iterator[tuple[Bias, ScaledBias]]:
+    return ((bias, one) for bias in subject.biases for one in list_scaled_biases(bias, subject))
 
 
 def _verb(scaled: ScaledBias, verb: str) -> str:

@@ -64,13 +64,10 @@ class LintSubject:
     def display_names(self) -> Mapping[str, str]:
         """Display names of instructions and constants by full name."""
         shown: dict[str, str] = {}
-        for names in ([weight.name for weight in self.module.weights], self._instruction_names):
+        for owners in (self.module.weights, [op.instruction for op in self.operations]):
+            names = [owner.name for owner in owners]
             shown |= dict(zip(names, make_display_names(names), strict=True))
         return {**shown, **(self.program.display_names or {})}
-
-    @property
-    def _instruction_names(self) -> list[str]:
-        return [op.instruction.name for op in self.operations]
 
     @cached_property
     def biases(self) -> tuple[Bias, ...]:
