@@ -204,24 +204,18 @@ class Layout:
     """A conversion of an array to the shape of a constant."""
 
     name: str
-    base: Array
-    """The array, reshaped or transposed."""
-    axis: int = 0
-    order: Array | None = None
-    """Order of the indices along ``axis`` in the constant; None if unchanged."""
+    elements: Array
+    """View of the array with the elements in the order of the constant, in any shape."""
+    shape: tuple[int, ...]
 
     def get_values(self) -> npt.NDArray[np.float64]:
-        """Return all values in this layout: float64."""
-        moved = self.base if self.order is None else np.take(self.base, self.order, self.axis)
-        return np.asarray(moved, np.float64)
+        """Return all values in the constant's shape: float64."""
+        return np.asarray(self.elements, np.float64).reshape(self.shape)
 
-    def get_sample(self, places: tuple[Array, ...]) -> Array:
-        """Return the values at the given indices, an array of indices for each dimension."""
-        if self.order is not None:
-            moved = self.order[places[self.axis]]
-            places = (*places[: self.axis], moved, *places[self.axis + 1 :])
-        elements: Array = self.base[places]
-        return elements
+    def get_sample(self, indices: Array) -> Array:
+        """Return the values at flat indices of the constant."""
+        values: Array = self.elements[np.unravel_index(indices, self.elements.shape)]
+        return values
 
 
 def find_best_layout(array: Array, real: npt.NDArray[np.float64]) -> Layout | None:
@@ -242,11 +236,10 @@ def find_best_layout(array: Array, real: npt.NDArray[np.float64]) -> Layout | No
     flat = np.arange(real.size)
     if real.size > _SAMPLES:
         flat = np.random.default_rng(0).choice(real.size, _SAMPLES, replace=False)
-    places = np.unravel_index(flat, real.shape)
-    wanted = real[places]
+    wanted = real.reshape(-1)[flat]
     return min(
         list_layouts(array, real.shape),
-        key=lambda layout: float(np.square(layout.get_sample(places) - wanted).sum()),
+        key=lambda layout: float(np.square(layout.get_sample(flat) - wanted).sum()),
         default=None,
     )
 
@@ -254,27 +247,28 @@ def find_best_layout(array: Array, real: npt.NDArray[np.float64]) -> Layout | No
 def list_layouts(array: Array, shape: tuple[int, ...]) -> Iterator[Layout]:
     """Yield all layouts of an array that have a shape, the simplest first."""
     if array.shape == shape:
-        yield Layout(AS_IS, array)
+        yield Layout(AS_IS, array, shape)
     if array.ndim == len(shape) == 4 and array.transpose(0, 2, 3, 1).shape == shape:
-        yield Layout("OIHW to OHWI", array.transpose(0, 2, 3, 1))
+        yield Layout("OIHW to OHWI", array.transpose(0, 2, 3, 1), shape)
     if array.ndim == len(shape) == 2:
         if array.T.shape == shape:
-            yield Layout("transposed", array.T)
+            yield Layout("transposed", array.T, shape)
         for name, matrix in (("", array), ("transposed, ", array.T)):
             if matrix.shape == shape:
-                yield from _permuted(name, matrix)
+                yield from _list_reordered(name, matrix)
     if array.shape != shape and _without_ones(array.shape) == _without_ones(shape):
-        yield Layout("reshaped", array.reshape(shape))
+        yield Layout("reshaped", array.reshape(shape), shape)
 
 
-def _permuted(name: str, matrix: Array) -> Iterator[Layout]:
+def _list_reordered(name: str, matrix: Array) -> Iterator[Layout]:
     """Yield matrices with inputs reordered from channel-first to channel-last."""
-    for axis, of in ((0, "rows"), (1, "columns")):
+    for axis, inputs in ((0, "rows"), (1, "columns")):
         size = matrix.shape[axis]
         for channels in (d for d in range(2, size // 2 + 1) if size % d == 0):
-            order = np.arange(size).reshape(channels, -1).T.reshape(-1)
-            text = f"{name}{of} from NCHW to NHWC with {channels} channels"
-            yield Layout(text, matrix, axis, order)
+            split = (*matrix.shape[:axis], channels, size // channels, *matrix.shape[axis + 1 :])
+            text = f"{name}{inputs} from NCHW to NHWC with {channels} channels"
+            reordered = matrix.reshape(split).swapaxes(axis, axis + 1)
+            yield Layout(text, reordered, matrix.shape)
 
 
 def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:

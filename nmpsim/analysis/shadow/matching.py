@@ -93,7 +93,7 @@ def match_constants(
 def match_known_floats(constants: Mapping[str, Real], floats: Arrays) -> Matches:
     """Match constants with the float values of the same names."""
     matches = {
-        name: _Match(name, "name", Layout(AS_IS, floats[name]))
+        name: _Match(name, "name", Layout(AS_IS, floats[name], floats[name].shape))
         for name in constants
         if name in floats
     }
@@ -131,7 +131,8 @@ def _times_factors(match: _Match, real: Real) -> _Match:
     power = np.square(values).sum(axes, keepdims=True)
     common = (values * real).sum(axes, keepdims=True)
     factors = np.divide(common, power, out=np.zeros_like(power), where=power > 0)
-    scaled = _Match(match.source, match.how + MULTIPLE, Layout(match.layout.name, values * factors))
+    layout = Layout(match.layout.name, values * factors, values.shape)
+    scaled = _Match(match.source, match.how + MULTIPLE, layout)
     alike = np.ptp(factors) <= MAX_FACTOR_SPREAD * np.abs(factors).max(initial=0.0)
     return match if alike or scaled.error_db(real) < MIN_MULTIPLE_SQNR_DB else scaled
 
