@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import attrs
@@ -138,9 +139,7 @@ def _describe_island(island: FloatIsland) -> Problem:
 
 
 def _count_opcodes(operations: Sequence[Operation]) -> str:
-    counts: dict[str, int] = {}
-    for op in operations:
-        counts[op.instruction.opcode] = counts.get(op.instruction.opcode, 0) + 1
+    counts = Counter(op.instruction.opcode for op in operations)
     shown = [f"{count} {name}" for name, count in list(counts.items())[:_MAX_SHOWN]]
     more = len(counts) - len(shown)
     return ", ".join(shown) + (f" and {more} other kinds" if more > 0 else "")
