@@ -27,7 +27,7 @@ class DataFlow:
 def build_data_flow(module: Module) -> DataFlow:
     """Build the data-flow graph of a module's instructions, without views and allocations.
 
-    Constants are left out. A buffer that is written in parts (``inserttensor``, a view) depends on
+    Constants are omitted. A buffer that is written in parts (``inserttensor``, a view) depends on
     all its writers.
     """
     inputs = [weight.name for weight in module.weights if not weight.constant]

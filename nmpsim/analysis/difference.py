@@ -20,7 +20,7 @@ from nmpsim.lir.nodes import ELEM_DTYPES
 
 Array = npt.NDArray[Any]
 NAN_ULP = (1 << 64) - 1
-"""Difference of a NaN from any number; larger than that of any two numbers."""
+"""Difference of a NaN from any number; larger than the difference of any two numbers."""
 _BITS: dict[int, np.dtype[Any]] = {
     2: np.dtype(np.uint16),
     4: np.dtype(np.uint32),
@@ -109,7 +109,7 @@ def compare(
     actual
         An output as the device stores it.
     expected
-        The expected output, likewise; or real values (float) for a quantized output.
+        The expected output as the device stores it, or real values (float) for a quantized output.
     elem
         Element kind of the output as the LIR has it: i8, float, ...
     scale
@@ -119,8 +119,8 @@ def compare(
     tolerance
         Limits within which elements do not count in ``beyond``.
     shape
-        Shape of the tensor whose first elements the flat arrays contain; None for that of the
-        arrays.
+        Shape of the tensor whose first elements the flat arrays contain; by default the shape of
+        the arrays.
 
     Raises
     ------

@@ -73,7 +73,7 @@ class Program:
         return to_unsigned(tensor) if name in self.unsigned else tensor
 
     def compile(self, device: DeviceConfig, **options: Any) -> Bundle:
-        """Compile the program for a device; the options are those of ``compile_module``."""
+        """Compile the program with options of ``compile_module`` and return the bundle."""
         from nmpsim.compiler.driver import compile_module  # slow to import
 
         image = compile_module(

@@ -57,11 +57,11 @@ def check_answer(
     run
         The run to check; it reached its end.
     expected
-        Outputs by name, or None if only the baseline tells.
+        Outputs by name; None to compare with the baseline only.
     expect
         Tolerances, and the layers that ``only`` chooses.
     baseline
-        The baseline, or None if only ``expected`` tells.
+        The baseline; None to compare with ``expected`` only.
 
     Returns
     -------

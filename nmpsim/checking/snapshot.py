@@ -41,7 +41,7 @@ class Runner:
         return self._bundles[where]
 
     def compile(self, lir: Path | str, weights: Path | str | None = None, **options: Any) -> Bundle:
-        """Compile LIR text; the options are those of :func:`nmpsim.compile`."""
+        """Compile LIR text with options of :func:`nmpsim.compile`; return the bundle."""
         return bundle_from_bytes(session.compile(lir, weights, **options).file, str(lir))
 
     def run(
@@ -53,7 +53,7 @@ class Runner:
         hazards: str | None = None,
         strict: bool = True,
     ) -> tuple[Run, str]:
-        """Run a program on its own device, or on that of a file, with some settings changed.
+        """Run a program on its own device, or on the device of a file, with changed settings.
 
         Parameters
         ----------

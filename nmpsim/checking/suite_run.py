@@ -68,7 +68,7 @@ def _check_all(
 
 
 def _only_compiling(progress: ProgressCallback | None) -> ProgressCallback:
-    """Return a listener that is told of compilation only, not of layers."""
+    """Return a progress callback that forwards compilation events only."""
 
     def listen(event: Progress) -> None:
         if progress and event.kind == "compiling":

@@ -79,7 +79,7 @@ class Evaluation:
 
     subject: EvaluationKey
     labels: tuple[int, ...]
-    """Labels of the whole data set; -1 for samples that are left out."""
+    """Labels of the whole data set; -1 for samples that are skipped."""
     class_names: tuple[str, ...]
     """Class names by label; empty if there are none."""
     predictions: tuple[Prediction, ...]
@@ -200,7 +200,7 @@ class EvaluationDocument(TypedDict):
     unlabelled: Annotated[
         int,
         Source(lambda data: data["evaluation"].count_unlabelled()),
-        "in the data set, left out for their label is -1",
+        "samples of the data set that are skipped because their label is -1",
     ]
     samples: Annotated[
         int,

@@ -134,7 +134,7 @@ def read_document(folder: Path, number: int) -> str:
 def name_series(entries: Sequence[Entry]) -> dict[tuple[str, str], str]:
     """Return a distinct name for each series, from its network and label.
 
-    Networks of one name are told apart by their digests; so are those whose names are cut.
+    The name of a network whose name is shared or too long includes its digest.
     """
     programs = {entry.series: entry.program for entry in entries}
     names = {}

@@ -26,7 +26,7 @@ MAX_WINDOWS_PROCESSES = 61
 _shared: Any = None
 """Data that the jobs of this worker process share."""
 _set_up_error: RuntimeError | None = None
-"""Error that kept this worker process from being set up."""
+"""Error that prevented the set-up of this worker process."""
 
 
 def choose_jobs(jobs: int | None, items: int) -> int:
@@ -50,7 +50,7 @@ def share_resources(
 class _ProcessExecutor:
     executor: ProcessPoolExecutor
     error: BaseException | None = None
-    """Error that ended the executor's manager thread, or kept it from starting."""
+    """Error that ended the executor's manager thread or prevented its start."""
     _open: set[Future[Any]] = attrs.field(factory=set)
     """Jobs that are not done."""
 
@@ -129,8 +129,8 @@ def _interrupts_blocked() -> Iterator[None]:
 def open_process_pool(shared: object, workers: int) -> Iterator[Pool]:
     """Open a pool of local processes in a context manager.
 
-    They are spawned, because a fork copies locks that a thread holds; so a script that uses it
-    needs its ``if __name__ == "__main__"``.
+    The processes are spawned, because a fork copies locks that a thread owns. A script that uses
+    the pool needs its ``if __name__ == "__main__"``.
     """
     context = multiprocessing.get_context("spawn")
     leash, end = context.Pipe(duplex=False)
@@ -167,7 +167,7 @@ def _set_up(leash: Any, shared: object) -> None:
 
 def _end_with_parent(leash: Any) -> None:
     """End this process once the other end is closed, by the parent or by its death."""
-    with contextlib.suppress(OSError, EOFError):  # how Windows tells it
+    with contextlib.suppress(OSError, EOFError):  # on Windows
         leash.poll(None)
     os._exit(1)
 

@@ -17,7 +17,7 @@ from nmpsim.experiments.identity import compute_array_digest
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 UNLABELLED = -1
-"""Label of a sample of unknown class, which is left out."""
+"""Label of a sample of unknown class, which is skipped."""
 
 
 class Samples(Protocol):
@@ -62,7 +62,7 @@ class ArraySamples:
         arrays
             An array for each input.
         lengths
-            Samples of each input in the data set; those of the arrays if None.
+            Number of samples of each input in the data set; by default the lengths of the arrays.
         digest
             A name for the contents of the data set; that of the arrays if None.
 

@@ -230,7 +230,7 @@ class Histogram:
 
 @frozen
 class MemoryBlock:
-    """A range of DRAM and the layers during which it holds a tensor."""
+    """A range of DRAM and the layers during which it contains a tensor."""
 
     name: Annotated[
         str, "of the tensor in the LIR; of a part of the program, the section of the bundle"

@@ -121,7 +121,7 @@ def _changes(
     first: dict[str, str | Number | None], second: dict[str, str | Number | None]
 ) -> Iterator[Change]:
     for what in dict.fromkeys([*first, *second]):
-        # What one report does not tell of a count is that there was nothing to count.
+        # A count that one report lacks is zero.
         one, other = first.get(what, 0), second.get(what, 0)
         if one != other:
             yield Change(what, one, other)

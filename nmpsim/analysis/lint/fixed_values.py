@@ -95,7 +95,7 @@ def read_quantized_weights(subject: LintSubject) -> dict[str, QuantizedWeights]:
     Returns
     -------
     dict
-        Weights by name of the constant; unknown, non-finite and badly scaled ones are left out.
+        Weights by name of the constant, without unknown, non-finite and badly scaled ones.
     """
     reals = read_quantized_constants(subject.module)
     found: dict[str, QuantizedWeights] = {}

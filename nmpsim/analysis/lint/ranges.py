@@ -129,7 +129,7 @@ class ProfileMatch:
     mismatches: int
     """Number of values outside their recorded range."""
     example: str
-    """Description of a mismatch, or of a match if there is none."""
+    """Description of the first mismatch, or of a match if nothing mismatches."""
     recorded: Range
     """Recorded range of the example."""
 

@@ -147,8 +147,8 @@ def _is_opposed(one: RangeEstimate) -> bool:
 def _check_zero_points(found: list[RangeEstimate]) -> Iterator[Problem]:
     """Check the zero points of results against their estimated negative shares.
 
-    The zero point of a result without negative values is the lowest integer, or that of all
-    results is 0.
+    The zero point of a result without negative values is the lowest integer, or all results
+    have the zero point 0.
     """
     offsets = [one.view.offset for one in found if one.range.low >= 0]
     is_symmetric = 2 * offsets.count(0) > len(offsets)

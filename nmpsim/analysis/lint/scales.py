@@ -34,7 +34,7 @@ class ScaledTensor:
 def list_scaled_tensors(subject: LintSubject) -> Iterator[ScaledTensor]:
     """Yield each tensor with a scale that an operation uses.
 
-    Tensors of channelwise operations, which have tables of scales, are left out.
+    Tensors of channelwise operations, which have tables of scales, are omitted.
     """
     module = subject.module
     idle = {name for op in subject.operations for name in _unused_scales(op)}

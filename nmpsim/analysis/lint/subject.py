@@ -108,7 +108,7 @@ class Bias:
     offsets: Array
     """Zero points: int64 [channels]."""
     scales: Array
-    """Declared scales, or those of a channelwise operation's table: float64 [channels]."""
+    """Declared scales, or the scales of a channelwise operation's table: float64 [channels]."""
     product_scales: Array
     """Scales of the accumulator, input times weights: float64 [channels]."""
     result_scale: float

@@ -123,7 +123,7 @@ def reduce_program(
 class _Attempt:
     description: str
     build: Callable[[], BuiltProgram | None]
-    """Function that returns the part, or None if there is none."""
+    """Function that returns the part, or None if it cannot be built."""
     config: DeviceConfig
     failure: Failure | None = None
     """Failure that the part has to show, if it differs from the whole program's."""

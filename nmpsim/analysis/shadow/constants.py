@@ -101,7 +101,7 @@ def _unusable(path: Path, found: str) -> UserError:
 def read_quantized_constants(module: Module) -> dict[str, Real]:
     """Return the real values of all quantized weights and biases by name.
 
-    Scales of channelwise filters and biases come from their tables. Look-up tables are left out.
+    Scales of channelwise filters and biases come from their tables. Look-up tables are omitted.
     """
     own: dict[str, Real] = {}
     tables: set[str] = set()
