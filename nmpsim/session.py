@@ -628,14 +628,14 @@ def lint(
     UserError
         Codes of FILE, LIR, CONST, BUN, ARG, COMP and PKG.
     """
-    from nmpsim.analysis.lint import References, load_subject, run_rules
+    from nmpsim.analysis.lint import ReferenceFiles, load_subject, run_rules
 
     subject = load_subject(
         Path(program) if isinstance(program, str) else program,
         _path(weights),
         _path(tensors),
         numerics,
-        References(
+        ReferenceFiles(
             _path(float_weights), _path(original_weights), _path(original_tensors), _path(ranges)
         ),
     )

@@ -52,7 +52,7 @@ def select_layers(layers: Sequence[Layer], names: Iterable[str]) -> list[Layer]:
 
 
 def make_histogram(layer: LayerReport, values: npt.NDArray[Any]) -> Histogram:
-    """Compute the histogram of a layer's stored output values."""
+    """Return the histogram of a layer's stored output values."""
     finite = values[np.isfinite(values)] if values.dtype.kind == "f" else values
     low, width, bins = _bins(layer.elem, finite)
     places = np.floor((finite.reshape(-1).astype(np.float64) - low) / width).astype(np.int64)

@@ -31,8 +31,8 @@ def print_run_difference(
     shown = _display_names([*(one.name for one in difference.tensors), *difference.only_second])
     if differing:
         _print_place("first difference", differing[0], "first", shown, console)
-    if difference.worst is not None:
-        _print_place("worst difference", difference.worst, "worst", shown, console)
+    if difference.worst_tensor is not None:
+        _print_place("worst difference", difference.worst_tensor, "worst", shown, console)
     if difference.float_before is not None:
         name = _name(difference.float_before, shown)
         print_line(console, f"{FLOAT_BEFORE}: {name}", "yellow")

@@ -102,7 +102,7 @@ class RunDifference:
         return first if first is not None and first.elem == "float" and quantized else None
 
     @property
-    def worst(self) -> TensorDifference | None:
+    def worst_tensor(self) -> TensorDifference | None:
         """Tensor with the lowest SQNR, or largest ulp if a scale is unknown; None without one."""
         told = [one for one in self.differing if one.difference is not None]
         if all(one.has_scale for one in told):
@@ -247,9 +247,9 @@ def _with_equal_shapes(
     axes, name = order
     if axes == ():
         return (mine, attrs.evolve(theirs, shape=mine.shape)), "", ""
-    if theirs.is_whole:
+    if theirs.is_complete:
         return (mine, _transpose(theirs, axes)), name, ""
-    if mine.is_whole:
+    if mine.is_complete:
         return (_transpose(mine, tuple(int(axis) for axis in np.argsort(axes))), theirs), name, ""
     return (mine, theirs), "", "neither is there as a whole, and their layouts differ"
 

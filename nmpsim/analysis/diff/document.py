@@ -116,7 +116,7 @@ class TensorsDocument(TypedDict):
         Source(lambda found: found.differing[0].name if found.differing else None),
         "the first tensor that differs",
     ]
-    worst: Annotated[str | None, Source("worst.name")]
+    worst: Annotated[str | None, Source("worst_tensor.name")]
     only_first: list[str]
     only_second: list[str]
     tensors: list[TensorDocument]

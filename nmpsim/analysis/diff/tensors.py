@@ -39,7 +39,7 @@ class Values:
     """Whether the array has the tensor's element type; otherwise it is float64."""
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether all elements are known."""
         return self.array.size == math.prod(self.shape)
 

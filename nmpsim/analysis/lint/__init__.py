@@ -2,7 +2,7 @@
 
 from nmpsim.analysis.lint.document import make_lint_document
 from nmpsim.analysis.lint.findings import SEVERITIES, Finding, Severity
-from nmpsim.analysis.lint.load import References, load_subject
+from nmpsim.analysis.lint.load import ReferenceFiles, load_subject
 from nmpsim.analysis.lint.rules import RULES, LintReport, Rule, run_rules
 from nmpsim.analysis.lint.subject import LintSubject
 
@@ -12,7 +12,7 @@ __all__ = [
     "Finding",
     "LintReport",
     "LintSubject",
-    "References",
+    "ReferenceFiles",
     "Rule",
     "Severity",
     "make_lint_document",

@@ -136,7 +136,7 @@ def is_systematic(biases: Sequence[Bias]) -> bool:
 
 
 def is_outlier(bias: Bias, biases: Sequence[Bias]) -> bool:
-    """Return whether a bias is unusual in its program for having the scale of the result.
+    """Return whether a bias has its result's scale although most other biases do not.
 
     This is so if most other biases have scales of their own, and these are much finer than those of
     their results, or this scale is not a power of two, which could equal the result's by chance.

@@ -43,7 +43,7 @@ _CONST = "const/"
 
 
 def map_biases_to_layers(module: Module) -> dict[str, Operation]:
-    """Return the layer with weights by the name of its constant bias."""
+    """Map the name of each constant bias to its layer."""
     return {
         op.operands[3].buffer.name: op
         for op in resolve_operands(module)[1]
@@ -210,7 +210,7 @@ def _digest_fits(entry: Mapping[str, Any], payload: Array) -> bool:
 
 
 @attrs.frozen
-class References:
+class ReferenceFiles:
     """Files that a program is compared with; None for files that are not given."""
 
     float_weights: Path | None = None
@@ -224,7 +224,7 @@ def load_subject(
     weights: Path | None = None,
     tensors: Path | None = None,
     numerics: str | None = None,
-    references: References | None = None,
+    references: ReferenceFiles | None = None,
 ) -> LintSubject:
     """Load a program and the files that it is compared with.
 
@@ -255,7 +255,7 @@ def load_subject(
     module, own, original = subject.module, subject.program, subject.original
     if numerics is not None:
         own = attrs.evolve(own, numerics=numerics, layer_numerics={})
-    files = references or References()
+    files = references or ReferenceFiles()
     if files.original_weights is not None:
         given = read_original_biases(module, files.original_weights, files.original_tensors)
         original = {**(original or {}), **given}

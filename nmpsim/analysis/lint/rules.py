@@ -198,7 +198,7 @@ class LintReport:
 
 
 def run_rules(subject: LintSubject) -> LintReport:
-    """Apply all rules to a program."""
+    """Apply all rules to a program and return their findings."""
     findings: list[Finding] = []
     skipped: list[SkippedRule] = []
     for rule in RULES:

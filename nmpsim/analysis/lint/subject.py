@@ -24,7 +24,7 @@ Array: TypeAlias = npt.NDArray[Any]
 
 @attrs.frozen(eq=False)
 class OriginalBias:
-    """A bias as it was before its type was changed."""
+    """A bias before a change of its type."""
 
     payload: Array | None
     """Stored integers: int64 [channels]; None if a digest shows that they are unchanged."""

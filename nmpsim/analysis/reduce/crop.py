@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy.typing as npt
 
-from nmpsim.analysis.reduce.extract import Part
+from nmpsim.analysis.reduce.extract import ExtractedProgram
 from nmpsim.interpreter.memory import TensorMemory
 from nmpsim.lir.nodes import Instruction, Module, Span, WeightVar
 from nmpsim.lir.opcodes import IN, NO_WORK, OPCODES, OUT, Kind
@@ -29,7 +29,7 @@ _SPATIAL = (1, 2)
 """Axes of rows and columns in NHWC."""
 
 
-def crop_layer(part: Part, at: Sequence[int]) -> Part | None:
+def crop_layer(part: ExtractedProgram, at: Sequence[int]) -> ExtractedProgram | None:
     """Crop a module of one layer to one element of the layer's result.
 
     Parameters
@@ -41,7 +41,7 @@ def crop_layer(part: Part, at: Sequence[int]) -> Part | None:
 
     Returns
     -------
-    Part or None
+    ExtractedProgram or None
         None for an operation without a rule, and for an element that the layer does not compute:
         an insertion computes only the inserted elements.
 
@@ -71,8 +71,11 @@ def crop_layer(part: Part, at: Sequence[int]) -> Part | None:
 
 
 def _make_part(
-    part: Part, memory: TensorMemory, layer: Sequence[Instruction], slices: Mapping[str, Slices]
-) -> Part:
+    part: ExtractedProgram,
+    memory: TensorMemory,
+    layer: Sequence[Instruction],
+    slices: Mapping[str, Slices],
+) -> ExtractedProgram:
     """Return a program of cropped instructions whose tensors are weights."""
     constant = {weight.name for weight in part.module.weights if weight.constant}
     is_read: dict[str, bool] = {}
@@ -93,7 +96,9 @@ def _make_part(
         {name: array for name, array in values.items() if is_read[name] and name in constant},
     )
     verify(module)
-    return Part(module, {n: a for n, a in values.items() if is_read[n] and n not in constant})
+    return ExtractedProgram(
+        module, {n: a for n, a in values.items() if is_read[n] and n not in constant}
+    )
 
 
 def _find_rule(opcode: str) -> Rule | None:

@@ -22,7 +22,7 @@ LIFE = ("allocactivation", "deallocactivation")
 
 
 @attrs.frozen(eq=False)
-class Part:
+class ExtractedProgram:
     """An extracted program and the values of its inputs in the original run."""
 
     module: Module
@@ -35,7 +35,7 @@ def extract_layers(
     indices: range,
     inputs: Mapping[str, Array],
     outputs: Mapping[str, Array],
-) -> Part:
+) -> ExtractedProgram:
     """Extract layers of a module as a program.
 
     Tensors that they read but do not write become inputs with their contents at the start of the
@@ -96,7 +96,7 @@ def extract_layers(
         values = outputs[make_layer_key(layer)].reshape(layer.output.shape)
         contents.write(layer.operand, values)
     constant = {weight.name for weight in weights if weight.constant}
-    return Part(part, {name: contents.read(name).copy() for name in read - constant})
+    return ExtractedProgram(part, {name: contents.read(name).copy() for name in read - constant})
 
 
 def _list_instructions(layer: Layer) -> tuple[str, ...]:

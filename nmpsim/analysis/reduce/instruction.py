@@ -62,7 +62,7 @@ class InstructionElement:
     """Address in the scratchpad."""
 
 
-def find_computing_instruction(
+def extract_computing_instruction(
     bundle: Bundle,
     inputs: Mapping[str, Array],
     config: DeviceConfig,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.program import Program
 from nmpsim.analysis.reduce.crop import crop_layer
-from nmpsim.analysis.reduce.extract import Part, extract_layers
+from nmpsim.analysis.reduce.extract import ExtractedProgram, extract_layers
 from nmpsim.analysis.reduce.failures import (
     DifferenceFailure,
     Failure,
@@ -21,8 +21,8 @@ from nmpsim.analysis.reduce.failures import (
 )
 from nmpsim.analysis.reduce.instruction import (
     BuiltProgram,
+    extract_computing_instruction,
     extract_instruction,
-    find_computing_instruction,
     remove_instructions,
 )
 from nmpsim.bundle import Bundle, bundle_from_bytes
@@ -172,7 +172,9 @@ def _instruction_attempts(whole: _FailedRun) -> Iterator[_Attempt]:
     config, engine = whole.device.config, whole.report.engine
     yield _Attempt(
         f"the instruction that computes element {list(at)} of layer {layer.name} on one core",
-        lambda: find_computing_instruction(whole.bundle, whole.inputs, config, engine, layer, at),
+        lambda: extract_computing_instruction(
+            whole.bundle, whole.inputs, config, engine, layer, at
+        ),
         attrs.evolve(config, cores_count=1),
         whole.failure.restrict(at),
     )
@@ -232,7 +234,7 @@ def _make_part(
 
 
 def _compile_part(
-    whole: _FailedRun, part: Part, config: DeviceConfig, slicing: str
+    whole: _FailedRun, part: ExtractedProgram, config: DeviceConfig, slicing: str
 ) -> BuiltProgram:
     """Compile a part with the options of the whole program for a device."""
     metadata = whole.bundle.metadata
@@ -249,7 +251,7 @@ def _crop_to_element(whole: _FailedRun, found: Reduction, config: DeviceConfig) 
     module, slicing = found.program.module, found.slicing
     if module is None or slicing is None or len(found.bundle.metadata.layers) != 1:
         return None
-    layer = Part(module, found.program.inputs)
+    layer = ExtractedProgram(module, found.program.inputs)
     for at in islice(found.failure.failing_elements(found.report), _MAX_PLACES):
         try:
             cropped = crop_layer(layer, at)

@@ -141,8 +141,8 @@ def _real(layer: ExecutedLayer, weights: Floats, bias: Floats) -> Real:
         for index, operand in enumerate(step.operands):
             if operand.place.storage in results:
                 values[index] = results[operand.place.storage].reshape(operand.type.shape)
-        result = evaluate_operation(step.instruction, step.types, values)[step.written]
-        results = {step.operands[step.written].place.storage: result}
+        result = evaluate_operation(step.instruction, step.types, values)[step.result_index]
+        results = {step.operands[step.result_index].place.storage: result}
     return result
 
 

@@ -59,7 +59,7 @@ class LayerInstruction:
         return [operand.type for operand in self.operands]
 
     @property
-    def written(self) -> int:
+    def result_index(self) -> int:
         """Index of the result operand."""
         kinds = [operand.kind for operand in self.instruction.operands]
         return next(index for index, kind in enumerate(kinds) if kind != IN)
@@ -78,7 +78,7 @@ class ExecutedLayer:
     @property
     def result(self) -> Operand:
         """The operand that the layer writes, with its previous contents."""
-        return self.steps[-1].operands[self.steps[-1].written]
+        return self.steps[-1].operands[self.steps[-1].result_index]
 
     @property
     def number(self) -> int:
@@ -147,8 +147,8 @@ class _Memory(TensorMemory):
     def store(self, steps: Sequence[LayerInstruction], output: Array) -> None:
         """Store a layer's output."""
         last = steps[-1]
-        target = last.operands[last.written].place
-        self.read(last.instruction.operands[last.written].name)[...] = output
+        target = last.operands[last.result_index].place
+        self.read(last.instruction.operands[last.result_index].name)[...] = output
         if target.storage in self._missing:
             read_part(self._missing[target.storage], target)[...] &= ~_wrote(last)
 
@@ -159,7 +159,7 @@ class _Memory(TensorMemory):
 
     def is_complete(self, step: LayerInstruction) -> bool:
         """Return whether the whole buffer of the result has been written."""
-        place = step.operands[step.written].place
+        place = step.operands[step.result_index].place
         missing = self._missing.get(place.storage)
         return missing is None or not read_part(missing, place).any()
 
@@ -167,8 +167,8 @@ class _Memory(TensorMemory):
 def _wrote(step: LayerInstruction) -> Array:
     """Return which elements of its result an instruction writes."""
     if step.instruction.opcode != "inserttensor":
-        return np.ones(step.operands[step.written].type.shape, np.bool_)
+        return np.ones(step.operands[step.result_index].type.shape, np.bool_)
     values = [np.full(type_.shape, value) for type_, value in zip(step.types, (0, 1), strict=True)]
     return np.asarray(
-        evaluate_operation(step.instruction, step.types, values)[step.written], np.bool_
+        evaluate_operation(step.instruction, step.types, values)[step.result_index], np.bool_
     )

@@ -33,7 +33,7 @@ class TracedInstruction:
     """Range of scratchpad addresses that a load writes: first, and one past the last."""
 
 
-def read_traced_instruction(bundle: Bundle, pc: int, descriptor: int) -> TracedInstruction:
+def decode_traced_instruction(bundle: Bundle, pc: int, descriptor: int) -> TracedInstruction:
     """Decode the instruction at an address with the descriptor at another address."""
     found = decode_tensor_instruction(bundle, pc, descriptor)
     if found is None:

@@ -23,7 +23,7 @@ from nmpsim.analysis.trace.events import (
 from nmpsim.analysis.trace.instructions import (
     Selection,
     TracedInstruction,
-    read_traced_instruction,
+    decode_traced_instruction,
 )
 from nmpsim.bundle.read import Bundle
 from nmpsim.escape import escape_line
@@ -98,7 +98,7 @@ class TimelineTrace:
         """
         self._bundle = bundle
         self._events = EventStream(file, limit)
-        self._read = cache(partial(read_traced_instruction, bundle))
+        self._read = cache(partial(decode_traced_instruction, bundle))
         self._finished: dict[int, dict[tuple[int, int], tuple[int, int]]] = defaultdict(dict)
         """Layer -> addresses of an instruction and its descriptor -> first end, and its core."""
         self._names = [

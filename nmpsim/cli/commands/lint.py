@@ -68,11 +68,11 @@ def command(options: LintOptions) -> int:
     )
     files = options.program, options.weights, options.tensors
     check_outputs([options.sarif], [*files, *references])
-    from nmpsim.analysis.lint import References, load_subject, make_lint_document, run_rules
+    from nmpsim.analysis.lint import ReferenceFiles, load_subject, make_lint_document, run_rules
     from nmpsim.views.lint_text import print_findings
 
     with announce_loading(options.program):
-        subject = load_subject(*files, options.numerics, References(*references))
+        subject = load_subject(*files, options.numerics, ReferenceFiles(*references))
     print_warnings(subject.program.warnings)
     report = run_rules(subject)
     if options.sarif is not None:

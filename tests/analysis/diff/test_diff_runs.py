@@ -31,7 +31,7 @@ def keyed(arrays):
 def test_equal_runs_have_no_difference():
     found = compare_runs(run(a=A.copy()), run(a=A))
     assert not found.differing
-    assert found.worst is None
+    assert found.worst_tensor is None
 
 
 def test_the_first_and_the_largest_difference_are_found():
@@ -41,8 +41,8 @@ def test_the_first_and_the_largest_difference_are_found():
     c[0, 4, 0, 0] ^= 64
     found = compare_runs(keyed({"0003:c": c, "0002:b": b, "0001:a": A}), first)
     assert [one.name for one in found.differing] == ["b", "c"]
-    assert found.worst.name == "c"
-    assert found.worst.difference.worst.at == (0, 4, 0, 0)
+    assert found.worst_tensor.name == "c"
+    assert found.worst_tensor.difference.worst.at == (0, 4, 0, 0)
     assert (found.differing[0].number, found.differing[0].worst_ulp) == (2, 1)
     document = make_run_document(found)
     assert (document["first"], document["worst"], document["equal"]) == ("b", "c", False)

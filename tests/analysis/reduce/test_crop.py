@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nmpsim.analysis.reduce.crop import crop_layer
-from nmpsim.analysis.reduce.extract import Part
+from nmpsim.analysis.reduce.extract import ExtractedProgram
 from nmpsim.interpreter import execute_exact
 from nmpsim.lir.parser import parse
 from nmpsim.lir.verify import verify
@@ -42,9 +42,9 @@ def test_one_element_is_reproduced(instruction: str) -> None:
     verify(module)
     rng = np.random.default_rng(1)
     inputs = {name: rng.uniform(0, 4, (2, 3)).astype(np.float32) for name in "xy"}
-    cropped = crop_layer(Part(module, inputs), (1, 2))
+    cropped = crop_layer(ExtractedProgram(module, inputs), (1, 2))
     results = []
-    for part in (Part(module, inputs), cropped):
+    for part in (ExtractedProgram(module, inputs), cropped):
         execution = execute_exact(part.module, part.inputs)
         for _ in execution:
             pass

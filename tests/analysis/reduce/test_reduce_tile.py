@@ -6,7 +6,7 @@ import pytest
 from corpus import compiled, inputs_of
 
 import nmpsim
-from nmpsim.analysis.reduce.instruction import find_computing_instruction
+from nmpsim.analysis.reduce.instruction import extract_computing_instruction
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.core.run import make_layer_key
 
@@ -33,7 +33,7 @@ def test_one_instruction_reproduces_its_element(shared, network, flavour):
             continue
         values = report.layer_outputs[make_layer_key(layer)]
         at = tuple(int(RNG.integers(size)) for size in values.shape)
-        part = find_computing_instruction(bundle, inputs, device.config, "compiled", layer, at)
+        part = extract_computing_instruction(bundle, inputs, device.config, "compiled", layer, at)
         assert (part is None) == (layer.op in SILENT), layer.op
         if part is not None:
             again = one_core.run(bundle_from_bytes(part.image), part.inputs)
