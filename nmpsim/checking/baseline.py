@@ -22,7 +22,7 @@ from nmpsim.input_files import read_text
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.report.data import LayerReport, OutputReport, Saturation
 from nmpsim.report.fields import Before
-from nmpsim.report.json import json_text
+from nmpsim.report.json import format_json
 
 SCHEMA: Final = "nmpsim-baseline-3"
 OLD_SCHEMAS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -168,7 +168,7 @@ def count_saturated(layer: LayerReport) -> dict[str, int]:
 def write_baseline(path: Path, baseline: Baseline) -> None:
     """Write a baseline to a file; raise UserError (FILE002) if it cannot be written."""
     document = {"schema": SCHEMA, **attrs.asdict(baseline, value_serializer=_plain)}
-    write_file(path, json_text(document))
+    write_file(path, format_json(document))
 
 
 def read_baseline(path: Path) -> Baseline:

@@ -114,9 +114,9 @@ def write_result(
 
 def write_json(data: Mapping[str, Any], output: Path | None = None) -> None:
     """Write data as one JSON document to the file ``output``, or to standard output if None."""
-    from nmpsim.report.json import json_text
+    from nmpsim.report.json import format_json
 
-    write_text(json_text(data), output)
+    write_text(format_json(data), output)
 
 
 @contextmanager

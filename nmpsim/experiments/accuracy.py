@@ -38,7 +38,7 @@ from nmpsim.experiments.samples import (
     fit_sample,
 )
 from nmpsim.experiments.worker import Chunk, ChunkResult, EvalWork, evaluate_chunk
-from nmpsim.report.json import json_text
+from nmpsim.report.json import format_json
 from nmpsim.session import load
 
 MAX_IN_CHUNK = 16
@@ -188,7 +188,7 @@ def _is_little(bundle: Bundle, samples: int) -> bool:
 
 def write_results(path: Path, evaluation: Evaluation, top: Sequence[int]) -> None:
     """Write the JSON document of an evaluation to a file."""
-    write_file(path, json_text(make_evaluation_document(evaluation, top)))
+    write_file(path, format_json(make_evaluation_document(evaluation, top)))
 
 
 def write_confusion(path: Path, evaluation: Evaluation, classes: int) -> None:

@@ -21,7 +21,7 @@ from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.accuracy_result import SCHEMA as EVALUATION
 from nmpsim.experiments.identity import compute_network_digest
 from nmpsim.input_files import read_bytes
-from nmpsim.report.json import json_text
+from nmpsim.report.json import format_json
 from nmpsim.report.read import MAX_REPORT_BYTES, parse_report
 
 SCHEMA: Final = "nmpsim-entry-2"
@@ -99,7 +99,7 @@ def add_entry(folder: Path, document: Path, commit: str, label: str, date: datet
         "document": base64.b64encode(gzip.compress(text, mtime=0)).decode(),
     }
     _make(folder)
-    write_file(folder / _name_of(entry), json_text(kept))
+    write_file(folder / _name_of(entry), format_json(kept))
     return entry
 
 

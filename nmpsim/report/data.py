@@ -36,9 +36,9 @@ from nmpsim.report.device_use import (
 from nmpsim.report.fields import (
     BY_NAME,
     NOT_IN_JSON,
-    As,
     Before,
     Count,
+    JsonType,
     Key,
     Real,
     Share,
@@ -394,7 +394,7 @@ class RunReport:
         " [scratchpad_block](#scratchpad_block) each; otherwise empty",
     ] = ()
     device: Annotated[
-        Mapping[str, Annotated[Any, As(Whole | str)]],
+        Mapping[str, Annotated[Any, JsonType(Whole | str)]],
         "the device's name and settings, as in the [device file](device-file.md): `cores_count` is"
         " `count` of `[cores]`",
     ]

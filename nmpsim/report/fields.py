@@ -29,7 +29,7 @@ class Range:
 
 
 @frozen
-class As:
+class JsonType:
     """Annotation that gives the type of a field's JSON value."""
 
     kind: Any
@@ -58,20 +58,20 @@ class Source:
 
 
 @frozen
-class Mark:
+class Marker:
     """Annotation without a parameter, such as ``NOT_IN_JSON``."""
 
-    what: str
+    meaning: str
 
 
 AT_END = Before("")
-NOT_IN_JSON = Mark("not in JSON")
-BY_NAME = Mark("an object: the name of each record is its key")
-FLAT = Mark("the fields of the record stand in its place")
-AS_LISTS = Mark("each record is the list of its values")
-MAY_BE_SPECIAL = Mark("infinities and NaN are allowed, as texts")
-OR_NULL = Mark("an empty text and what is not finite are null")
-NESTED = Mark("numbers in lists nested by shape")
+NOT_IN_JSON = Marker("not in JSON")
+BY_NAME = Marker("an object: the name of each record is its key")
+FLAT = Marker("the fields of the record stand in its place")
+AS_LISTS = Marker("each record is the list of its values")
+MAY_BE_SPECIAL = Marker("infinities and NaN are allowed, as texts")
+OR_NULL = Marker("an empty text and what is not finite are null")
+NESTED = Marker("numbers in lists nested by shape")
 
 Whole = Annotated[int, Range(-(1 << 63), (1 << 63) - 1)]
 Count = Annotated[int, Range(0, (1 << 63) - 1)]
@@ -80,7 +80,7 @@ Share = Annotated[float, Range(0, sys.float_info.max)]
 """Finite, non-negative number."""
 Real = Annotated[float, MAY_BE_SPECIAL]
 """Any float; ``"Infinity"``, ``"-Infinity"`` and ``"NaN"`` are strings in JSON."""
-RealText = Annotated[float | str, As(Real)]
+RealText = Annotated[float | str, JsonType(Real)]
 """JSON form of any float, as :func:`encode_float` returns it."""
 Values = Annotated[npt.NDArray[Any], NESTED]
 

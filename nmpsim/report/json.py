@@ -26,8 +26,8 @@ from nmpsim.report.fields import (
     BY_NAME,
     NESTED,
     OR_NULL,
-    As,
     Field,
+    JsonType,
     Source,
     encode_float,
     get_annotations,
@@ -35,9 +35,9 @@ from nmpsim.report.fields import (
     list_fields,
     strip_annotations,
 )
-from nmpsim.report.schema import report_schema
+from nmpsim.report.schema import make_report_schema
 
-__all__ = ["json_text", "report_schema", "to_json", "write_report"]
+__all__ = ["format_json", "make_report_schema", "to_json", "write_report"]
 
 _Encode = Callable[[Any], Any]
 _Document = TypeVar("_Document")
@@ -59,10 +59,10 @@ def to_json(record: Any, definition: Any = None) -> Any:
 
 def write_report(report: RunReport, path: Path | str) -> None:
     """Write a report to a JSON file. Raises UserError (FILE002) if it cannot be written."""
-    write_file(Path(path), json_text(to_json(report)))
+    write_file(Path(path), format_json(to_json(report)))
 
 
-def json_text(data: Any) -> str:
+def format_json(data: Any) -> str:
     """Format plain data as an indented JSON document, with lists of plain values on one line."""
     return escape_json(_text(data, "\n")) + "\n"
 
@@ -85,7 +85,7 @@ def _encoder(kind: Any) -> _Encode:
     """Return the function that converts values of a type to JSON data."""
     annotations, plain = get_annotations(kind), strip_annotations(kind)
     origin, args = get_origin(plain), get_args(plain)
-    other = next((one.kind for one in annotations if isinstance(one, As)), None)
+    other = next((one.kind for one in annotations if isinstance(one, JsonType)), None)
     if other is not None:
         return _encoder(other)
     if NESTED in annotations:

@@ -15,7 +15,7 @@ from nmpsim.input_files import read_bytes
 from nmpsim.report.analyses import MAX_CORES, WorkSpan
 from nmpsim.report.data import SCHEMA, OutputReport, RunReport
 from nmpsim.report.fields import BY_NAME, NOT_IN_JSON, get_annotations
-from nmpsim.report.schema import report_schema
+from nmpsim.report.schema import make_report_schema
 
 if TYPE_CHECKING:
     from cattrs import Converter
@@ -93,7 +93,7 @@ def _check(data: Any, place: Place | None) -> None:
 def _validator() -> Validator:
     from jsonschema import Draft202012Validator
 
-    return Draft202012Validator(report_schema())
+    return Draft202012Validator(make_report_schema())
 
 
 @cache

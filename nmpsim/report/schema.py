@@ -20,9 +20,9 @@ from nmpsim.report.fields import (
     BY_NAME,
     MAY_BE_SPECIAL,
     NESTED,
-    As,
     Field,
     Finite,
+    JsonType,
     Range,
     get_annotations,
     is_record,
@@ -44,12 +44,12 @@ _LIMITS = {
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 
 
-def report_schema() -> dict[str, Any]:
+def make_report_schema() -> dict[str, Any]:
     """Return the JSON Schema of the report of a run."""
-    return document_schema(RunReport, "Report of one run of nmpsim")
+    return make_document_schema(RunReport, "Report of one run of nmpsim")
 
 
-def document_schema(definition: Any, title: str) -> dict[str, Any]:
+def make_document_schema(definition: Any, title: str) -> dict[str, Any]:
     """Return the JSON Schema of a document by its definition."""
     defs: dict[str, Any] = {}
     whole = _object(definition, defs) if is_record(definition) else _type_schema(definition, defs)
@@ -90,7 +90,7 @@ def _property(field: Field, defs: dict[str, Any]) -> dict[str, Any]:
 def _type_schema(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of values of a type, and add its records to ``defs``."""
     annotations = get_annotations(kind)
-    like = next((one.kind for one in annotations if isinstance(one, As)), None)
+    like = next((one.kind for one in annotations if isinstance(one, JsonType)), None)
     if like is not None:
         return _type_schema(like, defs)
     if NESTED in annotations:

@@ -17,7 +17,7 @@ from typing import Any
 
 import attrs
 
-from nmpsim.report.schema import document_schema
+from nmpsim.report.schema import make_document_schema
 
 
 @attrs.frozen
@@ -50,7 +50,7 @@ DOCUMENTS = tuple(
 
 def format_schema(document: Document) -> str:
     """Return the JSON Schema of a document as text."""
-    return json.dumps(document_schema(document.definition, document.title), indent=2) + "\n"
+    return json.dumps(make_document_schema(document.definition, document.title), indent=2) + "\n"
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ def runs(tmp_path_factory):
     import nmpsim
     from nmpsim.atomic import write_npz
     from nmpsim.bundle import bundle_from_bytes
-    from nmpsim.report.json import json_text, to_json
+    from nmpsim.report.json import format_json, to_json
 
     folder = tmp_path_factory.mktemp("two runs")
     compiled = nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz")
@@ -26,7 +26,7 @@ def runs(tmp_path_factory):
         image = np.load(DIGITS / "images" / f"{digit}.npy")
         bundle = bundle_from_bytes(compiled.image)
         report = device.run(bundle, {"data": image}, save_layers=True)
-        (folder / f"{digit}.json").write_text(json_text(to_json(report)))
+        (folder / f"{digit}.json").write_text(format_json(to_json(report)))
         write_npz(folder / f"{digit}.npz", report.layer_outputs)
     return folder
 

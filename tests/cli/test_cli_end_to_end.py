@@ -7,7 +7,7 @@ import jsonschema
 import numpy as np
 import pytest
 
-from nmpsim.report.json import report_schema
+from nmpsim.report.json import make_report_schema
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 
@@ -29,7 +29,7 @@ def test_a_digit_is_recognized(nmpsim_cli, net, tmp_path):
     result = nmpsim_cli("run", net, "--input", image, *options)
     assert result.exit_code == 0, result.stderr
     report = json.loads(result.stdout)
-    jsonschema.validate(report, report_schema())
+    jsonschema.validate(report, make_report_schema())
     (answer,) = report["outputs"].values()
     assert np.argmax(answer["values"]) == 7
     assert sum(layer["cycles"] for layer in report["layers"]) <= report["cycles"]

@@ -16,7 +16,7 @@ from nmpsim.diagnostics import UserError
 from nmpsim.experiments.history import list_entries, name_series
 from nmpsim.experiments.identity import compute_network_digest
 from nmpsim.report.analyses import ErrorSize, ShadowLayer, ShadowReport
-from nmpsim.report.json import json_text, to_json
+from nmpsim.report.json import format_json, to_json
 from nmpsim.report.read import MAX_REPORT_BYTES
 from nmpsim.views.html.history import make_history_figures
 
@@ -38,7 +38,7 @@ def shadow(sqnr_db):
 
 
 def write(path, report):
-    path.write_text(json_text(to_json(report)), encoding="utf-8")
+    path.write_text(format_json(to_json(report)), encoding="utf-8")
     return path
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import nmpsim
-from nmpsim.report.json import json_text, to_json
+from nmpsim.report.json import format_json, to_json
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 LIR, SEVEN = DIGITS / "digits.lir.txt", DIGITS / "images" / "7.npy"
@@ -31,7 +31,7 @@ def folder(tmp_path_factory) -> Path:
         nmpsim.save(compiled, path / f"{name}.bin")
         report = nmpsim.Device().run(compiled.bundle, {"data": np.load(SEVEN)}, save_layers=True)
         np.savez(path / f"{name}.layers.npz", **report.layer_outputs)
-        (path / f"{name}.json").write_text(json_text(to_json(report)), encoding="utf-8")
+        (path / f"{name}.json").write_text(format_json(to_json(report)), encoding="utf-8")
     samples = {"x": np.zeros((2, 1, 8, 8), np.float32)}
     np.savez(path / "few.npz", **samples)
     encode_float = (DIGITS / "float.lir.txt").read_text(encoding="utf-8")

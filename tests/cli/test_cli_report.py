@@ -7,13 +7,13 @@ import pytest
 from report_samples import sample_report
 
 from nmpsim.extras import install_command
-from nmpsim.report.json import json_text, to_json
+from nmpsim.report.json import format_json, to_json
 
 
 @pytest.fixture
 def run_json(tmp_path):
     path = tmp_path / "a run.json"
-    path.write_text(json_text(to_json(sample_report())), encoding="utf-8")
+    path.write_text(format_json(to_json(sample_report())), encoding="utf-8")
     return path
 
 

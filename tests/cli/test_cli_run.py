@@ -8,7 +8,7 @@ import pytest
 
 from nmpsim.bundle import bundle_from_bytes
 from nmpsim.config import default_device
-from nmpsim.report.json import report_schema
+from nmpsim.report.json import make_report_schema
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_the_text_report_shows_layers(fake, nmpsim_cli, one_input, data):
 
 def test_json_report_is_one_document(fake, nmpsim_cli, one_input, data):
     result = nmpsim_cli("run", one_input, "--input", data, "--format", "json")
-    jsonschema.validate(json.loads(result.stdout), report_schema())
+    jsonschema.validate(json.loads(result.stdout), make_report_schema())
 
 
 def test_repeat_adds_the_throughput(fake, nmpsim_cli, one_input, data, tmp_path):

@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 import nmpsim
-from nmpsim.report.json import json_text, to_json
+from nmpsim.report.json import format_json, to_json
 
 
 def test_the_python_of_the_html_page(page, repository, tmp_path, monkeypatch):
@@ -18,7 +18,7 @@ def test_the_python_of_the_html_page(page, repository, tmp_path, monkeypatch):
     device = nmpsim.Device()
     inputs = {"data": np.load(digits / "images" / "7.npy")}
     report = device.run(bundle, inputs)
-    (tmp_path / "RUN.json").write_text(json_text(to_json(report)), encoding="utf-8")
+    (tmp_path / "RUN.json").write_text(format_json(to_json(report)), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     names = {"device": device, "bundle": bundle, "inputs": inputs}
     exec(compile(first, "html.md", "exec"), names)

@@ -18,7 +18,7 @@ from nmpsim.diagnostics import (
 )
 from nmpsim.kernels.saturation_stages import STAGE_NAMES
 from nmpsim.report.device_use import ACTIVITIES
-from nmpsim.report.json import report_schema
+from nmpsim.report.json import make_report_schema
 from nmpsim.report.schema import fill_tables
 from nmpsim.views.schemas import DOCUMENTS
 
@@ -57,14 +57,14 @@ def field_names(schema):
     ],
 )
 def test_the_report_page_has_every_field(page, rows, title, name):
-    schema = report_schema() if name is None else report_schema()["$defs"][name]
+    schema = make_report_schema() if name is None else make_report_schema()["$defs"][name]
     table = section(page("docs/report.md"), title).split("\n\n| stage |")[0]
     named = [field for row in rows(table)[2:] for field in re.findall(r"`([\w.]+)`", row[0])]
     assert named == list(field_names(schema))
 
 
 def test_the_report_page_has_every_object(page):
-    objects = {name for name, d in report_schema()["$defs"].items() if "properties" in d}
+    objects = {name for name, d in make_report_schema()["$defs"].items() if "properties" in d}
     assert objects == set(re.findall(r"^## `(\w+)`$", page("docs/report.md"), re.M))
 
 
@@ -75,7 +75,7 @@ def test_the_tables_of_the_report_page_are_the_definitions(page):
 
 
 def test_every_field_of_the_report_has_a_description():
-    schema = report_schema()
+    schema = make_report_schema()
     for one in (schema, *schema["$defs"].values()):
         for name, value in one.get("properties", {}).items():
             assert value["description"], name

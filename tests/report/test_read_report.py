@@ -10,7 +10,7 @@ from report_samples import TRAP, detailed_report, sample_report
 
 from nmpsim.diagnostics import UserError
 from nmpsim.report.data import OutputReport
-from nmpsim.report.json import json_text, report_schema, to_json, write_report
+from nmpsim.report.json import format_json, make_report_schema, to_json, write_report
 from nmpsim.report.read import decode_report, read_report
 
 
@@ -19,7 +19,7 @@ from nmpsim.report.read import decode_report, read_report
 )
 def test_a_report_survives_a_round_trip(report, tmp_path):
     path = tmp_path / "a run.json"
-    path.write_bytes(b"\xef\xbb\xbf" + json_text(to_json(report)).replace("\n", "\r\n").encode())
+    path.write_bytes(b"\xef\xbb\xbf" + format_json(to_json(report)).replace("\n", "\r\n").encode())
     read = read_report(path)
     assert to_json(read) == to_json(report)
     for field in ("layers", "trap", "histograms", "memory", "edges", "timeline", "scratchpads"):
@@ -29,14 +29,14 @@ def test_a_report_survives_a_round_trip(report, tmp_path):
 def test_a_report_is_written_and_read(tmp_path):
     path = tmp_path / "run.json"
     write_report(detailed_report(), path)
-    assert path.read_text() == json_text(to_json(detailed_report()))
+    assert path.read_text() == format_json(to_json(detailed_report()))
     assert to_json(read_report(str(path))) == to_json(detailed_report())
     with pytest.raises(UserError, match="FILE002"):
         write_report(detailed_report(), tmp_path / "missing" / "run.json")
 
 
 def test_a_detailed_report_fits_the_schema():
-    jsonschema.Draft202012Validator(report_schema()).validate(to_json(detailed_report()))
+    jsonschema.Draft202012Validator(make_report_schema()).validate(to_json(detailed_report()))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_detailed_report_fits_the_schema():
 def test_unusual_outputs_survive_a_round_trip(values):
     output = OutputReport("y", "float", None, None, values)
     data = to_json(sample_report(output_reports=(output,)))
-    (read,) = decode_report(json.loads(json_text(data))).output_reports
+    (read,) = decode_report(json.loads(format_json(data))).output_reports
     assert np.array_equal(read.values, values, equal_nan=True)
     assert read.values.shape == values.shape
 

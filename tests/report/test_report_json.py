@@ -10,11 +10,11 @@ from report_samples import TRAP, sample_report
 
 from nmpsim.report.data import OutputReport
 from nmpsim.report.fields import OR_NULL, Source
-from nmpsim.report.json import json_text, report_schema, to_json
+from nmpsim.report.json import format_json, make_report_schema, to_json
 
 
 def validator() -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(report_schema())
+    return jsonschema.Draft202012Validator(make_report_schema())
 
 
 def with_output(values: np.ndarray, scale: float | None = None, offset: int | None = None):
@@ -23,14 +23,14 @@ def with_output(values: np.ndarray, scale: float | None = None, offset: int | No
 
 
 def test_the_schema_is_valid():
-    jsonschema.Draft202012Validator.check_schema(report_schema())
+    jsonschema.Draft202012Validator.check_schema(make_report_schema())
 
 
 @pytest.mark.parametrize("changes", [{}, {"trap": TRAP}, {"layers": (), "notes": ("a note",)}])
 def test_a_report_fits_the_schema(changes):
     report = to_json(sample_report(**changes))
     validator().validate(report)
-    validator().validate(json.loads(json_text(report)))
+    validator().validate(json.loads(format_json(report)))
 
 
 def test_missing_and_additional_fields_are_refused():
@@ -65,7 +65,7 @@ def test_every_field_of_a_layer_is_written():
 
 def test_floats_read_back_exactly():
     values = np.random.default_rng(1).standard_normal((2, 3)).astype(np.float32)
-    read = json.loads(json_text(with_output(values)))["outputs"]["y"]
+    read = json.loads(format_json(with_output(values)))["outputs"]["y"]
     assert np.array_equal(np.array(read["values"], np.float32), values)
     assert read["shape"] == [2, 3]
 
@@ -84,12 +84,12 @@ def test_infinities_and_nan_are_strings():
 )
 def test_unusual_outputs_are_written(values):
     report = with_output(np.asarray(values), 0.5, -1)
-    validator().validate(json.loads(json_text(report)))
+    validator().validate(json.loads(format_json(report)))
     assert report["outputs"]["y"]["scale"] == 0.5
 
 
 def test_the_text_is_one_document_with_lists_on_one_line():
-    text = json_text({"a": [{"b": [1, 2]}, {"c": {}}], "d": [], "e": float("inf"), "f": (1, 2)})
+    text = format_json({"a": [{"b": [1, 2]}, {"c": {}}], "d": [], "e": float("inf"), "f": (1, 2)})
     assert json.loads(text) == {
         "a": [{"b": [1, 2]}, {"c": {}}],
         "d": [],

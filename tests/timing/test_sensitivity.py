@@ -20,7 +20,7 @@ from nmpsim.cli.app import app
 from nmpsim.config import list_setting_names
 from nmpsim.experiments.sensitivity import measure_sensitivity
 from nmpsim.report.analyses import SensitivityReport, SettingEffect
-from nmpsim.report.json import report_schema
+from nmpsim.report.json import make_report_schema
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "programs" / "digits"
@@ -125,7 +125,7 @@ def test_the_command_prints_the_sensitivity(bundle_file: Path) -> None:
     assert "recompiled" in shown.output
     given = CliRunner().invoke(app, [*arguments, "--format", "json"])
     report = json.loads(given.stdout)
-    jsonschema.validate(report, report_schema())
+    jsonschema.validate(report, make_report_schema())
     table = report["sensitivity"]
     assert table["cycles"] == report["cycles"]
     assert [e["effect"] for e in table["effects"]] == sorted(

@@ -18,7 +18,7 @@ from nmpsim.compiler.numerics.ratios import Overflow, find_overflow
 from nmpsim.kernels.scale import IntegerScale, apply_integer_scale, make_integer_scale
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.quantization.parameters import SCHEMAS, Schema, choose_parameters
-from nmpsim.report.fields import AT_END, NOT_IN_JSON, As, Before, Key, Source
+from nmpsim.report.fields import AT_END, NOT_IN_JSON, Before, JsonType, Key, Source
 
 LONGEST_SHIFT = 31
 """Longest shift of the unit's 32-bit numbers; a longer one always gives zero."""
@@ -38,7 +38,7 @@ class Factor:
 
     real: float
     """The factor as float32, which float profiles multiply by."""
-    integer: Annotated[IntegerScale, Key("integers"), As(IntegersDocument)]
+    integer: Annotated[IntegerScale, Key("integers"), JsonType(IntegersDocument)]
     """Integers of Glow's ``quantizeScaleOffset32To8``."""
     exponent: Annotated[
         int | None, "the exponent; null if it is no power of two", Key("power_of_two")

@@ -16,7 +16,7 @@ from nmpsim.analysis.explain.layers import ARITHMETIC
 from nmpsim.analysis.program import load_program, program_from_bundle
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.opcodes import OPCODES
-from nmpsim.report.json import json_text
+from nmpsim.report.json import format_json
 
 
 def layers_of(draft: Draft):
@@ -77,7 +77,7 @@ def test_scales_that_are_not_positive_have_no_form() -> None:
     (layer,) = layers_of(draft)
     (stage,) = layer.stages
     assert stage.factors == (None,)
-    assert json_text(make_layers_document("x", [layer]))
+    assert format_json(make_layers_document("x", [layer]))
 
 
 def test_every_arithmetic_belongs_to_an_opcode() -> None:
@@ -92,7 +92,7 @@ def test_every_recorded_program_can_be_explained(name: str, shared: Path) -> Non
     large = "resnet50" in name
     program = load_program(text, None if large else weights)
     layers = explain_layers(program.module)
-    assert json_text(make_layers_document("main", layers))
+    assert format_json(make_layers_document("main", layers))
     for layer in layers:
         if "convolution" in layer.opcode or "fullyconnected" in layer.opcode:
             assert [stage.name for stage in layer.stages[:2]] in (["bias", "out"], [])

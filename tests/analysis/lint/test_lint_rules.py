@@ -19,7 +19,7 @@ from nmpsim.analysis.lint.scales import count_significant_digits
 from nmpsim.analysis.program import Program
 from nmpsim.lir.nodes import Module
 from nmpsim.quantization import Range
-from nmpsim.report.json import json_text
+from nmpsim.report.json import format_json
 
 FLOAT = tensor_type("float", (8,))
 PRODUCTS = float(np.float32(0.05) * np.float32(0.02))
@@ -422,7 +422,7 @@ def test_findings_are_worst_first_and_json_holds_them() -> None:
     assert ranks == sorted(ranks)
     document = make_lint_document(subject, report)
     assert document["counts"] == {s: ranks.count(i) for i, s in enumerate(order)}
-    assert json_text(document)
+    assert format_json(document)
 
 
 def test_lint_accepts_a_module() -> None:

@@ -23,7 +23,7 @@ from nmpsim.bundle import Bundle
 from nmpsim.cli.app import app
 from nmpsim.diagnostics import UserError
 from nmpsim.report.analyses import ShadowLayer
-from nmpsim.report.json import report_schema, to_json
+from nmpsim.report.json import make_report_schema, to_json
 from nmpsim.views.analyses_text import print_shadow
 from nmpsim.views.console import render_text
 
@@ -97,7 +97,7 @@ def digit_report(digits: Bundle, weights: Path | None) -> nmpsim.RunReport:
 def test_the_json_fits_the_schema(digits: Bundle) -> None:
     for weights in (None, DIGITS / "float_weights.npz"):
         report = to_json(digit_report(digits, weights))
-        jsonschema.validate(report, report_schema())
+        jsonschema.validate(report, make_report_schema())
         shadow = report["shadow"]
         assert shadow["schema"] == "nmpsim-shadow-2"
         assert len(shadow["layers"]) == len(report["layers"])
