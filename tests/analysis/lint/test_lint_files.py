@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import nmpsim
-from nmpsim.analysis.lint import References, load_subject, run_rules
+from nmpsim.analysis.lint import ReferenceFiles, load_subject, run_rules
 from nmpsim.diagnostics import UserError
 from nmpsim.quantization import read_profile
 
@@ -188,7 +188,7 @@ def test_a_reference_of_another_network_is_an_error(option: str, tmp_path: Path)
 def test_nan_values_are_refused_as_reference(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", conv1_bias=np.full(16, np.nan, np.float32))
     with pytest.raises(UserError) as error:
-        load_subject(LIR, WEIGHTS, references=References(float_weights=tmp_path / "x.npz"))
+        load_subject(LIR, WEIGHTS, references=ReferenceFiles(float_weights=tmp_path / "x.npz"))
     assert code_of(error) == "CONST002"
 
 
@@ -255,7 +255,7 @@ def test_a_program_as_its_original_gives_no_finding(
 ) -> None:
     """Also where each channel has a scale in a table, and the type's own has no meaning."""
     text, weights = shared / f"{name}.lir.txt", shared / f"{name}.npz"
-    subject = load_subject(text, weights, references=References(original_weights=weights))
+    subject = load_subject(text, weights, references=ReferenceFiles(original_weights=weights))
     assert subject.original is not None
     assert all(one.scales is not None and one.scales.all() for one in subject.original.values())
     assert not any(f.rule == "bias-payload" for f in run_rules(subject).findings)
