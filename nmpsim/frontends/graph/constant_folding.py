@@ -54,14 +54,16 @@ def _reshape(x: Array, shape: Array) -> Array:
 
 
 def _cast(x: Array, to: int = 0) -> Array:
-    require(to in ONNX_DTYPES, f"a cast to type {to}")
+    require(to in ONNX_DTYPES, f"a cast to type number {to}", "a type of ONNX that NumPy has")
     return x.astype(ONNX_DTYPES[to])
 
 
 def _constant_of_shape(shape: Array, value: Array | None = None) -> Array:
     dims = tuple(int(dim) for dim in shape.reshape(-1))
     require(
-        min(dims, default=1) >= 0 and math.prod(dims) <= _MAX_ELEMENTS, f"a constant {list(dims)}"
+        min(dims, default=1) >= 0 and math.prod(dims) <= _MAX_ELEMENTS,
+        f"a constant of shape {list(dims)}",
+        f"at most {_MAX_ELEMENTS} elements",
     )
     fill = np.zeros(1, np.float32) if value is None else np.asarray(value)
     return np.full(dims, fill.reshape(()), fill.dtype)
@@ -72,6 +74,7 @@ def _range(*limits: Array) -> Array:
     require(
         step and 0 <= (limit - start) / step <= _MAX_ELEMENTS,
         f"a range from {start} to {limit} by {step}",
+        f"a finite range of at most {_MAX_ELEMENTS} elements",
     )
     ends: list[Any] = [start.item(), limit.item(), step.item()]
     values: Array = np.arange(*ends, dtype=start.dtype)
@@ -188,7 +191,7 @@ def fold_node(lowering: Lowering, node: Node) -> Array | None:
         count = math.prod(max(x.size, 1) for x in inputs)
     if node.op == "Concat":
         count = sum(x.size for x in inputs)
-    require(count <= _MAX_ELEMENTS, f"a constant of {count} elements")
+    require(count <= _MAX_ELEMENTS, f"a constant of {count} elements", f"at most {_MAX_ELEMENTS}")
     function = _FOLDS[node.op]
     try:
         with np.errstate(all="ignore"):

@@ -42,7 +42,8 @@ def lower_quantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
     )
     result = attrs.evolve(result, dtype=result.dtype or "uint8")
     value = op.read()
-    require(result.dtype in ("int8", "uint8", "int16", "uint16"), f"a result of {result.dtype}")
+    dtypes = ("int8", "uint8", "int16", "uint16")
+    require(result.dtype in dtypes, f"a result of {result.dtype}", " or ".join(dtypes))
     if result.scales.size == 1:
         return op.emit("quantize", value, kind=result)
     value = op.read(0, PLAIN)
@@ -64,11 +65,11 @@ def lower_dequantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
         return IS_CONSTANT
     if given.scales.size == 1:
         value = op.read_any_type(0, None, given)
-        require(value.type.quant, f"{name} is {value.type.elem}")
+        require(value.type.quant, f"{name} is {value.type.elem}", "a quantized tensor")
         return emit_dequantize(op, value)
     quantization = lowering.get_quantization(name)
     if quantization is None:
-        raise UnsupportedError(f"{name} has {given.scales.size} scales")
+        raise UnsupportedError(f"{name} has {given.scales.size} scales", "one scale")
     factors, offsets = _parameter_constants(op, given, axis)
     value = op.read_any_type(0, PLAIN, make_unit_quantization(name, quantization.dtype))
     centered = op.emit("elementsub", emit_dequantize(op, value), offsets)
@@ -89,8 +90,12 @@ def _aligned_parameters(
         return scales.reshape(()), zeros.reshape(())
     axis %= max(len(shape), 1)
     require(
-        shape and shape[axis] == scales.size and not op.node.attributes.get("block_size"),
-        f"{scales.size} scales for {list(shape)}",
+        not op.node.attributes.get("block_size"), "a scale for each block", "one for each index"
+    )
+    require(
+        shape and shape[axis] == scales.size,
+        f"{scales.size} scales along axis {axis} of shape {list(shape)}",
+        "one scale, or one for each index of the axis",
     )
     ends = (1,) * (len(shape) - 1 - axis)
     return scales.reshape(-1, *ends), zeros.reshape(-1, *ends)
@@ -119,7 +124,7 @@ def lower_dynamic_quantize(op: OperatorContext) -> LoweringResult:
     result, scale_name, zero_name = op.node.outputs
     shape = op.get_shape()
     kinds = [op.lowering.get_quantization(name) for name in (result, zero_name)]
-    require(kinds[0] and kinds[1], "missing outputs")
+    require(kinds[0] and kinds[1], "an omitted output", "all three outputs")
 
     def number(value: float) -> Value:
         return op.add_filled_constant((1,), value)
@@ -189,5 +194,6 @@ def _cast(op: OperatorContext, dtype: str, to: int | None = None) -> LoweringRes
         value = emit_dequantize(op, value)
         if dtype == FLOAT:
             return value
-    require(dtype in ("float32", "float16", "int32", "int64", "bool"), f"a result of {dtype or to}")
+    dtypes = ("float32", "float16", "int32", "int64", "bool")
+    require(dtype in dtypes, f"a cast to {dtype or to}", " or ".join(dtypes))
     return op.emit("convertto", value, kind=dtype)

@@ -41,6 +41,7 @@ def read_convolution(op: OperatorContext, filters: Array) -> tuple[Window, int, 
     require(
         filters.shape[1] * groups == channels,
         f"{groups} groups and a filter of shape {list(filters.shape)} for {channels} channels",
+        "channels = groups * filter channels",
     )
     return window, groups, np.moveaxis(filters, 1, -1).reshape(len(filters), *window.kernel, -1)
 
@@ -86,7 +87,7 @@ def convolve_floats(
 def get_float_weights(op: OperatorContext, index: int) -> Array:
     """Return a constant float32 input of a node."""
     values = op.get_constant(index)
-    require(values.dtype == np.float32, f"weights of {values.dtype}")
+    require(values.dtype == np.float32, f"weights of type {values.dtype}", "float32")
     return values
 
 
@@ -98,6 +99,7 @@ def get_float_bias(op: OperatorContext, outs: int) -> Array:
     require(
         given.size in (1, outs) and given.size == math.prod(given.shape[-1:]),
         f"a bias of shape {list(given.shape)}",
+        f"one value for each of {outs} outputs",
     )
     return np.broadcast_to(given.reshape(-1), (outs,))
 
@@ -134,12 +136,16 @@ def _transposed_window(op: OperatorContext, kernel: Shape) -> Window:
     attributes, spatial = op.node.attributes, op.get_image_shape()[2:]
     auto_pad = attributes.get("auto_pad", "NOTSET")
     is_open = auto_pad in ("NOTSET", "VALID") and "output_shape" not in attributes
-    require(is_open, f"auto_pad {auto_pad}, or an output_shape")
+    require(is_open, f"auto_pad {auto_pad}, or an output_shape", "explicit pads")
     # A window over an input that is large enough: only its attributes are of interest.
     given = bind(read_window, {**attributes, "ceil_mode": 0})
     window = read_window((1 << 19,) * len(spatial), kernel, **given)
     extra = attributes.get("output_padding", (0,) * len(spatial))
-    require(len(extra) == len(spatial) and min(extra) >= 0, f"output_padding {extra}")
+    require(
+        len(extra) == len(spatial) and min(extra) >= 0,
+        f"output_padding {extra}",
+        "a number >= 0 per dimension",
+    )
     sizes, more = (1, *spatial)[-2:], (0, *extra)[-2:]
     steps = (window.strides, window.kernel, window.dilation)
     dims = (sizes, *steps, more, window.pads[:2], window.pads[2:])
@@ -189,7 +195,7 @@ def get_channel_parameters(
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
     """Return scale [outs] and signed zero point [outs] of each output channel of weights."""
     count = weights.scales.size
-    require(count in (1, outs), f"{count} scales for {outs} output channels")
+    require(count in (1, outs), f"{count} scales for {outs} output channels", "1 or one each")
     zeros = weights.zero_points - UNSIGNED_OFFSETS.get(weights.dtype, 0)
     return np.broadcast_to(weights.scales, (outs,)), np.broadcast_to(zeros, (outs,))
 
@@ -204,7 +210,8 @@ def add_integer_bias(op: OperatorContext, outs: int, scale: float) -> Value:
         wide = ("int64",) if op.sources[0].dtype == "int16" else ()
         require(
             is_row and str(values.dtype) in ("int32", *wide),
-            f"a bias of shape {list(values.shape)} of {values.dtype}",
+            f"a bias of shape {list(values.shape)} and type {values.dtype}",
+            f"{outs} values of int32",
         )
         values = np.broadcast_to(values.reshape(-1), (outs,))
     type = make_quantized_type(f"i{8 * values.itemsize}", (outs,), scale, 0)
@@ -225,7 +232,7 @@ def convolve_spread_image(
         pads[d] = (window.kernel[d] - 1) * window.dilation[d] - window.pads[d]
         after = window.out[d] + window.pads[d] - spread.shape[1 + d]
         pads[2 + d], out[d] = max(after, 0), window.out[d] - min(after, 0)
-    require(min(pads) >= 0, f"a window {list(window.kernel)} smaller than its padding")
+    require(min(pads) >= 0, f"pads {window.pads}", "pads smaller than the window")
     around = (pads[0], pads[1], pads[2], pads[3])
     dense = attrs.evolve(window, strides=(1, 1), pads=around, out=(out[0], out[1]))
     result = convolve_integers(op, spread, filters, dense, groups)

@@ -123,14 +123,14 @@ def lower_expand(op: OperatorContext, shape: Integers) -> LoweringResult:
     """Lower Expand, which broadcasts a tensor to a constant shape."""
     own = op.get_shape()
     wide = tuple(np.broadcast_shapes(own, tuple(shape)))
-    require(math.prod(wide) > 0, f"a shape {list(wide)}")
+    require(math.prod(wide) > 0, f"a result of shape {list(wide)}", "at least one element")
     op.layout = op.lowering.choose_layout(op.names[0]) if len(wide) == len(own) else PLAIN
     return op.emit("copy", op.broadcast(0, wide))
 
 
 def lower_leaky_relu(op: OperatorContext, *, alpha: float = 0.01) -> LoweringResult:
     """Lower LeakyRelu: ``x`` if positive, otherwise ``alpha * x``."""
-    require(math.isfinite(alpha), f"alpha {alpha}")
+    require(math.isfinite(alpha), f"alpha {alpha}", "a finite number")
     return op.emit_result("leakyrelu", op.read(), Alpha=alpha)
 
 
@@ -200,7 +200,9 @@ def lower_batch_normalization(
     """Lower BatchNormalization: ``(x - mean) / sqrt(variance + epsilon) * scale + bias``."""
     parts = {"scale": scale, "bias": bias, "mean": mean, "variance": variance}
     require(
-        all(part.dtype == np.float32 for part in parts.values()), "parameters that are not float32"
+        all(part.dtype == np.float32 for part in parts.values()),
+        "parameters that are not float32",
+        "float32",
     )
     value = op.read(0, CHANNELS_LAST)
     if AS_CONVOLUTION in op.node.attributes and 3 <= len(value.shape) <= 4:
@@ -233,7 +235,11 @@ def lower_response_normalization(
 ) -> LoweringResult:
     """Lower LRN (local response normalization) over an odd number of channels."""
     shape = op.get_shape()
-    require(len(shape) == 4 and size > 0 and size % 2, f"{size} channels of {list(shape)}")
+    require(
+        len(shape) == 4 and size > 0 and size % 2,
+        f"size {size} for an input of shape {list(shape)}",
+        "an odd size, 4 dimensions",
+    )
     value = op.read(0, CHANNELS_LAST)
     return op.emit_result(
         "localresponsenormalization",

@@ -144,6 +144,7 @@ def lower_integer_division(op: OperatorContext) -> LoweringResult:
     require(
         divisor.size == 1 and divisor.ndim <= len(op.get_shape()) and divisor.any(),
         f"a division by {divisor.size} numbers",
+        "one number that is not 0",
     )
     return emit_lookup_table(op, lambda x: x / divisor.astype(np.float32).reshape(()))
 
@@ -166,21 +167,22 @@ def _look_up(
     result = op.quantized_result
     require(
         source.dtype in ("int8", "uint8") and result.dtype == source.dtype,
-        f"{source.dtype} to {result.dtype}",
+        f"an input of {source.dtype} and a result of {result.dtype}",
+        "both int8 or both uint8",
     )
     low, high = INTEGER_RANGES[source.dtype]
     integers = np.arange(low, high + 1) - source.zero_point
     floats = integers.astype(np.float32) * np.float32(source.scale)
     with np.errstate(all="ignore"):
         steps = np.rint(function(floats).astype(np.float32) / np.float32(result.scale))
-    require(not np.isnan(steps).any(), "a function with undefined values")
+    require(not np.isnan(steps).any(), "undefined values (NaN)", "a number for each input")
     offset = result.zero_point - UNSIGNED_OFFSETS.get(result.dtype, 0)
     return op.emit_table(value, np.clip(steps.astype(np.float64), -(2.0**31), 2.0**31) + offset)
 
 
 def lower_integer_concatenation(op: OperatorContext, *, axis: int = 0) -> LoweringResult:
     """Lower Concat of quantized tensors, rescaling those whose scale differs from the result's."""
-    require(op.limits is None, "a clip fused into a concatenation")
+    require(op.limits is None, "a clip after a concatenation", "no fused clip")
     type, parts = op.lowering.make_tensor_type(op.result, (1,)), []
     layout = op.lowering.choose_layout(*op.names)
     for index, source in enumerate(op.sources):

@@ -107,7 +107,7 @@ class Lowering:
         """Return the shape of a tensor in the dimension order of the file."""
         if name in self.constants:
             return self.get_constant(name).shape
-        require(name in self._shapes, f"{name or 'an input'} is read before it is computed")
+        require(name in self._shapes, f"{name or 'an input'} is not computed before it is read")
         return self._shapes[name]
 
     def is_defined(self, name: str) -> bool:
@@ -177,10 +177,10 @@ class Lowering:
         """Return the LIR type of a tensor; unsigned integers become signed ones."""
         self.check_size(shape)
         if isinstance(kind, str):
-            require(kind in _ELEMS, f"{kind} without a scale")
+            require(kind in _ELEMS, f"{kind} without a scale", "a scale, or " + " or ".join(_ELEMS))
             return TensorType(_ELEMS[kind], shape)
         dtype = kind.dtype or "uint8"
-        require(dtype in INTEGER_RANGES, f"{kind.name} is {dtype} with a scale")
+        require(dtype in INTEGER_RANGES, f"{kind.name} is {dtype} with a scale", "8 to 32 bits")
         elem = f"i{8 * np.dtype(dtype).itemsize}"
         zero_point = kind.zero_point - UNSIGNED_OFFSETS.get(dtype, 0)
         return make_quantized_type(elem, shape, kind.scale, zero_point)
@@ -206,6 +206,7 @@ class Lowering:
             require(
                 quantization.dtype in ("", dtype),
                 f"{dtype} with a zero point of {quantization.dtype}",
+                "equal types",
             )
             kind = attrs.evolve(quantization, dtype=dtype)
         value = self.builder.add_input(name, self.make_tensor_type(kind, shape))
@@ -261,6 +262,7 @@ class Lowering:
         require(
             stored is not None and stored.name == self.output_names[name],
             "an input, or a tensor that no node computes",
+            "the result of an operator",
         )
 
     def is_unsigned(self, name: str) -> bool:

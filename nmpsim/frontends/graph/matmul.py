@@ -45,7 +45,11 @@ def _batch_shape(shape: Shape, other: Shape) -> Shape:
 def _is_matrix(op: OperatorContext) -> bool:
     """Return whether the right operand is a constant matrix; raise UnsupportedError for vectors."""
     ranks = [len(op.get_shape(index)) for index in range(2)]
-    require(min(ranks) > 1 and (op.kind != "Gemm" or max(ranks) == 2), f"{ranks} dimensions")
+    require(
+        min(ranks) > 1 and (op.kind != "Gemm" or max(ranks) == 2),
+        f"operands with {ranks[0]} and {ranks[1]} dimensions",
+        "matrices",
+    )
     return ranks[1] == 2 and op.lowering.is_constant(op.names[1])
 
 
@@ -61,7 +65,7 @@ def lower_matmul(
 
     It becomes a fully connected layer or, without constant weights, a batch matmul.
     """
-    require(math.isfinite(alpha * beta), f"alpha {alpha}, beta {beta}")
+    require(math.isfinite(alpha * beta), f"alpha {alpha}, beta {beta}", "finite numbers")
     if _is_matrix(op):
         left, weights = _turned(op, op.read(0, PLAIN), transa), get_float_weights(op, 1)
         weights = weights.T if transb else weights
@@ -142,7 +146,7 @@ def lower_integer_matmul(
     """
     left, right = op.sources
     factor = np.float32(alpha)
-    require(0 < factor < np.inf, f"alpha {factor}")
+    require(0 < factor < np.inf, f"alpha {factor}", "a positive finite number")
     if factor != 1:
         op.sources = (attrs.evolve(left, scales=factor * left.scales), right)
     if _is_matrix(op) or op.kind == "Gemm":
@@ -150,7 +154,11 @@ def lower_integer_matmul(
         rows = op.view(value, (math.prod(value.shape[:-1]), value.shape[-1]))
         connected = connect_integers(op, rows, weights.T if transb else weights)
         return op.view(connected, (*value.shape[:-1], connected.shape[1]))
-    require(not op.bias and not op.limits, "a bias or clip fused into a product of two activations")
+    require(
+        not op.bias and not op.limits,
+        "a bias or clip after a product of two activations",
+        "neither",
+    )
     return multiply_integers(op, op.read(0, PLAIN), op.read(1, PLAIN))
 
 
@@ -158,7 +166,9 @@ def multiply_integers(op: OperatorContext, left: Value, right: Value) -> Value:
     """Emit the products of integer matrices, with an instruction for each."""
     batch = _batch_shape(left.shape, right.shape)
     require(
-        math.prod(batch) <= _MAX_PRODUCTS, f"{math.prod(batch)} matrix products in one operator"
+        math.prod(batch) <= _MAX_PRODUCTS,
+        f"{math.prod(batch)} matrix products in one operator",
+        f"at most {_MAX_PRODUCTS}",
     )
     whole = op.allocate(op.result, (*batch, left.shape[-2], right.shape[-1]))
     for index in np.ndindex(*batch):
@@ -215,6 +225,7 @@ def lower_matmul_integer(op: OperatorContext) -> LoweringResult:
     require(
         value.shape[:-2] == other.shape[:-2] and value.shape[-1] <= _MAX_EXACT_PRODUCTS,
         f"shapes {list(value.shape)} and {list(other.shape)}, neither of them constant",
+        f"equal batch dimensions, at most {_MAX_EXACT_PRODUCTS} products per sum",
     )
     return _to_int32(op, _multiply_batches(op, value, other))
 
@@ -227,7 +238,8 @@ def lower_conv_integer(op: OperatorContext) -> LoweringResult:
     step = min(_MAX_EXACT_PRODUCTS // math.prod(filters.shape[2:]), depth)
     require(
         step > 0 and (groups == 1 or step == depth),
-        f"{math.prod(filters.shape[1:])} products in {groups} groups",
+        f"{math.prod(filters.shape[1:])} products per sum in {groups} groups",
+        f"at most {_MAX_EXACT_PRODUCTS}, or one group",
     )
     value, parts = _centered(op, 0, 2, CHANNELS_LAST), []
     zeros = np.zeros(len(filters), np.float32)
@@ -271,13 +283,15 @@ def _centered(op: OperatorContext, index: int, zero_index: int, layout: Layout) 
         raise UnsupportedError(f"{name} is {found}, not int8 or uint8")
     is_known = not zero or lowering.is_constant(zero)
     zeros = _zero_points(op, zero_index if is_known else -1)
-    require(zeros.size == 1, f"{zeros.size} zero points of {name}")
+    require(zeros.size == 1, f"{zeros.size} zero points of {name}", "one")
     wanted = attrs.evolve(make_unit_quantization(name, kind.dtype), zero_points=zeros)
     value = emit_dequantize(op, op.read_any_type(index, layout, wanted))
     if is_known:
         return value
     zero_shape = lowering.get_shape(zero)
-    require(math.prod(zero_shape) == 1, f"zero points {list(zero_shape)} of {name}")
+    require(
+        math.prod(zero_shape) == 1, f"zero points of shape {list(zero_shape)} for {name}", "one"
+    )
     number = emit_dequantize(
         op, lowering.get_value(zero, PLAIN, make_unit_quantization(zero, kind.dtype))
     )
@@ -296,7 +310,8 @@ def _centered_constant(op: OperatorContext, index: int, zero_index: int, axis: i
     values, zeros = op.get_constant(index), _zero_points(op, zero_index)
     require(
         str(values.dtype) in _EIGHT_BIT_TYPES and zeros.size in (1, values.shape[axis]),
-        f"{op.names[index]} of {values.dtype}, {zeros.size} zero points",
+        f"{op.names[index]} is {values.dtype} with {zeros.size} zero points",
+        "int8 or uint8 with one zero point, or one per channel",
     )
     ends = (1,) * (values.ndim - 1 - axis)
     return (values.astype(np.int64) - zeros.reshape(-1, *ends)).astype(np.float32)

@@ -59,7 +59,7 @@ def lower_dropout(
     op: OperatorContext, ratio: object = None, training_mode: Array | None = None
 ) -> LoweringResult:
     """Lower Dropout in inference mode to an alias."""
-    require(training_mode is None or not training_mode.any(), "training mode")
+    require(training_mode is None or not training_mode.any(), "training mode", "inference mode")
     return lower_identity(op)
 
 
@@ -76,7 +76,11 @@ def lower_reshape(op: OperatorContext, shape: Integers, *, allowzero: int = 0) -
 def lower_flatten(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
     """Lower Flatten, which reshapes to two dimensions."""
     own = op.get_shape()
-    require(-len(own) <= axis <= len(own), f"dimension {axis} of {list(own)}")
+    require(
+        -len(own) <= axis <= len(own),
+        f"axis {axis} for shape {list(own)}",
+        f"{-len(own)} to {len(own)}",
+    )
     axis = axis + len(own) if axis < 0 else axis
     return op.define_view((math.prod(own[:axis]), math.prod(own[axis:])))
 
@@ -103,7 +107,11 @@ def lower_transpose(op: OperatorContext, *, perm: Integers | None = None) -> Low
     own = op.get_shape()
     rank = len(own)
     order = tuple(perm or range(rank - 1, -1, -1))
-    require(sorted(order) == list(range(rank)), f"order {list(order)} of {rank} dimensions")
+    require(
+        sorted(order) == list(range(rank)),
+        f"perm {list(order)} for {rank} dimensions",
+        "a permutation",
+    )
     shape = tuple(own[axis] for axis in order)
     value = op.read_any_type()
     if rank > 2:
@@ -134,7 +142,11 @@ def lower_slice(
         axis = normalize_axis(axis, own)
         last = None if step < 0 and end < -own[axis] else end
         indices[axis] = np.arange(own[axis])[start:last:step]
-        require(indices[axis].size, f"an empty slice from {start} to {end} of {own[axis]}")
+        require(
+            indices[axis].size,
+            f"slice {start}:{end}:{step} of an axis of size {own[axis]}",
+            "at least one element",
+        )
     if any(step != 1 for step in steps):
         return emit_gather(op, indices)
     offsets = [int(indices[axis][0]) if axis in indices else 0 for axis in range(len(own))]
@@ -151,7 +163,11 @@ def lower_split(
     if split is None:
         each = -(-own[axis] // len(outputs))
         split = [min(each, own[axis] - i * each) for i in range(len(outputs))]
-    require(sum(split) == own[axis], f"parts {list(split)} of {own[axis]}")
+    require(
+        sum(split) == own[axis],
+        f"sizes {list(split)} for an axis of size {own[axis]}",
+        "sizes with this sum",
+    )
     for size, result in zip(split, outputs, strict=True):
         if result:
             offsets = [begin * (d == axis) for d in range(len(own))]
@@ -173,7 +189,8 @@ def lower_gather(op: OperatorContext, indices: Array, *, axis: int = 0) -> Lower
     axis = normalize_axis(axis, own)
     require(
         indices.dtype.kind == "i" and indices.ndim <= 1,
-        f"indices {list(indices.shape)} of {indices.dtype}",
+        f"indices of shape {list(indices.shape)} and type {indices.dtype}",
+        "a vector or scalar of integers",
     )
     places = np.arange(own[axis])[indices.astype(np.int64)]
     if indices.ndim == 1:
@@ -189,7 +206,8 @@ def lower_tile(op: OperatorContext, repeats: Integers) -> LoweringResult:
     own = op.get_shape()
     require(
         len(repeats) == len(own) and all(1 <= count <= 1 << 16 for count in repeats),
-        f"{list(repeats)} times {list(own)}",
+        f"repeats {list(repeats)} for shape {list(own)}",
+        "one positive number per dimension",
     )
     pairs = enumerate(zip(own, repeats, strict=True))
     return emit_gather(op, {a: np.tile(np.arange(d), n) for a, (d, n) in pairs if n > 1})
@@ -201,7 +219,7 @@ def lower_concatenation(op: OperatorContext, *, axis: int = 0) -> LoweringResult
     layout = op.lowering.choose_layout(*(op.names[index] for index in indices))
     parts = [op.read_any_type(index, layout) for index in indices]
     kinds = {(part.type.elem, part.type.quant) for part in parts}
-    require(len(kinds) == 1, "inputs of different element types or scales")
+    require(len(kinds) == 1, "inputs of different types or scales", "equal types and scales")
     axis = normalize_axis(axis, op.get_shape(indices[0]))
     return op.concatenate(parts[0].type, parts, op.find_stored_axis(axis, len(parts[0].shape)))
 
@@ -231,9 +249,10 @@ def emit_pad(
 
     Zeros around an image may become the padding of the next convolutions.
     """
-    require(mode in ("constant", "edge", "reflect", "symmetric", "wrap"), f"mode {mode}")
+    modes = ("constant", "edge", "reflect", "symmetric", "wrap")
+    require(mode in modes, f"mode {mode}", " or ".join(modes))
     pads, lowering = [*before, *after], op.lowering
-    require(all(0 <= pad < 1 << 20 for pad in pads), f"pads {pads}")
+    require(all(0 <= pad < 1 << 20 for pad in pads), f"pads {pads}", "numbers from 0 to 2**20 - 1")
     sides = list(zip(op.get_shape(), before, after, strict=True))
     if mode != "constant":
         return emit_gather(

@@ -80,7 +80,7 @@ class QuantizedTensor:
         )
 
     def _require_one_scale(self) -> None:
-        require(self.scales.size == 1, f"{self.name} has {self.scales.size} scales")
+        require(self.scales.size == 1, f"{self.name} has {self.scales.size} scales", "one scale")
 
 
 Kind = QuantizedTensor | str
@@ -204,21 +204,27 @@ def read_quantization(
     """
     given_scales = get_constant_values(constants, scale, "a scale")
     is_blocked = given_scales.ndim > 1 and given_scales.size > 1
-    require(not is_blocked, f"scales for blocks, {list(given_scales.shape)}")
+    require(
+        not is_blocked,
+        f"block-wise scales of shape {list(given_scales.shape)}",
+        "one scale, or one per channel",
+    )
     scales = given_scales.reshape(-1)
     dtype = str(get_constant_values(constants, name).dtype) if name in constants else ""
     zeros = np.zeros(scales.size, np.int64)
     if zero_point:
         given = get_constant_values(constants, zero_point)
         dtype, zeros = str(given.dtype), given.reshape(-1)
-    require(not dtype or dtype in INTEGER_RANGES, f"{name} is {dtype}")
+    require(not dtype or dtype in INTEGER_RANGES, f"{name} is {dtype}", " or ".join(INTEGER_RANGES))
     require(
         scales.dtype == np.float32 and zeros.size in (1, scales.size) and scales.size,
         f"{scales.size} scales of {scales.dtype}, {zeros.size} zero points",
+        "scales of float32, as many zero points",
     )
     require(
         np.isfinite(scales).all() and (scales > 0).all(),
-        f"a scale of {name} that is not positive and finite",
+        f"scales of {name} from {scales.min():g} to {scales.max():g}",
+        "positive finite scales",
     )
     wide = np.broadcast_to(zeros.astype(np.int64), scales.shape)
     return QuantizedTensor(name, dtype, scales.astype(np.float32), wide)

@@ -76,7 +76,11 @@ def call_operator(function: OperatorFunction, op: OperatorContext) -> LoweringRe
 
 def normalize_axis(axis: int, shape: Shape) -> int:
     """Return an axis as a non-negative number; raise UnsupportedError if it is out of range."""
-    require(-len(shape) <= axis < len(shape), f"dimension {axis} of {list(shape)}")
+    require(
+        -len(shape) <= axis < len(shape),
+        f"axis {axis} for shape {list(shape)}",
+        f"{-len(shape)} to {len(shape) - 1}",
+    )
     return axis % len(shape)
 
 
@@ -142,7 +146,8 @@ class OperatorContext:
         values = self.get_constant(index)
         require(
             values.dtype.kind in "iu" and values.size <= _MAX_INTEGERS,
-            f"{self.node.get_input(index)} holds {values.size} {values.dtype}",
+            f"{self.node.get_input(index)} has {values.size} elements of {values.dtype}",
+            f"at most {_MAX_INTEGERS} integers",
         )
         return [int(value) for value in values.reshape(-1)]
 
@@ -242,7 +247,11 @@ class OperatorContext:
         """Concatenate values along an axis of the stored layout."""
         own = parts[0].shape
         others = {(*part.shape[:axis], *part.shape[axis + 1 :]) for part in parts}
-        require(len(others) == 1, f"input shapes {[list(part.shape) for part in parts]}")
+        require(
+            len(others) == 1,
+            f"input shapes {[list(part.shape) for part in parts]}",
+            "shapes that differ only in the axis",
+        )
         size = sum(part.shape[axis] for part in parts)
         whole = self.allocate(kind, (*own[:axis], size, *own[axis + 1 :]))
         self.touch(whole)
@@ -340,6 +349,7 @@ def check_element_types(values: Sequence[Value], elems: Sequence[str], name: str
         require(
             value.type.elem in elems and value.type.elem == values[0].type.elem,
             f"{name or value.name} is {value.type.elem}",
+            " or ".join(elems),
         )
 
 

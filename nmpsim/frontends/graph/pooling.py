@@ -38,10 +38,10 @@ def lower_pool(
     window = read_window(sizes, **bind_attributes(read_window, attributes))
     image, has_gaps, words = as_image(op, value), window.dilation != (1, 1), {}
     if is_max:
-        require(not any(op.node.outputs[1:]), "indices of the maxima")
+        require(not any(op.node.outputs[1:]), "the output Indices", "only the output Y")
         # ONNX Runtime pads as for a window without gaps, other than ONNX says.
         is_defined = not (has_gaps and auto_pad.startswith("SAME"))
-        require(is_defined, f"dilations {list(window.dilation)} and {auto_pad}")
+        require(is_defined, f"dilations {list(window.dilation)} and {auto_pad}", "explicit pads")
         if has_gaps:
             image = _gather_taps(op, image, window)
             window = attrs.evolve(window, strides=window.kernel, pads=(0, 0, 0, 0))
@@ -49,6 +49,7 @@ def lower_pool(
         require(
             not has_gaps and not (window.is_extended and window.counts_padding),
             f"dilations {window.dilation}, or ceil_mode with counted padding",
+            "dilations of 1, count_include_pad of 0 with ceil_mode",
         )
         is_padded = any(window.pads)
         counts = window.counts_padding or (is_integer and not is_padded)
@@ -86,7 +87,9 @@ def _gather_taps(op: OperatorContext, image: Value, window: Window) -> Value:
         begins = np.arange(window.out[d]) * window.strides[d] - window.pads[d]
         taps = begins[:, None] + np.arange(window.kernel[d]) * window.dilation[d]
         is_inside = (taps >= 0) & (taps < image.shape[1 + d])
-        require(is_inside.any(axis=1).all(), "a window of padding only")
+        require(
+            is_inside.any(axis=1).all(), "a window of padding only", "an element in each window"
+        )
         first = taps[np.arange(len(taps)), is_inside.argmax(axis=1)]
         indices[1 + d] = np.where(is_inside, taps, first[:, None]).reshape(-1)
     return emit_stored_gather(op, image, indices)
@@ -115,7 +118,8 @@ def lower_reduction(
     is_noop = not axes and noop_with_empty_axes
     require(
         not op.sources or (op.limits is None and not is_noop),
-        "a clip fused into a reduction, or no axes",
+        "a clip after a reduction, or no axes",
+        "axes, and no fused clip",
     )
     if is_noop:
         return op.define_view(shape)
@@ -148,7 +152,7 @@ def lower_arg_extreme(
     """Lower ArgMax or ArgMin, which return the first index of equal values."""
     shape = op.get_shape()
     axis = normalize_axis(axis, shape)
-    require(not select_last_index, "select_last_index")
+    require(not select_last_index, "select_last_index of 1", "0")
     reduced = (*shape[:axis], *(1,) * keepdims, *shape[axis + 1 :])
     return op.emit(
         op.kind.lower(),
@@ -164,7 +168,7 @@ def lower_softmax(
     op: OperatorContext, *, axis: int | None = None, opset: int | None = None
 ) -> LoweringResult:
     """Lower Softmax or LogSoftmax along an axis, or along it and all later axes before opset 13."""
-    require(op.limits is None, "a clip fused into a softmax")
+    require(op.limits is None, "a clip after a softmax", "no fused clip")
     shape, opcode = op.get_shape(), op.kind.lower()
     is_old = int(op.lowering.opset if opset is None else opset) < 13
     default = 1 if is_old else -1

@@ -44,7 +44,7 @@ def lower_resize(
     sizes, factors = _sizes_and_scales(op, own, axes, scales)
     if _is_old(op):
         transformation, nearest_mode = "asymmetric", "floor"
-        require(min(factors) >= 1, f"scales {list(factors)}")
+        require(min(factors) >= 1, f"scales {list(factors)}", "scales of 1 or more")
     if mode == "nearest" and _is_repetition(own, sizes, transformation, nearest_mode):
         value, shape = op.read_any_type(0, CHANNELS_LAST), op.to_layout(sizes)
         pairs = zip(shape, value.shape, strict=True)
@@ -53,7 +53,8 @@ def lower_resize(
     policy = keep_aspect_ratio_policy
     require(
         not antialias and policy == "stretch" and max(sizes) <= _MAX_SIZE,
-        f"antialias, {policy}, or sizes {list(sizes)}",
+        f"antialias {antialias}, policy {policy}, sizes {list(sizes)}",
+        f"no antialias, policy stretch, sizes up to {_MAX_SIZE}",
     )
     coordinates = {
         axis: _coordinates(transformation, own[axis], sizes[axis], factors[axis])
@@ -61,10 +62,10 @@ def lower_resize(
         if sizes[axis] != own[axis] or factors[axis] != 1
     }
     if mode == "nearest":
-        require(nearest_mode in _ROUNDING, f"{nearest_mode}")
+        require(nearest_mode in _ROUNDING, f"nearest_mode {nearest_mode}", " or ".join(_ROUNDING))
         rounded = {a: _ROUNDING[nearest_mode](x).astype(np.int64) for a, x in coordinates.items()}
         return emit_gather(op, {axis: np.clip(x, 0, own[axis] - 1) for axis, x in rounded.items()})
-    require(mode in ("linear", "cubic"), f"mode {mode}")
+    require(mode in ("linear", "cubic"), f"mode {mode}", "nearest, linear or cubic")
     value, excludes_outside = op.read(0, PLAIN), exclude_outside and mode == "cubic"
     for axis, x in coordinates.items():
         weights = _tap_weights(x, own[axis], mode, cubic_coeff_a, excludes_outside)
@@ -90,12 +91,12 @@ def _sizes_and_scales(
         given = op.get_constant(1 if _is_old(op) else 2).reshape(-1)
     sizes, factors = list(own), [1.0] * len(own)
     for axis, number in zip(axes, map(float, given), strict=True):
-        require(0 < number < 1 << 20, f"size or scale {number:g}")
+        require(0 < number < 1 << 20, f"size or scale {number:g}", "a positive number below 2**20")
         sizes[axis], factors[axis] = int(np.floor(own[axis] * number)), number
         if has_sizes:
             sizes[axis] = int(number)
             factors[axis] = float(np.float32(number) / np.float32(own[axis]))
-    require(min(sizes, default=1) > 0, f"sizes {sizes} for {list(own)}")
+    require(min(sizes, default=1) > 0, f"sizes {sizes} for shape {list(own)}", "positive sizes")
     return tuple(sizes), tuple(factors)
 
 
@@ -120,7 +121,11 @@ def _coordinates(transformation: str, own: int, size: int, scale: float) -> Arra
         return x / factor
     if transformation == "align_corners":
         # ONNX and its Runtime differ in what the length is
-        require(np.float32(own) * factor == size, f"align_corners from {own} to {own * scale:g}")
+        require(
+            np.float32(own) * factor == size,
+            f"align_corners from {own} to {own * scale:g}",
+            "a whole size",
+        )
         return x * np.float32(own - 1) / np.float32(size - 1) if size > 1 else x * 0
     if transformation == "pytorch_half_pixel" and size == 1:
         return x * 0
@@ -130,7 +135,10 @@ def _coordinates(transformation: str, own: int, size: int, scale: float) -> Arra
         adjustment = np.float32(size) / (factor * np.float32(own))
         offset = np.float32(own) / 2 * (1 - adjustment)
         return offset + (x + half) / factor - half
-    raise UnsupportedError(f"{transformation}")
+    raise UnsupportedError(
+        f"coordinate_transformation_mode {transformation}",
+        "half_pixel, asymmetric or align_corners",
+    )
 
 
 def _half_away(x: Array) -> Array:
@@ -199,9 +207,12 @@ def lower_integer_resize(
     is_stretched = keep_aspect_ratio_policy == "stretch" and not antialias
     require(
         is_exact and is_stretched and transformation in _IS_CENTERED,
-        f"{transformation} from {list(own)} to {list(sizes)}",
+        f"{transformation} from shape {list(own)} to {list(sizes)}",
+        f"whole factors, {' or '.join(_IS_CENTERED)}",
     )
-    require(len(own) == 4 and sizes[:2] == own[:2], f"scales {list(given)}")
+    require(
+        len(own) == 4 and sizes[:2] == own[:2], f"scales {list(given)}", "[1, 1, height, width]"
+    )
     factors, is_centered = (int(given[2]), int(given[3])), _IS_CENTERED[transformation]
     tents = [_tent(factor, is_centered) for factor in factors]
     weights = np.multiply.outer(tents[0], tents[1])

@@ -61,18 +61,18 @@ def read_window(
         For attributes that do not fit the input, or are out of range.
     """
     dims = len(spatial)
-    require(dims in (1, 2), f"windows of {dims} dimensions")
+    require(dims in (1, 2), f"windows of {dims} dimensions", "1 or 2")
 
     def read(name: str, value: Any, least: int = 1) -> tuple[int, int]:
         """Return the numbers of an attribute for rows and columns; a sequence has one row."""
         is_valid = isinstance(value, tuple) and len(value) == dims
         is_valid = is_valid and all(least <= number < _MAX_SIZE for number in value)
-        require(is_valid, f"{name} {value} for {dims} dimensions")
+        require(is_valid, f"{name} {value}", f"{dims} numbers from {least} to 2**20 - 1")
         rows, columns = (least, *map(int, value))[-2:]
         return rows, columns
 
     sizes = kernel if kernel_shape is None else kernel_shape
-    require(kernel in (None, sizes), f"kernel_shape {sizes} for weights of {kernel}")
+    require(kernel in (None, sizes), f"kernel_shape {sizes}", f"{kernel}, as the weights")
     given = (0,) * (2 * dims) if pads is None or auto_pad != "NOTSET" else pads
     befores, afters = read("pads", given[:dims], 0), read("pads", given[dims:], 0)
     ones = (1,) * dims
@@ -82,7 +82,7 @@ def read_window(
     )
     gaps = read("dilations", ones if dilations is None else dilations)
     names = ("NOTSET", "VALID", "SAME", "SAME_UPPER", "SAME_LOWER")
-    require(auto_pad in names, f"auto_pad {auto_pad}")
+    require(auto_pad in names, f"auto_pad {auto_pad}", " or ".join(names))
     out, begins, ends, is_extended = [], [], [], False
     for d, length in enumerate((1, *spatial)[-2:]):
         step, extent = steps[d], (kernel[d] - 1) * gaps[d] + 1
@@ -91,12 +91,20 @@ def read_window(
             total = (-(-length // step) - 1) * step + extent - length
             # ONNX Runtime leaves out as much in front as behind, where it computes it at all.
             least = {"SAME_UPPER": -1, "SAME_LOWER": -2}.get(auto_pad, total)
-            require(total >= least, f"{auto_pad} at a stride of {step}, larger than the window")
+            require(
+                total >= least,
+                f"{auto_pad} with a stride of {step}",
+                f"a stride of at most {extent}, as the window",
+            )
             begin = (max(total, 0) + (auto_pad == "SAME_LOWER")) // 2
             end = max(total, 0) - begin
         begin, end = begin + extra_pads[d], end + extra_pads[2 + d]
         free = length + begin + end - extent
-        require(free >= 0, f"a window {kernel} for an input of shape {list(spatial)}")
+        require(
+            free >= 0,
+            f"a window {kernel} for an input {list(spatial)}",
+            "a window inside the padded input",
+        )
         count, rest = free // step + 1, free % step
         # A window that would begin behind the input does not count.
         if ceil_mode and rest and count * step < length + begin:

@@ -32,7 +32,7 @@ def lower_pad(op: OperatorContext, *, mode: int = 0) -> LoweringResult:
     if op.kind == "MIRROR_PAD":
         limits = [size - 1 + mode for size in op.get_shape() for _ in range(2)]
         is_small = all(pad <= limit for pad, limit in zip(given, limits, strict=True))
-        require(mode in (0, 1) and is_small, f"paddings {given}")
+        require(mode in (0, 1) and is_small, f"paddings {given}", "paddings smaller than the input")
         return emit_pad(op, before, after, ("reflect", "symmetric")[mode])
     value = 0 if isinstance(kind, str) else kind.zero_point
     if op.node.get_input(2) and not isinstance(kind, str):
@@ -42,7 +42,7 @@ def lower_pad(op: OperatorContext, *, mode: int = 0) -> LoweringResult:
 
 def lower_concatenation(op: OperatorContext, *, axis: int) -> LoweringResult:
     """Lower CONCATENATION; parts of uint8 on another scale than the result are converted."""
-    require(op.limits is None, "a fused activation")
+    require(op.limits is None, "a fused activation", "none")
     parts = [_read_part(op, index) for index in range(len(op.names))]
     return op.concatenate(op.result, parts, normalize_axis(axis, op.declared_shape))
 
@@ -53,7 +53,7 @@ def _read_part(op: OperatorContext, index: int) -> Value:
     if value.type == op.lowering.make_tensor_type(op.result, value.shape):
         return value
     if source is None or source.dtype != "uint8":
-        raise UnsupportedError("inputs and result of different scales or zero points")
+        raise UnsupportedError("inputs and result of different scales or zero points", "equal ones")
     numbers = [(kind.scales[0], kind.zero_point) for kind in (source, op.quantized_result)]
     values = rescale_concat_input(np.arange(256), *numbers[0], *numbers[1])
     return op.emit_table(value, np.clip(values, 0, 255) - UNSIGNED_OFFSETS["uint8"])
@@ -89,8 +89,8 @@ def lower_strided_slice(
     offset: bool = False,
 ) -> LoweringResult:
     """Lower STRIDED_SLICE; steps other than 1 become gathers."""
-    require(not ellipsis_mask and not new_axis_mask, "a mask of an ellipsis or new dimensions")
-    require(not offset, "ends that are relative to the starts")
+    require(not ellipsis_mask and not new_axis_mask, "an ellipsis or new dimensions", "masks of 0")
+    require(not offset, "ends that are relative to the starts", "absolute ends")
     value, limits = op.read_any_type(), zip(*map(op.get_integers, (1, 2, 3)), strict=True)
     taken = []
     for axis, (size, (begin, end, step)) in enumerate(zip(value.shape, limits, strict=True)):
@@ -100,7 +100,7 @@ def lower_strided_slice(
             taken.append(range(size)[only : only + 1 or None])
         else:
             taken.append(range(size)[first : None if end_mask >> axis & 1 else end : step])
-    require(all(taken), "a result without elements")
+    require(all(taken), "a result without elements", "at least one element")
     for axis, indices in enumerate(taken):
         if len(indices) > 1 and indices.step != 1:
             value = emit_stored_gather(op, value, {axis: np.array(indices, np.int32)})
@@ -132,7 +132,11 @@ def lower_split(op: OperatorContext, *, axis: int | None = None) -> LoweringResu
         )
         op.define(name, op.view(part, declaration.shape))
         begin += shape[axis]
-    require(begin == value.shape[axis], f"results of {begin} in all of {value.shape[axis]}")
+    require(
+        begin == value.shape[axis],
+        f"parts of total size {begin}",
+        f"{value.shape[axis]}, the size of the axis",
+    )
     return ""
 
 
@@ -143,10 +147,11 @@ def lower_gather(op: OperatorContext, *, axis: int, batch_dims: int = 0) -> Lowe
     size = value.shape[axis]
     require(
         not batch_dims and indices.dtype.kind in "iu",
-        f"batch dimensions, or indices of {indices.dtype}",
+        f"{batch_dims} batch dimensions, indices of {indices.dtype}",
+        "no batch dimensions, integers",
     )
     is_inside = not indices.size or (indices.min() >= 0 and indices.max() < size)
-    require(is_inside, f"an index outside of {size}")
+    require(is_inside, f"an index outside of {size}", f"0 to {size - 1}")
     return emit_stored_gather(op, value, {axis: indices.astype(np.int32)})
 
 

@@ -119,12 +119,18 @@ def lower_operator(op: OperatorContext) -> LoweringResult:
     kinds = [*sources, *results]
     if row.has_equal_types:
         dtypes = [kind if isinstance(kind, str) else kind.dtype for kind in kinds]
-        require(len(set(dtypes)) == 1, " to ".join(dtypes))
+        require(len(set(dtypes)) == 1, " to ".join(dtypes), "equal types")
     if row.has_equal_scales:
         types = {lowering.make_tensor_type(kind, ()) for kind in kinds}
-        require(len(types) == 1, "inputs and results of different scales or zero points")
+        require(
+            len(types) == 1, "inputs and results of different scales or zero points", "equal ones"
+        )
     number = op.node.attributes.get("fused_activation_function", 0)
-    require(0 <= number < len(_FUSED_ACTIVATIONS), f"fused activation {number}")
+    require(
+        0 <= number < len(_FUSED_ACTIVATIONS),
+        f"fused activation number {number}",
+        "NONE, RELU, RELU_N1_TO_1 or RELU6",
+    )
     op.limits = _FUSED_ACTIVATIONS[number]
     return row.lower(op, **bind_attributes(row.lower, op.node.attributes))
 
@@ -139,6 +145,6 @@ def _check_kind(lowering: Lowering, name: str, is_quantized: bool = False) -> Ki
         require(is_plain, f"{name} is {kind}{missing}")
     elif not lowering.is_constant(name):
         is_known = kind.dtype in (*_QUANTIZED_TYPES, *_PLAIN_TYPES)
-        require(is_known, f"{name} is {kind.dtype}")
-        require(kind.scales.size == 1, f"{name} has a scale for each channel")
+        require(is_known, f"{name} is {kind.dtype}", " or ".join(_QUANTIZED_TYPES))
+        require(kind.scales.size == 1, f"{name} has a scale for each channel", "one scale")
     return kind

@@ -58,7 +58,9 @@ def _shift_finer_operand(op: OperatorContext) -> None:
     shifts = [rounded[2] - power for power in rounded[:2]]
     is_broadcast = op.kind == "ADD" and op.get_shape(0) != op.get_shape(1)
     require(
-        min(shifts) == 0 and not is_broadcast, f"Int16 with scales of 2^{rounded}, or broadcast"
+        min(shifts) == 0 and not is_broadcast,
+        f"Int16 with scales of 2^{rounded}, or broadcast",
+        "an operand on the result's scale, equal shapes",
     )
     names, sources = list(op.names), list(op.sources)
     for index, shift in enumerate(shifts):
@@ -84,7 +86,7 @@ def lower_clip(op: OperatorContext) -> LoweringResult:
 
 def lower_leaky_relu(op: OperatorContext, *, alpha: float) -> LoweringResult:
     """Lower LEAKY_RELU; a factor that is not positive, which the device lacks, needs a table."""
-    require(math.isfinite(alpha), f"alpha {alpha:g}")
+    require(math.isfinite(alpha), f"alpha {alpha:g}", "a finite number")
     if alpha > 0:
         return _rescale(op, op.read(), alpha)
     return _look_up(op, lambda x, own, out: rescale_leaky_relu(x, own, out, alpha))
@@ -104,10 +106,11 @@ def lower_table(op: OperatorContext) -> LoweringResult:
         return _look_up(op, TABLES[op.kind])
     require(
         result.scale == 1 / 32768 and not result.zero_point and not source.zero_point,
-        "zero points, or a result scale other than 1/32768",
+        f"zero points, or a result scale of {result.scale:g}",
+        "zero points of 0, a result scale of 1/32768",
     )
-    require(source.scale * 3 * 4096 <= 32767, f"a scale of {source.scale:g}")
-    require(op.kind in INT16_FUNCTIONS, "a table of int16")
+    require(source.scale * 3 * 4096 <= 32767, f"a scale of {source.scale:g}", "at most 2.66")
+    require(op.kind in INT16_FUNCTIONS, "an input of int16", "int8 or uint8")
     return op.emit_table(op.read(), INT16_FUNCTIONS[op.kind](_INT16_VALUES, source.scale))
 
 
@@ -130,7 +133,8 @@ def lower_prelu(op: OperatorContext) -> LoweringResult:
     require(
         slopes.dtype == source.dtype.replace("int16", "int8")
         and source.dtype == op.quantized_result.dtype,
-        f"{source.dtype} with slopes of {slopes.dtype}",
+        f"slopes of {slopes.dtype}, {source.dtype} to {op.quantized_result.dtype}",
+        "equal types, slopes of int8 for int16",
     )
     value = op.read()
     if source.dtype == "int16":
@@ -151,7 +155,11 @@ def lower_conversion(op: OperatorContext) -> LoweringResult:
     """Lower DEQUANTIZE; QUANTIZE from float, or from another scale, zero point or width."""
     value = op.read_any_type()
     is_float, elem = value.type.quant is None, value.type.elem
-    require(not is_float or elem == "float", f"{op.names[0]} is {elem}")
+    require(
+        not is_float or elem == "float",
+        f"{op.names[0]} is {elem}",
+        "float32, or a quantized tensor",
+    )
     if op.kind == "DEQUANTIZE":
         return op.emit_result("dequantize", value)
     return op.emit_result("quantize" if is_float else "rescalequantized", value)
@@ -173,7 +181,7 @@ def lower_resize(
 
 def lower_softmax(op: OperatorContext, *, beta: float) -> LoweringResult:
     """Lower SOFTMAX along the last dimension."""
-    require(0 < beta < math.inf, f"beta {beta:g}")
+    require(0 < beta < math.inf, f"beta {beta:g}", "a positive finite number")
     value = op.read()
     rows = op.view(value, (math.prod(value.shape[:-1]), value.shape[-1]))
     words: dict[str, Any] = {} if beta == 1 else {"Beta": beta}

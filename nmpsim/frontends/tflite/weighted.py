@@ -58,7 +58,7 @@ def lower_transposed_convolution(
 def lower_fully_connected(op: OperatorContext, *, weights_format: int) -> LoweringResult:
     """Lower FULLY_CONNECTED on the last dimension of the weights."""
     weights = _read_weights(op, 0)
-    require(weights_format == 0, "weights in a shuffled format")
+    require(weights_format == 0, "weights in the shuffled format", "the default format")
     ins = weights.shape[1]
     rows = op.view(op.read(), (math.prod(op.get_shape()) // ins, ins))
     return op.view(connect_integers(op, rows, weights.T), op.declared_shape)
@@ -69,7 +69,7 @@ def lower_batch_matmul(
 ) -> LoweringResult:
     """Lower BATCH_MATMUL; operands are transposed first."""
     left, right = op.sources
-    require(left.dtype == right.dtype, f"{left.dtype} times {right.dtype}")
+    require(left.dtype == right.dtype, f"{left.dtype} times {right.dtype}", "equal types")
     operands = [
         op.swap_with_last(op.read(index), len(op.get_shape(index)) - 2) if flag else op.read(index)
         for index, flag in enumerate((adj_x, adj_y))
@@ -95,33 +95,42 @@ def _read_weights(op: OperatorContext, axis: int) -> Array:
     require(
         (source.dtype, weights.dtype) in _TYPES,
         f"{source.dtype} inputs with {weights.dtype} weights",
+        "int8 with int8 or int4, uint8 with uint8, int16 with int8",
     )
     require(
         has_one_scale or weights.axis == axis,
         f"scales along dimension {weights.axis} of the weights",
+        f"along dimension {axis}, the outputs",
     )
     # TFLite ignores zero points of other types.
     has_zero_points = weights.dtype == "uint8" or (is_connected and has_one_scale)
     require(
         has_zero_points or not weights.zero_points.any(),
         f"{weights.dtype} weights with zero points",
+        "zero points of 0",
     )
     require(
-        weights.dtype != "uint8" or has_one_scale, "uint8 weights with a scale for each channel"
+        weights.dtype != "uint8" or has_one_scale,
+        "uint8 weights with a scale for each channel",
+        "one scale",
     )
     sums = _absolute_sums(values, weights.zero_points, axis) * (32768 if is_wide else 255)
     op.sources = (source, attrs.evolve(weights, dtype=weights.dtype.replace("int4", "int8")))
     op.bias = op.node.get_input(3 if op.kind == "TRANSPOSE_CONV" else 2)
     if op.bias:
         bias = op.lowering.get_constant(op.bias)
-        require(bias.shape == sums.shape, f"a bias of shape {list(bias.shape)}")
+        require(bias.shape == sums.shape, f"a bias of shape {list(bias.shape)}", f"{sums.shape}")
         sums += np.abs(bias.astype(np.float64))
         if is_wide:
             declared = op.node.attributes.get("quantized_bias_type", 0) == _INT32
             is_declared = declared == (bias.dtype == np.int32)  # else it would be read as another
-            require(is_declared, f"a bias of {bias.dtype}, where another type is declared")
             require(
-                is_connected or not declared, "Int16 sums of 32 bits, which TFLite rounds twice"
+                is_declared, f"a bias of {bias.dtype}", "the type that QuantizedBiasType declares"
+            )
+            require(
+                is_connected or not declared,
+                "Int16 sums of 32 bits, which TFLite rounds twice",
+                "64 bits",
             )
     if is_wide or is_connected:
         _check_rescaled_sums(op, sums, weights.scales)
@@ -129,7 +138,7 @@ def _read_weights(op: OperatorContext, axis: int) -> Array:
         # A sum is shifted up first if its factor is 1 or more.
         shifts = np.frexp(_factors(op, weights.scales))[1]
         is_narrow = (sums * np.exp2(shifts) < 1 << 31) | (shifts <= 0)
-        require(is_narrow.all(), "sums that may exceed 32 bits when shifted left")
+        require(is_narrow.all(), "sums that may exceed 32 bits when shifted left", "smaller sums")
     return op.lowering.to_signed(values)
 
 
@@ -155,4 +164,4 @@ def _check_rescaled_sums(op: OperatorContext, largest: Array, scales: Array) -> 
     This concerns Int16 and fully connected layers, whose sums are wider until then.
     """
     is_narrow = largest * _factors(op, scales) < 1 << 31
-    require(is_narrow.all(), "sums that may exceed 32 bits on the result's scale")
+    require(is_narrow.all(), "sums that may exceed 32 bits on the result's scale", "smaller sums")
