@@ -1,4 +1,4 @@
-"""Front ends, which import model files as LIR for the compiler.
+"""Importers of model files as LIR.
 
 A file's format is detected by its first bytes.
 """
@@ -35,7 +35,7 @@ _HEAD_BYTES = 64
 
 @attrs.frozen
 class FrontEnd:
-    """Name, detection function and import function of one file format."""
+    """Importer of a file format, with the function that detects the format."""
 
     name: str
     matches: Callable[[bytes], bool]
@@ -76,9 +76,9 @@ FRONT_ENDS = (
 
 
 def find_front_end(path: Path) -> FrontEnd | None:
-    """Return the front end for a file, or None if the format is unknown, as for LIR text.
+    """Return the front end that reads a file, or None if no front end does.
 
-    None is also returned for a file that cannot be opened, or read only once, such as a pipe.
+    None is also returned for LIR text, for a file that cannot be opened, and for a pipe.
 
     Raises
     ------

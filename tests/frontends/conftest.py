@@ -10,7 +10,7 @@ from frontend_cases import Operations, Recorded
 
 
 def recorded(archive: Path, ending: str, folder: Path) -> Operations:
-    """What gives the recorded cases of an operation and its types, such as ``ADD_int8``."""
+    """Return a function that lists the recorded cases of an operation such as ``ADD_int8``."""
     with np.load(archive) as file:
         arrays = {key: file[key] for key in file.files}
     keys = [key.removesuffix("/model") for key in arrays if key.endswith("/model")]
@@ -32,13 +32,13 @@ def recorded(archive: Path, ending: str, folder: Path) -> Operations:
 
 @pytest.fixture(scope="session")
 def operations(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Operations:
-    """TFLite's reference kernels."""
+    """Return recorded operations of TFLite's reference kernels."""
     archive = shared / "golden" / "frontends" / "tflite_ops.npz"
     return recorded(archive, ".tflite", tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture(scope="session")
 def onnx_operations(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Operations:
-    """ONNX Runtime."""
+    """Return recorded operations of ONNX Runtime."""
     archive = shared / "golden" / "frontends" / "ort_ops.npz"
     return recorded(archive, ".onnx", tmp_path_factory.mktemp("models"))

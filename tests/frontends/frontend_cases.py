@@ -14,7 +14,7 @@ Array = npt.NDArray[Any]
 
 @attrs.frozen(eq=False)
 class Recorded:
-    """One model, its inputs and answers in the model's order."""
+    """A model file with recorded inputs and outputs in the model's order."""
 
     name: str
     model: Path

@@ -18,7 +18,7 @@ WEIGHTS = WIDE * WIDE * LAYERS
 
 
 def tflite_model(dtype: str, by_channel: bool) -> bytes:
-    """Fully connected layers, one after the other."""
+    """Write a TFLite model of consecutive fully connected layers."""
     zero, scales = (128 if dtype == "UINT8" else 0), (0.001,) * (WIDE if by_channel else 1)
     values = np.arange(WIDE * WIDE).astype(dtype.lower()).reshape(WIDE, WIDE)
     tensors = [FileTensor("0", (1, WIDE), dtype, (0.5,), (zero,))]
@@ -33,7 +33,7 @@ def tflite_model(dtype: str, by_channel: bool) -> bytes:
 
 
 def onnx_model() -> onnx.ModelProto:
-    """The same; weights are [in, out]."""
+    """Write an ONNX model of consecutive MatMul nodes with weights [in, out]."""
     scales = {"s": np.float32(0.5), "r": np.float32(0.001), "z": np.int8(0)}
     weights = {f"w{n}": np.ones((WIDE, WIDE), np.int8) for n in range(LAYERS)}
     held = [onnx.numpy_helper.from_array(v, k) for k, v in (scales | weights).items()]

@@ -48,19 +48,19 @@ class Layer:
 
     @property
     def weight_scale(self) -> float:
-        """With an input scale of 1/2."""
+        """Return the weight scale for an input scale of 1/2."""
         return float(np.float32(self.scale)) * 2.0 ** (self.shift + 1)
 
     @property
     def bound(self) -> int:
-        """Of a ReLU6 above, on the result's grid."""
+        """Return the upper bound of a ReLU6 on the result's grid."""
         return round(6 / self.scale) + self.zero
 
     def sums(self) -> Array:
         return PIXELS * np.array(self.weights) + np.array(self.bias)
 
     def entries(self, left: int = 0) -> Entries:
-        """What is limited if the sum is shifted to the left by ``left`` bits within 32 bits."""
+        """Return the limited values if the sum is shifted left by ``left`` bits within 32 bits."""
         sums = self.sums()
         wide = np.minimum(sums, MOST) << left
         right = left - self.shift

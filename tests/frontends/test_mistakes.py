@@ -21,7 +21,7 @@ PIXELS = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
 
 
 def png(*, width: int = 4, height: int = 4) -> bytes:
-    """A file that claims a size."""
+    """Return a PNG file whose header declares a size."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         checked = kind + data

@@ -21,7 +21,7 @@ RECORDED = Path(__file__).parent / "tflite_connected" / "connected.npz"
 def results(
     x: npt.NDArray[Any], w: npt.NDArray[Any], bias: npt.NDArray[Any], scales: Any, folder: Path
 ) -> list[list[int]]:
-    """What both engines make of a layer."""
+    """Return the results of a layer on both engines."""
     path = folder / "layer.tflite"
     path.write_bytes(connected_layer(w, bias, scales))
     bundle = nmpsim.compile(path).bundle
@@ -30,7 +30,7 @@ def results(
 
 
 def rounded(total: int, factor: Fraction) -> int:
-    """The nearest integer to the float64 product, halves away from zero."""
+    """Round the float64 product to the nearest integer, halves away from zero."""
     size = int(abs(Fraction(float(total) * float(factor))) + Fraction(1, 2))
     return size if total > 0 else -size
 

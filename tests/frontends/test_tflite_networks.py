@@ -54,7 +54,7 @@ def test_networks_equal_recorded_results(network: str, shared: Path) -> None:
 
 
 def recorded(folder: Path) -> Iterator[tuple[int, npt.NDArray[Any]]]:
-    """Number of an operator in the file, and what it made, for each of some inputs."""
+    """Return the recorded results of each operator, by its number, for each input."""
     path = folder / "intermediates_litert_ref.npz"
     if path.exists():
         archive = np.load(path)

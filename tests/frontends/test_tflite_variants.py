@@ -21,7 +21,7 @@ SCALE = (0.5,)
 
 
 class Variant:
-    """A model of one operator; tensors in the order in which they are added."""
+    """Builder of a model of one operator."""
 
     def __init__(self, name: str, **options: Mapping[str, Any]) -> None:
         self._name, self._options = name, options
@@ -39,7 +39,7 @@ class Variant:
         return len(self._tensors) - 1
 
     def reads(self, values: Array, scale: float = 0.5, zero: int = 0) -> Variant:
-        """An input."""
+        """Add an input."""
         self._operands.append(self._add(values, scale, zero, constant=False))
         self._inputs[self._operands[-1]] = values
         return self
@@ -47,7 +47,7 @@ class Variant:
     def takes(
         self, values: Any, scale: float | None = None, dtype: str = "int32", zero: int = 0
     ) -> Variant:
-        """A constant."""
+        """Add a constant."""
         array = np.asarray(values, values.dtype if scale else dtype)
         self._operands.append(self._add(array, scale, zero, constant=True))
         return self
@@ -55,12 +55,12 @@ class Variant:
     def gives(
         self, shape: tuple[int, ...], dtype: str = "int8", scale: float | None = 0.5, zero: int = 0
     ) -> Variant:
-        """A result."""
+        """Add a result."""
         self._results.append(self._add(np.zeros(shape, dtype), scale, zero, constant=False))
         return self
 
     def answers(self, folder: Path) -> list[Array]:
-        """Of a run."""
+        """Compile and run the model, and return its outputs."""
         operator = FileOperator(
             self._name, tuple(self._operands), tuple(self._results), self._options
         )

@@ -14,7 +14,7 @@ import tflite
 
 @attrs.frozen(eq=False)
 class FileTensor:
-    """A tensor to write."""
+    """Tensor of a TFLite file."""
 
     name: str
     shape: tuple[int, ...]
@@ -30,7 +30,7 @@ class FileTensor:
 
 @attrs.frozen
 class FileOperator:
-    """An operator to write; options as in ``{"Conv2DOptions": {"StrideW": 1}}``."""
+    """Operator of a TFLite file, with options such as ``{"Conv2DOptions": {"StrideW": 1}}``."""
 
     name: str
     inputs: tuple[int, ...]
@@ -45,7 +45,7 @@ def tflite_file(
     outputs: Sequence[int],
     metadata: bytes | None = None,
 ) -> bytes:
-    """The bytes of a model of one subgraph, with metadata of TensorFlow Lite Support."""
+    """Return the bytes of a TFLite file with one subgraph and optional metadata."""
     b = flatbuffers.Builder(1024)
     buffers = [_buffer(b, np.zeros(0, np.uint8))]
     written = []
@@ -98,7 +98,7 @@ def tflite_file(
 
 
 def normalization(mean: Sequence[float], stddev: Sequence[float]) -> bytes:
-    """Metadata that say how pixels of the only input become values."""
+    """Return metadata with the normalization of the only input."""
     b = flatbuffers.Builder(256)
 
     def floats(values: Sequence[float]) -> int:
@@ -108,7 +108,7 @@ def normalization(mean: Sequence[float], stddev: Sequence[float]) -> bytes:
         return int(b.EndVector())
 
     def table(**offsets: int) -> int:
-        """Fields by their numbers, as in ``_2``; ``kind`` is a byte in field 0."""
+        """Write a table whose fields are given by number, such as ``_2``."""
         b.StartObject(8)
         for name, offset in offsets.items():
             if name == "kind":
@@ -130,7 +130,7 @@ def normalization(mean: Sequence[float], stddev: Sequence[float]) -> bytes:
 def small_network(
     channels: int = 4, dtype: str = "INT8", depth: int = 2, metadata: bytes | None = None
 ) -> bytes:
-    """A convolution, a pool, a reshape, a fully connected layer and a softmax."""
+    """Return a network of a convolution, a pool, a fully connected layer and a softmax."""
     rng = np.random.default_rng(5)
     unsigned = dtype == "UINT8"
     zero = 128 if unsigned else 0
@@ -234,7 +234,7 @@ def _operator(b: flatbuffers.Builder, operator: FileOperator, codes: Sequence[st
 def connected_layer(
     weights: npt.NDArray[np.int8], bias: npt.NDArray[np.int64], scales: Sequence[float]
 ) -> bytes:
-    """An Int16 fully connected layer of one row; scales of input, weights and result."""
+    """Return an Int16 fully connected layer of one row with the given scales."""
     outs, ins = weights.shape
     source, of_weights, result = (float(scale) for scale in scales)
     of_bias = float(np.float32(source) * np.float32(of_weights))

@@ -1,1 +1,1 @@
-"""One graph of tensors for all formats, and what makes LIR of it."""
+"""Graph of tensors and operators that all model formats share, and its lowering to LIR."""

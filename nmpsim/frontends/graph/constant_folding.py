@@ -1,4 +1,4 @@
-"""Constant folding of nodes whose inputs are all known, mostly computed shapes."""
+"""Constant folding: evaluate nodes whose inputs are all constant, mostly shapes."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def _constant(node: Node) -> Array:
 
 
 def fold_node(lowering: Lowering, node: Node) -> Array | None:
-    """Compute the result of a node whose inputs are all constant; return None for other nodes.
+    """Return the result of a node with constant inputs, or None for other nodes.
 
     Raises
     ------

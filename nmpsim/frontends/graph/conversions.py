@@ -1,4 +1,4 @@
-"""Conversions between integers, floats and truth values: quantize, dequantize, cast."""
+"""Lowering of conversions between element types: quantize, dequantize and cast."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nmpsim.frontends.module_builder import Value
 
 
 def get_value_kind(lowering: Lowering, name: str, value: Value) -> Kind:
-    """Return the quantization of a tensor, or the name of its element type if it has none."""
+    """Return the quantization of a tensor, or its element type if it is not quantized."""
     quant, dtype = value.type.quant, np.dtype(value.type.dtype).name
     if quant is None:
         return dtype
@@ -36,7 +36,7 @@ def get_value_kind(lowering: Lowering, name: str, value: Value) -> Kind:
 
 
 def lower_quantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
-    """Lower QuantizeLinear with one scale, or with a scale for each index of an axis."""
+    """Lower QuantizeLinear with one scale, or with one scale per index of an axis."""
     result = read_quantization(
         op.lowering.constants, op.name, op.node.get_input(1), op.node.get_input(2)
     )
@@ -54,7 +54,7 @@ def lower_quantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
 
 
 def lower_dequantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
-    """Lower DequantizeLinear with one scale or several; fold it if its input is constant."""
+    """Lower DequantizeLinear, or compute its result if the input is constant."""
     lowering, name = op.lowering, op.names[0]
     given = read_quantization(lowering.constants, name, op.node.get_input(1), op.node.get_input(2))
     if lowering.is_constant(name):
@@ -155,7 +155,7 @@ def lower_dynamic_quantize(op: OperatorContext) -> LoweringResult:
 
 
 def broadcast_scalar(op: OperatorContext, value: Value, shape: Shape) -> Value:
-    """Broadcast a float value of one element to a shape."""
+    """Return a float value of one element, broadcast to a shape."""
     count = math.prod(shape)
     wide = op.allocate(FLOAT, (count,))
     op.touch(wide)

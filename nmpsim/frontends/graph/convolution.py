@@ -1,4 +1,4 @@
-"""Lowering of convolutions and transposed convolutions, on floats and on integers."""
+"""Lowering of convolutions and transposed convolutions of floats and integers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from nmpsim.frontends.module_builder import Value, make_quantized_type
 
 
 def lower_convolution(op: OperatorContext) -> LoweringResult:
-    """Lower Conv with constant filters [O, I / groups, ...], on floats or on integers."""
+    """Lower Conv of floats or integers with constant filters [O, I / groups, ...]."""
     window, groups, filters = read_convolution(op, _get_weights(op))
     image = as_image(op, op.read(0, CHANNELS_LAST))
     if op.sources:
-        return restore_rank(op, convolve_integers(op, image, filters, window, groups))
+        return restore_rank(op, emit_integer_convolution(op, image, filters, window, groups))
     bias = get_float_bias(op, len(filters))
-    return restore_rank(op, convolve_floats(op, image, filters, bias, window, groups))
+    return restore_rank(op, emit_float_convolution(op, image, filters, bias, window, groups))
 
 
 def _get_weights(op: OperatorContext) -> Array:
@@ -47,13 +47,13 @@ def read_convolution(op: OperatorContext, filters: Array) -> tuple[Window, int, 
 
 
 def read_padded_window(op: OperatorContext, kernel: Shape, **attributes: Any) -> Window:
-    """Return the window of a convolution, with the padding of the node before it."""
+    """Return the window of a convolution, including the padding of a Pad before it."""
     extra = op.lowering.padding.get(op.names[0], (0, 0, 0, 0))
     return read_window(op.get_image_shape()[2:], kernel, extra, **attributes)
 
 
 def restore_rank(op: OperatorContext, image: Value) -> Value:
-    """Remove the row dimension of an image if the node's operand is a sequence [N, C, L]."""
+    """Return an image without its row dimension if the node reads a sequence [N, C, L]."""
     return image if len(op.get_shape()) == 4 else op.view(image, (image.shape[0], *image.shape[2:]))
 
 
@@ -70,7 +70,7 @@ def _window_words(window: Window, groups: int) -> dict[str, Any]:
 # --- floats ----------------------------------------------------------------------------------
 
 
-def convolve_floats(
+def emit_float_convolution(
     op: OperatorContext, value: Value, filters: Array, bias: Array, window: Window, groups: int
 ) -> Value:
     """Emit a float32 convolution with filters [O, H, W, I / groups]."""
@@ -85,7 +85,7 @@ def convolve_floats(
 
 
 def get_float_weights(op: OperatorContext, index: int) -> Array:
-    """Return a constant float32 input of a node."""
+    """Return the values of a constant float32 input."""
     values = op.get_constant(index)
     require(values.dtype == np.float32, f"weights of type {values.dtype}", "float32")
     return values
@@ -105,7 +105,7 @@ def get_float_bias(op: OperatorContext, outs: int) -> Array:
 
 
 def lower_transposed_convolution(op: OperatorContext, *, group: int = 1) -> LoweringResult:
-    """Lower ConvTranspose with constant filters [I, O / groups, ...], on floats or on integers.
+    """Lower ConvTranspose of floats or integers with constant filters [I, O / groups, ...].
 
     On integers it is a convolution of the input with zeros inserted.
     """
@@ -118,7 +118,7 @@ def lower_transposed_convolution(op: OperatorContext, *, group: int = 1) -> Lowe
             :, :, ::-1, ::-1
         ]  # [group, O / group, h, w, I / group]
         ordered = flipped.reshape(-1, *flipped.shape[2:])
-        return restore_rank(op, convolve_spread_image(op, image, ordered, window, group))
+        return restore_rank(op, emit_transposed_convolution(op, image, ordered, window, group))
     last = np.moveaxis(filters, 0, -1).reshape(filters.shape[1], *window.kernel, -1)
     result = op.emit_result(
         "convtranspose",
@@ -160,11 +160,11 @@ def _transposed_window(op: OperatorContext, kernel: Shape) -> Window:
 
 
 def get_signed_weights(op: OperatorContext) -> Array:
-    """Return the integer weights of a node, unsigned ones shifted to the signed type."""
+    """Return the integer weights of a node, with unsigned weights shifted to int8."""
     return op.lowering.to_signed(op.lowering.get_constant(op.names[1]))
 
 
-def convolve_integers(
+def emit_integer_convolution(
     op: OperatorContext, image: Value, filters: Array, window: Window, groups: int
 ) -> Value:
     """Emit an integer convolution with filters [O, H, W, I / groups]."""
@@ -201,7 +201,7 @@ def get_channel_parameters(
 
 
 def add_integer_bias(op: OperatorContext, outs: int, scale: float) -> Value:
-    """Add the bias [outs] as a constant, zeros if the node has no bias."""
+    """Add the bias [outs] as a constant and return it; zeros if the node has no bias."""
     values = np.zeros(outs, np.int32)
     if op.bias:
         values = op.lowering.get_constant(op.bias)
@@ -218,7 +218,7 @@ def add_integer_bias(op: OperatorContext, outs: int, scale: float) -> Value:
     return op.lowering.builder.add_constant(op.bias or f"{op.name}_bias", values, type)
 
 
-def convolve_spread_image(
+def emit_transposed_convolution(
     op: OperatorContext, image: Value, filters: Array, window: Window, groups: int
 ) -> Value:
     """Emit a transposed convolution of integers with flipped filters OHWI.
@@ -235,7 +235,7 @@ def convolve_spread_image(
     require(min(pads) >= 0, f"pads {window.pads}", "pads smaller than the window")
     around = (pads[0], pads[1], pads[2], pads[3])
     dense = attrs.evolve(window, strides=(1, 1), pads=around, out=(out[0], out[1]))
-    result = convolve_integers(op, spread, filters, dense, groups)
+    result = emit_integer_convolution(op, spread, filters, dense, groups)
     if window.out == dense.out:
         return result
     shape = (result.shape[0], *window.out, result.shape[3])

@@ -1,4 +1,4 @@
-"""Lowering of elementwise operators on floats and truth values, which the host computes.
+"""Lowering of elementwise operators on floats and booleans, which the host executes.
 
 ONNX Runtime also computes them in float32, but adds in another order, so the last bit may differ.
 """
@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from nmpsim.frontends.graph.convolution import convolve_floats
+from nmpsim.frontends.graph.convolution import emit_float_convolution
 from nmpsim.frontends.graph.lowering import CHANNELS_LAST, PLAIN
 from nmpsim.frontends.graph.nodes import Array
 from nmpsim.frontends.graph.operation import (
@@ -89,7 +89,7 @@ def lower_unary(op: OperatorContext) -> LoweringResult:
 
 
 def lower_variadic(op: OperatorContext) -> LoweringResult:
-    """Lower Add, Max and other operators on two or more tensors, from left to right."""
+    """Lower Add, Max and other operators that combine tensors from left to right."""
     operands = op.read_broadcast()
     check_element_types(operands, ("float",))
     total = operands[0]
@@ -112,7 +112,7 @@ def lower_logic(op: OperatorContext) -> LoweringResult:
 
 
 def lower_where(op: OperatorContext) -> LoweringResult:
-    """Lower Where, which selects elements of the second or third operand by a condition."""
+    """Lower Where, which selects elements from two tensors by a condition."""
     condition, *operands = op.read_broadcast()
     check_element_types([condition], ("bool",))
     check_element_types(operands, _NUMBERS)
@@ -164,7 +164,7 @@ def lower_exponential_unit(op: OperatorContext) -> LoweringResult:
 def lower_hard_sigmoid(
     op: OperatorContext, *, alpha: float = 0.2, beta: float = 0.5
 ) -> LoweringResult:
-    """Lower HardSigmoid, ``clip(alpha * x + beta, 0, 1)``, and HardSwish, ``x`` times that."""
+    """Lower HardSigmoid, ``clip(alpha * x + beta, 0, 1)``, or HardSwish, ``x * HardSigmoid(x)``."""
     is_swish, value = op.kind == "HardSwish", op.read()
     alpha, beta = (1 / 6, 0.5) if is_swish else (alpha, beta)
     scaled = op.emit_result("elementmul", value, op.add_filled_constant(value.shape, alpha))
@@ -214,7 +214,9 @@ def lower_batch_normalization(
         shift = (wide_bias - wide_mean * factor).astype(np.float32)
         image = as_image(op, value)
         window = Window((1, 1), out=(image.shape[1], image.shape[2]))
-        return op.view(convolve_floats(op, image, filters, shift, window, len(factor)), value.shape)
+        return op.view(
+            emit_float_convolution(op, image, filters, shift, window, len(factor)), value.shape
+        )
     return op.emit_result(
         "batchnormalization",
         value,
@@ -233,7 +235,7 @@ def lower_response_normalization(
     beta: float = 0.75,
     bias: float = 1.0,
 ) -> LoweringResult:
-    """Lower LRN (local response normalization) over an odd number of channels."""
+    """Lower LRN, local response normalization, over an odd number of channels."""
     shape = op.get_shape()
     require(
         len(shape) == 4 and size > 0 and size % 2,

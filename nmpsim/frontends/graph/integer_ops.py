@@ -1,4 +1,4 @@
-"""Lowering of elementwise operators on integers: sums, products, look-up tables, concatenation."""
+"""Lowering of elementwise operators and concatenation of quantized tensors."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _OPCODES = {"Add": "elementadd", "Mul": "elementmul", "Sub": "elementsub"}
 
 
 def get_unsigned_attribute(op: OperatorContext) -> dict[str, Any]:
-    """Return the LIR attribute ``Unsigned`` if the result of a node is uint8, else no attribute."""
+    """Return the LIR attribute ``Unsigned`` if the result is uint8, else an empty dict."""
     is_unsigned = isinstance(op.result, QuantizedTensor) and op.result.dtype == "uint8"
     return {"Unsigned": 1} if is_unsigned else {}
 
 
-def lower_integer_pair(op: OperatorContext) -> LoweringResult:
-    """Lower Add, Mul or Sub of two quantized tensors, which are broadcast."""
+def lower_integer_binary(op: OperatorContext) -> LoweringResult:
+    """Lower Add, Mul or Sub of two quantized tensors with broadcasting."""
     operands = op.read_broadcast()
     words = {} if op.kind == "Sub" else get_unsigned_attribute(op)
     return op.apply_limits(op.emit_result(_OPCODES[op.kind], *operands, **words))
 
 
 def lower_integer_clip(op: OperatorContext) -> LoweringResult:
-    """Lower Relu or Clip of a quantized tensor, whose result may have another scale."""
+    """Lower Relu or Clip of a quantized tensor and rescale the result."""
     op.limits = op.limits or (0.0, None)
     return op.apply_limits(op.read())
 
@@ -127,14 +127,14 @@ arguments."""
 
 
 def lower_scalar_function(op: OperatorContext) -> LoweringResult:
-    """Lower an elementwise function of 8-bit integers, such as Sigmoid, to a look-up table."""
+    """Lower a function of 8-bit integers, such as Sigmoid, to a look-up table."""
     function = SCALAR_FUNCTIONS[op.kind]
     given = bind_attributes(function, op.node.attributes)
     return emit_lookup_table(op, lambda x: function(x, **given))
 
 
 def lower_integer_division(op: OperatorContext) -> LoweringResult:
-    """Lower the division of 8-bit integers by a constant number to a look-up table."""
+    """Lower Div of 8-bit integers by a constant number to a look-up table."""
     if len(op.sources) == 2:
         other = op.sources[1]
         divisor = op.lowering.get_constant(other.name).astype(np.float32)
@@ -150,7 +150,7 @@ def lower_integer_division(op: OperatorContext) -> LoweringResult:
 
 
 def emit_lookup_table(op: OperatorContext, function: Callable[[Floats], Any]) -> LoweringResult:
-    """Emit a look-up table of 256 entries for an elementwise function and the fused clip."""
+    """Emit a look-up table of 256 entries for a function followed by the fused clip."""
     low, high = op.limits or (-np.inf, None)
     high = np.inf if high is None else high
     return _look_up(op, op.read(), op.sources[0], lambda x: np.clip(function(x), low, high))
@@ -181,7 +181,7 @@ def _look_up(
 
 
 def lower_integer_concatenation(op: OperatorContext, *, axis: int = 0) -> LoweringResult:
-    """Lower Concat of quantized tensors, rescaling those whose scale differs from the result's."""
+    """Lower Concat of quantized tensors; rescale operands to the scale of the result."""
     require(op.limits is None, "a clip after a concatenation", "no fused clip")
     type, parts = op.lowering.make_tensor_type(op.result, (1,)), []
     layout = op.lowering.choose_layout(*op.names)

@@ -1,4 +1,4 @@
-"""State of a graph that is being lowered to LIR: tensors, layouts, shapes, constants.
+"""State of the lowering of a graph to LIR: values, layouts, shapes and constants.
 
 ONNX and PyTorch have channels second; the device and TFLite have them last. A tensor is stored in
 one layout or in both: ``PLAIN``, the order of the file, and ``CHANNELS_LAST``; these are the same
@@ -62,7 +62,7 @@ def move_channels_second(dims: Sequence[int]) -> Shape:
 
 
 class Lowering:
-    """State of a graph that is being lowered: tensors computed so far, layouts and constants."""
+    """State of the lowering of a graph: the values of tensors in their layouts, and constants."""
 
     def __init__(
         self, graph: Graph, steps: Sequence[Node], builder: ModuleBuilder, place: Place
@@ -100,7 +100,7 @@ class Lowering:
         return name in self.constants
 
     def get_constant(self, name: str) -> Array:
-        """Return the values of a constant, unchanged from the file."""
+        """Return the values of a constant as stored in the file."""
         return get_constant_values(self.constants, name)
 
     def get_shape(self, name: str) -> Shape:
@@ -123,7 +123,7 @@ class Lowering:
         return self.graph.quantization.get(name)
 
     def choose_layout(self, *names: str) -> Layout:
-        """Return the layout that avoids transpositions of the named tensors."""
+        """Return the layout in which the named tensors are stored."""
         known = [self._stored[name] for name in names if name in self._stored]
         is_last = any(CHANNELS_LAST in stored and PLAIN not in stored for stored in known)
         return CHANNELS_LAST if is_last else PLAIN
@@ -133,7 +133,10 @@ class Lowering:
         return move_channels_second(dims) if self.graph.channels_last else tuple(dims)
 
     def define_placeholder(self, name: str) -> bool:
-        """Define a declared tensor whose node failed; return False if that is not possible."""
+        """Define a placeholder for the result of a failed node.
+
+        Returns False if the tensor has no declared type, or one that LIR does not have.
+        """
         declaration = self.graph.declarations.get(name)
         if declaration is None:
             return False
@@ -146,7 +149,7 @@ class Lowering:
         return True
 
     def get_value(
-        self, name: str, layout: Layout = PLAIN, wanted: QuantizedTensor | None = None
+        self, name: str, layout: Layout = PLAIN, quantization: QuantizedTensor | None = None
     ) -> Value:
         """Return a tensor in a layout, transposing it if needed.
 
@@ -156,25 +159,25 @@ class Lowering:
             Name of the tensor.
         layout : Layout
             Layout of the returned value.
-        wanted : QuantizedTensor, optional
+        quantization : QuantizedTensor, optional
             Scale and zero point with which to reinterpret the integers of a quantized tensor.
         """
         require(name, "an input is left out")
         shape = self.get_shape(name)
         layout = self._effective_layout(layout, shape)
         if name in self.constants:
-            return self._constant_value(name, layout, wanted)
+            return self._constant_value(name, layout, quantization)
         stored = self._stored[name]
         if layout not in stored:
             stored[layout] = self._transposed(name, shape, layout)
         value = stored[layout]
-        if wanted is None or value.type.quant is None:
+        if quantization is None or value.type.quant is None:
             return value
-        type = self.make_tensor_type(wanted, value.shape)
+        type = self.make_tensor_type(quantization, value.shape)
         return value if type == value.type else self._reinterpreted(value, type)
 
     def make_tensor_type(self, kind: Kind, shape: Shape) -> TensorType:
-        """Return the LIR type of a tensor; unsigned integers become signed ones."""
+        """Return the LIR type of a tensor; unsigned types become signed types."""
         self.check_size(shape)
         if isinstance(kind, str):
             require(kind in _ELEMS, f"{kind} without a scale", "a scale, or " + " or ".join(_ELEMS))
@@ -191,7 +194,7 @@ class Lowering:
             raise UnsupportedError(problem[0] if problem else f"a shape {list(shape)}")
 
     def to_signed(self, values: Array) -> Array:
-        """Return integers with unsigned types shifted to the signed type of the same width."""
+        """Return an array with unsigned integers shifted to the signed type of the same width."""
         offset = UNSIGNED_OFFSETS.get(str(values.dtype))
         if offset is None:
             return values
@@ -217,7 +220,7 @@ class Lowering:
     # --- results -----------------------------------------------------------------------------
 
     def define(self, name: str, value: Value, layout: Layout, is_own: bool) -> None:
-        """Set the value that holds a tensor of the graph.
+        """Set the value that stores a tensor of the graph.
 
         If the tensor is an output of the program and the node has allocated the buffer itself
         (``is_own``), the buffer becomes the output; otherwise the value is copied.
@@ -246,7 +249,7 @@ class Lowering:
         self.constants[name] = values
 
     def transpose_outputs(self, names: Sequence[str]) -> None:
-        """Transpose the model outputs among the named tensors to the layout of the file."""
+        """Transpose those of the named tensors that are model outputs to the layout of the file."""
         for name in names:
             if name in self.output_names and name in self._stored:
                 self.get_value(name, PLAIN)
@@ -285,7 +288,10 @@ class Lowering:
     def add_instruction(
         self, opcode: str, name: str, operands: Sequence[Value], **attributes: Any
     ) -> str:
-        """Add an instruction that computes a tensor, and return its layer name."""
+        """Add an instruction that computes a tensor, and return the name of its layer.
+
+        Raises UnsupportedError if operands or attributes do not fit the opcode.
+        """
         roles = OPCODES[opcode].operands
         kinds = [(role.kind, one.type) for role, one in zip(roles, operands, strict=True)]
         problem = find_instruction_problem(opcode, kinds, attributes)
@@ -294,7 +300,7 @@ class Lowering:
         return self.builder.add_instruction(opcode, layer, operands, **attributes)
 
     def add_channel_constants(self, name: str, scales: Array, zeros: Array) -> tuple[Value, Value]:
-        """Add two constants with the scale and the zero point of each channel."""
+        """Add the scales and the zero points of channels as two constants and return them."""
         zero_type = TensorType("index32", zeros.shape)
         return (
             self.add_float_constant(f"{name}_scales", scales),
@@ -306,13 +312,13 @@ class Lowering:
         return self.builder.add_constant(name, values, TensorType("float", values.shape))
 
     def broadcast(
-        self, name: str, layout: Layout, shape: Shape, wanted: QuantizedTensor | None
+        self, name: str, layout: Layout, shape: Shape, quantization: QuantizedTensor | None
     ) -> Value:
         """Return a tensor broadcast to ``shape``, given in the dimension order of the file."""
         own = self.get_shape(name)
         layout = self._effective_layout(layout, shape)
         if own == shape:
-            return self.get_value(name, layout, wanted)
+            return self.get_value(name, layout, quantization)
         full = (*(1,) * (len(shape) - len(own)), *own)
         goal = move_channels_last(shape) if layout == CHANNELS_LAST else shape
         message = f"{name} {list(own)} broadcast to {list(shape)}"
@@ -322,16 +328,19 @@ class Lowering:
             values = np.broadcast_to(self.get_constant(name).reshape(full), shape)
             if layout == CHANNELS_LAST:
                 values = np.moveaxis(values, 1, -1)
-            type = self.make_tensor_type(wanted or str(values.dtype), goal)
-            values = values if wanted is None else self.to_signed(values)
+            type = self.make_tensor_type(quantization or str(values.dtype), goal)
+            values = values if quantization is None else self.to_signed(values)
             return self.builder.add_constant(f"{name}_broadcast", values, type)
         if layout == CHANNELS_LAST and len(own) == len(shape):
-            value, full = self.get_value(name, CHANNELS_LAST, wanted), move_channels_last(full)
+            value, full = (
+                self.get_value(name, CHANNELS_LAST, quantization),
+                move_channels_last(full),
+            )
         else:
             if layout == CHANNELS_LAST:
                 require(sum(dim > 1 for dim in full) <= 1, message)
                 full = move_channels_last(full)
-            value = self.view(self.get_value(name, PLAIN, wanted), full)
+            value = self.view(self.get_value(name, PLAIN, quantization), full)
         return self._expanded(f"{name}_broadcast", f"{name}_touch", value, goal)
 
     # --- private -----------------------------------------------------------------------------
@@ -353,14 +362,16 @@ class Lowering:
     def _check_undefined(self, name: str) -> None:
         require(not self.is_defined(name), f"{name} is computed twice")
 
-    def _constant_value(self, name: str, layout: Layout, wanted: QuantizedTensor | None) -> Value:
+    def _constant_value(
+        self, name: str, layout: Layout, quantization: QuantizedTensor | None
+    ) -> Value:
         values = self.get_constant(name)
         dtype = str(values.dtype)
-        wanted = wanted or self.get_quantization(name)
-        if wanted is None and dtype != "int32":
-            wanted = make_unit_quantization(name, dtype)
-        is_quantized = wanted is not None and dtype in INTEGER_RANGES
-        kind = attrs.evolve(wanted, dtype=dtype) if wanted and is_quantized else dtype
+        quantization = quantization or self.get_quantization(name)
+        if quantization is None and dtype != "int32":
+            quantization = make_unit_quantization(name, dtype)
+        is_quantized = quantization is not None and dtype in INTEGER_RANGES
+        kind = attrs.evolve(quantization, dtype=dtype) if quantization and is_quantized else dtype
         is_last = layout == CHANNELS_LAST
         type = self.make_tensor_type(
             kind, move_channels_last(values.shape) if is_last else values.shape

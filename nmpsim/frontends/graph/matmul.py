@@ -1,4 +1,4 @@
-"""Lowering of matrix products: MatMul, Gemm and their integer forms."""
+"""Lowering of matrix products of floats and integers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from nmpsim.frontends.graph.conversions import broadcast_scalar, emit_dequantize
 from nmpsim.frontends.graph.convolution import (
     add_integer_bias,
-    convolve_floats,
+    emit_float_convolution,
     get_channel_parameters,
     get_float_bias,
     get_float_weights,
@@ -140,7 +140,7 @@ def _scale(op: OperatorContext, value: Value, factor: float) -> Value:
 def lower_integer_matmul(
     op: OperatorContext, *, alpha: float = 1.0, transa: bool = False, transb: bool = False
 ) -> LoweringResult:
-    """Lower MatMul or Gemm on integers to a fully connected layer or an instruction per product.
+    """Lower MatMul or Gemm of integers to a fully connected layer or matrix products.
 
     alpha is part of the left operand's scale, as in ONNX Runtime.
     """
@@ -152,18 +152,18 @@ def lower_integer_matmul(
     if _is_matrix(op) or op.kind == "Gemm":
         value, weights = _turned(op, op.read(0, PLAIN), transa), get_signed_weights(op)
         rows = op.view(value, (math.prod(value.shape[:-1]), value.shape[-1]))
-        connected = connect_integers(op, rows, weights.T if transb else weights)
+        connected = emit_integer_fully_connected(op, rows, weights.T if transb else weights)
         return op.view(connected, (*value.shape[:-1], connected.shape[1]))
     require(
         not op.bias and not op.limits,
         "a bias or clip after a product of two activations",
         "neither",
     )
-    return multiply_integers(op, op.read(0, PLAIN), op.read(1, PLAIN))
+    return emit_integer_matmul(op, op.read(0, PLAIN), op.read(1, PLAIN))
 
 
-def multiply_integers(op: OperatorContext, left: Value, right: Value) -> Value:
-    """Emit the products of integer matrices, with an instruction for each."""
+def emit_integer_matmul(op: OperatorContext, left: Value, right: Value) -> Value:
+    """Emit one instruction for each product of two integer matrices of a batch."""
     batch = _batch_shape(left.shape, right.shape)
     require(
         math.prod(batch) <= _MAX_PRODUCTS,
@@ -186,7 +186,7 @@ def _matrix_view(op: OperatorContext, value: Value, index: Shape) -> Value:
     return op.lowering.builder.add_view(value, type, (*offsets, 0, 0))
 
 
-def connect_integers(op: OperatorContext, rows: Value, weights: Array) -> Value:
+def emit_integer_fully_connected(op: OperatorContext, rows: Value, weights: Array) -> Value:
     """Emit a fully connected layer of integers with weights [ins, outs]."""
     outs, own, lowering = weights.shape[1], op.sources[1], op.lowering
     scales, zeros = get_channel_parameters(own, outs)
@@ -246,7 +246,7 @@ def lower_conv_integer(op: OperatorContext) -> LoweringResult:
     for first in range(0, depth, step):
         part = value if groups > 1 else _columns(op, value, first, step)
         weights = ordered[..., first : first + step]
-        parts.append(convolve_floats(op, part, weights, zeros, window, groups))
+        parts.append(emit_float_convolution(op, part, weights, zeros, window, groups))
     return restore_rank(op, _sum(op, parts))
 
 

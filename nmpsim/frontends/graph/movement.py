@@ -1,4 +1,4 @@
-"""Lowering of operators that move elements: views, slices, padding, transposition."""
+"""Lowering of operators that move elements, such as Reshape, Slice, Pad and Transpose."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CONVOLUTIONS = ("Conv", "CONV_2D", "DEPTHWISE_CONV_2D")
 
 
 def emit_gather(op: OperatorContext, indices: Indices) -> Value:
-    """Emit gathers of constant indices along axes in the dimension order of the file."""
+    """Emit a gather of constant indices for each axis in the dimension order of the file."""
     value, rank = op.read_any_type(), len(op.get_shape())
     return emit_stored_gather(
         op, value, {op.find_stored_axis(axis, rank): at for axis, at in indices.items()}
@@ -41,7 +41,7 @@ def emit_gather(op: OperatorContext, indices: Indices) -> Value:
 
 
 def emit_stored_gather(op: OperatorContext, value: Value, indices: Indices) -> Value:
-    """Emit gathers of constant indices along axes of the stored layout."""
+    """Emit a gather of constant indices for each axis of the stored layout."""
     for axis, index in indices.items():
         shape = (*value.shape[:axis], *index.shape, *value.shape[axis + 1 :])
         type = op.lowering.make_tensor_type(str(index.dtype), index.shape)
@@ -96,14 +96,14 @@ def lower_unsqueeze(op: OperatorContext, axes: Integers) -> LoweringResult:
     return op.define_view(np.expand_dims(np.broadcast_to(0, op.get_shape()), tuple(axes)).shape)
 
 
-def is_moving(order: Integers, shape: Shape) -> bool:
-    """Return whether a transposition moves elements, not only dimensions of size 1."""
+def is_data_movement(order: Integers, shape: Shape) -> bool:
+    """Return whether a transposition changes the order of elements in memory."""
     moving = [axis for axis in order if shape[axis] > 1]
     return moving != sorted(moving)
 
 
 def lower_transpose(op: OperatorContext, *, perm: Integers | None = None) -> LoweringResult:
-    """Lower Transpose; a conversion between the layouts NCHW and NHWC becomes an alias."""
+    """Lower Transpose; conversions between NCHW and NHWC become aliases."""
     own = op.get_shape()
     rank = len(own)
     order = tuple(perm or range(rank - 1, -1, -1))
@@ -123,7 +123,7 @@ def lower_transpose(op: OperatorContext, *, perm: Integers | None = None) -> Low
         if order == move_channels_last(range(rank)) and op.layout == CHANNELS_LAST:
             op.layout = PLAIN
             return op.define_alias(value)
-    if not is_moving(order, own):
+    if not is_data_movement(order, own):
         return op.define_view(shape)
     return op.emit("transpose", op.read_any_type(0, PLAIN), shape=shape, Shuffle=order)
 
@@ -233,7 +233,7 @@ def lower_pad(
     paddings: Integers = (),
     mode: str = "constant",
 ) -> LoweringResult:
-    """Lower Pad, whose paddings are first all before and then all after the axes."""
+    """Lower Pad, whose ``pads`` are the paddings before all axes and then after all axes."""
     own, pads = op.get_shape(), pads or paddings
     axes = range(len(own)) if axes is None else axes
     before, after = [0] * len(own), [0] * len(own)
@@ -245,7 +245,7 @@ def lower_pad(
 def emit_pad(
     op: OperatorContext, before: Integers, after: Integers, mode: str = "constant", value: float = 0
 ) -> LoweringResult:
-    """Emit padding of the first operand; a quantized ``value`` is an integer of its type.
+    """Emit padding of the first operand with a value, an integer for quantized operands.
 
     Zeros around an image may become the padding of the next convolutions.
     """
@@ -298,8 +298,10 @@ def _can_pad(reader: Node, name: str) -> bool:
     return reader.kind in _CONVOLUTIONS and is_open and reader.operands[0] == name
 
 
-def lower_blocks(op: OperatorContext, *, blocksize: int = 0, mode: str = "DCR") -> LoweringResult:
-    """Lower SpaceToDepth, which moves blocks of pixels to channels, or DepthToSpace."""
+def lower_space_to_depth(
+    op: OperatorContext, *, blocksize: int = 0, mode: str = "DCR"
+) -> LoweringResult:
+    """Lower SpaceToDepth, which moves blocks of pixels to channels, or its inverse."""
     into_channels = op.kind == "SpaceToDepth"
     images, channels, rows, columns = op.get_shape()
     area = blocksize * blocksize

@@ -1,4 +1,4 @@
-"""Graph of tensors and operators, as plain data.
+"""Graph of tensors and operators as plain data.
 
 Operators are named as in ONNX. The readers of all formats build this graph; one lowering turns it
 into LIR.
@@ -47,11 +47,11 @@ UNSIGNED_OFFSETS = {"uint8": 128, "uint16": 32768}
 
 @attrs.frozen(eq=False)
 class QuantizedTensor:
-    """Name, element type, scales and zero points of a quantized tensor."""
+    """Quantization of a tensor: its name, element type, scales and zero points."""
 
     name: str
     dtype: str
-    """NumPy name; empty if neither the zero point nor the values tell it."""
+    """NumPy name; empty if neither the zero point nor the values have a type."""
     scales: npt.NDArray[np.float32]
     """[1], or one for each index of a dimension."""
     zero_points: npt.NDArray[np.int64]
@@ -89,7 +89,7 @@ Kind = QuantizedTensor | str
 
 @attrs.frozen(eq=False)
 class IntegerOperation:
-    """Integer form of a node: operator, quantized operands and result, bias and clip."""
+    """Operator on quantized tensors, with its bias and a fused clip."""
 
     kind: str
     """ONNX name of the operator on floats, such as Conv."""
@@ -146,13 +146,13 @@ class Node:
         return self.title or f"{self.index} {self.op} {self.outputs[0]}"
 
     def get_input(self, index: int) -> str:
-        """Return the name of an input, or an empty string if the input is left out."""
+        """Return the name of an input, or an empty string if the input is omitted."""
         return self.inputs[index] if index < len(self.inputs) else ""
 
 
 @attrs.frozen(eq=False)
 class GraphInput:
-    """Name, element type and shape of a model input."""
+    """Input of a model: its name, element type and shape."""
 
     name: str
     dtype: str
@@ -162,7 +162,7 @@ class GraphInput:
 
 @attrs.frozen(eq=False)
 class TensorDeclaration:
-    """Kind and shape of a tensor, from the declarations of the file."""
+    """Kind and shape that a file declares for a tensor."""
 
     kind: Kind
     shape: Shape
@@ -236,7 +236,7 @@ def make_unit_quantization(name: str, dtype: str) -> QuantizedTensor:
 
 
 def get_constant_values(constants: Constants, name: str, description: str = "an input") -> Array:
-    """Return the values of a constant of the graph.
+    """Return the values of a constant by name.
 
     Parameters
     ----------

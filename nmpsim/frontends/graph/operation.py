@@ -1,4 +1,4 @@
-"""Interface between an operator's lowering function and the node: operands, results."""
+"""Interface of the functions that lower operators: operands, instructions and results."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OperatorFunction = Callable[..., LoweringResult]
 
 
 def bind_attributes(function: Callable[..., Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the node attributes that are in a function's signature, as keyword arguments.
+    """Return keyword arguments for a function from the attributes of a node.
 
     Attributes that are not in the signature are ignored. Where the default is a number or a truth
     value, the attribute is converted to its type.
@@ -75,7 +75,7 @@ def call_operator(function: OperatorFunction, op: OperatorContext) -> LoweringRe
 
 
 def normalize_axis(axis: int, shape: Shape) -> int:
-    """Return an axis as a non-negative number; raise UnsupportedError if it is out of range."""
+    """Return an axis as a non-negative number; raise UnsupportedError if out of range."""
     require(
         -len(shape) <= axis < len(shape),
         f"axis {axis} for shape {list(shape)}",
@@ -125,20 +125,20 @@ class OperatorContext:
 
     @property
     def quantized_result(self) -> QuantizedTensor:
-        """Kind of the result; raise UnsupportedError if the result is not quantized."""
+        """Quantization of the result; raises UnsupportedError if the result is not quantized."""
         if isinstance(self.result, str):
             raise UnsupportedError(f"{self.name} is {self.result}")
         return self.result
 
     @property
     def declared_shape(self) -> Shape:
-        """Shape of the result, for files that declare all tensors."""
+        """Shape that the file declares for the result."""
         return self.lowering.graph.declarations[self.name].shape
 
     # --- operands ----------------------------------------------------------------------------
 
     def get_constant(self, index: int) -> Array:
-        """Return the values of an input that must be constant."""
+        """Return the values of an input; raise UnsupportedError if it is not constant."""
         return self.lowering.get_constant(self.node.get_input(index))
 
     def get_integers(self, index: int) -> list[int]:
@@ -152,7 +152,7 @@ class OperatorContext:
         return [int(value) for value in values.reshape(-1)]
 
     def get_number(self, index: int) -> float:
-        """Return a constant input with one element."""
+        """Return the only element of a constant input as a float."""
         return float(self.get_constant(index).item())
 
     def get_shape(self, index: int = 0) -> Shape:
@@ -164,7 +164,7 @@ class OperatorContext:
         return self.lowering.to_nchw(self.get_shape())
 
     def read(self, index: int = 0, layout: Layout | None = None) -> Value:
-        """Return an operand: the quantized tensor in an integer operation, otherwise float32."""
+        """Return an operand; raise UnsupportedError if it has an unexpected element type."""
         if self.sources:
             return self.read_any_type(index, layout, self.sources[index])
         value = self.read_any_type(index, layout)
@@ -172,12 +172,15 @@ class OperatorContext:
         return value
 
     def read_any_type(
-        self, index: int = 0, layout: Layout | None = None, wanted: QuantizedTensor | None = None
+        self,
+        index: int = 0,
+        layout: Layout | None = None,
+        quantization: QuantizedTensor | None = None,
     ) -> Value:
         """Return an operand of any element type, by default in the layout it is stored in."""
         name = self.names[index]
         self.layout = self.lowering.choose_layout(name) if layout is None else layout
-        return self.lowering.get_value(name, self.layout, wanted)
+        return self.lowering.get_value(name, self.layout, quantization)
 
     def read_broadcast(self) -> list[Value]:
         """Return all operands broadcast to one shape, in one layout."""
@@ -188,8 +191,8 @@ class OperatorContext:
 
     def broadcast(self, index: int, shape: Shape) -> Value:
         """Return an operand broadcast to a shape, in the layout of the result."""
-        wanted = self.sources[index] if self.sources else None
-        return self.lowering.broadcast(self.names[index], self.layout, shape, wanted)
+        quantization = self.sources[index] if self.sources else None
+        return self.lowering.broadcast(self.names[index], self.layout, shape, quantization)
 
     # --- instructions ------------------------------------------------------------------------
 
@@ -240,7 +243,7 @@ class OperatorContext:
         return value
 
     def touch(self, value: Value) -> None:
-        """Emit the instruction that marks a buffer as written in parts."""
+        """Emit the instruction ``touch``, which marks a buffer as partly written."""
         self.lowering.builder.add_instruction("touch", f"{self.name}_touch", (value,))
 
     def concatenate(self, kind: Kind | TensorType, parts: Sequence[Value], axis: int) -> Value:
@@ -261,13 +264,13 @@ class OperatorContext:
             begin += part.shape[axis]
         return whole
 
-    def insert(self, whole: Value, part: Value, offsets: Shape) -> None:
-        """Emit an instruction that copies a value into a buffer at the given offsets."""
+    def insert(self, target: Value, source: Value, offsets: Shape) -> None:
+        """Emit an instruction that copies a value into a buffer at an offset per dimension."""
         attributes = {"Offsets": offsets, "Count": 1, "Axis": 0}
-        self.lowering.add_instruction("inserttensor", self.name, (whole, part), **attributes)
+        self.lowering.add_instruction("inserttensor", self.name, (target, source), **attributes)
 
     def emit_table(self, value: Value, results: Array) -> Value:
-        """Emit a look-up table and return its result.
+        """Emit a table look-up and return its result.
 
         ``results`` are stored integers, one for each stored integer of ``value``, the lowest first.
         """
@@ -291,11 +294,11 @@ class OperatorContext:
         return self.lowering.view(value, shape)
 
     def add_float_constant(self, suffix: str, values: Array) -> Value:
-        """Add a float32 constant that is named after the node's result and a suffix."""
+        """Add a float32 constant named ``RESULT_SUFFIX`` and return it."""
         return self.lowering.add_float_constant(f"{self.name}_{suffix}", values)
 
     def add_filled_constant(self, shape: Shape, number: float) -> Value:
-        """Add a float32 constant of a shape with one number in all elements."""
+        """Add a float32 constant whose elements are all equal and return it."""
         return self.add_float_constant("number", np.full(shape, number, np.float32))
 
     def transpose(self, value: Value, order: Shape) -> Value:
@@ -312,7 +315,7 @@ class OperatorContext:
     # --- results -----------------------------------------------------------------------------
 
     def define(self, name: str, value: Value) -> None:
-        """Set the value that holds a result of the node."""
+        """Set the value that stores a result of the node."""
         self.lowering.define(name, value, self.layout, value.storage in self._own)
 
     def define_view(self, shape: Shape) -> str:
@@ -344,7 +347,7 @@ _READERS: Mapping[str, Callable[[OperatorContext, int], Any]] = {
 
 
 def check_element_types(values: Sequence[Value], elems: Sequence[str], name: str = "") -> None:
-    """Raise UnsupportedError unless all values have the same, allowed element type."""
+    """Raise UnsupportedError unless all values have one of the allowed element types."""
     for value in values:
         require(
             value.type.elem in elems and value.type.elem == values[0].type.elem,

@@ -1,4 +1,4 @@
-"""Table of the operators that can be lowered, named as in ONNX."""
+"""Tables of the operators that can be lowered, named as in ONNX."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nmpsim.frontends.graph.operation import INSTRUCTION, OperatorFunction, lowe
 
 @attrs.frozen
 class IntegerOperator:
-    """Lowering of an operator on integers, and the conditions for computing it on integers."""
+    """Lowering of an operator on quantized tensors, and when a QDQ group becomes one."""
 
     lower: OperatorFunction
     inputs: int = 1
@@ -45,7 +45,7 @@ INTEGER_OPERATORS: dict[str, IntegerOperator] = {
         )
         for op in integer_ops.SCALAR_FUNCTIONS
     },
-    "Add": IntegerOperator(integer_ops.lower_integer_pair, 2, takes_limits=True),
+    "Add": IntegerOperator(integer_ops.lower_integer_binary, 2, takes_limits=True),
     "AveragePool": IntegerOperator(pooling.lower_pool, takes_limits=True),
     "Clip": IntegerOperator(integer_ops.lower_integer_clip, is_island=True),
     "Concat": IntegerOperator(integer_ops.lower_integer_concatenation, 0),
@@ -61,12 +61,12 @@ INTEGER_OPERATORS: dict[str, IntegerOperator] = {
     "Gemm": IntegerOperator(matmul.lower_integer_matmul, 2, takes_limits=True, is_weighted=True),
     "GlobalAveragePool": IntegerOperator(pooling.lower_pool, has_16_bits=False, takes_limits=True),
     "MatMul": IntegerOperator(matmul.lower_integer_matmul, 2, is_weighted=True),
-    "Mul": IntegerOperator(integer_ops.lower_integer_pair, 2, takes_limits=True),
+    "Mul": IntegerOperator(integer_ops.lower_integer_binary, 2, takes_limits=True),
     "ReduceMean": IntegerOperator(pooling.lower_reduction, is_island=True),
     "Relu": IntegerOperator(integer_ops.lower_integer_clip, is_island=True),
     "Resize": IntegerOperator(resizing.lower_integer_resize, is_island=True),
     "Softmax": IntegerOperator(pooling.lower_softmax, has_16_bits=False),
-    "Sub": IntegerOperator(integer_ops.lower_integer_pair, 2, is_island=True, takes_limits=True),
+    "Sub": IntegerOperator(integer_ops.lower_integer_binary, 2, is_island=True, takes_limits=True),
 }
 
 OPERATORS: dict[str, OperatorFunction] = {
@@ -86,7 +86,7 @@ OPERATORS: dict[str, OperatorFunction] = {
     "Conv": convolution.lower_convolution,
     "ConvInteger": matmul.lower_conv_integer,
     "ConvTranspose": convolution.lower_transposed_convolution,
-    "DepthToSpace": movement.lower_blocks,
+    "DepthToSpace": movement.lower_space_to_depth,
     "DequantizeLinear": conversions.lower_dequantize,
     "Dropout": movement.lower_dropout,
     "DynamicQuantizeLinear": conversions.lower_dynamic_quantize,
@@ -118,7 +118,7 @@ OPERATORS: dict[str, OperatorFunction] = {
     "Selu": float_ops.lower_exponential_unit,
     "Slice": movement.lower_slice,
     "Softmax": pooling.lower_softmax,
-    "SpaceToDepth": movement.lower_blocks,
+    "SpaceToDepth": movement.lower_space_to_depth,
     "Split": movement.lower_split,
     "Squeeze": movement.lower_squeeze,
     "Tile": movement.lower_tile,

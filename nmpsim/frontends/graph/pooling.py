@@ -1,4 +1,4 @@
-"""Lowering of pools and reductions: means, sums, extremes, softmax."""
+"""Lowering of pools, reductions, ArgMax, ArgMin and softmax."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from nmpsim.frontends.graph.integer_ops import get_unsigned_attribute
 from nmpsim.frontends.graph.lowering import CHANNELS_LAST, PLAIN
-from nmpsim.frontends.graph.movement import emit_stored_gather, is_moving
+from nmpsim.frontends.graph.movement import emit_stored_gather, is_data_movement
 from nmpsim.frontends.graph.operation import (
     Integers,
     LoweringResult,
@@ -27,7 +27,7 @@ from nmpsim.frontends.module_builder import Value
 def lower_pool(
     op: OperatorContext, *, auto_pad: str = "NOTSET", channels_last: int = 0
 ) -> LoweringResult:
-    """Lower AveragePool, MaxPool or the pool over the whole image."""
+    """Lower AveragePool, MaxPool and their global forms."""
     is_max, is_integer = op.kind.endswith("MaxPool"), bool(op.sources)
     layout = PLAIN if is_integer and channels_last else CHANNELS_LAST
     value = op.read_any_type(0, layout) if is_max else op.read(0, layout)
@@ -64,7 +64,7 @@ def lower_pool(
 def emit_pool(
     op: OperatorContext, opcode: str, image: Value, window: Window, **words: Any
 ) -> Value:
-    """Emit a pool of an image; a maximum has the element type of the image."""
+    """Emit a pool of an image; the result of a max pool has the type of the image."""
     return op.emit(
         opcode,
         image,
@@ -135,7 +135,7 @@ def lower_reduction(
         mean = emit_pool(op, opcode, image, window, CountIncludePads=1)
         return op.view(mean, op.to_layout(left))
     value, order = op.read(0, PLAIN), (*kept, *reduced)
-    if is_moving(order, shape):
+    if is_data_movement(order, shape):
         value = op.transpose(value, order)
     outer, inner = (math.prod(shape[axis] for axis in part) for part in (kept, reduced))
     if opcode == "avgpool":

@@ -1,4 +1,4 @@
-"""Collection of the operators that cannot be compiled, to report all of them in one error."""
+"""Collection of operators that cannot be compiled, which are reported in one error."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LoweringError(UserError):
 
 
 class Problems:
-    """Collection of the operators that cannot be compiled, with the reason for each."""
+    """Collection of operators that cannot be compiled, with a reason for each."""
 
     def __init__(
         self, place: Place, hint: Callable[[str], str | None], noun: str = "operator"
@@ -41,7 +41,7 @@ class Problems:
         self._is_certain = False
 
     def add(self, index: int, label: str, error: Exception) -> None:
-        """Add an operator that cannot be compiled; only its first problem is kept."""
+        """Add an operator that cannot be compiled; ignore further problems of the operator."""
         found, expected = str(error), getattr(error, "expected", None)
         if not isinstance(error, UnsupportedError):
             found = f"inputs or attributes that do not fit it ({type(error).__name__}: {error})"

@@ -1,4 +1,4 @@
-"""Lowering of a graph to LIR, node by node, reporting all nodes that cannot be lowered."""
+"""Lowering of a graph to LIR, with one error for all nodes that cannot be lowered."""
 
 from __future__ import annotations
 

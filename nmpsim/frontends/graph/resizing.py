@@ -1,4 +1,4 @@
-"""Resizing by the nearest element, or by a weighted mean of neighbors.
+"""Lowering of Resize and Upsample.
 
 Linear and cubic resizing of floats is a product with the weights of each index; linear resizing of
 integers by whole factors is a transposed convolution.
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.frontends.graph.convolution import convolve_spread_image
+from nmpsim.frontends.graph.convolution import emit_transposed_convolution
 from nmpsim.frontends.graph.lowering import CHANNELS_LAST, PLAIN
 from nmpsim.frontends.graph.matmul import emit_fully_connected
 from nmpsim.frontends.graph.movement import emit_gather
@@ -39,7 +39,7 @@ def lower_resize(
     cubic_coeff_a: float = -0.75,
     exclude_outside: bool = False,
 ) -> LoweringResult:
-    """Lower Resize or Upsample on floats, and on integers in mode nearest."""
+    """Lower Resize or Upsample of floats, or of any type in mode nearest."""
     own, transformation = op.get_shape(), coordinate_transformation_mode
     sizes, factors = _sizes_and_scales(op, own, axes, scales)
     if _is_old(op):
@@ -194,7 +194,7 @@ def lower_integer_resize(
     keep_aspect_ratio_policy: str = "stretch",
     antialias: int = 0,
 ) -> LoweringResult:
-    """Lower Resize in mode linear on integers, by whole factors.
+    """Lower Resize of quantized tensors in mode linear by whole factors.
 
     It is a convolution of each channel, with repeated edges: the weight of a pixel is the height of
     a tent around it, a whole number.
@@ -231,7 +231,7 @@ def lower_integer_resize(
     )
     window = Window(kernel, factors, pads=(top, left, 0, 0), out=(sizes[2], sizes[3]))
     filters = np.broadcast_to(weights.astype(np.int8)[None, :, :, None], (own[1], *kernel, 1))
-    return convolve_spread_image(op, value, filters, window, own[1])
+    return emit_transposed_convolution(op, value, filters, window, own[1])
 
 
 def _tent(factor: int, is_centered: bool) -> Array:

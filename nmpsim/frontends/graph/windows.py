@@ -1,4 +1,4 @@
-"""Windows of convolutions and pools, read from the attributes of ONNX."""
+"""Windows of convolutions and pools, read from ONNX attributes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read_window(
     ceil_mode: int = 0,
     count_include_pad: bool = False,
 ) -> Window:
-    """Return the window that ONNX attributes describe for an input size.
+    """Return the window that attributes of ONNX describe for an input size.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""TFLite front end: quantized models of int8, uint8 and int16x8."""
+"""TFLite front end for quantized models of int8, uint8 and int16x8."""
 
 from __future__ import annotations
 

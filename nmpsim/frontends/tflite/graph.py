@@ -1,4 +1,4 @@
-"""Graph of a TFLite model: a node for each operator, with the schema's name and options."""
+"""Conversion of a TFLite model to a graph with one node for each operator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ _WINDOW_ATTRIBUTES = {
 
 
 def build_graph(model: TFLiteModel) -> tuple[Graph, dict[int, str]]:
-    """Return the graph of a TFLite model, and the name in it of each tensor by its index."""
+    """Return the graph of a TFLite model and a mapping from tensor index to name.
+
+    Operators have the names of the schema. Their attributes are the options as snake case, and
+    ``strides``, ``dilations``, ``kernel_shape`` and ``auto_pad`` as in ONNX.
+    """
     unique = UniqueNames()
     ordered = sorted(model.tensors, key=lambda tensor: tensor.values is not None)
     names: dict[int, str] = {}
@@ -63,7 +67,7 @@ def _node(operator: TFLiteOperator, names: dict[int, str]) -> Node:
 
 
 def _attributes(operator: TFLiteOperator) -> dict[str, Any]:
-    """Return the options as PotScaleInt16 under names as pot_scale_int16; windows as in ONNX."""
+    """Return options in snake case, and the attributes of windows as in ONNX."""
     options = operator.options.items()
     found = {re.sub("(?<!^)(?=[A-Z])", "_", name).lower(): value for name, value in options}
     for name, (rows, columns) in _WINDOW_ATTRIBUTES.items():

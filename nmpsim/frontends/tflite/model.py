@@ -1,4 +1,4 @@
-"""Reader of TFLite files: tensors, and operators with their options, as plain data.
+"""Reader of TFLite files, which returns tensors and operators as plain data.
 
 Files are not trusted: the length of a vector is checked against the size of the file first, and any
 exception of the package that reads flatbuffers becomes a coded error.
@@ -77,11 +77,6 @@ class TFLiteOperator:
     outputs: tuple[TFLiteTensor, ...]
     options: Mapping[str, Any]
     """Name in the schema -> value, by default that of the schema."""
-
-    @property
-    def label(self) -> str:
-        """Number, operator and first output, for messages."""
-        return f"{self.index} {self.name} {self.outputs[0].name}"
 
 
 @attrs.frozen(eq=False)

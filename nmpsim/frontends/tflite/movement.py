@@ -1,4 +1,4 @@
-"""Lowering of TFLite operators that move elements: views, slices, padding, transposition."""
+"""Lowering of TFLite operators that move elements, such as RESHAPE, PAD and SLICE."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nmpsim.frontends.tflite.tables import rescale_concat_input
 
 
 def lower_reshape(op: OperatorContext) -> LoweringResult:
-    """Lower RESHAPE and other operators that only change the shape, to that of the result."""
+    """Lower RESHAPE, SQUEEZE or EXPAND_DIMS, which only change the shape."""
     name = op.names[0]
     if op.lowering.is_constant(name):
         values = op.lowering.get_constant(name).reshape(op.declared_shape)
@@ -26,7 +26,7 @@ def lower_reshape(op: OperatorContext) -> LoweringResult:
 
 
 def lower_pad(op: OperatorContext, *, mode: int = 0) -> LoweringResult:
-    """Lower PAD, PADV2 or MIRROR_PAD, whose mode is 0 for reflection and 1 for symmetry."""
+    """Lower PAD, PADV2 or MIRROR_PAD with mode 0, reflect, or 1, symmetric."""
     given, kind = op.get_integers(1), op.result
     before, after = given[::2], given[1::2]
     if op.kind == "MIRROR_PAD":
@@ -41,7 +41,7 @@ def lower_pad(op: OperatorContext, *, mode: int = 0) -> LoweringResult:
 
 
 def lower_concatenation(op: OperatorContext, *, axis: int) -> LoweringResult:
-    """Lower CONCATENATION; parts of uint8 on another scale than the result are converted."""
+    """Lower CONCATENATION; rescale uint8 inputs to the scale of the result."""
     require(op.limits is None, "a fused activation", "none")
     parts = [_read_part(op, index) for index in range(len(op.names))]
     return op.concatenate(op.result, parts, normalize_axis(axis, op.declared_shape))
@@ -74,7 +74,7 @@ def lower_transpose(op: OperatorContext) -> LoweringResult:
 
 
 def lower_slice(op: OperatorContext) -> LoweringResult:
-    """Lower SLICE; the shape of the result is that of the box."""
+    """Lower SLICE, which extracts a box of the shape of the result."""
     return _extract(op, op.read_any_type(), op.get_integers(1), op.declared_shape)
 
 
@@ -88,7 +88,7 @@ def lower_strided_slice(
     new_axis_mask: int = 0,
     offset: bool = False,
 ) -> LoweringResult:
-    """Lower STRIDED_SLICE; steps other than 1 become gathers."""
+    """Lower STRIDED_SLICE to a gather for each step other than 1, and an extraction."""
     require(not ellipsis_mask and not new_axis_mask, "an ellipsis or new dimensions", "masks of 0")
     require(not offset, "ends that are relative to the starts", "absolute ends")
     value, limits = op.read_any_type(), zip(*map(op.get_integers, (1, 2, 3)), strict=True)
@@ -116,7 +116,7 @@ def _extract(
 
 
 def lower_split(op: OperatorContext, *, axis: int | None = None) -> LoweringResult:
-    """Lower SPLIT and SPLIT_V; UNPACK, which removes the dimension that it splits."""
+    """Lower SPLIT, SPLIT_V or UNPACK, which also removes the axis."""
     value, begin = op.read_any_type(), 0
     if axis is None:
         (axis,) = op.get_integers(0 if op.kind == "SPLIT" else 2)
@@ -155,8 +155,8 @@ def lower_gather(op: OperatorContext, *, axis: int, batch_dims: int = 0) -> Lowe
     return emit_stored_gather(op, value, {axis: indices.astype(np.int32)})
 
 
-def lower_blocks(op: OperatorContext, *, block_size: int) -> LoweringResult:
-    """Lower SPACE_TO_DEPTH, which moves squares of pixels to channels, or DEPTH_TO_SPACE."""
+def lower_space_to_depth(op: OperatorContext, *, block_size: int) -> LoweringResult:
+    """Lower SPACE_TO_DEPTH, which moves blocks of pixels to channels, or its inverse."""
     into_channels = op.kind == "SPACE_TO_DEPTH"
     images, rows, columns, channels = op.declared_shape if into_channels else op.get_shape()
     depth = channels // (block_size * block_size)

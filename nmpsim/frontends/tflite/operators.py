@@ -1,4 +1,4 @@
-"""Table of TFLite operators: requirements of their tensors, and their lowering."""
+"""Table of TFLite operators with their lowering and the requirements of their tensors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FUSED_ACTIVATIONS: tuple[Limits | None, ...] = (
 
 @attrs.frozen
 class OperatorRow:
-    """Lowering of a TFLite operator, and what it requires of its tensors."""
+    """Lowering of a TFLite operator and the requirements of its tensors."""
 
     lower: OperatorFunction
     inputs: tuple[int, ...] = (0,)
@@ -36,9 +36,9 @@ class OperatorRow:
     is_quantized: bool = True
     """Whether these inputs must be quantized."""
     has_equal_types: bool = False
-    """Whether these inputs and the results must have equal element types in the file."""
+    """Whether these inputs and the results must have equal element types."""
     has_equal_scales: bool = False
-    """Whether these inputs and the results must have equal LIR types, except for the shape."""
+    """Whether these inputs and the results must have equal scales and zero points."""
 
 
 _BINARY = OperatorRow(pointwise.lower_binary, (0, 1))
@@ -64,7 +64,7 @@ OPERATORS: Mapping[str, OperatorRow] = {
     ),
     "CONV_2D": _CONVOLUTION,
     "DEPTHWISE_CONV_2D": _CONVOLUTION,
-    "DEPTH_TO_SPACE": attrs.evolve(_MOVEMENT, lower=movement.lower_blocks),
+    "DEPTH_TO_SPACE": attrs.evolve(_MOVEMENT, lower=movement.lower_space_to_depth),
     "DEQUANTIZE": OperatorRow(pointwise.lower_conversion),
     "EXPAND_DIMS": _MOVEMENT,
     "FULLY_CONNECTED": OperatorRow(weighted.lower_fully_connected, (0, 1)),
@@ -92,7 +92,7 @@ OPERATORS: Mapping[str, OperatorRow] = {
     "RESIZE_NEAREST_NEIGHBOR": _RESIZE,
     "SLICE": attrs.evolve(_PART, lower=movement.lower_slice),
     "SOFTMAX": OperatorRow(pointwise.lower_softmax),
-    "SPACE_TO_DEPTH": attrs.evolve(_MOVEMENT, lower=movement.lower_blocks),
+    "SPACE_TO_DEPTH": attrs.evolve(_MOVEMENT, lower=movement.lower_space_to_depth),
     "SPLIT": attrs.evolve(_PART, inputs=(1,)),
     "SPLIT_V": _PART,
     "SQUEEZE": _MOVEMENT,
@@ -108,7 +108,7 @@ OPERATORS: Mapping[str, OperatorRow] = {
 
 
 def lower_operator(op: OperatorContext) -> LoweringResult:
-    """Lower a TFLite operator; raise UnsupportedError if its tensors do not fit its row."""
+    """Check the tensors of a TFLite operator against its row, and lower the operator."""
     row, lowering = OPERATORS[op.kind], op.lowering
     if row.inputs:
         op.names = tuple(op.node.get_input(index) for index in row.inputs)

@@ -1,4 +1,4 @@
-"""Lowering of TFLite's elementwise operators, conversions, resizing and softmax."""
+"""Lowering of TFLite's elementwise operators, type conversions, resizing and softmax."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ACTIVATIONS: Mapping[str, Limits] = {
 
 
 def lower_binary(op: OperatorContext, *, pot_scale_int16: bool = False) -> LoweringResult:
-    """Lower ADD, MAXIMUM and other operators on two tensors, which are broadcast."""
+    """Lower ADD, SUB, MUL, MAXIMUM or MINIMUM with broadcasting."""
     if pot_scale_int16 and all(source.dtype == "int16" for source in op.sources):
         _shift_finer_operand(op)
     return op.apply_limits(op.emit_result(_BINARY_OPCODES[op.kind], *op.read_broadcast()))
@@ -73,7 +73,7 @@ def _shift_finer_operand(op: OperatorContext) -> None:
 
 
 def lower_clip(op: OperatorContext) -> LoweringResult:
-    """Lower a ReLU or clip, which first converts to the result's scale.
+    """Lower RELU, RELU6 or RELU_N1_TO_1, which rescale before they clip.
 
     The factor is a float32 quotient (``ReluPrepare``, activations.cc), as of a leaky ReLU.
     """
@@ -85,7 +85,7 @@ def lower_clip(op: OperatorContext) -> LoweringResult:
 
 
 def lower_leaky_relu(op: OperatorContext, *, alpha: float) -> LoweringResult:
-    """Lower LEAKY_RELU; a factor that is not positive, which the device lacks, needs a table."""
+    """Lower LEAKY_RELU, to a table if the device does not have its factor."""
     require(math.isfinite(alpha), f"alpha {alpha:g}", "a finite number")
     if alpha > 0:
         return _rescale(op, op.read(), alpha)
@@ -100,7 +100,7 @@ def _rescale(op: OperatorContext, value: Value, alpha: float) -> Value:
 
 
 def lower_table(op: OperatorContext) -> LoweringResult:
-    """Lower a function of one value to a table; that of Int16 is looked up by the host."""
+    """Lower LOGISTIC, TANH or HARD_SWISH to a look-up table."""
     source, result = op.sources[0], op.quantized_result
     if source.dtype != "int16":
         return _look_up(op, TABLES[op.kind])
@@ -124,7 +124,7 @@ def _look_up(op: OperatorContext, function: TableFunction) -> Value:
 
 
 def lower_prelu(op: OperatorContext) -> LoweringResult:
-    """Lower PRELU: the rescaled part above zero, plus the part below times its slope.
+    """Lower PRELU to ``rescale(max(x, 0)) + min(x, 0) * slope``.
 
     One of the two is always zero, so their sum is exact. The factor of the first is a float32
     quotient, as of a leaky ReLU. Source: ``Prelu`` (internal/reference/prelu.h).
@@ -152,7 +152,7 @@ def lower_prelu(op: OperatorContext) -> LoweringResult:
 
 
 def lower_conversion(op: OperatorContext) -> LoweringResult:
-    """Lower DEQUANTIZE; QUANTIZE from float, or from another scale, zero point or width."""
+    """Lower QUANTIZE of floats or quantized tensors, or DEQUANTIZE."""
     value = op.read_any_type()
     is_float, elem = value.type.quant is None, value.type.elem
     require(

@@ -1,4 +1,4 @@
-"""Lowering of TFLite's pools, means, sums and extremes."""
+"""Lowering of TFLite's pools and reductions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.frontends.graph.convolution import convolve_integers
+from nmpsim.frontends.graph.convolution import emit_integer_convolution
 from nmpsim.frontends.graph.integer_ops import get_unsigned_attribute
 from nmpsim.frontends.graph.nodes import QuantizedTensor
 from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext, normalize_axis
@@ -20,7 +20,7 @@ from nmpsim.frontends.module_builder import Value
 def lower_pool(
     op: OperatorContext, *, kernel_shape: Any, strides: Any, auto_pad: str
 ) -> LoweringResult:
-    """Lower AVERAGE_POOL_2D, which counts only elements inside the input, or MAX_POOL_2D."""
+    """Lower AVERAGE_POOL_2D, which does not count padding, or MAX_POOL_2D."""
     value = op.read()
     window = read_window(
         value.shape[1:-1], kernel_shape=kernel_shape, strides=strides, auto_pad=auto_pad
@@ -32,7 +32,7 @@ def lower_pool(
 
 
 def lower_reduction(op: OperatorContext) -> LoweringResult:
-    """Lower MEAN or REDUCE_MAX to a pool over rows."""
+    """Lower MEAN or REDUCE_MAX to a pool."""
     rows = _read_rows(op)
     opcode, words = "maxpool", {}
     if op.kind == "MEAN":
@@ -41,7 +41,7 @@ def lower_reduction(op: OperatorContext) -> LoweringResult:
 
 
 def lower_sum(op: OperatorContext) -> LoweringResult:
-    """Lower SUM to a convolution with ones.
+    """Lower SUM to a convolution with weights of 1.
 
     Source: ``QuantizedMeanOrSum`` (internal/reference/reduce.h). LiteRT 2.3's kernels read Int8 as
     uint8, and sums of Int16 from memory that nothing writes.
@@ -53,11 +53,11 @@ def lower_sum(op: OperatorContext) -> LoweringResult:
     ones = QuantizedTensor(f"{op.name}_ones", "int8", np.ones(1, np.float32), np.zeros(1, np.int64))
     op.sources = (op.sources[0], ones)
     filters = np.ones((channels, *window.kernel, 1), np.int8)
-    return op.view(convolve_integers(op, rows, filters, window, channels), op.declared_shape)
+    return op.view(emit_integer_convolution(op, rows, filters, window, channels), op.declared_shape)
 
 
 def lower_arg_extreme(op: OperatorContext) -> LoweringResult:
-    """Lower ARG_MAX or ARG_MIN, which the host computes."""
+    """Lower ARG_MAX or ARG_MIN."""
     value, (axis,) = op.read(), op.get_integers(1)
     axis = normalize_axis(axis, value.shape)
     opcode, shape = op.kind.lower().replace("_", ""), op.declared_shape

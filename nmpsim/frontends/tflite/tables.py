@@ -1,4 +1,4 @@
-"""TFLite's arithmetic for functions of one integer, from which look-up tables are made.
+"""Functions of one integer in TFLite's arithmetic, which become look-up tables.
 
 Sources: ``LUTPopulate`` (tensorflow/lite/kernels/internal/common.h) for logistic and tanh: float32,
 halves away from zero; ``HardSwish`` (internal/reference/hard_swish.h): 16-bit fixed point.
@@ -79,7 +79,7 @@ def _doubling_high16(x: Integers, mul: int) -> Integers:
 def rescale_leaky_relu(
     x: Integers, scale: np.float32, out_scale: np.float32, alpha: float
 ) -> Integers:
-    """Compute a leaky ReLU of integers, including the conversion to the result's scale.
+    """Compute a leaky ReLU of integers and rescale the result.
 
     Source: ``QuantizeLeakyRelu`` (internal/reference/leaky_relu.h); factors are float32 quotients.
     """
@@ -126,7 +126,7 @@ def _tanh(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
 def rescale_concat_input(
     values: Integers, scale: np.float32, zero: int, out_scale: np.float32, out_zero: int
 ) -> Integers:
-    """Convert the integers of a uint8 concatenation's input to the result's scale.
+    """Rescale the integers of a uint8 input of CONCATENATION to the result's scale.
 
     Source: ``ConcatenationWithScaling`` (internal/reference/concatenation.h), float32.
     """

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.frontends.graph.convolution import (
-    convolve_integers,
-    convolve_spread_image,
+    emit_integer_convolution,
+    emit_transposed_convolution,
     read_padded_window,
 )
-from nmpsim.frontends.graph.matmul import connect_integers, multiply_integers
+from nmpsim.frontends.graph.matmul import emit_integer_fully_connected, emit_integer_matmul
 from nmpsim.frontends.graph.nodes import Array
 from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext
 from nmpsim.frontends.graph.windows import read_window
@@ -31,7 +31,7 @@ _TYPES = (("int8", "int8"), ("int8", "int4"), ("uint8", "uint8"), ("int16", "int
 def lower_convolution(
     op: OperatorContext, *, strides: Any, dilations: Any, auto_pad: str
 ) -> LoweringResult:
-    """Lower CONV_2D, with a group for each depth of the filters, or DEPTHWISE_CONV_2D."""
+    """Lower CONV_2D or DEPTHWISE_CONV_2D."""
     channels = op.get_shape()[3]
     if op.kind == "CONV_2D":
         filters = _read_weights(op, 0)
@@ -41,33 +41,33 @@ def lower_convolution(
     window = read_padded_window(
         op, filters.shape[1:3], strides=strides, dilations=dilations, auto_pad=auto_pad
     )
-    return convolve_integers(op, op.read(), filters, window, groups)
+    return emit_integer_convolution(op, op.read(), filters, window, groups)
 
 
 def lower_transposed_convolution(
     op: OperatorContext, *, strides: Any, auto_pad: str
 ) -> LoweringResult:
-    """Lower TRANSPOSE_CONV, padded as the convolution from the result back to the input."""
+    """Lower TRANSPOSE_CONV, whose padding is that of the inverse convolution."""
     filters, (_, rows, columns, _) = _read_weights(op, 0), op.declared_shape
     kernel, out = filters.shape[1:3], (rows, columns)
     window = read_window(out, kernel, strides=strides, auto_pad=auto_pad)
     window = attrs.evolve(window, out=out)
-    return convolve_spread_image(op, op.read(), filters[:, ::-1, ::-1], window, 1)
+    return emit_transposed_convolution(op, op.read(), filters[:, ::-1, ::-1], window, 1)
 
 
 def lower_fully_connected(op: OperatorContext, *, weights_format: int) -> LoweringResult:
-    """Lower FULLY_CONNECTED on the last dimension of the weights."""
+    """Lower FULLY_CONNECTED with constant weights."""
     weights = _read_weights(op, 0)
     require(weights_format == 0, "weights in the shuffled format", "the default format")
     ins = weights.shape[1]
     rows = op.view(op.read(), (math.prod(op.get_shape()) // ins, ins))
-    return op.view(connect_integers(op, rows, weights.T), op.declared_shape)
+    return op.view(emit_integer_fully_connected(op, rows, weights.T), op.declared_shape)
 
 
 def lower_batch_matmul(
     op: OperatorContext, *, adj_x: bool = False, adj_y: bool = False
 ) -> LoweringResult:
-    """Lower BATCH_MATMUL; operands are transposed first."""
+    """Lower BATCH_MATMUL, with transpositions of the operands for adj_x and adj_y."""
     left, right = op.sources
     require(left.dtype == right.dtype, f"{left.dtype} times {right.dtype}", "equal types")
     operands = [
@@ -77,7 +77,7 @@ def lower_batch_matmul(
     if left.dtype == "int16":
         largest = np.full(1, 32768.0**2 * operands[0].shape[-1])
         _check_rescaled_sums(op, largest, right.scales)
-    return multiply_integers(op, *operands)
+    return emit_integer_matmul(op, *operands)
 
 
 def _read_weights(op: OperatorContext, axis: int) -> Array:
