@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 import attrs
 
 from nmpsim.bundle import limits
-from nmpsim.bundle.limits import Address, Barrier, ClippedSides, Line, Macs, ZeroPoint
+from nmpsim.bundle.limits import Address, Barrier, ClippedSides, Line, Macs, Pad, ZeroPoint
 from nmpsim.lir.names import get_operation_name, make_display_names
 from nmpsim.records import frozen
 from nmpsim.report.fields import NOT_IN_JSON, Before
@@ -75,6 +75,21 @@ class Normalization:
 
 
 @frozen
+class LayerClaim:
+    """Claim that a device layer is one operation on whole tensors.
+
+    The device runs the layer as one kernel call if its instructions prove the claim.
+    """
+
+    inputs: Annotated[tuple[Tensor, ...], limits.OPERANDS]
+    """Tensors that the operation reads, without its constants, in the order of its operands."""
+    pad_top: Pad = 0
+    """Rows of padding above the input of a window."""
+    pad_left: Pad = 0
+    """Columns of padding left of the input of a window."""
+
+
+@frozen
 class Layer:
     """Layer of a program: one LIR instruction with the activations fused into it."""
 
@@ -101,6 +116,8 @@ class Layer:
     """Multiplications of the layer on the MAC array."""
     numerics: str = ""
     """Numerics profile; empty if all profiles give the same result."""
+    claim: LayerClaim | None = None
+    """Claim that the layer is one operation; None on the host."""
     operation: str = ""
     """Common name of the operation, such as conv1x1; derived from the opcode if empty."""
     display_name: Annotated[str, NOT_IN_JSON] = ""

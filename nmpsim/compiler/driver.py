@@ -15,6 +15,7 @@ from nmpsim.bundle.limits import ATTRIBUTE_NUMBER
 from nmpsim.bundle.metadata import (
     HostOperand,
     Layer,
+    LayerClaim,
     Metadata,
     Normalization,
     OperatorMapping,
@@ -291,7 +292,15 @@ class _Compilation:
             macs=0 if planned is None else planned.macs,
             numerics=get_profile_name(op),
             operation=op.operation_name,
+            claim=None if planned is None else self._claim(op),
         )
+
+    def _claim(self, op: Operation) -> LayerClaim:
+        """Return the claim that a layer computes an operation on whole tensors."""
+        has_pair = op.kind in (Kind.PAIR, Kind.BATCHED_ADD, Kind.PRODUCT)
+        top, left, *_ = op.get_integers("Pads") or (0, 0)
+        inputs = op.operands[1 : 3 if has_pair else 2]
+        return LayerClaim(tuple(map(self._tensor, inputs)), top, left)
 
     def _check_host(self, op: Operation) -> None:
         """Raise UserError (COMP001) if the host does not support an operation."""

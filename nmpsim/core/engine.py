@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from nmpsim.core.critical_path import CriticalPath
@@ -12,6 +12,7 @@ from nmpsim.core.stop_conditions import StopConditions
 from nmpsim.timing import Costs
 
 if TYPE_CHECKING:
+    from nmpsim.bundle.metadata import Layer
     from nmpsim.core.compiled.contract_state import ContractState
 
 LayerCallback = Callable[[int], None]
@@ -44,8 +45,10 @@ class RecordedStep(Protocol):
         """Critical path of the step."""
         ...
 
-    def plan_layer_kernels(self, machine: Machine) -> tuple[bool, bool]:
+    def plan_layer_kernels(self, machine: Machine, layers: Sequence[Layer]) -> tuple[bool, bool]:
         """Find the layers that single kernel calls can compute; repeated calls reuse the result.
+
+        ``layers`` are the layers of the bundle, with their claims.
 
         Returns
         -------

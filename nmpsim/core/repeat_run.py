@@ -163,7 +163,9 @@ class RepeatedRun:
         for recorded in reversed(self._recorded):
             has_kernels = False
             if not is_read_later:
-                has_kernels, is_read_later = recorded.plan_layer_kernels(self._machine)
+                has_kernels, is_read_later = recorded.plan_layer_kernels(
+                    self._machine, self._bundle.metadata.layers
+                )
             found.append(has_kernels)
         return found[::-1]
 

@@ -23,8 +23,8 @@ from whole_recordings import (
 )
 
 from nmpsim.core.instruction_tables import OP
+from nmpsim.core.layer_kernels.byte_origins import UnprovedError
 from nmpsim.core.layer_kernels.moves import find_axes
-from nmpsim.core.layer_kernels.value_numbers import UnprovedError
 from nmpsim.isa.words import FILL, LOAD, STORE, TRANSPOSE
 
 pytestmark = needs_recordings
@@ -58,7 +58,6 @@ def recorded(request: pytest.FixtureRequest) -> Recording:
 
 def test_all_moves_run_as_layer_kernels(recorded: Recording) -> None:
     plan = plan_of(recorded, lambda flat: None)
-    assert plan is not None
     bundle, *_ = recorded
     assert plan.whole == {layer.index for layer in bundle.metadata.layers}
     assert not any(step.replayed for step in plan.steps)
@@ -136,7 +135,6 @@ def test_only_instructions_of_the_recording_are_used(write: Any, count: int) -> 
     write(draft)
     recorded = record(draft, TIGHT)
     plan = plan_of(recorded)
-    assert plan is not None
     assert len(plan.whole) == count
     used = {number for step in plan.steps for task in step.tasks for number, _ in task}
     assert used <= {one.number for e in recorded[-1] for part in e.values() for one in part}

@@ -131,7 +131,6 @@ def bytes_of(part: Part) -> tuple[set[int], set[int]]:
 def test_a_sum_and_its_rescale_share_one_pass() -> None:
     recorded = record(network(), DEEP)
     plan = plan_of(recorded)
-    assert plan is not None
     epochs = pack_plan(recorded[3], plan)
     layers_of_epochs = [
         sorted({int(epochs.items[begin + LAYER]) for begin, _, _ in epochs.parts[first:last]})

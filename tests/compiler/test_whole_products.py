@@ -50,7 +50,6 @@ def recorded(request: pytest.FixtureRequest) -> Recording:
 def test_all_products_run_as_layer_kernels(recorded: Recording) -> None:
     bundle, *_, epochs = recorded
     for plan in (plan_of(recorded), plan_of(recorded, lambda flat: None)):
-        assert plan is not None
         assert plan.whole == {layer.index for layer in bundle.metadata.layers}
         assert not any(step.replayed for step in plan.steps)
         assert all(len(step.tasks) > 1 for step in plan.steps)

@@ -62,7 +62,6 @@ def recorded() -> Recording:
 
 def test_all_windows_run_as_layer_kernels(recorded: Recording) -> None:
     plan = plan_of(recorded, lambda flat: None)
-    assert plan is not None
     bundle, *_, epochs = recorded
     assert plan.whole == {layer.index for layer in bundle.metadata.layers}
     for number in (OP.nmp_dwconv, OP.nmp_maxpool, OP.nmp_avgpool, OP.nmp_lut):

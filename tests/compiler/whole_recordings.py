@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import attrs
@@ -13,11 +14,13 @@ from lir_draft import Draft
 from small_programs import SMALL, bundle_of, program
 
 from nmpsim.bundle import Bundle
+from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.config import DeviceConfig
 from nmpsim.core.compiled.epochs import Epochs
 from nmpsim.core.compiled.issue import IS_JIT_DISABLED
 from nmpsim.core.device import Device
 from nmpsim.core.instruction_tables import FOOTPRINT_KIND, OP
+from nmpsim.core.layer_kernels.byte_origins import DramOrigins, UnprovedError
 from nmpsim.core.layer_kernels.planning import pack_plan, unpack_epochs
 from nmpsim.core.layer_kernels.proof import (
     Epoch,
@@ -27,7 +30,6 @@ from nmpsim.core.layer_kernels.proof import (
     prove_layers,
 )
 from nmpsim.core.layer_kernels.tasks import HostMemory
-from nmpsim.core.layer_kernels.value_numbers import UnprovedError, ValueMemory
 from nmpsim.core.state import Machine, reset
 from nmpsim.isa.words import LOAD
 from nmpsim.memory.checks import OK, check
@@ -61,23 +63,26 @@ class OnCore(RecordedInstruction):
 
 
 def one_by_one(recorded: Recording) -> list[Any]:
-    """Instructions in the order of execution."""
+    """Instructions in an order of execution: those of an epoch layer by layer."""
     return [
-        OnCore(one.number, one.layer, one.words, core)
+        one
         for epoch in recorded[-1]
-        for core, part in epoch.items()
-        for one in part
+        for one in sorted(
+            (OnCore(o.number, o.layer, o.words, core) for core, p in epoch.items() for o in p),
+            key=attrgetter("layer"),
+        )
     ]
 
 
-def plan_of(recorded: Recording, change: Change | None = None) -> ReplayPlan | None:
+def plan_of(recorded: Recording, change: Change | None = None) -> ReplayPlan:
     """The plan of a recording, in the order of execution, in which something was changed."""
-    _, _, _, machine, epochs = recorded
+    bundle, _, _, machine, epochs = recorded
+    layers = bundle.metadata.layers
     if change is None:
-        return prove_layers(machine, epochs)
+        return prove_layers(machine, epochs, layers)
     flat = one_by_one(recorded)
     change(flat)
-    return prove_layers(machine, [{one.core: [one]} for one in flat])
+    return prove_layers(machine, [{one.core: [one]} for one in flat], layers)
 
 
 def find(flat: list[RecordedInstruction], number: int, layer: int = -1, nth: int = 0) -> int:
@@ -130,9 +135,7 @@ def all_changed(number: int, word: int, by: int) -> Change:
 
 def assert_refused(recorded: Recording, change: Change) -> None:
     """The layer that was changed, or the one that reads it, is replayed; or there is no plan."""
-    whole, plan = plan_of(recorded), plan_of(recorded, change)
-    assert whole is not None
-    assert plan is None or plan.whole < whole.whole
+    assert plan_of(recorded, change).whole < plan_of(recorded).whole
 
 
 def assert_damage_is_found(
@@ -141,19 +144,63 @@ def assert_damage_is_found(
     """Whatever is still proved of changed recordings gives the same as its tiles.
 
     Words of one descriptor, or of all of an instruction, change by some of ``steps``, more often
-    those of the instruction ``number``.
+    those of the instruction ``number``. In every third turn a claim changes, too.
     """
     rng, flat = np.random.default_rng(seed), one_by_one(recorded)
     tiles = [one for one in flat if one.number == number] or flat
     proved = 0
-    for _ in range(turns):
+    for turn in range(turns):
         among = tiles if rng.integers(2) else flat
         one = among[int(rng.integers(len(among)))]
         word, by = int(rng.integers(1, len(one.words))), int(rng.choice(steps))
         once = changed(one.number, word, by, int(rng.integers(2)))
         everywhere = all_changed(one.number, word, by)
-        proved += assert_right_or_refused(recorded, everywhere if rng.integers(2) else once)
+        layers = recorded[0].metadata.layers
+        if turn % 3 == 2:
+            layers, by = damaged_claims(layers, rng), 0
+        change = everywhere if rng.integers(2) else once
+        proved += assert_right_or_refused(recorded, change, layers, turn)
     assert proved
+
+
+def damaged_claims(layers: Sequence[Layer], rng: np.random.Generator) -> Sequence[Layer]:
+    """Layers, of which one claims something else: other tensors, or other padding."""
+    changed = list(layers)
+    at = int(rng.integers(len(changed)))
+    layer = changed[at]
+    claim, by = layer.claim, int(rng.choice([-64, -16, -2, -1, 1, 2, 16, 64]))
+    assert claim is not None
+    which = int(rng.integers(6))
+    if which == 0:
+        layer = attrs.evolve(layer, output=damaged_tensor(layer.output, rng, by))
+    elif which == 1:
+        claim = attrs.evolve(claim, pad_top=claim.pad_top + by)
+    elif which == 2:
+        claim = attrs.evolve(claim, pad_left=claim.pad_left + by)
+    elif which == 3:
+        claim = attrs.evolve(claim, inputs=claim.inputs[::-1][: int(rng.integers(3))])
+    else:
+        inputs = [damaged_tensor(one, rng, by) for one in claim.inputs]
+        claim = attrs.evolve(claim, inputs=tuple(inputs))
+    changed[at] = attrs.evolve(layer, claim=claim)
+    return changed
+
+
+def damaged_tensor(tensor: Tensor, rng: np.random.Generator, by: int) -> Tensor:
+    """A tensor elsewhere, of another shape, or with another zero point."""
+    shape = list(tensor.shape)
+    axis, other = (int(n) for n in rng.integers(len(shape), size=2))
+    which = int(rng.integers(4))
+    if which == 0:
+        return attrs.evolve(tensor, address=tensor.address + by)
+    if which == 1:
+        return attrs.evolve(tensor, offset=(tensor.offset or 0) + by)
+    if which == 2:
+        shape[axis] += by
+    elif shape[axis] % 2 == 0:
+        shape[axis] //= 2
+        shape[other] *= 2
+    return attrs.evolve(tensor, shape=tuple(shape))
 
 
 def assert_nothing_changes(recorded: Recording, config: DeviceConfig) -> None:
@@ -207,21 +254,23 @@ def executed(recorded: Recording, epochs: Epochs, seed: int) -> list[bytes] | No
     return [part.tobytes() for part in (machine.ram, machine.layers, machine.channel_saturated)]
 
 
-def assert_right_or_refused(recorded: Recording, change: Change) -> bool:
-    """A plan of a changed recording gives what the recording gives; True if there is one."""
-    *_, machine, _ = recorded
+def assert_right_or_refused(
+    recorded: Recording, change: Change, layers: Sequence[Layer] | None = None, seed: int = 0
+) -> bool:
+    """A plan of a changed recording gives what the recording gives; True if a layer is whole."""
+    bundle, *_, machine, _ = recorded
     flat = one_by_one(recorded)
     change(flat)
     if not all(is_valid(machine, one) for one in flat):
         return False
     epochs: list[Epoch] = [{one.core: [one]} for one in flat]
-    plan = prove_layers(machine, epochs)
-    if plan is None:
+    plan = prove_layers(machine, epochs, layers or bundle.metadata.layers)
+    if not plan.whole:
         return False
-    steps = [PlanStep(index, epoch) for index, epoch in enumerate(epochs)]
-    whole = executed(recorded, pack_plan(machine, plan), 0)
+    steps = [PlanStep(epoch) for epoch in epochs]
+    whole = executed(recorded, pack_plan(machine, plan), seed)
     tiles = executed(
-        recorded, pack_plan(machine, ReplayPlan(steps, frozenset(), HostMemory(machine))), 0
+        recorded, pack_plan(machine, ReplayPlan(steps, frozenset(), HostMemory(machine))), seed
     )
     assert whole == tiles
     return True
@@ -237,8 +286,7 @@ def is_valid(machine: Machine, one: RecordedInstruction) -> bool:
     if one.number not in (OP.nmp_load, OP.nmp_store):
         return one.layer == one.words[0]
     try:
-        memories = ValueMemory(machine, {})
-        memories.view_dram(memories.recorded, one.words)
+        DramOrigins(machine).find_transfer(one.words)
     except UnprovedError:
         return False
     shared, first = machine.shared[0], one.words[LOAD.dram]

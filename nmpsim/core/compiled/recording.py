@@ -7,7 +7,7 @@ instructions depend on data.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -32,6 +32,9 @@ from nmpsim.core.instruction_tables import WORD_COUNT
 from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.core.work import add_wait_log, drain_wait_log, drain_work_log
 from nmpsim.timing import Costs
+
+if TYPE_CHECKING:
+    from nmpsim.bundle.metadata import Layer
 
 ROWS = 4096
 """Tensor instructions that are recorded before they are packed."""
@@ -67,13 +70,13 @@ class Recording:
     _reads_scratchpads: bool | None = None
     """Result of :meth:`plan_layer_kernels`, None before."""
 
-    def plan_layer_kernels(self, machine: Machine) -> tuple[bool, bool]:
+    def plan_layer_kernels(self, machine: Machine, layers: Sequence[Layer]) -> tuple[bool, bool]:
         """Plan layer kernels once; see :class:`~nmpsim.core.engine.RecordedStep`."""
         if self._reads_scratchpads is None:
             # Programs that run once need no plan.
             from nmpsim.core.layer_kernels.planning import plan_layer_kernels
 
-            self.whole, self._reads_scratchpads = plan_layer_kernels(machine, self.epochs)
+            self.whole, self._reads_scratchpads = plan_layer_kernels(machine, self.epochs, layers)
         return self.whole is not None, self._reads_scratchpads
 
     def set_timing(self, machine: Machine) -> None:

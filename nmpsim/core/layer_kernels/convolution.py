@@ -1,226 +1,289 @@
-"""Layer kernels of convolutions, grouped convolutions and fully connected layers."""
+"""Patterns of windows multiplied with weights: convolutions, fully connected and depthwise ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.bundle.metadata import Layer
 from nmpsim.core.instruction_tables import OP
-from nmpsim.core.layer_kernels.tasks import HostMemory, Task, split_evenly
-from nmpsim.core.layer_kernels.tensors import Shape, TensorView
-from nmpsim.core.layer_kernels.value_numbers import UnprovedError, ValueMemory, Words, require
-from nmpsim.core.layer_kernels.windows import LANES, WINDOW_WORDS, WindowedProduct
+from nmpsim.core.layer_kernels.byte_origins import (
+    DramOrigins,
+    Origins,
+    TileScratchpad,
+    Words,
+    make_constant_origins,
+    require,
+)
+from nmpsim.core.layer_kernels.patterns import Box, ConstantTable, LayerPattern, make_axes
+from nmpsim.core.layer_kernels.tasks import HostMemory, Task, make_load, split_evenly
 from nmpsim.core.state import Bytes, Int64s
+from nmpsim.isa.layouts import GROUP_BYTES, LANES, pack, packed_bytes, unpack
 from nmpsim.isa.profiles import PROFILES
-from nmpsim.isa.words import CHANNEL_BYTES, CONV, INT16, PART_ONLY, SCALE_BYTES
+from nmpsim.isa.words import CHANNEL_BYTES, CONV, DWCONV, INT16, PART_ONLY, SCALE, SCALE_BYTES
 from nmpsim.kernels.operands import PART_CACHED
 from nmpsim.kernels.packed_weights import get_packed_weights_size
 from nmpsim.kernels.workspace_size import LEVELS
 
-SIDE = 4
-"""Contiguous bytes of each channel in a block of weights."""
+TASKS = 4
+"""Minimum number of tasks of a large layer, for as many threads."""
+PIXELS = 56
+"""Minimum number of pixels of a task."""
 MAX_CHANNELS = 128
 """Output channels of a task, whose sums fit the host's first-level caches."""
+MAX_PADDED = 8
+"""Maximum size of a padded input, in sizes of the read-write memory."""
 _SUM_BITS = {0: 32, 1: 48}
 _MAX_PRODUCT = {0: 255 * 128, 1: 65535 * 32768}
 
 
-class Convolution(WindowedProduct):
-    """Pattern of a convolution that may sum its input channels in parts.
+class WindowedProduct(LayerPattern):
+    """Base class of patterns that multiply windows of the input with weights."""
 
-    All groups of a convolution have the same number of channels, and a tile computes some of the
-    groups. A tile of one group can also be a whole convolution; ``has_groups`` selects the
-    interpretation.
-    """
+    own: ClassVar[tuple[str, ...]] = ("weights", "channels", "scales")
+    sources: ClassVar[Any] = {"input": ("in_row_stride", "in_pixel_stride")}
+    out_steps = ("out_row_stride", "out_pixel_stride")
+
+    def __init__(self, dram: DramOrigins, layer: Layer, tiles: Int64s) -> None:
+        super().__init__(dram, layer, tiles)
+        w = self.words
+        self._source, self._fill = (self._operands["input"], self._claim.inputs[0].offset or 0)
+        require(((tiles[:, w.scales] != 0) == (self._d[w.scales] != 0)).all())
+        self._tables["channels"] = ConstantTable(1, self._shape[2], CHANNEL_BYTES)
+        if self._d[w.scales]:
+            self._tables["scales"] = ConstantTable(1, self._shape[2], SCALE_BYTES)
+        self._axes = make_axes(self._d, w, self._claim, self._source)
+        self._origins["input"] = self._pad_input(self._origins["input"])
+
+    def _pad_input(self, origins: Origins) -> Origins:
+        """Return the origins of the input that all windows cover, with its padding."""
+        (rows, columns), nbytes = (self._count_taps(*self._shape[:2]), self._source.nbytes)
+        require(rows * columns * nbytes <= MAX_PADDED * self._dram.ram_bytes)
+        pattern = make_constant_origins(self._fill, self._element)
+        padded = np.empty((rows, columns, nbytes), np.int32)
+        padded[...] = np.tile(pattern, nbytes // pattern.size)
+        top, left = (axis.pad for axis in self._axes)
+        inner = padded[top : top + self._source.rows, left : left + self._source.columns]
+        inner[...] = origins[: inner.shape[0], : inner.shape[1]]
+        self._is_padded = inner.size < padded.size
+        return padded
+
+    def _count_taps(self, rows: int, columns: int) -> tuple[int, int]:
+        """Return the input rows and columns of some rows and columns of results, with padding."""
+        return self._axes[0].count_taps(rows), self._axes[1].count_taps(columns)
+
+    def _find_operands(self, box: Box, done: int, inputs: int) -> dict[str, Box]:
+        d, w, (first, count) = self._d, self.words, self._find_inputs(box, done, inputs)
+        extent = self._count_taps(box.rows, box.columns)
+        return {"input": Box(box.y * d[w.stride_h], box.x * d[w.stride_w], first, *extent, count)}
+
+    def _find_inputs(self, box: Box, done: int, inputs: int) -> tuple[int, int]:
+        """Return the first input channel that some results need, and the number of channels."""
+        return box.channel, box.channels
+
+    def _split_rows(self, groups: int) -> Iterator[tuple[int, int]]:
+        """Return the rows of the tasks of each group of channels."""
+        rows, columns, _ = self._shape
+        return split_evenly(rows, min(-(-TASKS // groups), max(rows * columns // PIXELS, 1)))
+
+    def _make_task(
+        self,
+        band: tuple[int, int],
+        channels: tuple[int, int],
+        host: HostMemory,
+        slot: int,
+        is_copied: bool,
+        words: Mapping[str, int],
+    ) -> Task:
+        """Return a task for a band of rows and some channels, with some other ``words``.
+
+        The input is copied if it is padded or ``is_copied``.
+        """
+        require(self._shape[2] <= host.max_channels)
+        (top, bottom), (first, last) = band, channels
+        box = Box(top, 0, first, bottom - top, self._shape[1], last - first)
+        if not self._is_padded and not is_copied:
+            return [self._make_instruction(box, host, **words)]
+        (rows, columns), source = self._axes, self._source
+        (high, wide), (row, nbytes) = (self._count_taps(box.rows, box.columns), source.steps)
+        top, above, count = rows.find_taps(box.y, box.rows)
+        _, left, runs = columns.find_taps(0, box.columns)
+        buffer = host.get_buffer(slot, high * wide * nbytes)
+        by_row = (count, row, wide * nbytes, above, high - above - count)
+        by_run = (runs, nbytes, nbytes, left, wide - left - runs)
+        dram = source.get_address(top, 0, 0)
+        load = make_load(dram, buffer, nbytes, by_row, by_run, self._element, self._fill)
+        steps = {"in_row_stride": wide * nbytes, "in_pixel_stride": nbytes}
+        return [load, self._make_instruction(box, host, **{**words, **steps, "input": buffer})]
+
+
+class DepthwiseConvolution(WindowedProduct):
+    """Pattern of a depthwise convolution."""
+
+    number = OP.nmp_dwconv
+    words: ClassVar[Any] = DWCONV
+    size = ("out_h", "out_w", "channels_count")
+
+    def __init__(self, dram: DramOrigins, layer: Layer, tiles: Int64s) -> None:
+        super().__init__(dram, layer, tiles)
+        require(self._source.nbytes == self._target.nbytes)
+        taps = self._d[DWCONV.kernel_h] * self._d[DWCONV.kernel_w]
+        self._tables["weights"] = ConstantTable(taps, self._shape[2], 1 << self._element)
+
+    def _make_tasks(self, host: HostMemory) -> list[Task]:
+        channels = self._shape[2]
+        slack = -channels % LANES << self._element
+        is_copied = not host.has_bytes_after(self._source.end, slack)
+        words = self._store_tables(host, 0, channels)
+        return [
+            self._make_task(rows, (0, channels), host, turn % host.slots, is_copied, words)
+            for turn, rows in enumerate(self._split_rows(1))
+        ]
+
+
+class Convolution(WindowedProduct):
+    """Pattern of a convolution, whose tiles have some groups or a part of the input channels."""
 
     number = OP.nmp_conv
     words: ClassVar[Any] = CONV
-    own = (*WINDOW_WORDS, "out_channels", "groups", "partial", "part", "in_channels")
+    own = (*WindowedProduct.own, "groups")
     size = ("out_h", "out_w", "out_channels")
     summed = "in_channels"
 
-    def __init__(
-        self, memories: ValueMemory, layer: int, tiles: Int64s, has_groups: bool = False
+    def __init__(self, dram: DramOrigins, layer: Layer, tiles: Int64s) -> None:
+        super().__init__(dram, layer, tiles)
+        inputs = self._source.nbytes >> self._element
+        self._has_parts = bool((tiles[:, CONV.part] != PART_ONLY).any())
+        self._depth = inputs if self._has_parts else self._d[CONV.in_channels]
+        require(inputs % self._depth == 0)
+        self._groups = inputs // self._depth
+        require(self._shape[2] % self._groups == 0)
+        self._channels_of_group = self._shape[2] // self._groups
+        self._weights: dict[tuple[int, ...], int] = {}
+        """Place of weights in the image by the channels that they connect: first output channel,
+        number of output channels, first input of the group, number of inputs."""
+
+    def _derive_words(self, box: Box) -> dict[str, int]:
+        first = box.channel % self._channels_of_group
+        groups = -(-(first + box.channels) // self._channels_of_group)
+        require(groups == 1 or first == box.channels % self._channels_of_group == 0)
+        return {"groups": groups} | super()._derive_words(box)
+
+    def _find_inputs(self, box: Box, done: int, inputs: int) -> tuple[int, int]:
+        group = box.channel // self._channels_of_group
+        return group * self._depth + done, self._derive_words(box)["groups"] * inputs
+
+    def _check_operands(
+        self, spm: TileScratchpad, d: Words, box: Box, done: int, inputs: int
     ) -> None:
-        super().__init__(memories, layer, tiles)
-        w, channels = CONV, self._grid.shape[2]
-        groups = tiles[:, w.groups]
-        has_groups |= bool((groups > 1).any())
-        self._has_parts = bool((tiles[:, w.part] != PART_ONLY).any())
-        self._channels_of_group = channels
-        if has_groups:
-            self._channels_of_group, rest = divmod(self._d[w.out_channels], int(groups[0]))
-            require(not rest and not self._has_parts)
-            require((tiles[:, w.out_channels] == groups * self._channels_of_group).all())
-            require((tiles[:, w.in_channels] == self._depth).all())
-            require(channels % self._channels_of_group == 0)
-            require((self._grid.places[2] % self._channels_of_group == 0).all())
-        else:
-            require((groups == 1).all())
-        self._groups = channels // self._channels_of_group
-        read = tiles[:, w.in_channels] * groups
-        self._set_input(tiles, self._groups * self._depth, read)
+        super()._check_operands(spm, d, box, done, inputs)
+        nbytes = self._count_bytes(box.channels, inputs)
+        origins = spm.read(d[CONV.weights], (1, 1, nbytes), (0, 0)).reshape(-1)
+        start = origins.item(0)
+        require((origins == np.arange(start, start + nbytes, dtype=np.int32)).all())
+        place = box.channel, box.channels, done, inputs
+        require(self._weights.setdefault(place, start) == start)
 
-    def _read_tile(
-        self, core: int, d: Words, shape: Shape, place: tuple[int, int, int], done: int
-    ) -> None:
-        w, channel, count, depth = CONV, place[2], shape[2], d[CONV.in_channels]
-        first = channel // self._channels_of_group * self._depth + done
-        self._read_window(core, d, shape, place, (first, d[w.groups] * depth))
-        row = -(-((d[w.kernel_w] * depth) << self._element) // SIDE)
-        nbytes = -(-count // LANES) * d[w.kernel_h] * row * LANES * SIDE
-        self._weights.read(core, d[w.weights], nbytes, (channel, count, done, depth))
+    def _count_bytes(self, channels: int, inputs: int) -> int:
+        """Return the size of packed weights in bytes."""
+        d, row = self._d, (self._d[CONV.kernel_w] * inputs) << self._element
+        return int(packed_bytes(channels, d[CONV.kernel_h], row))
 
-    # --- the whole layer ---------------------------------------------------------------------
-
-    def _make_tasks(
-        self, sources: Mapping[str, TensorView], target: TensorView, host: HostMemory
-    ) -> list[Task]:
-        channels = self._grid.shape[2]
-        weights = self._all_blocks(host.image)
-        records, scales = self._tables(host.image)
+    def _make_tasks(self, host: HostMemory) -> list[Task]:
+        channels, weights = self._shape[2], self._pack_weights(host.image)
         if self._has_parts:
-            self._check_sums(records, scales)
+            self._check_sums(host.image)
         is_grouped = self._groups > 1
         # Kernels may read some bytes after a run of a window that is no multiple of four.
         run = self._depth if is_grouped else self._d[CONV.kernel_w] * self._depth
-        is_copied = (run << self._element) % SIDE != 0
+        is_copied = (run << self._element) % GROUP_BYTES != 0
         tasks: list[Task] = []
         count = 1 if is_grouped else -(-channels // MAX_CHANNELS)
         ranges = list(split_evenly(channels, count, 4 * LANES))
         for first, last in ranges:
-            own = {
-                "weights": host.store_constant(weights[first // LANES : -(-last // LANES)]),
-                "channels": host.store_constant(
-                    records[first * CHANNEL_BYTES : last * CHANNEL_BYTES]
-                ),
-                "scales": 0,
-                "groups": self._groups,
-                "in_channels": self._depth,
-                "out_channels": last - first,
-                "partial": 0,
-                "part": PART_ONLY,
-            }
-            if scales is not None:
-                own["scales"] = host.store_constant(
-                    scales[first * SCALE_BYTES : last * SCALE_BYTES]
-                )
+            blocks = weights[first // LANES : -(-last // LANES)]
+            words = {"weights": host.store_constant(blocks)}
+            words |= self._store_tables(host, first, last)
             if not is_grouped:
-                own |= self._cache_words(last - first, weights, host)
+                words |= self._make_cache_words(blocks, host)
             for rows in self._split_rows(len(ranges)):
                 slot = len(tasks) % host.slots
-                task = self._task(sources["input"], target, rows, first, own, host, slot, is_copied)
-                tasks.append(task)
+                tasks.append(self._make_task(rows, (first, last), host, slot, is_copied, words))
         return tasks
 
-    def _cache_words(self, channels: int, weights: Bytes, host: HostMemory) -> dict[str, int]:
+    def _make_cache_words(self, blocks: npt.NDArray[Any], host: HostMemory) -> dict[str, int]:
         """Return the words that let a kernel keep what it makes of its weights."""
         if self._element == INT16:
             levels = np.full(2 * LEVELS, -1)
             return {"part": PART_CACHED, "partial": host.store_constant(levels)}
-        words = get_packed_weights_size(-(-channels // LANES), weights.shape[1] // LANES)
+        words = get_packed_weights_size(len(blocks), blocks.shape[1] // LANES)
         return {"part": PART_CACHED, "partial": host.reserve_zeros(words)} if words else {}
 
-    def _all_blocks(self, image: Bytes) -> Bytes:
-        """Return the weights [blocks, bytes] in the instruction set's layout.
+    def _pack_weights(self, image: Bytes) -> Bytes:
+        """Return all weights [blocks, bytes] in the layout of one instruction.
 
-        Raises UnprovedError if bytes beyond the edges of tiles are not 0.
+        Raises UnprovedError if tiles have other weights than one for each product, or if bytes
+        beyond the edges of their blocks are not 0.
         """
-        channels, high, element = self._grid.shape[2], self._d[CONV.kernel_h], self._element
-        tiles = list(self._weights.list_uses(image))
-        for (_, count, _, depth), known in tiles:
-            row = (self._d[CONV.kernel_w] * depth) << element
-            values = known.reshape(-(-count // LANES), high, -1, LANES, SIDE)
-            beyond = values[:, :, -1, :, row % SIDE :] if row % SIDE else values[:0]
-            require(not beyond.any() and not values[-1, :, :, (count - 1) % LANES + 1 :].any())
-        row = -(-((self._d[CONV.kernel_w] * self._depth) << element) // SIDE)
-        blocks = np.zeros((-(-channels // LANES), high * row * LANES * SIDE), np.uint8)
-        times = np.zeros(blocks.shape[0], np.int8)
-        for (channel, count, _, depth), known in tiles:
-            first, last = channel // LANES, -(-(channel + count) // LANES)
-            is_end = count % LANES == 0 or channel + count == channels
-            if depth != self._depth or channel % LANES or not is_end:
-                return pack_weights(self._all_weights(tiles))
-            blocks[first:last] = known.reshape(last - first, -1)
-            times[first:last] += 1
+        d, channels, depth = self._d, self._shape[2], self._depth
+        high, row = d[CONV.kernel_h], (d[CONV.kernel_w] * depth) << self._element
+        times = np.zeros((channels, depth), np.int8)
+        for channel, count, done, inputs in self._weights:
+            times[channel : channel + count, done : done + inputs] += 1
         require((times == 1).all())
+        blocks = np.zeros((-(-channels // LANES), self._count_bytes(LANES, depth)), np.uint8)
+        shape = channels, high, d[CONV.kernel_w], depth
+        weights = np.zeros(shape, np.int16 if self._element else np.int8)
+        has_fragments = False
+        for (channel, count, done, inputs), start in self._weights.items():
+            nbytes, end = self._count_bytes(count, inputs), channel + count
+            require(0 <= start <= image.size - nbytes)
+            packed = image[start : start + nbytes]
+            if inputs == depth and channel % LANES == 0 and (end % LANES == 0 or end == channels):
+                blocks[channel // LANES : -(-end // LANES)] = packed.reshape(-1, blocks.shape[1])
+                continue
+            part = weights[channel:end, :, :, done : done + inputs]
+            unpack(packed, part)
+            require(np.count_nonzero(part) == np.count_nonzero(packed.view(weights.dtype)))
+            has_fragments = True
+        if has_fragments:  # in other blocks than those that are complete
+            blocks |= pack(weights).view(np.uint8).reshape(blocks.shape)
+        edges = blocks.reshape(len(blocks), high, -1, LANES, GROUP_BYTES)
+        require(not edges[:, :, -1, :, row % GROUP_BYTES or GROUP_BYTES :].any())
+        require(not edges[-1, :, :, channels % LANES or LANES :].any())
         return blocks
 
-    def _all_weights(self, tiles: Sequence[tuple[tuple[int, ...], Bytes]]) -> Bytes:
-        """Return the weights as [channels, ky, kx, bytes]."""
-        d, element, channels = self._d, self._element, self._grid.shape[2]
-        high, wide = d[CONV.kernel_h], d[CONV.kernel_w]
-        weights = np.zeros((channels, high, wide, self._depth << element), np.uint8)
-        times = np.zeros((channels, self._depth), np.int8)
-        for (channel, count, done, depth), known in tiles:
-            values = known.reshape(-(-count // LANES), high, -1, LANES, SIDE)
-            values = values.transpose(0, 3, 1, 2, 4).reshape(values.shape[0] * LANES, high, -1)
-            row = (wide * depth) << element
-            part = values[:count, :, :row].reshape(count, high, wide, -1)
-            weights[channel : channel + count, :, :, done << element : done + depth << element] = (
-                part
-            )
-            times[channel : channel + count, done : done + depth] += 1
-        require((times == 1).all())
-        return weights
-
-    def _check_sums(self, records: Bytes, scales: Bytes | None) -> None:
+    def _check_sums(self, image: Bytes) -> None:
         """Raise UnprovedError if a partial sum might overflow: the order of parts would matter."""
         d, w = self._d, CONV
-        stored, zero = records.view(np.int64).reshape(-1, 2).T
+        stored, zero = self._tables["channels"].get_bytes(image).view(np.int64)[0].T
         limit = 1 << _SUM_BITS[self._element] - 1
         profile = PROFILES[d[w.profile]]
         require(np.abs(zero).max() < limit)
-        if profile in ("nmp", "fbgemm", "onednn"):
-            bias = 0
-        elif np.abs(stored).max() >= limit:
-            raise UnprovedError
-        elif profile in ("q31", "q31_once", "float"):
-            bias = int(np.abs(stored).max())
-        elif profile == "glow_int":
-            bias = self._scaled_bias(stored, scales)
-        elif profile in ("glow_float", "glow_float_late"):
-            factors = self._bias_scales(scales)[1].astype(np.uint32).view(np.float32)
-            most = np.abs(stored.astype(np.float64) * factors).max()
-            require(most < limit)
-            bias = 2 * int(most) + 1  # the product is rounded to float32
-        else:
-            raise UnprovedError
-        row = -(-((d[w.kernel_w] * self._depth) << self._element) // SIDE) * SIDE
-        products = d[w.kernel_h] * row * _MAX_PRODUCT[self._element]
+        bias = 0
+        if profile not in ("nmp", "fbgemm", "onednn"):
+            require(np.abs(stored).max() < limit)
+            bias = self._bound_bias(profile, stored, image)
+        products = self._count_bytes(LANES, self._depth) // LANES * _MAX_PRODUCT[self._element]
         require(bias + int(np.abs(zero).max()) + products < limit)
 
-    def _bias_scales(self, scales: Bytes | None) -> Int64s:
-        """Return the words ``pre``, ``mul`` and ``post`` of the bias [3, channels or 1]."""
-        if scales is None:
-            return np.array([self._d[CONV.bias_pre : CONV.bias_pre + 3]], np.int64).T
-        return scales.view(np.int32).reshape(-1, SCALE_BYTES // 4)[:, 1:4].T.astype(np.int64)
-
-    def _scaled_bias(self, stored: Int64s, scales: Bytes | None) -> int:
-        """Return an upper bound of the bias on the sums' scale."""
-        pre, mul, post = self._bias_scales(scales)
-        require(all(((shift >= 0) & (shift <= 31)).all() for shift in (pre, post)))
-        high = ((np.abs(stored) >> pre) + 1).astype(object) * np.abs(mul).astype(object)
-        return int(max(high // (1 << post.astype(object)))) + 2
-
-
-def pack_weights(weights: npt.NDArray[np.uint8]) -> Bytes:
-    """Pack weights [channels, ky, kx, bytes] into the instruction set's layout [blocks, bytes]."""
-    channels, high, wide, nbytes = weights.shape
-    blocks, fours = -(-channels // LANES), -(-wide * nbytes // SIDE)
-    rows = np.zeros((blocks * LANES, high, fours * SIDE), np.uint8)
-    rows[:channels, :, : wide * nbytes] = weights.reshape(channels, high, -1)
-    by_block = rows.reshape(blocks, LANES, high, fours, SIDE).transpose(0, 2, 3, 1, 4)
-    return np.ascontiguousarray(by_block).reshape(blocks, -1)
-
-
-def may_have_groups(tiles: Mapping[int, Sequence[Words]]) -> bool:
-    """Return whether tiles with one group each may be groups of one convolution."""
-    w, found = CONV, tiles.get(OP.nmp_conv, ())
-    counts = {(d[w.out_channels], d[w.groups]) for d in found}
-    return len(counts) == 1 and all(
-        d[w.groups] == 1 and d[w.out_channels] < d[w.event_stride_x] for d in found
-    )
+    def _bound_bias(self, profile: str, stored: Int64s, image: Bytes) -> int:
+        """Return an upper bound of the biases on the sums' scale."""
+        scales = np.array([self._d[CONV.bias_pre : CONV.bias_pre + 3]], np.int64)
+        if "scales" in self._tables:
+            records = self._tables["scales"].get_bytes(image).view(np.int32)
+            scales = records[0, :, SCALE.bias_pre : SCALE.bias_post + 1].astype(np.int64)
+        pre, factor, post = scales.T
+        most = np.abs(stored).astype(np.float64)
+        if profile == "glow_int":
+            require(min(pre.min(), post.min()) >= 0 and max(pre.max(), post.max()) <= 31)
+            most = np.ldexp((np.ldexp(most, -pre) + 1) * np.abs(factor), -post)
+        elif profile in ("glow_float", "glow_float_late"):
+            most *= np.abs(factor.astype(np.uint32).view(np.float32))
+        else:
+            require(profile in ("q31", "q31_once", "float"))
+        require(most.max() < 1 << _SUM_BITS[INT16])
+        return 2 * int(most.max()) + 2  # products are rounded

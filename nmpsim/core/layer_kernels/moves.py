@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+import math
+from collections.abc import Sequence, Set
 from typing import Any
 
 import numpy as np
 
+from nmpsim.bundle.metadata import Layer
 from nmpsim.core.instruction_tables import OP
+from nmpsim.core.layer_kernels.byte_origins import (
+    UNWRITTEN,
+    DramOrigins,
+    Origins,
+    TileScratchpad,
+    Words,
+    make_constant_origins,
+    require,
+    view_region,
+)
 from nmpsim.core.layer_kernels.tasks import (
     HostMemory,
     Instruction,
     Task,
+    make_load,
     replace_words,
     split_evenly,
 )
-from nmpsim.core.layer_kernels.tensors import MAX_GAPS, ValueLocations
-from nmpsim.core.layer_kernels.value_numbers import (
-    UNSET,
-    Region,
-    ValueMemory,
-    ValueNumbers,
-    Words,
-    get_load_region,
-    get_store_region,
-    require,
-    view_region,
-)
 from nmpsim.core.state import Int64s
-from nmpsim.isa.table import SCRATCHPAD_BASE
-from nmpsim.isa.words import FILL, LOAD, TRANSPOSE
+from nmpsim.isa.words import FILL, STORE, TRANSPOSE
+from nmpsim.lir.nodes import ELEM_DTYPES
 
-NUMBERS = frozenset({OP.nmp_transpose, OP.nmp_fill})
+MOVES = frozenset({OP.nmp_transpose, OP.nmp_fill})
 """Instructions of such layers besides loads and stores."""
 AXES, TASKS = 4, 4
 """Maximum number of axes of an instruction, and of tasks of a layer."""
@@ -39,105 +40,61 @@ Axis = tuple[int, int, int]
 """Length of an axis, and the steps of source and target."""
 
 
-def only_moves_values(tiles: Mapping[int, Sequence[Words]], stores: int) -> bool:
-    """Return whether the instructions of a layer only move or fill values."""
-    return stores > 0 and tiles.keys() <= NUMBERS
-
-
-class MovedValues:
-    """Values computed by other layers that a layer stores."""
-
-    bytes = range(0)
-
-    def __init__(self, memories: ValueMemory, layer: int) -> None:
-        self._memories = memories
-        self.area = memories.stores[layer].area
-        stored = sum(d[LOAD.run_bytes] * d[LOAD.count_x] * d[LOAD.count_y]
-                     for d in memories.stores[layer].words)  # fmt: skip
-        require(len(self.area) <= MAX_GAPS * stored)
-        self.numbers: ValueNumbers = np.full(len(self.area), UNSET, np.int32)
-
-    def record_store(self, numbers: ValueNumbers, address: int, steps: tuple[int, int]) -> None:
-        """Record the value numbers that a store writes from ``address`` on."""
-        start = address - self.area.start
-        view_region(self.numbers, start, numbers.shape, (*steps, 1))[...] = numbers
-
-    def publish(self, _: ValueLocations) -> None:
-        """Record that the plan has stored the values in DRAM."""
-        m, there = self._memories, self.numbers != UNSET
-        start = self.area.start - m.ram_base
-        m.planned[start : start + len(self.area)][there] = self.numbers[there]
-
-
 class DataMovement:
-    """Pattern of a layer that copies values or fills memory."""
+    """Pattern of a layer that copies values to its output, or fills bytes of it.
 
-    def __init__(self, memories: ValueMemory, layer: int, known: Set[int]) -> None:
+    It needs no claim about its inputs: the origins that it stores are the bytes that it copies.
+    """
+
+    def __init__(self, dram: DramOrigins, layer: Layer, known: Set[int]) -> None:
         """Prepare the pattern; the recording has kernels for the ``known`` instructions."""
-        self._memories, self._known = memories, known
-        self._fills: list[tuple[range, int, int]] = []
-        """Value numbers that a fill has made, its element type and value."""
-        self._own: dict[int, Any] = {}
-        """Bytes of each scratchpad that the layer has written."""
-        self.results = MovedValues(memories, layer)
+        self._dram, self._known = dram, known
+        nbytes = math.prod(layer.output.shape) * ELEM_DTYPES[layer.output.elem].itemsize
+        self._address = layer.output.address
+        dram.get_origin(self._address, nbytes)
+        self._stored: Origins = np.full(nbytes, UNWRITTEN, np.int32)
+        """Origins that the layer has stored in its output."""
+        self._fill: tuple[int, int] | None = None
+        """Element type and value of all fills."""
 
-    def transfer(self, core: int, number: int, d: Words) -> None:
-        """Add a load or store; raise UnprovedError if a store reads bytes of other layers."""
-        if number == OP.nmp_load:
-            self._written(core, get_load_region(d))
-        elif number == OP.nmp_store:
-            own = self._own.get(core)
-            require(own is not None and view_region(own, *get_store_region(d)).all())
-
-    def _written(self, core: int, region: Region) -> None:
-        """Mark a region of a scratchpad as written by the layer."""
-        size = self._memories.scratchpads[core].size
-        view_region(self._own.setdefault(core, np.zeros(size, np.bool_)), *region)[...] = True
-
-    def add_tile(self, core: int, d: Words) -> None:
-        """Add a transposition, or a fill of a scratchpad."""
-        m = self._memories
+    def add_tile(self, spm: TileScratchpad, d: Words, _: int | None) -> None:
+        """Execute a transposition, or a fill of a scratchpad."""
         if len(d) == len(FILL):
-            size = 1 << d[FILL.element]
-            start, shape = d[FILL.output] - SCRATCHPAD_BASE, (1, d[FILL.count], size)
-            first = m.allocate(d[FILL.count] * size)
-            made, region = range(first, m.used), (start, shape, (0, size, 1))
-            m.begin_write(core, *region)[...] = np.arange(first, m.used).reshape(shape)
-            self._written(core, region)
-            self._fills.append((made, d[FILL.element], d[FILL.value]))
+            fill = d[FILL.element], d[FILL.value]
+            require(self._fill in (None, fill))
+            self._fill = fill
+            pattern = make_constant_origins(d[FILL.value], d[FILL.element])
+            filled = np.tile(pattern, d[FILL.count])
+            spm.write(d[FILL.output], (0, 0), filled.reshape(1, 1, -1))
             return
         w = TRANSPOSE
         shape = (*d[w.size_0 : w.size_0 + AXES], d[w.element_bytes])
-        steps = (*d[w.in_stride_0 : w.in_stride_0 + AXES], 1)
-        taken = view_region(m.scratchpads[core], d[w.input] - SCRATCHPAD_BASE, shape, steps).copy()
-        steps = (*d[w.out_stride_0 : w.out_stride_0 + AXES], 1)
-        start = d[w.output] - SCRATCHPAD_BASE
-        given = m.begin_write(core, start, shape, steps)
+        taken = spm.read(d[w.input], shape, d[w.in_stride_0 : w.in_stride_0 + AXES]).copy()
+        given = spm.read(d[w.output], shape, d[w.out_stride_0 : w.out_stride_0 + AXES])
         given[...] = taken
-        self._written(core, (start, shape, steps))
         require(np.array_equal(given, taken))  # no place is written twice
 
-    def make_tasks(self, places: ValueLocations, host: HostMemory) -> list[Task]:
-        """Return the tasks that compute the whole layer and leave its results in DRAM."""
-        target = np.flatnonzero(self.results.numbers != UNSET)
-        require(target.size)
-        numbers = self.results.numbers[target]
-        if any(int(numbers[0]) in made for made, _, _ in self._fills):
-            tasks = self._filled(numbers, target, host)
-        else:
-            tasks = self._moved(numbers, target, places, host)
-        self.results.publish(places)
-        return tasks
+    def add_store(self, spm: TileScratchpad, d: Words) -> None:
+        """Record the origins that a store writes to the output."""
+        origins = spm.read_store(d)
+        require(not (origins == UNWRITTEN).any())
+        steps = d[STORE.dram_stride_y], d[STORE.dram_stride_x], 1
+        place = view_region(self._stored, d[STORE.dram] - self._address, origins.shape, steps)
+        require(((place == UNWRITTEN) | (place == origins)).all())
+        place[...] = origins
+        require(np.array_equal(place, origins))
 
-    def _moved(
-        self, numbers: ValueNumbers, target: Int64s, places: ValueLocations, host: HostMemory
-    ) -> list[Task]:
-        """Make the tasks of a layer that moves values from elsewhere in DRAM."""
-        source = places.find_addresses(numbers)
-        to = self.results.area.start
+    def make_tasks(self, host: HostMemory) -> list[Task]:
+        """Return the tasks that compute the whole layer and leave its results in DRAM."""
+        target = np.flatnonzero(self._stored != UNWRITTEN)
+        require(target.size)
+        origins = self._stored[target]
+        if origins[0] < 0 and self._fill is not None:
+            return self._make_fill(origins, target, *self._fill, host)
+        source, target = self._dram.find_addresses(origins), target + self._address
         # No byte is written before it is read.
-        require(source.min() > to + int(target[-1]) or source.max() < to + int(target[0]))
-        start, end = int(source[0]), to + int(target[0])
+        require(source.min() > target[-1] or source.max() < target[0])
+        start, end = int(source[0]), int(target[0])
         *outer, inner = find_axes(source, target)
         run = inner[0] if inner[1:] == (1, 1) else 1
         if run == 1:
@@ -162,19 +119,13 @@ class DataMovement:
         self, source: int, target: int, outer: Sequence[Axis], run: int, host: HostMemory
     ) -> Instruction:
         """Return an instruction that copies runs of bytes along some axes."""
-        can_turn = OP.nmp_transpose in self._known
+        can_turn, to = OP.nmp_transpose in self._known, host.encode_address(target)
         if len(outer) == 2 and OP.nmp_load in self._known and (run > 1 or not can_turn):
-            (rows, *by_row), (columns, *by_column) = outer
-            words = _load(
-                host.encode_address(target), run, (rows, columns), (by_row[1], by_column[1])
-            )
-            steps = {"dram_stride_y": by_row[0], "dram_stride_x": by_column[0]}
-            return OP.nmp_load, replace_words(
-                words, LOAD, {"dram": source, "count_y": rows, **steps}
-            )
+            by_row, by_run = outer
+            return make_load(source, to, run, (*by_row, 0, 0), (*by_run, 0, 0))
         require(can_turn)
         words = [0] * len(TRANSPOSE)
-        at = {"input": host.encode_address(source), "output": host.encode_address(target)}
+        at = {"input": host.encode_address(source), "output": to}
         words = replace_words(words, TRANSPOSE, {**at, "element_bytes": run})
         for axis, (count, step, other) in enumerate([(1, 0, 0)] * (AXES - len(outer)) + [*outer]):
             words[TRANSPOSE.size_0 + axis] = count
@@ -182,17 +133,13 @@ class DataMovement:
             words[TRANSPOSE.out_stride_0 + axis] = other
         return OP.nmp_transpose, words
 
-    def _filled(self, numbers: ValueNumbers, target: Int64s, host: HostMemory) -> list[Task]:
-        """Make the tasks of a layer that fills memory with one value."""
-        element, value = self._fills[0][1:]
-        size, phase, is_filled = 1 << element, np.arange(numbers.size), np.zeros(numbers.size, bool)
-        for made, *what in self._fills:
-            here = (numbers >= made.start) & (numbers < made.stop)
-            require(what == [element, value])
-            require(not ((numbers - made.start - phase) % size)[here].any())
-            is_filled |= here
-        at = host.encode_address(self.results.area.start + int(target[0]))
-        require(is_filled.all() and numbers.size % size == 0)
+    def _make_fill(
+        self, origins: Origins, target: Int64s, element: int, value: int, host: HostMemory
+    ) -> list[Task]:
+        """Return the tasks of a layer that fills memory with one value."""
+        size, at = 1 << element, host.encode_address(self._address + int(target[0]))
+        pattern = make_constant_origins(value, element)
+        require(np.array_equal(origins, np.resize(pattern, origins.size)))
         shape = find_axes(target, target)
         require(len(shape) <= 3 and shape[-1][1] == 1 and shape[-1][0] % size == at % size == 0)
         (rows, row, _), (columns, column, _), (run, _, _) = [(1, 0, 0)] * (3 - len(shape)) + shape
@@ -200,21 +147,8 @@ class DataMovement:
             changes = {"element": element, "output": at, "count": run // size, "value": value}
             return [[(OP.nmp_fill, replace_words([0] * len(FILL), FILL, changes))]]
         require((row | column) % size == 0 and OP.nmp_load in self._known)
-        words = _load(at, run, (rows, columns), (row, column))
-        changes = {"pad_y_before": rows, "element": element, "fill": value}
-        return [[(OP.nmp_load, replace_words(words, LOAD, changes))]]
-
-
-def _load(to: int, run: int, counts: tuple[int, int], steps: tuple[int, int]) -> Words:
-    """Return a load without rows."""
-    words = {
-        "spm": to,
-        "run_bytes": run,
-        "count_x": counts[1],
-        "spm_stride_y": steps[0],
-        "spm_stride_x": steps[1],
-    }
-    return replace_words([0] * len(LOAD), LOAD, words)
+        by_row, by_run = (0, 0, row, rows, 0), (columns, 0, column, 0, 0)
+        return [[make_load(0, at, run, by_row, by_run, element, value)]]
 
 
 def find_axes(source: Int64s, target: Int64s) -> list[Axis]:

@@ -1,41 +1,36 @@
-"""Patterns of layers: what a layer's tiles compute together.
+"""Patterns: the operations that a layer can be, each checked against the layer's tiles.
 
-A pattern takes a layer's tiles one by one. It checks that each reads the same values of an operand
-as the others, and numbers its results. In the end it describes the whole layer. All patterns of one
-instruction are rows of words and operands of the same matcher, :class:`LayerPattern`.
+A pattern knows the whole operation: its tensors from the layer's claim, its parameters from the
+first tile. Each tile must compute a box of the result with the same parameters, from the bytes that
+the operation needs for this box, and store the box. All tiles together compute each result once.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import attrs
 import numpy as np
 
-from nmpsim.core.layer_kernels.tasks import HostMemory, Task
-from nmpsim.core.layer_kernels.tensors import (
-    ImageConstants,
-    LayerResults,
-    Operand,
-    Shape,
+from nmpsim.bundle.metadata import Layer, LayerClaim, Tensor
+from nmpsim.core.layer_kernels.byte_origins import (
+    PARTIAL_SUM,
+    RESULT,
+    UNWRITTEN,
+    DramOrigins,
+    Origins,
     TensorView,
-    ValueLocations,
-    read_numbers,
-    write_numbers,
-)
-from nmpsim.core.layer_kernels.value_numbers import (
-    ValueMemory,
-    ValueNumbers,
+    TileScratchpad,
+    UnprovedError,
     Words,
     require,
     view_region,
 )
-from nmpsim.core.state import Int64s
-from nmpsim.isa.table import SCRATCHPAD_BASE
-from nmpsim.isa.words import INT8, PART_FIRST, PART_LAST, PART_ONLY
+from nmpsim.core.layer_kernels.tasks import HostMemory, Instruction, Task, replace_words, split_area
+from nmpsim.core.state import Bytes, Int64s
+from nmpsim.isa.words import INT8, PART_FIRST, PART_LAST, PART_ONLY, STORE
 
 SUM_BYTES = 4
 """Bytes of an Int8 sum; an Int16 sum has twice as many."""
@@ -43,245 +38,269 @@ BEGIN, END = (PART_ONLY, PART_FIRST), (PART_ONLY, PART_LAST)
 """Parts that begin a sum, and parts that end one."""
 
 
-class StoredValues(Protocol):
-    """Values that a layer stores."""
-
-    bytes: range
-    """Value numbers of the bytes that the layer computes."""
-
-    def record_store(self, numbers: ValueNumbers, address: int, steps: tuple[int, int]) -> None:
-        """Record a store of values to an address."""
-        ...
-
-    def publish(self, locations: ValueLocations) -> None:
-        """Record that the plan has stored the values in DRAM."""
-        ...
+PLACE = ("event_origin", "part", "partial")
+"""Words of a tile's place in the result, and in sums."""
 
 
-class Pattern(Protocol):
-    """Interface of classes that compute a layer's results from the tiles of its instructions."""
+class Box(NamedTuple):
+    """Box of a tensor: first row, column and channel, and numbers of rows, columns, channels."""
 
-    @property
-    def results(self) -> StoredValues:
-        """Values that the layer stores."""
-        ...
+    y: int
+    x: int
+    channel: int
+    rows: int
+    columns: int
+    channels: int
 
-    def add_tile(self, core: int, d: Words) -> None:
-        """Add a tile; raise UnprovedError if it does not fit the others."""
-        ...
+    def select(self, origins: Origins, element: int) -> Origins:
+        """Return the origins of the box; raise UnprovedError if the tensor lacks some of it."""
+        require(min(self[:3]) >= 0)
+        first, last = self.channel << element, (self.channel + self.channels) << element
+        selected = origins[self.y : self.y + self.rows, self.x : self.x + self.columns, first:last]
+        require(selected.shape == (self.rows, self.columns, last - first))
+        return selected
 
-    def make_tasks(self, locations: ValueLocations, host: HostMemory) -> Sequence[Task]:
-        """Return the tasks that compute the whole layer and leave its results in DRAM."""
-        ...
 
+class ConstantTable:
+    """Table [rows, records, bytes] in the image, of which each tile reads some records."""
 
-class TileGrid:
-    """Positions of a layer's tiles in its results."""
+    def __init__(self, rows: int, records: int, nbytes: int) -> None:
+        self._origins: Origins = np.full((rows, records, nbytes), UNWRITTEN, np.int32)
 
-    def __init__(
-        self, origin: Int64s, row: int, pixel: int, sizes: Int64s, ends: Any = slice(None)
-    ) -> None:
-        """Locate tiles of ``sizes`` [tiles, (rows, columns, channels)].
+    def read(self, spm: TileScratchpad, address: int, first: int, count: int) -> None:
+        """Add the records from ``first`` on that a tile reads at an address."""
+        known = self._origins[:, first : first + count]
+        found = spm.read(address, (1, 1, known.size), (0, 0)).reshape(known.shape)
+        np.copyto(known, found, where=known == UNWRITTEN)
+        require((known == found).all())
 
-        Parameters
-        ----------
-        origin : ndarray of int64
-            [tiles] index of each tile's first result.
-        row, pixel : int
-            Steps of that index from row to row and from pixel to pixel.
-        sizes : ndarray of int64
-            [tiles, 3] rows, columns and channels.
-        ends : optional
-            Index of the tiles that compute results; others compute parts of sums.
-        """
-        self._row, self._pixel = row, pixel
-        require(row > 0 and pixel > 0 and row % pixel == 0 and origin.min() >= 0)
-        y, rest = np.divmod(origin, row)
-        x, channel = np.divmod(rest, pixel)
-        self.places = y, x, channel
-        """Row, column and channel of each tile's first result."""
-        height, width, depth = sizes.T
-        require(((x + width <= row // pixel) & (channel + depth <= pixel)).all())
-        self.shape: Shape = (int((y + height).max()), row // pixel, pixel)
-        require(sizes[ends].prod(axis=1).sum() == math.prod(self.shape))
-
-    def locate(self, origin: int) -> tuple[int, int, int]:
-        """Return row, column and channel of a tile's first result."""
-        y, rest = divmod(origin, self._row)
-        return (y, *divmod(rest, self._pixel))
+    def get_bytes(self, image: Bytes) -> Bytes:
+        """Return all bytes [rows, records, bytes]; raise UnprovedError if some are not constant."""
+        require(self._origins.min() >= 0 and self._origins.max() < image.size)
+        return image[self._origins]
 
 
 @attrs.frozen
-class _Sum:
-    """Partial sums of a tile, and the number of inputs in them."""
+class WindowAxis:
+    """Windows along the rows or columns of an input of ``size`` positions."""
 
-    origin: int
-    shape: Shape
-    done: int
+    kernel: int
+    """Positions from the first to the last tap of a window."""
+    stride: int
+    pad: int
+    size: int
 
+    def count_taps(self, count: int) -> int:
+        """Return the positions of a number of windows, with padding."""
+        return (count - 1) * self.stride + self.kernel
 
-class PartialSums:
-    """Partial sums of a layer's tiles, each used once by the next part of the tile."""
-
-    def __init__(self, memories: ValueMemory, element: int) -> None:
-        self._memories, self._bytes = memories, SUM_BYTES << element
-        self._known: dict[int, _Sum] = {}
-
-    def add(self, core: int, address: int, origin: int, shape: Shape, done: int) -> None:
-        """Record the sums of ``done`` inputs that a part of a tile stores at an address."""
-        numbers = self._at(core, address, shape)
-        first = self._memories.allocate(numbers.size)
-        self._known[first] = _Sum(origin, shape, done)
-        new = np.arange(first, first + numbers.size, dtype=np.int32).reshape(1, 1, -1)
-        write_numbers(self._memories, core, address, (0, 0), new)
-
-    def take(self, core: int, address: int, origin: int, shape: Shape) -> int:
-        """Remove the sums that a part continues, and return their number of inputs.
-
-        Raises UnprovedError if the sums are not those of its tile.
-        """
-        numbers = self._at(core, address, shape)
-        first = int(numbers[0])
-        known = self._known.pop(first, None)
-        require(known is not None and (known.origin, known.shape) == (origin, shape))
-        require(np.array_equal(numbers, np.arange(first, first + numbers.size)))
-        return known.done if known else 0
-
-    def _at(self, core: int, address: int, shape: Shape) -> ValueNumbers:
-        nbytes = math.prod(shape) * self._bytes
-        numbers: ValueNumbers = view_region(
-            self._memories.scratchpads[core], address - SCRATCHPAD_BASE, (nbytes,), (1,)
-        )
-        return numbers
+    def find_taps(self, first: int, count: int) -> tuple[int, int, int]:
+        """Return the first valid position, the padding before, and the number of valid ones."""
+        at, extent = first * self.stride - self.pad, self.count_taps(count)
+        begin, end = max(at, 0), min(at + extent, self.size)
+        return (begin, begin - at, end - begin) if begin < end else (0, extent, 0)
 
 
-def count_sum_inputs(parts: Int64s, inputs: Int64s) -> int:
-    """Return the number of inputs of each sum, which must be the same for all sums."""
-    begins, ends = np.isin(parts, BEGIN).sum(), np.isin(parts, END).sum()
-    depth, rest = divmod(int(inputs.sum()), max(int(begins), 1))
-    require(not rest and depth and begins == ends)
-    return depth
+def make_axes(
+    d: Words, words: Any, claim: LayerClaim, source: TensorView
+) -> tuple[WindowAxis, WindowAxis]:
+    """Return the windows of a descriptor along the rows and columns of a claimed input."""
+    require(min(claim.pad_top, claim.pad_left) >= 0)
+    has_dilation = hasattr(words, "dilation_h")
+    dilations = (d[words.dilation_h], d[words.dilation_w]) if has_dilation else (1, 1)
+    high = (d[words.kernel_h] - 1) * dilations[0] + 1
+    wide = (d[words.kernel_w] - 1) * dilations[1] + 1
+    rows = WindowAxis(high, d[words.stride_h], claim.pad_top, source.rows)
+    return rows, WindowAxis(wide, d[words.stride_w], claim.pad_left, source.columns)
 
 
-class LayerPattern(ABC):
-    """Base class of patterns whose tiles are one tensor instruction each."""
+class LayerPattern:
+    """Base class of operations whose tiles are one tensor instruction each."""
 
     number: ClassVar[int]
     """Row of the instruction table."""
     words: ClassVar[Any]
     """Words of the descriptor."""
-    own: ClassVar[tuple[str, ...]]
-    """Names of words that may differ between tiles."""
+    own: ClassVar[tuple[str, ...]] = ()
+    """Names of other words that may differ between tiles."""
+    sources: ClassVar[Mapping[str, tuple[str, str]]] = {"input": ("", "")}
+    """Word with the address of each input of the claim -> words with its strides of rows and
+    pixels; no names if it is contiguous."""
     size: ClassVar[tuple[str, str, str]]
     """Words with the rows, columns and channels of a tile's results; 1 without a word."""
     out_steps: ClassVar[tuple[str, str]] = ("", "")
-    """Words with the strides of rows and pixels of the results; 0 without a word."""
+    """Words with the strides of rows and pixels of the results."""
     summed: ClassVar[str] = ""
     """Word with the number of inputs that each result sums, if these may come in parts."""
     can_overwrite: ClassVar[bool] = False
     """Whether results may take the place of an operand."""
-    can_pad: ClassVar[bool] = False
-    """Whether operands may have constant padding."""
 
-    def __init__(self, memories: ValueMemory, layer: int, tiles: Int64s) -> None:
-        """Begin with the descriptors of all tiles [tiles, words]."""
+    def __init__(self, dram: DramOrigins, layer: Layer, tiles: Int64s) -> None:
+        """Begin with a layer that has a claim, and the descriptors of its tiles [tiles, words]."""
         w = self.words
-        shared = np.delete(tiles, [getattr(w, name) for name in self.own], axis=1)
+        strides = (*self.out_steps, *(name for names in self.sources.values() for name in names))
+        names = {*self.own, *self.sources, "output", *strides, *self.size, self.summed, *PLACE}
+        own = [getattr(w, name) for name in names if hasattr(w, name)]
+        shared = np.delete(tiles, own, axis=1)
         require((shared == shared[0]).all())
-        self._memories, self._layer = memories, layer
+        assert layer.claim is not None
+        self._dram, self._claim = dram, layer.claim
         self._d: Words = tiles[0].tolist()
         self._element = self._d[w.element] if hasattr(w, "element") else INT8
-        if hasattr(w, "event_origin"):
-            origins = tiles[:, w.event_origin]
-        else:  # the stores tell which results a tile computes
-            origins = memories.stores[layer].compute_origins() >> self._element
-        self._origins = iter(origins.tolist())
-        sizes = np.ones((len(tiles), 3), np.int64)
-        for axis, name in enumerate(self.size):
-            if name:
-                sizes[:, axis] = tiles[:, getattr(w, name)]
-        ends: Any = slice(None)
-        if self.summed:
-            ends = np.isin(tiles[:, w.part], END)
-            self._depth = count_sum_inputs(tiles[:, w.part], tiles[:, getattr(w, self.summed)])
-            self._sums = PartialSums(memories, self._element)
-        self._grid = TileGrid(origins, *self._find_steps(tiles, origins), sizes, ends)
-        self.results = LayerResults(memories, layer, self._grid.shape, self._element)
-        self._operands: dict[str, Operand] = {}
-        """Operands by the name of the word with their address."""
+        self._target = self._view(layer.output)
+        rows, columns, nbytes = (self._target.rows, self._target.columns, self._target.nbytes)
+        self._shape = rows, columns, nbytes >> self._element
+        if hasattr(w, "event_stride_x"):
+            steps = (columns * self._shape[2], self._shape[2])
+            require((self._d[w.event_stride_y], self._d[w.event_stride_x]) == steps)
+        inputs = layer.claim.inputs[: len(self.sources)]
+        require(len(inputs) == len(self.sources))
+        self._operands = dict(zip(self.sources, map(self._view, inputs), strict=True))
+        self._origins = {name: dram.list_origins(view) for name, view in self._operands.items()}
+        self._results = dram.list_origins(self._target) + RESULT
+        """Origins of results that are not stored; UNWRITTEN for those that are."""
+        self._depth = 1
+        """Number of inputs that each result sums, if these may come in parts."""
+        self._computed = 0
+        """Number of inputs that the tiles so far have summed, or of their results."""
+        self._tables: dict[str, ConstantTable] = {}
+        """Constant tables by the word with their address."""
+        self._sums: list[tuple[Box, int] | None] = []
+        """Box and number of inputs of each partial sum, None once a tile has continued it."""
 
-    def _find_steps(self, tiles: Int64s, origins: Int64s) -> tuple[int, int]:
-        """Return the steps of result indices from row to row and from pixel to pixel."""
-        return self._d[self.words.event_stride_y], self._d[self.words.event_stride_x]
+    def _view(self, tensor: Tensor) -> TensorView:
+        """Return a claimed tensor with all dimensions but the last two as rows."""
+        require(tensor.shape and min(tensor.shape) > 0)
+        *rows, columns, channels = (1, 1, *tensor.shape)
+        return TensorView(tensor.address, math.prod(rows), columns, channels << self._element)
 
-    def add_tile(self, core: int, d: Words) -> None:
-        """Add a tile; see :class:`Pattern`."""
-        w, origin, done = self.words, next(self._origins), 0
-        shape: Any = tuple(d[getattr(w, name)] if name else 1 for name in self.size)
-        if self.summed and d[w.part] not in BEGIN:
-            done = self._sums.take(core, d[w.partial], origin, shape)
-        self._read_tile(core, d, shape, self._grid.locate(origin), done)
-        if self.summed:
-            done += d[getattr(w, self.summed)]
-            if d[w.part] not in END:
-                self._sums.add(core, d[w.partial], origin, shape, done)
-                return
-            require(done == self._depth)
-        steps: Any = tuple(d[getattr(w, name)] if name else 0 for name in self.out_steps)
-        self.results.add(core, d[w.output], steps, shape, origin)
+    def _find_operands(self, box: Box, done: int, inputs: int) -> dict[str, Box]:
+        """Return the box of each operand that a box of the result needs.
 
-    @abstractmethod
-    def _read_tile(
-        self, core: int, d: Words, shape: Shape, place: tuple[int, int, int], done: int
-    ) -> None:
-        """Read the operands of a tile whose results have some shape and begin at a place.
-
-        ``done`` is the number of inputs that its sums already contain.
+        If sums may come in parts, the part takes ``inputs`` inputs after the first ``done``.
         """
+        return dict.fromkeys(self.sources, box)
 
-    def _read(
-        self,
-        name: str,
-        core: int,
-        address: int,
-        shape: Shape,
-        steps: tuple[int, int],
-        place: tuple[int, int, int],
+    def _derive_words(self, box: Box) -> dict[str, int]:
+        """Return the words of an instruction that follow from the box of its results."""
+        if not hasattr(self.words, "event_origin"):
+            return {}
+        _, columns, channels = self._shape
+        return {"event_origin": (box.y * columns + box.x) * channels + box.channel}
+
+    def add_tile(self, spm: TileScratchpad, d: Words, target: int | None) -> None:
+        """Check a tile whose results are stored from the address ``target`` on."""
+        if target is None:
+            raise UnprovedError
+        w, view = self.words, self._target
+        y, rest = divmod(target - view.address, view.steps[0])
+        x, byte = divmod(rest, view.nbytes)
+        box = Box(y, x, byte >> self._element, *(self._get_word(d, name, 1) for name in self.size))
+        results = box.select(self._results, self._element)
+        require(view.get_address(y, x, box.channel << self._element) == target)
+        require(all(self._get_word(d, n) == value for n, value in self._derive_words(box).items()))
+        done, inputs = 0, 1
+        if self.summed:
+            inputs = self._get_word(d, self.summed)
+            if d[w.part] not in BEGIN:
+                done = self._continue_sum(self._view_sums(spm, d, box), box)
+        self._computed += math.prod(box[3:]) * inputs
+        self._check_operands(spm, d, box, done, inputs)
+        if self.summed and d[w.part] not in END:
+            self._view_sums(spm, d, box)[...] = PARTIAL_SUM - len(self._sums)
+            self._sums.append((box, done + inputs))
+            return
+        require(not self.summed or done + inputs == self._depth)
+        spm.write(d[w.output], [self._get_word(d, name) for name in self.out_steps], results)
+
+    def _get_word(self, d: Words, name: str, default: int = 0) -> int:
+        """Return a word of a descriptor by name, or the default for an empty name."""
+        return d[getattr(self.words, name)] if name else default
+
+    def _view_sums(self, spm: TileScratchpad, d: Words, box: Box) -> Origins:
+        nbytes = math.prod(box[3:]) * (SUM_BYTES << self._element)
+        return spm.read(d[self.words.partial], (1, 1, nbytes), (0, 0))
+
+    def _continue_sum(self, origins: Origins, box: Box) -> int:
+        """Return the number of inputs of the partial sums that a tile continues."""
+        number = PARTIAL_SUM - origins.item(0)
+        require((origins == origins[0, 0, 0]).all() and 0 <= number < len(self._sums))
+        known, self._sums[number] = self._sums[number], None
+        if known is None or known[0] != box:
+            raise UnprovedError
+        return known[1]
+
+    def _check_operands(
+        self, spm: TileScratchpad, d: Words, box: Box, done: int, inputs: int
     ) -> None:
-        """Add what a tile reads of an operand, at a row, column and byte of it."""
-        read = read_numbers(self._memories, core, address, shape, steps)
-        self._operands[name].add(read, *place)
+        """Raise UnprovedError unless a tile reads what its results need."""
+        for name, part in self._find_operands(box, done, inputs).items():
+            expected = part.select(self._origins[name], self._element)
+            steps = [self._get_word(d, stride) for stride in self.sources[name]]
+            found = spm.read(self._get_word(d, name), expected.shape, steps)
+            require((found == expected).all())
+        for name, table in self._tables.items():
+            table.read(spm, self._get_word(d, name), *self._find_records(box))
 
-    def make_tasks(self, locations: ValueLocations, host: HostMemory) -> Sequence[Task]:
-        """Return the tasks that compute the whole layer and leave its results in DRAM."""
-        target = self.results.find_tensor()
-        sources = {name: one.find_tensor(locations) for name, one in self._operands.items()}
-        for name, source in sources.items():
-            size = source.rows, source.columns
-            is_padded = self.can_pad and source.fill is not None
-            require(is_padded or size == self._operands[name].numbers.shape[:2])
-            is_same = (source.address, source.steps) == (target.address, target.steps)
-            require(not source.overlaps(target) or (self.can_overwrite and is_same))
-        require(are_aligned(self._element, host, target, *sources.values()))
-        tasks = self._make_tasks(sources, target, host)
-        locations.add(self.results.first, target)
-        return tasks
+    def _find_records(self, box: Box) -> tuple[int, int]:
+        """Return the first record of tables that some results need, and the number of records."""
+        return box.channel, box.channels
 
-    @abstractmethod
-    def _make_tasks(
-        self, sources: Mapping[str, TensorView], target: TensorView, host: HostMemory
-    ) -> list[Task]:
-        """Return the tasks, given the operands and the results in DRAM."""
+    def _store_tables(self, host: HostMemory, first: int, last: int) -> dict[str, int]:
+        """Return the words of the tables for some records in host memory."""
+        return {
+            name: host.store_constant(table.get_bytes(host.image)[:, first:last])
+            for name, table in self._tables.items()
+        }
+
+    def add_store(self, spm: TileScratchpad, d: Words) -> None:
+        """Check that a store writes each result to its place."""
+        origins = spm.read_store(d)
+        require((origins == self._dram.find_transfer(d) + RESULT).all())
+        start = d[STORE.dram] - self._target.address
+        steps = d[STORE.dram_stride_y], d[STORE.dram_stride_x], 1
+        view_region(self._results.reshape(-1), start, origins.shape, steps)[...] = UNWRITTEN
+
+    def make_tasks(self, host: HostMemory) -> Sequence[Task]:
+        """Return the tasks that compute the whole layer and leave its results in DRAM.
+
+        Raises UnprovedError if some results are missing or computed twice.
+        """
+        require(self._computed == math.prod(self._shape) * self._depth)
+        require((self._results == UNWRITTEN).all())
+        for source in self._operands.values():
+            is_same = self.can_overwrite and source == self._target
+            require(is_same or not source.overlaps(self._target))
+        require(are_aligned(self._element, host, self._target, *self._operands.values()))
+        return self._make_tasks(host)
+
+    def _make_tasks(self, host: HostMemory) -> list[Task]:
+        """Return the tasks, once all tiles are checked: some rows of some channels each."""
+        rows, columns, channels = self._shape
+        return [
+            [self._make_instruction(Box(top, 0, first, bottom - top, columns, last - first), host)]
+            for (top, bottom), (first, last) in split_area(rows, channels)
+        ]
+
+    def _make_instruction(self, box: Box, host: HostMemory, **words: int) -> Instruction:
+        """Return the instruction that computes a box of the result, with some other ``words``."""
+        changes = self._derive_words(box) | zip_words(self.size, box[3:])
+        if self.summed:
+            changes |= {self.summed: self._depth, "part": PART_ONLY, "partial": 0}
+        operands = self._find_operands(box, 0, self._depth)
+        for name, (y, x, channel, *_) in (*operands.items(), ("output", box)):
+            view = self._operands.get(name, self._target)
+            address = view.get_address(y, x, channel << self._element)
+            changes[name] = host.encode_address(address)
+            changes |= zip_words(self.sources.get(name, self.out_steps), view.steps)
+        return self.number, replace_words(self._d, self.words, changes | words)
 
 
-def make_constants(memories: ValueMemory, count: int) -> list[ImageConstants]:
-    """Make ``count`` empty collections of constants."""
-    return [ImageConstants(memories) for _ in range(count)]
+def zip_words(names: Sequence[str], values: Sequence[int]) -> dict[str, int]:
+    """Return the values by name, without those of empty names."""
+    return {name: value for name, value in zip(names, values, strict=True) if name}
 
 
 def are_aligned(element: int, host: HostMemory, *tensors: TensorView) -> bool:
     """Return whether kernels can access the elements of tensors at their host addresses."""
-    mask = (1 << element) - 1
-    return not any(
-        (host.encode_address(t.address) | t.steps[0] | t.steps[1]) & mask for t in tensors
-    )
+    return not any(host.encode_address(t.address) & ((1 << element) - 1) for t in tensors)

@@ -16,6 +16,7 @@ from operator import attrgetter
 import attrs
 import numpy as np
 
+from nmpsim.bundle.metadata import Layer
 from nmpsim.core.compiled.epochs import PART_WORDS, Epochs, find_reached
 from nmpsim.core.compiled.kernel_arguments import LAYER, NUMBER, WORDS
 from nmpsim.core.instruction_tables import FOOTPRINT_KIND, OP, WORD_COUNT
@@ -99,16 +100,6 @@ def _unite(spans: Spans) -> Spans:
     return found
 
 
-def _join_parts(parts: Iterable[Part]) -> Part:
-    """Join parts into one that executes them one after the other."""
-    known = list(parts)
-    return Part(
-        [one for part in known for one in part.instructions],
-        _unite([span for part in known for span in part.reads]),
-        _unite([span for part in known for span in part.writes]),
-    )
-
-
 def make_passes(layers: Iterable[Sequence[Part]]) -> Iterator[list[Part]]:
     """Group the parts of consecutive layers into passes without inner synchronization."""
     before: list[Part] = []
@@ -133,19 +124,19 @@ def _join_passes(before: Sequence[Part], after: Sequence[Part]) -> list[Part] | 
         groups.append((first, [*(one for group in met for one in group[1]), part]))
     if len(groups) < MIN_PARTS or len({(len(a), len(b)) for a, b in groups}) > 1:
         return None
-    return [_join_parts([*a, *b]) for a, b in groups]
+    return [make_part([one for p in (*a, *b) for one in p.instructions]) for a, b in groups]
 
 
-def plan_layer_kernels(machine: Machine, epochs: Epochs) -> tuple[Epochs | None, bool]:
+def plan_layer_kernels(
+    machine: Machine, epochs: Epochs, layers: Sequence[Layer]
+) -> tuple[Epochs | None, bool]:
     """Plan layer kernels for a recording; return its epochs and whether it reads scratchpads.
 
     The epochs are None if no layer is proved; scratchpad bytes that the recording has written
     itself do not count as read.
     """
     with pause_garbage_collection():
-        plan = prove_layers(machine, unpack_epochs(epochs))
-    if plan is None:
-        return None, True
+        plan = prove_layers(machine, unpack_epochs(epochs), layers)
     return pack_plan(machine, plan) if plan.whole else None, plan.reads_scratchpads
 
 

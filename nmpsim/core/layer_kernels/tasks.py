@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.core.compiled.kernel_arguments import ORIGIN, SLOTS
-from nmpsim.core.layer_kernels.tensors import TensorView
-from nmpsim.core.layer_kernels.value_numbers import Words
+from nmpsim.core.instruction_tables import OP
+from nmpsim.core.layer_kernels.byte_origins import Words
 from nmpsim.core.state import Bytes, Machine
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import LOAD
@@ -24,6 +24,10 @@ Task = Sequence[Instruction]
 SLACK = 64
 """Bytes after an input that kernels may read but never use."""
 _ALIGNMENT = 64
+TASKS = 4
+"""Number of tasks of a large layer that is split by rows, for as many threads."""
+MIN_COLUMNS = 64
+"""Columns or channels of a task, or a multiple, if a layer has too few rows."""
 
 
 class HostMemory:
@@ -104,30 +108,23 @@ def split_evenly(count: int, parts: int, multiple: int = 1) -> Iterator[tuple[in
         yield begin * multiple, min(end * multiple, count)
 
 
-def make_padded_load(
-    tensor: TensorView, first: int, rows: int, columns: int, to: int, element: int
-) -> Words:
-    """Return a load descriptor for some rows of a padded operand, ``columns`` wide."""
-    top, bottom = max(first, tensor.above), min(first + rows, tensor.above + tensor.rows)
-    count = max(bottom - top, 0)
-    row = columns * tensor.nbytes
-    words = {
-        "dram": tensor.address + (top - tensor.above) * tensor.steps[0]
-        if count
-        else tensor.address,
-        "spm": to,
-        "run_bytes": tensor.nbytes,
-        "count_x": tensor.columns,
-        "count_y": count,
-        "dram_stride_x": tensor.steps[1],
-        "dram_stride_y": tensor.steps[0],
-        "spm_stride_x": tensor.nbytes,
-        "spm_stride_y": row,
-        "pad_x_before": tensor.left,
-        "pad_x_after": columns - tensor.left - tensor.columns,
-        "pad_y_before": top - first if count else rows,
-        "pad_y_after": first + rows - bottom if count else 0,
-        "element": element,
-        "fill": tensor.fill or 0,
-    }
-    return replace_words([0] * len(LOAD), LOAD, words)
+def split_area(rows: int, columns: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """Split rows into bands, and columns into groups if there are few rows; yield each part."""
+    for group in split_evenly(columns, -(-TASKS // min(rows, TASKS)), MIN_COLUMNS):
+        yield from ((band, group) for band in split_evenly(rows, TASKS))
+
+
+LoadAxis = tuple[int, int, int, int, int]
+"""Rows or runs of a load: number, DRAM stride, scratchpad stride, padding before and after."""
+
+
+def make_load(
+    dram: int, spm: int, run: int, rows: LoadAxis, runs: LoadAxis, element: int = 0, fill: int = 0
+) -> Instruction:
+    """Return a load of runs of ``run`` bytes, with padding of an element type and a value."""
+    words = {"dram": dram, "spm": spm, "run_bytes": run, "element": element, "fill": fill}
+    for name, axis in (("y", rows), ("x", runs)):
+        before, after = f"pad_{name}_before", f"pad_{name}_after"
+        names = (f"count_{name}", f"dram_stride_{name}", f"spm_stride_{name}", before, after)
+        words |= zip(names, axis, strict=True)
+    return OP.nmp_load, replace_words([0] * len(LOAD), LOAD, words)

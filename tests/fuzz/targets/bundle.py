@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
+from typing import Any
 
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.assembly import disassemble_bundle
@@ -84,7 +85,7 @@ def mutate(data: bytes, random: Random) -> bytes:
     for _ in range(random.choice((1, 1, 1, 2, 4))):
         kind = random.randrange(8)
         if kind == 0:
-            return _other_metadata(data, file, random)
+            return replace_metadata(data, file, lambda document: json_changed(document, random))
         if kind == 1:
             at = 4 * random.randrange(_HEADER_BYTES // 4 + 8 * len(file.segments))
             _set_word(changed, at, _word(changed, at, random))
@@ -150,13 +151,13 @@ def _instruction(word: int, random: Random) -> int:
     return encode(instruction.mnemonic, {name: operands[name] for name in names})
 
 
-def _other_metadata(data: bytes, file: ElfFile, random: Random) -> bytes:
-    """Changed metadata behind the file's end, and its section's header pointing there."""
+def replace_metadata(data: bytes, file: ElfFile, change: Callable[[Any], Any]) -> bytes:
+    """Put changed metadata behind the file's end, with its section's header pointing there."""
     section = file.sections.get(META)
     if section is None:
         raise ValueError("no metadata")
     document = json.loads(bytes(file.read_section(section)))
-    text = json.dumps(json_changed(document, random)).encode()
+    text = json.dumps(change(document)).encode()
     changed = bytearray(data + text)
     table = int.from_bytes(data[32:36], "little")
     for at in range(table, len(data) - _SECTION.size + 1, _SECTION.size):

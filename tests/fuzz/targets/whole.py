@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 import attrs
 
@@ -14,8 +15,9 @@ from nmpsim.diagnostics import UserError
 
 from .. import programs
 from ..engines import inputs_of, run_whole_and_tiled, warm
+from ..mutate import json_changed
 from ..target import Target, refusals
-from .bundle import CODES, change_section, with_digest
+from .bundle import CODES, change_section, replace_metadata, with_digest
 
 SCRATCHPAD_BYTES = 4096
 """So small that most layers take several tiles."""
@@ -47,11 +49,13 @@ def seeds() -> Iterator[bytes]:
 
 
 def mutate(data: bytes, random: Random) -> bytes:
-    """Change words of descriptors a little, rarely constants or instructions."""
+    """Change words of descriptors a little, rarely claims, constants or instructions."""
     try:
         file = ElfFile(memoryview(data), "")
     except UserError as error:
         raise ValueError("not a bundle") from error
+    if random.randrange(8) == 0:
+        return replace_metadata(data, file, lambda document: _change_claim(document, random))
     changed, section = bytearray(data), file.sections.get(".descriptors")
     for _ in range(random.choice((1, 1, 1, 2, 4))):
         if section is None or section.nbytes < 4 or random.randrange(8) == 0:
@@ -64,6 +68,13 @@ def mutate(data: bytes, random: Random) -> bytes:
             ((new & 0xFFFF_FFFF).to_bytes(4, "little"), changed[other : other + 4])
         )
     return bytes(changed)
+
+
+def _change_claim(document: Any, random: Random) -> Any:
+    """Change what a layer of the metadata claims, or its output."""
+    layer = random.choice(document["layers"])
+    json_changed(layer[random.choice(("claim", "output"))], random)
+    return document
 
 
 TARGET = Target(run, seeds, mutate, seconds=20, most_bytes=1 << 17)

@@ -1,0 +1,196 @@
+"""Origins: where each byte of a scratchpad comes from while a layer's tiles are checked.
+
+An origin is a number. A byte of DRAM has its offset: first the image, then the read-write memory.
+Loads and stores copy origins, so two bytes with the same origin of DRAM are equal, whatever the
+inputs are. The result that a tile computes for a DRAM byte has the origin of that byte plus
+``RESULT``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from nmpsim.core.state import Bytes, Machine
+from nmpsim.isa.table import SCRATCHPAD_BASE
+from nmpsim.isa.words import INT16, LOAD, STORE
+
+Origins = npt.NDArray[np.int32]
+Words = Sequence[int]
+Shape = tuple[int, int, int]
+"""Rows, columns, bytes or elements of a pixel."""
+
+UNWRITTEN, CONSTANT, PARTIAL_SUM, RESULT = -1, -2, -1000, 1 << 30
+"""Origin of a byte that the layer has not written. A byte ``b`` of padding has the origin
+``CONSTANT - b``, and all bytes of partial sums number ``n`` have the origin ``PARTIAL_SUM - n``."""
+
+
+MAX_EXTENT = 1 << 24
+"""Maximum number of bytes from the first to the last byte of a tensor or transfer."""
+
+
+class UnprovedError(Exception):
+    """Exception for a layer that is not proved to be the operation that it claims to be."""
+
+
+def require(condition: Any) -> None:
+    """Raise UnprovedError unless a condition of the proof is true."""
+    if not condition:
+        raise UnprovedError
+
+
+def view_region(
+    memory: npt.NDArray[Any], start: int, shape: Sequence[int], steps: Sequence[int]
+) -> Any:
+    """Return a strided view of a one-dimensional array; raise UnprovedError beyond its ends."""
+    size = memory.itemsize
+    require(start >= 0 and min(steps) >= 0)
+    try:
+        strides = tuple([step * size for step in steps])
+        return np.ndarray(shape, memory.dtype, memory, start * size, strides)
+    except (TypeError, ValueError):
+        raise UnprovedError from None
+
+
+def make_constant_origins(value: int, element: int) -> Origins:
+    """Return the origins of the bytes of a constant element."""
+    size = 2 if element == INT16 else 1
+    pattern = (value & (1 << 8 * size) - 1).to_bytes(size, "little")
+    return CONSTANT - np.frombuffer(pattern, np.uint8).astype(np.int32)
+
+
+@attrs.frozen
+class TensorView:
+    """Row-major tensor in DRAM: address, rows, columns, and bytes of a pixel."""
+
+    address: int
+    rows: int
+    columns: int
+    nbytes: int
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """Bytes from row to row, and from pixel to pixel."""
+        return self.columns * self.nbytes, self.nbytes
+
+    @property
+    def end(self) -> int:
+        """Address after the last byte."""
+        return self.address + self.rows * self.columns * self.nbytes
+
+    def get_address(self, row: int, column: int, byte: int) -> int:
+        """Return the address of a byte of a pixel."""
+        return self.address + (row * self.columns + column) * self.nbytes + byte
+
+    def overlaps(self, other: TensorView) -> bool:
+        """Return whether two tensors have a byte in common."""
+        return self.address < other.end and other.address < self.end
+
+
+class DramOrigins:
+    """Conversion between DRAM addresses and origins."""
+
+    def __init__(self, machine: Machine) -> None:
+        shared = machine.shared[0]
+        self.image: Bytes = machine.image
+        self._image_base, self._ram_base = int(shared.image_base), int(shared.ram_base)
+        self.ram_bytes = machine.ram.size
+        self._end = machine.image.size + machine.ram.size
+        self._counting = np.arange(0, dtype=np.int32)
+        self.scratchpad_bytes = machine.scratchpad.shape[1]
+
+    def get_origin(self, address: int, nbytes: int) -> int:
+        """Return the origin of the first of ``nbytes`` consecutive bytes.
+
+        Raises UnprovedError if they are not all in the image or all in read-write memory.
+        """
+        require(nbytes > 0)
+        start, size = address - self._image_base, self.image.size
+        if 0 <= start < size:
+            require(start + nbytes <= size)
+            return start
+        start = address - self._ram_base
+        require(start >= 0 and size + start + nbytes <= min(self._end, RESULT))
+        return size + start
+
+    def list_origins(self, tensor: TensorView) -> Origins:
+        """Return the origins of a tensor, [rows, columns, bytes]."""
+        shape = tensor.rows, tensor.columns, tensor.nbytes
+        return self._view_range(tensor.address, shape, tensor.steps)
+
+    def find_transfer(self, d: Words) -> Origins:
+        """Return the origins of the DRAM bytes of a load or store, [rows, runs, bytes]."""
+        counts = d[LOAD.count_y], d[LOAD.count_x], d[LOAD.run_bytes]
+        return self._view_range(
+            d[LOAD.dram], counts, (d[LOAD.dram_stride_y], d[LOAD.dram_stride_x])
+        )
+
+    def _view_range(self, address: int, shape: Shape, steps: tuple[int, int]) -> Origins:
+        (rows, columns, run), (row, column) = shape, steps
+        require(min(shape) > 0)
+        extent = (rows - 1) * row + (columns - 1) * column + run
+        require(extent <= MAX_EXTENT)
+        first = self.get_origin(address, extent)
+        if extent > self._counting.size:
+            self._counting = np.arange(2 * extent, dtype=np.int32)
+        origins: Origins = first + view_region(self._counting, 0, shape, (row, column, 1))
+        return origins
+
+    def find_addresses(self, origins: Origins) -> npt.NDArray[np.int64]:
+        """Return the addresses of DRAM bytes; raise UnprovedError if they are in two memories."""
+        require(origins.min() >= 0 and origins.max() < self._end)
+        in_ram = origins >= self.image.size
+        require(in_ram.all() or not in_ram.any())
+        base = self._ram_base - self.image.size if in_ram.all() else self._image_base
+        return origins.astype(np.int64) + base
+
+
+class TileScratchpad:
+    """Scratchpad of a core while it executes a layer's tiles, with the origin of each byte."""
+
+    def __init__(self, dram: DramOrigins) -> None:
+        self._dram = dram
+        self.origins: Origins = np.full(dram.scratchpad_bytes, UNWRITTEN, np.int32)
+
+    def read(self, address: int, shape: Sequence[int], steps: Sequence[int]) -> Origins:
+        """Return a view of the origins of a region [rows, columns, bytes]."""
+        origins: Origins = view_region(self.origins, address - SCRATCHPAD_BASE, shape, (*steps, 1))
+        return origins
+
+    def write(self, address: int, steps: Sequence[int], origins: Origins) -> None:
+        """Set the origins of a region; raise UnprovedError if some of its bytes are the same."""
+        (rows, columns, run), (row, column) = origins.shape, steps
+        require(columns == 1 or column >= run)
+        require(rows == 1 or row >= (columns - 1) * column + run)
+        self.read(address, origins.shape, steps)[...] = origins
+
+    def load(self, d: Words) -> None:
+        """Execute a load, which may pad."""
+        left, above = d[LOAD.pad_x_before], d[LOAD.pad_y_before]
+        rows, runs = d[LOAD.count_y], d[LOAD.count_x]
+        shape = (
+            above + rows + d[LOAD.pad_y_after],
+            left + runs + d[LOAD.pad_x_after],
+            d[LOAD.run_bytes],
+        )
+        steps = d[LOAD.spm_stride_y], d[LOAD.spm_stride_x]
+        if 0 in shape:
+            return
+        loaded = self._dram.find_transfer(d) if rows * runs else None
+        if loaded is None or shape != loaded.shape:
+            padding = make_constant_origins(d[LOAD.fill], d[LOAD.element])
+            require(shape[2] % padding.size == 0)
+            tiled = np.tile(padding, shape[2] // padding.size)
+            self.write(d[LOAD.spm], steps, np.broadcast_to(tiled, shape))
+        if loaded is not None:
+            start = d[LOAD.spm] + above * steps[0] + left * steps[1]
+            self.write(start, steps, loaded)
+
+    def read_store(self, d: Words) -> Origins:
+        """Return the origins of the bytes that a store reads, [rows, runs, bytes]."""
+        shape = d[STORE.count_y], d[STORE.count_x], d[STORE.run_bytes]
+        return self.read(d[STORE.spm], shape, (d[STORE.spm_stride_y], d[STORE.spm_stride_x]))
