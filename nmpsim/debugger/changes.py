@@ -28,10 +28,12 @@ from nmpsim.debugger.scale_changes import (
 from nmpsim.debugger.tracing import find_last_writer, find_transfer_source, trace_layer
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.isa.profiles import INTEGER, PROFILES, ROWS
-from nmpsim.isa.table import CHANNEL_RECORD, DESCRIPTORS, SCALE_RECORD, Descriptor
+from nmpsim.isa.table import CHANNEL_RECORD, SCALE_RECORD
 from nmpsim.kernels.scale import InvalidScaleError, make_integer_scale
 from nmpsim.lir.nodes import ELEM_DTYPES
 
+RunResults = tuple[StopResult, Mapping[int, npt.NDArray[Any]], list[int]]
+"""Where a run has stopped, the outputs of its layers, and their numbers of saturated values."""
 UNCHANGEABLE_WORDS = ("layer",)
 """Words that cannot be changed because counters are assigned to layers by them."""
 
@@ -47,39 +49,26 @@ def find_word_addresses(
     channels = d.get("out_channels", d.get("channels_count", 0))
     chosen = range(channels) if channel is None else [channel] if 0 <= channel < channels else []
     if word == "bias":
-        if "channels" in d and channel is not None:
-            for one in chosen:
-                yield from _record(executed, "channels", CHANNEL_RECORD, "bias_low", one, trace, 8)
+        table, record, name, size = "channels", CHANNEL_RECORD, "bias_low", 8
+        chosen = [] if channel is None or table not in d else chosen
     elif d.get("scales") and word in [w.name for w in SCALE_RECORD]:
-        for one in chosen:
-            yield from _record(executed, "scales", SCALE_RECORD, word, one, trace, 4)
-    elif channel is None and word in d and word not in UNCHANGEABLE_WORDS:
-        yield executed.rs1 + 4 * find_word_index(executed, word), 4
+        table, record, name, size = "scales", SCALE_RECORD, word, 4
+    else:
+        if channel is None and word in d and word not in UNCHANGEABLE_WORDS:
+            yield get_word_address(executed, word), 4
+        return
+    before = [o for o in trace if o.core == executed.core and o.position < executed.position]
+    first = d.get(table, 0) + 4 * [w.name for w in record].index(name)
+    for address in (first + one * record.nbytes for one in chosen):
+        load = find_last_writer(before, "scratchpad", address)
+        source = find_transfer_source(load, address) if load and load.words.get("dram") else None
+        if source is not None:
+            yield source, size
 
 
-def _record(
-    done: ExecutedInstruction,
-    table: str,
-    record: Descriptor,
-    word: str,
-    channel: int,
-    trace: list[ExecutedInstruction],
-    size: int,
-) -> Iterator[tuple[int, int]]:
-    """Yield where a record of a scratchpad table was loaded from."""
-    names = [w.name for w in record]
-    address = done.words[table] + channel * record.nbytes + 4 * names.index(word)
-    before = [o for o in trace if o.core == done.core and o.position < done.position]
-    load = find_last_writer(before, "scratchpad", address)
-    source = find_transfer_source(load, address) if load and load.words.get("dram") else None
-    if source is not None:
-        yield source, size
-
-
-def find_word_index(executed: ExecutedInstruction, word: str) -> int:
-    """Return the index of a named word in the descriptor of an instruction."""
-    names = [w.name for w in DESCRIPTORS[executed.instruction.descriptor or ""]]
-    return names.index(word)
+def get_word_address(executed: ExecutedInstruction, word: str) -> int:
+    """Return the address of a named word in the descriptor of an instruction."""
+    return executed.rs1 + 4 * list(executed.words).index(word)
 
 
 def pack_integer(value: int, size: int) -> bytes:
@@ -93,14 +82,6 @@ def pack_integer(value: int, size: int) -> bytes:
             expected=f"an integer of {bits} bits",
         )
     return (value & ((1 << bits) - 1)).to_bytes(size, "little")
-
-
-@attrs.frozen
-class Baseline:
-    """Layer outputs and saturation counts of the run without changes."""
-
-    outputs: Mapping[int, npt.NDArray[Any]]
-    saturated: Mapping[int, int]
 
 
 @attrs.frozen
@@ -124,14 +105,10 @@ class ProgramChanges:
 
     def __init__(self, debugger: Debugger) -> None:
         self._debugger = debugger
-        self._baseline: Baseline | None = None
+        self._unchanged: RunResults | None = None
+        """Results of the run without changes."""
         self._programs: dict[ScaleChanges, CompiledProgram] = {}
         """The most recently compiled program, by its scale changes."""
-
-    @property
-    def edits(self) -> tuple[Edit, ...]:
-        """All edits so far, in order."""
-        return self._debugger.edits
 
     def set_word(self, layer: Layer, word: str, value: int, channel: int | None = None) -> int:
         """Change a word in all descriptors or channel records of a layer.
@@ -176,19 +153,16 @@ class ProgramChanges:
         """
         _check_scale(layer, scale)
         found = change_scale(self._program(), layer, float(np.float32(scale)))
-        by_name = {one.name: one for one in self._debugger.layers}
-        order = self._debugger.get_layer_order()
-        first = min(
-            (by_name[name] for name in found.producers), key=lambda one: order.index(one.index)
-        )
+        layers = map(self._debugger.layers.__getitem__, self._debugger.get_layer_order())
+        first = next(one for one in layers if one.name in found.producers)
         what = f"{layer.display_name} scale = {scale:g}"
         self.change_program(found.pieces, what, first, found.scales)
-        self._programs = {list_scale_changes(self.edits): found.program}
+        self._programs = {list_scale_changes(self._debugger.edits): found.program}
         return found
 
     def _program(self) -> CompiledProgram:
         """Return the program compiled with the current scales."""
-        scales = list_scale_changes(self.edits)
+        scales = list_scale_changes(self._debugger.edits)
         if scales not in self._programs:
             bundle = self._debugger.bundle
             made = recompile_bundle(bundle, bundle.module())
@@ -216,7 +190,7 @@ class ProgramChanges:
             real = d["out_mul"] / 2.0 ** (d["out_pre"] + d["out_post"])
             integers = _integers(real * ratio)
             for word, value in zip(("out_pre", "out_mul", "out_post"), integers, strict=True):
-                pieces.append((done.rs1 + 4 * find_word_index(done, word), pack_integer(value, 4)))
+                pieces.append((get_word_address(done, word), pack_integer(value, 4)))
         self.change_program(pieces, f"{layer.display_name} scale = {scale:g} alone", layer)
         return len(computes)
 
@@ -242,7 +216,7 @@ class ProgramChanges:
                     expected="code, descriptors or constants",
                 )
         here = debugger.position
-        debugger.apply_edits((*self.edits, Edit(0, tuple(pieces), what, scales or {})))
+        debugger.apply_edits((*debugger.edits, Edit(0, tuple(pieces), what, scales or {})))
         if layer is not None:
             debugger.go_to_layer_start(layer.index, here)
 
@@ -251,48 +225,46 @@ class ProgramChanges:
         debugger, here = self._debugger, self._debugger.position
         address, now = _element(tensor, at, value)
         what = f"{tensor.name}{list(at)} = {value:g}"
-        debugger.apply_edits((*self.edits, Edit(here, ((address, now),), what)))
+        debugger.apply_edits((*debugger.edits, Edit(here, ((address, now),), what)))
         debugger.go_to(here)
-
-    def revert(self) -> int:
-        """Undo all edits, go to the start of the run, and return the number of edits."""
-        count = len(self.edits)
-        self._debugger.apply_edits(())
-        return count
 
     def measure_effects(self) -> tuple[StopResult, list[LayerEffect]]:
         """Run to the end and return the effect of the changes on each layer."""
-        base, debugger = self._without(), self._debugger
-        stopped, effects = debugger.run_to_end(), []
-        states, outputs = list_layer_states(debugger), debugger.layer_outputs
+        debugger, edits = self._debugger, self._debugger.edits
+        if self._unchanged is None:
+            debugger.apply_edits(())
+            try:
+                self._unchanged = self._run_to_end()
+            finally:
+                debugger.apply_edits(edits)
+        _, outputs_before, saturated_before = self._unchanged
+        stopped, outputs, saturated = self._run_to_end()
+        effects = []
         for index in debugger.get_layer_order():
-            layer, actual = debugger.layers[index], outputs.get(index)
-            before, compiled = base.outputs.get(index), debugger.bundle.metadata.layers[index]
-            found = None
+            layer, actual, before = (
+                debugger.layers[index],
+                outputs.get(index),
+                outputs_before.get(index),
+            )
+            found: Difference | str = ""
             if actual is not None and before is not None:
-                expected = convert_scale(before, compiled.output, layer.output)
-                apart = measure_difference(layer, actual, expected)
-                found = apart if isinstance(apart, Difference) else None
-            saturated = base.saturated.get(index, 0)
+                old = debugger.bundle.metadata.layers[index].output
+                found = measure_difference(layer, actual, convert_scale(before, old, layer.output))
             effects.append(
-                LayerEffect(index, layer.name, found, saturated, states[index].saturated)
+                LayerEffect(
+                    index,
+                    layer.name,
+                    found if isinstance(found, Difference) else None,
+                    saturated_before[index],
+                    saturated[index],
+                )
             )
         return stopped, effects
 
-    def _without(self) -> Baseline:
-        """Return the results of the run without changes."""
-        if self._baseline is None:
-            debugger, edits = self._debugger, self.edits
-            debugger.apply_edits(())
-            try:
-                debugger.run_to_end()
-                states = list_layer_states(debugger)
-                self._baseline = Baseline(
-                    debugger.layer_outputs, {state.index: state.saturated for state in states}
-                )
-            finally:
-                debugger.apply_edits(edits)
-        return self._baseline
+    def _run_to_end(self) -> RunResults:
+        debugger = self._debugger
+        stopped, states = debugger.run_to_end(), list_layer_states(debugger)
+        return stopped, debugger.layer_outputs, [state.saturated for state in states]
 
     def trace_layer(self, layer: Layer) -> list[ExecutedInstruction]:
         """Return the executed instructions of a layer; run up to its end first if necessary."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
 
 import attrs
 import numpy as np
@@ -21,7 +23,7 @@ from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.compiler.tiling.search import TILINGS
 from nmpsim.config import from_settings
 from nmpsim.diagnostics import UserError, fail
-from nmpsim.lir.nodes import Instruction, Module, TensorType
+from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.opcodes import OPCODES, Kind
 
 WORD_BYTES = 4
@@ -154,38 +156,33 @@ def _find_affected_layers(
     bundle: Bundle, operations: tuple[Operation, ...], buffers: frozenset[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Return the device layers that write and that read the tensors, and host layers that read."""
-    by_name = {
+    owners = {
         name: layer for layer in bundle.metadata.layers for name in (layer.name, *layer.fused)
     }
-    producers, readers, host_readers = (dict[str, None]() for _ in range(3))
-    for op in operations:
-        layer = by_name[op.instruction.name]
-        is_written = any(view.buffer.name in buffers for view in op.list_outputs())
-        is_read = any(view.buffer.name in buffers for view in op.operands) and not is_written
-        if layer.placement == "host" and is_written:
-            raise _cannot_change(layer, f"{layer.display_name} computes the tensor on the host")
-        if is_written:
-            producers[layer.name] = None
-        elif is_read:
-            (host_readers if layer.placement == "host" else readers)[layer.name] = None
-    return (
-        tuple(producers),
-        tuple(name for name in readers if name not in producers),
-        tuple(host_readers),
+    layers = [(owners[op.instruction.name], op) for op in operations]
+    writers, users = (
+        {layer.name: layer for layer, op in layers if buffers & {v.buffer.name for v in views(op)}}
+        for views in (Operation.list_outputs, attrgetter("operands"))
     )
+    readers = {name: layer for name, layer in users.items() if name not in writers}
+    for layer in writers.values():
+        if layer.placement == "host":
+            raise _cannot_change(layer, f"{layer.display_name} computes the tensor on the host")
+    on_host = tuple(name for name, layer in readers.items() if layer.placement == "host")
+    return tuple(writers), tuple(name for name in readers if name not in on_host), on_host
 
 
 def _rescale_buffers(module: Module, buffers: frozenset[str], scale: float) -> Module:
     """Return the module with another scale of some buffers and of all their views."""
     names, instructions = set(buffers), []
-    for instruction in module.instructions:
-        is_view = instruction.opcode == "tensorview" and instruction.operands[0].name in names
+    for one in module.instructions:
+        is_view = one.opcode == "tensorview" and one.operands[0].name in names
         if is_view:
-            names.add(instruction.name)
-        is_own = instruction.opcode == "allocactivation" and instruction.name in names
-        instructions.append(
-            _rescale_instruction(instruction, scale) if is_view or is_own else instruction
-        )
+            names.add(one.name)
+        if is_view or (one.opcode == "allocactivation" and one.name in names):
+            attributes = {**one.attributes, "Ty": _with_scale(one.attributes["Ty"], scale)}
+            one = attrs.evolve(one, attributes=attributes)
+        instructions.append(one)
     weights = tuple(
         attrs.evolve(one, type=_with_scale(one.type, scale)) if one.name in buffers else one
         for one in module.weights
@@ -193,16 +190,9 @@ def _rescale_buffers(module: Module, buffers: frozenset[str], scale: float) -> M
     return attrs.evolve(module, instructions=tuple(instructions), weights=weights)
 
 
-def _rescale_instruction(instruction: Instruction, scale: float) -> Instruction:
-    declared = instruction.attributes["Ty"]
-    if not isinstance(declared, TensorType):
-        return instruction
-    attributes = {**instruction.attributes, "Ty": _with_scale(declared, scale)}
-    return attrs.evolve(instruction, attributes=attributes)
-
-
-def _with_scale(declared: TensorType, scale: float) -> TensorType:
-    quant = declared.quant
+def _with_scale(declared: Any, scale: float) -> Any:
+    """Return a tensor type with another scale; other types are returned unchanged."""
+    quant = declared.quant if isinstance(declared, TensorType) else None
     if quant is None:
         return declared
     ratio = scale / quant.scale

@@ -94,7 +94,7 @@ def test_scales_build_on_one_another(shell: Shell, seven: dict[str, Any], tmp_pa
     shell.execute(f"change conv1 scale {exact[0]!r}")
     shell.execute(f"change conv2 scale {exact[1]!r}")
     assert shell.execute("effect").data["changed"] == []
-    assert build_patch(shell.debugger.bundle, shell.changes.edits) == ()
+    assert build_patch(shell.debugger.bundle, shell.debugger.edits) == ()
 
 
 def test_alone_changes_only_the_rescale_of_the_layer(shell: Shell) -> None:

@@ -17,7 +17,7 @@ from nmpsim.bundle.metadata import Layer
 from nmpsim.compiler.driver import compile_module
 from nmpsim.core.run import make_layer_key
 from nmpsim.debugger import Debugger
-from nmpsim.debugger.changes import find_word_addresses, find_word_index
+from nmpsim.debugger.changes import find_word_addresses, get_word_address
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.debugger.edits import Edit, Piece
 from nmpsim.debugger.instructions import ExecutedInstruction
@@ -109,7 +109,7 @@ def skip() -> Planted:
 def word(done: ExecutedInstruction, name: str, change: Callable[[int], int]) -> Piece:
     """One word of an instruction's descriptor, changed."""
     value = change(done.words[name]) & 0xFFFF_FFFF
-    return done.rs1 + 4 * find_word_index(done, name), value.to_bytes(4, "little")
+    return get_word_address(done, name), value.to_bytes(4, "little")
 
 
 def words(

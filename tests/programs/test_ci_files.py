@@ -202,7 +202,7 @@ def change_rescale_integer(folder):
     (layer,) = [one for one in debugger.layers if one.name == "fc__1"]
     (conv,) = [one for one in changes.trace_layer(layer) if one.instruction.mnemonic == "nmp.conv"]
     changes.set_word(layer, "out_mul", conv.words["out_mul"] + 1)
-    save_patch(folder / "one.json", build_patch(debugger.bundle, changes.edits))
+    save_patch(folder / "one.json", build_patch(debugger.bundle, debugger.edits))
     compile_with(folder, "--patch one.json")
 
 

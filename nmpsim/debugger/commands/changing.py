@@ -144,7 +144,7 @@ def show_effects(context: Context) -> CommandResult:
 
 def export_patch(context: Context, path: Path) -> CommandResult:
     """Write the changes to a patch file."""
-    changes = build_patch(context.debugger.bundle, context.changes.edits)
+    changes = build_patch(context.debugger.bundle, context.debugger.edits)
     save_patch(path, changes)
     written = format_count(len(changes), "change")
     line = f"{path}: {written}; `nmpsim run` and `compile` take it with --patch"
@@ -162,7 +162,8 @@ def apply_patch_file(context: Context, path: Path) -> CommandResult:
 
 def revert_changes(context: Context) -> CommandResult:
     """Undo all changes."""
-    undone = context.changes.revert()
+    undone = len(context.debugger.edits)
+    context.debugger.apply_edits(())
     text = f"{format_count(undone, 'change')} undone; the run is at the start"
     return make_result(text, undone=undone)
 
