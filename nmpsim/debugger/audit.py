@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.explain import LayerFacts, ProfileForm, explain_layers
+from nmpsim.analysis.explain import LayerFacts, ProfileForm
 from nmpsim.bundle.metadata import Layer
 from nmpsim.core.counters import count_channels
 from nmpsim.core.reference.cores import Core
@@ -17,10 +17,9 @@ from nmpsim.core.reference.mac import read_scale_tables
 from nmpsim.core.reference.operands import Scratchpad
 from nmpsim.core.state import Machine
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.inspect import format_type, unravel_index
+from nmpsim.debugger.inspect import unravel_index
 from nmpsim.debugger.instructions import ExecutedInstruction
 from nmpsim.isa.profiles import FLOAT64, INTEGER, ROWS, ScaleKind, ScaleWords, float64_scale
-from nmpsim.kernels.scale import IntegerScale
 from nmpsim.lir.nodes import Module
 
 SCALE_TOLERANCE = 1e-4
@@ -40,21 +39,6 @@ class ConstantAudit:
     ours: float = 0
     theirs: float = 0
     problem: str = ""
-
-
-@attrs.frozen
-class OperandType:
-    """Role, name and type of one operand of a layer."""
-
-    role: str
-    name: str
-    text: str
-
-
-def describe_operands(facts: LayerFacts | None) -> list[OperandType]:
-    """Return the operands of a layer's instruction with their types."""
-    operands = facts.operands if facts else ()
-    return [OperandType(one.role, one.name, format_type(one)) for one in operands]
 
 
 def describe_bias_scale(facts: LayerFacts | None) -> str:
@@ -175,12 +159,9 @@ def _channels(
     for channel in sorted(found, key=lambda one: -1 if one is None else one):
         index = channel if channel is not None and len(form.forms) > 1 else 0
         if index < len(form.forms):
-            expected = _integers(form.forms[index])
+            scale = form.forms[index]
+            expected = (scale.pre, scale.mul, scale.post)
             yield ChannelAudit(channel, values[index], expected, tuple(sorted(found[channel])))
-
-
-def _integers(scale: IntegerScale) -> ScaleWords:
-    return scale.pre, scale.mul, scale.post
 
 
 _Found = dict[str, dict[int | None, set[ScaleWords]]]
@@ -243,11 +224,6 @@ def _scale(words: Mapping[str, int], prefix: str) -> ScaleWords:
 
 FactsByName = Mapping[str, LayerFacts]
 """Instruction name -> what the LIR says about the instruction."""
-
-
-def explain_instructions(module: Module) -> FactsByName:
-    """Return the facts about each instruction of a module, keyed by instruction name."""
-    return {one.name: one for one in explain_layers(module)}
 
 
 def find_facts(facts: FactsByName, layer: Layer) -> LayerFacts | None:

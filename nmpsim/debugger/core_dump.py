@@ -24,7 +24,7 @@ from nmpsim.bundle.patch import MAX_PATCH_BYTES
 from nmpsim.bundle.schema import make_strict_converter
 from nmpsim.config import DeviceConfig, from_settings
 from nmpsim.core.engine_selection import ENGINES
-from nmpsim.debugger.edits import Edit, Piece
+from nmpsim.debugger.edits import Edit
 from nmpsim.debugger.reference import ArrayReader
 from nmpsim.diagnostics import UserError, fail
 
@@ -74,9 +74,7 @@ def write_core_file(path: Path, core: CoreDump) -> None:
     arrays = {
         "about": np.frombuffer(json.dumps(about).encode(), np.uint8),
         "bundle": np.frombuffer(core.image, np.uint8),
-        "edits": np.frombuffer(
-            json.dumps(list(map(_describe_edit, core.edits))).encode(), np.uint8
-        ),
+        "edits": np.frombuffer(json.dumps(_converter().unstructure(core.edits)).encode(), np.uint8),
         **{f"input/{name}": values for name, values in core.inputs.items()},
     }
     write_npz(path, arrays)
@@ -108,12 +106,6 @@ def read_core_file(path: Path, arrays: ArrayReader) -> CoreDump:
     return CoreDump(image, inputs, config, about["engine"], position, edits)
 
 
-def _describe_edit(edit: Edit) -> dict[str, Any]:
-    """Return the JSON data of an edit."""
-    pieces = [[address, now.hex()] for address, now in edit.pieces]
-    return attrs.asdict(edit) | {"pieces": pieces, "scales": dict(edit.scales)}
-
-
 def _read_document(path: Path, data: npt.NDArray[Any], kind: Any) -> Any:
     """Return the record of a class or type whose JSON is in an array of bytes."""
     from cattrs import BaseValidationError, transform_error
@@ -130,12 +122,8 @@ def _read_document(path: Path, data: npt.NDArray[Any], kind: Any) -> Any:
 @cache
 def _converter() -> Converter:
     converter = make_strict_converter()
-
-    def structure_piece(value: Any, _: object) -> Piece:
-        address, now = value
-        return converter.structure(address, int), bytes.fromhex(now)
-
-    converter.register_structure_hook_func(lambda kind: kind == Piece, structure_piece)
+    converter.register_structure_hook(bytes, lambda value, _: bytes.fromhex(value))
+    converter.register_unstructure_hook(bytes, bytes.hex)
     return converter
 
 

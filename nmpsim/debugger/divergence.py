@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 
 import attrs
 import numpy as np
@@ -154,10 +155,7 @@ def _outliers(
     cores = {known.stores[number].core for number in np.unique(known.last[wrong]) if number >= 0}
     if np.count_nonzero(wrong) < MIN_VALUES:
         return ()
-    return tuple(
-        ErrorPattern(one.text, (one.done.code_command,))
-        for one in find_word_outliers(trace, cores, writable)[:MAX_OUTLIERS]
-    )
+    return tuple(islice(find_word_outliers(trace, cores, writable), MAX_OUTLIERS))
 
 
 SHARED_WORDS = (
@@ -175,48 +173,31 @@ _COUNTS = {"dram_stride_x": "count_x", "dram_stride_y": "count_y"}
 """Stride -> count that must exceed 1 for the stride to matter."""
 
 
-@attrs.frozen
-class WordOutlier:
-    """Descriptor word with a value that differs from the same word on all other cores."""
-
-    done: ExecutedInstruction
-    word: str
-    value: int
-    others: int
-
-    @property
-    def text(self) -> str:
-        """Description of the difference."""
-        one = self.done
-        return (
-            f"{self.word} of {one.instruction.mnemonic} at {one.pc:#x} of core {one.core} is"
-            f" {self.value}, that of the other cores {self.others}"
-        )
-
-
 def find_word_outliers(
-    trace: Sequence[ExecutedInstruction], cores: Iterable[int], writable: int
-) -> list[WordOutlier]:
-    """Return descriptor words with one value on all other cores and another value on ``cores``.
+    trace: Sequence[ExecutedInstruction], cores: Collection[int], writable: int
+) -> Iterator[ErrorPattern]:
+    """Yield descriptor words with one value on all other cores and another value on ``cores``.
 
     ``writable`` is the address from which DRAM is no part of the program.
     """
-    chosen, found = frozenset(cores), list[WordOutlier]()
     groups: dict[tuple[object, ...], list[ExecutedInstruction]] = defaultdict(list)
     for done in trace:
         if done.unit is not None and done.words:
             is_writable = done.words.get("dram", 0) >= writable
             groups[done.instruction.mnemonic, done.words.get("part", 0), is_writable].append(done)
     for group in groups.values():
-        own = [done for done in group if done.core in chosen]
-        others = [done for done in group if done.core not in chosen]
+        own = [done for done in group if done.core in cores]
+        others = [done for done in group if done.core not in cores]
         for word in SHARED_WORDS if own and len({done.core for done in others}) > 1 else ():
             usual = {done.words[word] for done in others if _matters(word, done)}
             odd = [done for done in own if _matters(word, done) and done.words[word] not in usual]
             if len(usual) == 1 and odd:
-                (value,) = usual
-                found.append(WordOutlier(odd[0], word, odd[0].words[word], value))
-    return found
+                one = odd[0]
+                text = (
+                    f"{word} of {one.instruction.mnemonic} at {one.pc:#x} of core {one.core} is"
+                    f" {one.words[word]}, that of the other cores {usual.pop()}"
+                )
+                yield ErrorPattern(text, (one.code_command,))
 
 
 def _matters(word: str, done: ExecutedInstruction) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import attrs
+import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.explain.layers import OperandFacts
@@ -275,8 +276,4 @@ def ravel_index(at: tuple[int, ...], shape: tuple[int, ...]) -> int:
 
 def unravel_index(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Convert a row-major index to coordinates."""
-    at = []
-    for n in reversed(shape):
-        index, i = divmod(index, n)
-        at.append(i)
-    return tuple(reversed(at))
+    return tuple(map(int, np.unravel_index(index, shape)))

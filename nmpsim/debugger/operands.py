@@ -96,7 +96,7 @@ def find_operand(
     view = operands.views.get(name)
     buffer = name if view is None else view.buffer.name
     if module is not None and view is not None and buffer in module.constants:
-        return _part_of(view, _plain(name, module.constants[buffer]))
+        return _part_of(view, module.constants[buffer])
     ahead = debugger.list_layers_before(before)
     writers = [i for i in ahead if debugger.layers[i].output.name == buffer]
     if writers:
@@ -109,25 +109,20 @@ def find_operand(
         found = _of(tensor, read_values(debugger, tensor), "this is what memory holds now")
     else:
         return None
-    return found if view is None or name == buffer else _part_of(view, found)
+    return found if view is None or name == buffer else _part_of(view, found.values, found.note)
 
 
 def _of(tensor: Tensor, values: Values, note: str = "", layer: int | None = None) -> Operand:
     return Operand(tensor.name, tensor.elem, values, tensor.scale, tensor.offset, note, layer)
 
 
-def _plain(name: str, values: Values) -> Operand:
-    elem = next(e for e, dtype in ELEM_DTYPES.items() if dtype == values.dtype)
-    return Operand(name, elem, values)
-
-
-def _part_of(view: View, whole: Operand) -> Operand:
+def _part_of(view: View, whole: Values, note: str = "") -> Operand:
     """Return the part of a buffer that a view selects."""
     start, quant = view.byte_offset, view.type.quant
-    data = np.ascontiguousarray(whole.values).reshape(-1).view(np.uint8)
+    data = np.ascontiguousarray(whole).reshape(-1).view(np.uint8)
     values = data[start : start + view.type.nbytes].view(view.type.dtype).reshape(view.shape)
     scale, offset = (quant.scale, quant.offset) if quant else (None, None)
-    return Operand(view.name, view.type.elem, values, scale, offset, whole.note)
+    return Operand(view.name, view.type.elem, values, scale, offset, note)
 
 
 # --- operands of an instruction -------------------------------------------------------------------

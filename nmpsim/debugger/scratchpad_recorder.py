@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import groupby
 from typing import Any, Literal
 
@@ -30,7 +31,7 @@ class ScratchpadRecorder:
 
     def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
-        self._pieces: dict[tuple[int, int], list[_Piece]] = {}
+        self._get_pieces = cache(lambda pc, descriptor: list(self._written(pc, descriptor)))
         self._held: dict[int, dict[int, set[_Piece]]] = {}
 
     def __call__(self, work: Any) -> None:
@@ -39,18 +40,12 @@ class ScratchpadRecorder:
         entries = np.stack([done[name] for name in _ENTRY], axis=1)
         for core, layer, pc, descriptor in np.unique(entries, axis=0).tolist():
             held = self._held.setdefault(layer, {}).setdefault(core, set())
-            held.update(self._pieces_of(pc, descriptor))
+            held.update(self._get_pieces(pc, descriptor))
 
     def blocks(self, layers: int) -> tuple[ScratchpadBlock, ...]:
         """Return the blocks of the first ``layers`` layers, ordered by layer and address."""
         known = sorted(layer for layer in self._held if layer < layers)
         return tuple(block for layer in known for block in _blocks(layer, self._held[layer]))
-
-    def _pieces_of(self, pc: int, descriptor: int) -> list[_Piece]:
-        key = (pc, descriptor)
-        if key not in self._pieces:
-            self._pieces[key] = list(self._written(pc, descriptor))
-        return self._pieces[key]
 
     def _written(self, pc: int, descriptor: int) -> Iterator[_Piece]:
         """Yield the pieces that an instruction writes into its scratchpad."""

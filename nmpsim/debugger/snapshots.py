@@ -7,6 +7,7 @@ wrote. When all snapshots exceed the budget, every second one is dropped.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from typing import Any
 
 import attrs
@@ -82,17 +83,13 @@ class SnapshotStore:
     def __init__(self, budget_mib: int = DEFAULT_BUDGET_MIB) -> None:
         self._budget_bytes = budget_mib << 20
         self._kept: list[Snapshot] = []
-        self._uses: dict[int, int] = {}
+        self._uses = Counter[int]()
         """Identity of a page -> number of snapshots that share it."""
-        self._nbytes = 0
+        self.nbytes = 0
+        """Number of bytes of all snapshots."""
 
     def __len__(self) -> int:
         return len(self._kept)
-
-    @property
-    def nbytes(self) -> int:
-        """Number of bytes of all snapshots."""
-        return self._nbytes
 
     def find_before(self, position: int) -> Snapshot:
         """Return the last snapshot at ``position`` or before it."""
@@ -122,13 +119,11 @@ class SnapshotStore:
 
     def _count(self, snapshot: Snapshot, change: int) -> None:
         """Add or subtract the bytes of a snapshot; pages are shared with others."""
-        self._nbytes += change * sum(int(record.nbytes) for record in snapshot.records)
+        self.nbytes += change * sum(int(record.nbytes) for record in snapshot.records)
         for page in snapshot.pages:
-            uses = self._uses.pop(id(page), 0)
-            if uses + change:
-                self._uses[id(page)] = uses + change
-            if not uses or not uses + change:
-                self._nbytes += change * page.nbytes
+            self._uses[id(page)] += change
+            if self._uses[id(page)] == max(change, 0):  # it is new, or nothing shares it now
+                self.nbytes += change * page.nbytes
 
     def _index(self, position: int) -> int:
         return bisect_right([one.position for one in self._kept], position)

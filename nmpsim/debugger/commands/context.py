@@ -10,14 +10,10 @@ from typing import Any
 
 import numpy.typing as npt
 
-from nmpsim.analysis.explain import LayerFacts
+from nmpsim.analysis.explain import LayerFacts, explain_layers
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.debugger.audit import (
     FactsByName,
-    OperandType,
-    describe_bias_scale,
-    describe_operands,
-    explain_instructions,
     find_facts,
 )
 from nmpsim.debugger.changes import ProgramChanges
@@ -127,7 +123,7 @@ class Context:
         return rescale_module(self.debugger.bundle.module(), changes)
 
     def _explain_lir(self, changes: ScaleChanges) -> FactsByName:
-        return explain_instructions(self._read_lir(changes))
+        return {one.name: one for one in explain_layers(self._read_lir(changes))}
 
     def find_constant(self, name: str) -> tuple[Tensor, npt.NDArray[Any]] | None:
         """Return a constant of the LIR as a tensor with address 0 and its values, or None."""
@@ -137,16 +133,6 @@ class Context:
         scale, offset = (type_.quant.scale, type_.quant.offset) if type_.quant else (None, None)
         tensor = Tensor(name, type_.elem, type_.shape, 0, scale, offset)
         return tensor, self.get_module().constants[name]
-
-    def list_operands(self, layer: Layer) -> list[OperandType]:
-        """Return the operands of a layer with their types; none if the bundle contains no LIR."""
-        if not self.debugger.bundle.debug:
-            return []
-        return describe_operands(self.explain_layer(layer))
-
-    def describe_bias(self, layer: Layer) -> str:
-        """Describe how a bias's scale differs from that of the products; empty if it does not."""
-        return describe_bias_scale(self.explain_layer(layer)) if self.debugger.bundle.debug else ""
 
     def explain_layer(self, layer: Layer) -> LayerFacts | None:
         """Return a layer's facts from the LIR, or None; raise UserError (BUN005) without LIR."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer, Tensor
+from nmpsim.debugger.audit import describe_bias_scale
 from nmpsim.debugger.commands.arguments import Address
 from nmpsim.debugger.commands.command import Command, CommandResult, format_table, make_result
 from nmpsim.debugger.commands.context import Context
@@ -54,13 +56,25 @@ def list_layers(context: Context) -> CommandResult:
     return make_result(*format_table(found, columns), layers=found)
 
 
+@attrs.frozen
+class OperandType:
+    """Role, name and type of one operand of a layer."""
+
+    role: str
+    name: str
+    text: str
+
+
 def show_layer(context: Context, layer: Layer | None = None) -> CommandResult:
     """Show the types, cycles, transfers and critical path of a layer."""
     chosen = layer or context.get_current_layer()
     run = context.debugger.report()
     report, state = run.layers[chosen.index], list_layer_states(context.debugger, run)[chosen.index]
     output, use = chosen.output, report.use
-    operands, note = context.list_operands(chosen), context.describe_bias(chosen)
+    lir = context.explain_layer(chosen) if context.debugger.bundle.debug else None
+    operands = [
+        OperandType(one.role, one.name, format_type(one)) for one in (lir.operands if lir else ())
+    ]
     busy = {name: cycles for name, cycles in report.core_cycles.items() if cycles}
     path = {name: cycles for name, cycles in report.critical_path.items() if cycles}
     limited_by = describe_limiters(path, use)
@@ -75,7 +89,7 @@ def show_layer(context: Context, layer: Layer | None = None) -> CommandResult:
         chosen.fused and f"made of {', '.join(chosen.fused)}",
         chosen.reason and f"on the host: {chosen.reason}{cost}",
         *(f"{one.role:<8} {context.get_display_name(one.name)}: {one.text}" for one in operands),
-        note,
+        describe_bias_scale(lir),
     ]
     if busy:
         facts += [
