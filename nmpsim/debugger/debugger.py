@@ -343,20 +343,19 @@ class Debugger(RunPosition):
         """Stop at a position if a hit's predicate is true there, and count all such hits."""
         if self.position != position:
             self.seek(position, self._record)
-        met = tuple(
-            hit for hit in hits if hit.position == position and self._is_predicate_true(hit)
-        )
+        here = [
+            (hit, self.get_breakpoint(hit.breakpoint)) for hit in hits if hit.position == position
+        ]
+        met = [(hit, one) for hit, one in here if one.predicate is None or one.predicate()]
         if not met:
             return None
-        for hit in met:
-            self.get_breakpoint(hit.breakpoint).hits += 1
+        for _, one in met:
+            one.hits += 1
         if self.trap is not None:
-            return self.make_stop("trap", hits=met, message=self.trap.message)
-        return self.make_stop("breakpoint", hits=met)
-
-    def _is_predicate_true(self, hit: BreakpointHit) -> bool:
-        predicate = self.get_breakpoint(hit.breakpoint).predicate
-        return predicate is None or predicate()
+            return self.make_stop(
+                "trap", hits=tuple(hit for hit, _ in met), message=self.trap.message
+            )
+        return self.make_stop("breakpoint", hits=tuple(hit for hit, _ in met))
 
     def _continue_past(self) -> None:
         """Continue from a position without stopping there again."""

@@ -41,8 +41,6 @@ class ErrorRegion:
 
     kind: str
     """Kind of the owners, ``border``, or the name of an axis."""
-    numbers: tuple[int, ...]
-    """Cores, stores, or indices along the axis."""
     text: str
     mask: Mask
     bits: float
@@ -80,9 +78,13 @@ def find_error_regions(
     """
     found: list[ErrorRegion] = []
     within = visible | wrong
+    places = [
+        *_border(wrong),
+        *(one for axis in range(wrong.ndim) for one in _list_slabs(wrong, axis)),
+    ]
     for candidates in (
         [region for one in owners for region in _owned(wrong, one)],
-        *([[*_border(wrong), *_along(wrong)]] * MAX_REGIONS),
+        *([places] * MAX_REGIONS),
     ):
         best = _best(wrong, within, candidates)
         if best is not None:
@@ -120,15 +122,10 @@ def _owned(wrong: Mask, owners: ElementOwners) -> Iterator[ErrorRegion]:
     bits = log2(known.size) + _choices(known.size, hit.size)
     text = _listed([owners.names[label] for label in hit])
     places = tuple(owners.places[label] for label in hit[:1])
-    yield ErrorRegion(owners.kind, tuple(hit.tolist()), text, mask, bits, places)
+    yield ErrorRegion(owners.kind, text, mask, bits, places)
 
 
-def _along(wrong: Mask) -> Iterator[ErrorRegion]:
-    for axis in range(wrong.ndim):
-        yield from _indices_of(wrong, axis)
-
-
-def _indices_of(wrong: Mask, axis: int) -> Iterator[ErrorRegion]:
+def _list_slabs(wrong: Mask, axis: int) -> Iterator[ErrorRegion]:
     """Yield regions of indices of an axis: a range, a regular pattern, or a few."""
     size = wrong.shape[axis]
     hit = np.flatnonzero(wrong.any(axis=tuple(a for a in range(wrong.ndim) if a != axis)))
@@ -148,9 +145,7 @@ def _slab(wrong: Mask, axis: int, chosen: Sequence[int], bits: float) -> ErrorRe
     mask = np.zeros(wrong.shape, np.bool_)
     mask[(slice(None),) * axis + (list(chosen),)] = True
     name = get_axis_name(axis, wrong.ndim)
-    return ErrorRegion(
-        name, tuple(chosen), format_indices(chosen, name, wrong.shape[axis]), mask, bits
-    )
+    return ErrorRegion(name, format_indices(chosen, name, wrong.shape[axis]), mask, bits)
 
 
 def get_axis_name(axis: int, ndim: int) -> str:
@@ -187,7 +182,7 @@ def _border(wrong: Mask) -> Iterator[ErrorRegion]:
         mask = np.ones(wrong.shape, np.bool_)
         mask[:, margin:-margin, margin:-margin] = False
         if not mask.all() and not (wrong & ~mask).any() and _sides(wrong, margin) >= MIN_SIDES:
-            yield ErrorRegion("border", (margin,), "the border", mask, log2(len(MARGINS)))
+            yield ErrorRegion("border", "the border", mask, log2(len(MARGINS)))
             return
 
 

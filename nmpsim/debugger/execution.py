@@ -409,7 +409,8 @@ class Execution:
         if outcome in (Outcome.TRAP, Outcome.DEADLOCK, Outcome.CYCLE_LIMIT):
             self.trap = build_trap_report(self.machine, outcome, self.config, self.layers)
             return self._pause(PauseReason.TRAP, start)
-        is_stop = outcome == Outcome.STOPPED and not self._is_full(stops)
+        is_full = stops.noted[StopState.CORE] < 0 and stops.noted[StopState.ROWS] >= TRACE_ROWS
+        is_stop = outcome == Outcome.STOPPED and not is_full
         return self._pause(PauseReason.STOPPED if is_stop else PauseReason.BUSY, start)
 
     def _end(self, step: ProgramStep, start: int) -> Pause:
@@ -425,22 +426,22 @@ class Execution:
         )
         return attrs.evolve(pause, last_core=last_core)
 
-    @staticmethod
-    def _is_full(stops: StopConditions) -> bool:
-        return bool(
-            stops.noted[StopState.CORE] < 0 and stops.noted[StopState.ROWS] >= len(stops.trace)
-        )
-
     def _pause(self, reason: PauseReason, start: int, layers: tuple[int, ...] = ()) -> Pause:
         noted = self._stops.noted
         rows, words = (
             one[: noted[StopState.ROWS]].copy() for one in (self._stops.trace, self._stops.words)
         )
-        core = (
-            int(noted[StopState.CORE])
-            if reason == PauseReason.STOPPED and noted[StopState.CORE] >= 0
-            else None
-        )
+        core = int(noted[StopState.CORE]) if reason == PauseReason.STOPPED else -1
         noted[StopState.ROWS] = 0
         work, waits = drain_work_log(self.machine), drain_wait_log(self.machine)
-        return Pause(reason, start, self.position, rows, words, work, waits, tuple(layers), core)
+        return Pause(
+            reason,
+            start,
+            self.position,
+            rows,
+            words,
+            work,
+            waits,
+            layers,
+            core if core >= 0 else None,
+        )

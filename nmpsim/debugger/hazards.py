@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 
 import attrs
 import numpy as np
@@ -166,72 +166,14 @@ class InitializationTracker:
         return None if is_partial or missing.size == 0 else region.start + int(missing[0])
 
 
-_Step = Callable[["_Accesses"], "list[Hazard]"]
-
-
-class HazardDetector:
-    """Detector of hazards in the sequence of instructions and host accesses of a run.
-
-    From the first post or pend on, all steps are kept: a later post may show that a pend was
-    ordered after fewer posts than assumed, and everything since then is checked again.
-    """
-
-    def __init__(
-        self, cores: int, queue_depth: int, read_only_end: int, scratchpad_bytes: int
-    ) -> None:
-        """``read_only_end`` is the address after the memory that cannot be written."""
-        self._accesses = _Accesses(cores, queue_depth, read_only_end, scratchpad_bytes)
-        self._before: _Accesses | None = None
-        """State before the first post or pend."""
-        self._steps: list[_Step] = []
-        """Steps since the first post or pend."""
-        self._reported: list[Hazard] = []
-
-    def process(self, executed: ExecutedInstruction) -> list[Hazard]:
-        """Process one instruction and return its hazards."""
-        if self._before is None and executed.instruction.mnemonic in SEMAPHORES:
-            self._before = deepcopy(self._accesses)
-        return self._do(lambda accesses: accesses.process(executed), executed.position)
-
-    def process_host_access(self, position: int, access: MemoryAccess) -> list[Hazard]:
-        """Process an access of the host at ``position`` and return its hazards."""
-        return self._do(lambda accesses: accesses.process_host_access(position, access), position)
-
-    def end_segment(self) -> None:
-        """Record that all cores have halted."""
-        self._do(lambda accesses: accesses.end_segment(), 0)
-
-    def _do(self, step: _Step, position: int) -> list[Hazard]:
-        found = step(self._accesses)
-        if self._before is not None:
-            self._steps.append(step)
-            while self._accesses.order.is_too_strict:
-                found = self._repeat(self._before, self._accesses.order.rivals)
-            found = [one for one in found if one not in self._reported]
-        self._reported += found
-        return [attrs.evolve(one, position=max(one.position, position)) for one in found]
-
-    def _repeat(self, before: _Accesses, rivals: RivalPosts) -> list[Hazard]:
-        """Repeat all steps since the first post or pend with the known rivals."""
-        self._accesses = deepcopy(before)
-        self._accesses.order.known_rivals = rivals
-        found: list[Hazard] = []
-        for step in self._steps:
-            found += step(self._accesses)
-            if self._accesses.order.is_too_strict:
-                break
-        return found
-
-
 class _Accesses:
     """Open accesses and the order between cores."""
 
-    def __init__(
-        self, cores: int, queue_depth: int, read_only_end: int, scratchpad_bytes: int
-    ) -> None:
-        self.order = HappensBefore(cores)
-        self._written = InitializationTracker(cores, scratchpad_bytes)
-        self._depth, self._read_only_end = queue_depth, read_only_end
+    def __init__(self, execution: Execution) -> None:
+        config = execution.config
+        self.order = HappensBefore(config.cores_count)
+        self._written = InitializationTracker(config.cores_count, config.scratchpad_bytes)
+        self._depth, self._read_only_end = execution.costs.queues_depth, execution.bundle.rw_base
         self._unfinished = defaultdict[tuple[int, int], deque[_OpenAccess]](deque)
         """Core and unit -> accesses that the core has not waited for."""
         self._shared = _SharedAccesses()
@@ -417,26 +359,56 @@ def _name(unit: int) -> str:
 
 
 class HazardLog(RunLog):
-    """Log of the hazards of a run."""
+    """Log of the hazards of a run.
+
+    From the first post or pend on, all steps are kept: a later post may show that a pend was
+    ordered after fewer posts than assumed, and everything since then is checked again.
+    """
 
     def __init__(self, execution: Execution) -> None:
-        self._execution = execution
-        self._check = HazardDetector(
-            execution.config.cores_count,
-            execution.costs.queues_depth,
-            execution.bundle.rw_base,
-            execution.config.scratchpad_bytes,
-        )
         self.found: list[Hazard] = []
+        """Hazards, each at the position from which on it is known."""
+        self._execution = execution
+        self._accesses = _Accesses(execution)
+        self._before: _Accesses | None = None
+        """State before the first post or pend."""
+        self._steps: list[Callable[[_Accesses], list[Hazard]]] = []
+        """Steps since the first post or pend."""
+        self._reported: list[Hazard] = []
 
     def process(self, pause: Pause) -> None:
         """Check the instructions and host accesses before a pause."""
         for done in iterate_instructions(pause, self._execution.machine):
-            self.found += self._check.process(done)
+            if self._before is None and done.instruction.mnemonic in SEMAPHORES:
+                self._before = deepcopy(self._accesses)
+            self._check(methodcaller("process", done), done.position)
         if pause.is_segment_end:
-            self._check.end_segment()
+            self._check(methodcaller("end_segment"), pause.position)
         for access in self._list_host_accesses(pause):
-            self.found += self._check.process_host_access(pause.position, access)
+            step = methodcaller("process_host_access", pause.position, access)
+            self._check(step, pause.position)
+
+    def _check(self, step: Callable[[_Accesses], list[Hazard]], position: int) -> None:
+        """Add the hazards of a step, which are known from a position on."""
+        found = step(self._accesses)
+        if self._before is not None:
+            self._steps.append(step)
+            while self._accesses.order.is_too_strict:
+                found = self._repeat(self._before, self._accesses.order.rivals)
+            found = [one for one in found if one not in self._reported]
+        self._reported += found
+        self.found += [attrs.evolve(one, position=max(one.position, position)) for one in found]
+
+    def _repeat(self, before: _Accesses, rivals: RivalPosts) -> list[Hazard]:
+        """Repeat all steps since the first post or pend with the known rivals."""
+        self._accesses = deepcopy(before)
+        self._accesses.order.known_rivals = rivals
+        found: list[Hazard] = []
+        for step in self._steps:
+            found += step(self._accesses)
+            if self._accesses.order.is_too_strict:
+                break
+        return found
 
     def _list_host_accesses(self, pause: Pause) -> Iterator[MemoryAccess]:
         """Yield the host's accesses: of a host operation, and of the outputs at the end."""
