@@ -128,7 +128,7 @@ def _owned(wrong: Mask, owners: ElementOwners) -> Iterator[ErrorRegion]:
 def _list_slabs(wrong: Mask, axis: int) -> Iterator[ErrorRegion]:
     """Yield regions of indices of an axis: a range, a regular pattern, or a few."""
     size = wrong.shape[axis]
-    hit = np.flatnonzero(wrong.any(axis=tuple(a for a in range(wrong.ndim) if a != axis)))
+    hit = _list_indices(wrong, axis)
     if not 0 < hit.size < size:
         return
     low, high = int(hit[0]), int(hit[-1])
@@ -139,6 +139,11 @@ def _list_slabs(wrong: Mask, axis: int) -> Iterator[ErrorRegion]:
             yield _slab(wrong, axis, range(phase, size, period), log2(sum(PERIODS)))
     if hit.size <= size * MAX_SHARE:
         yield _slab(wrong, axis, hit.tolist(), log2(size) + _choices(size, hit.size))
+
+
+def _list_indices(mask: Mask, axis: int) -> Labels:
+    """Return the indices along an axis at which a mask has elements."""
+    return np.flatnonzero(mask.any(axis=tuple(a for a in range(mask.ndim) if a != axis)))
 
 
 def _slab(wrong: Mask, axis: int, chosen: Sequence[int], bits: float) -> ErrorRegion:
@@ -199,7 +204,7 @@ def describe_extent(mask: Mask) -> str:
     """Describe the bounding box of a region, omitting axes that it covers completely."""
     parts = []
     for axis, size in enumerate(mask.shape):
-        hit = np.flatnonzero(mask.any(axis=tuple(a for a in range(mask.ndim) if a != axis)))
+        hit = _list_indices(mask, axis)
         if 0 < hit.size < size:
             chosen = range(int(hit[0]), int(hit[-1]) + 1)
             parts.append(format_indices(chosen, get_axis_name(axis, mask.ndim), size))

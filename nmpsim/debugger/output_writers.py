@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle.metadata import Layer, Tensor
+from nmpsim.bundle.metadata import Layer
 from nmpsim.debugger.byte_runs import ByteRuns, get_tensor_region
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.error_patterns import ErrorPattern
@@ -208,7 +208,9 @@ def _find_spoiled(
     """
     with debugger.visit(position):
         now: Bytes = debugger.machine.ram.view(np.uint8).copy()
-        tensors = _tensors(debugger, done)
+        outputs = debugger.layer_outputs
+    tensors = [(one, debugger.inputs[one.name], -1) for one in debugger.bundle.metadata.inputs]
+    tensors += [(debugger.layers[one].output, outputs[one], one) for one in done]
     base = debugger.bundle.rw_base
     owner, kept = np.full(now.size, -1, np.int32), now.copy()
     for number, (tensor, values, _) in enumerate(tensors):
@@ -229,15 +231,6 @@ def _find_spoiled(
         f" them{_describe_writer(debugger, later, address)}"
     )
     yield ErrorPattern(text, (f"watch {tensor.name}",))
-
-
-def _tensors(debugger: Debugger, done: Sequence[int]) -> list[tuple[Tensor, Array, int]]:
-    """Return inputs and layer outputs with their values, in the order they were written."""
-    inputs, outputs = debugger.inputs, debugger.layer_outputs
-    return [
-        *((tensor, inputs[tensor.name], -1) for tensor in debugger.bundle.metadata.inputs),
-        *((debugger.layers[one].output, outputs[one], one) for one in done),
-    ]
 
 
 def _is_read(debugger: Debugger, read: Sequence[ByteRuns], size: int) -> Mask:
