@@ -24,7 +24,7 @@ from nmpsim.bundle.patch import MAX_PATCH_BYTES
 from nmpsim.bundle.schema import make_strict_converter
 from nmpsim.config import DeviceConfig, from_settings
 from nmpsim.core.engine_selection import ENGINES
-from nmpsim.debugger.edits import Edit
+from nmpsim.debugger.edits import Edit, Piece
 from nmpsim.debugger.reference import ArrayReader
 from nmpsim.diagnostics import UserError, fail
 
@@ -122,7 +122,12 @@ def _read_document(path: Path, data: npt.NDArray[Any], kind: Any) -> Any:
 @cache
 def _converter() -> Converter:
     converter = make_strict_converter()
-    converter.register_structure_hook(bytes, lambda value, _: bytes.fromhex(value))
+
+    def structure_piece(value: Any, _: object) -> Piece:
+        address, now = value
+        return converter.structure(address, int), bytes.fromhex(now)
+
+    converter.register_structure_hook_func(lambda kind: kind == Piece, structure_piece)
     converter.register_unstructure_hook(bytes, bytes.hex)
     return converter
 

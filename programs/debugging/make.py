@@ -62,7 +62,7 @@ def wrong_shift(folder: Path, arrays: dict[str, Any], tensors: dict[str, Any]) -
         one.words["out_post"] for one in changes.trace_layer(layer) if "out_post" in one.words
     )
     changes.set_word(layer, "out_post", shift - 1)
-    return apply_patch(image, build_patch(debugger.bundle, changes.edits), "wrong_shift.bin")
+    return apply_patch(image, build_patch(debugger.bundle, debugger.edits), "wrong_shift.bin")
 
 
 def retyped_bias(folder: Path, arrays: dict[str, Any], tensors: dict[str, Any]) -> bytes:

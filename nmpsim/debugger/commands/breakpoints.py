@@ -13,10 +13,12 @@ from nmpsim.debugger.breakpoints import (
     DifferenceCondition,
     parse_condition,
 )
-from nmpsim.debugger.commands.arguments import Text, UsageError, convert_word
 from nmpsim.debugger.commands.command import (
     Command,
     CommandResult,
+    Text,
+    UsageError,
+    convert_word,
     format_count,
     format_table,
     make_result,

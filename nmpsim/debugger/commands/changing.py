@@ -7,10 +7,11 @@ from pathlib import Path
 from nmpsim.bundle.metadata import Layer
 from nmpsim.bundle.patch import apply_patch, load_patch, save_patch
 from nmpsim.debugger.changes import pack_integer
-from nmpsim.debugger.commands.arguments import UsageError, convert_word
 from nmpsim.debugger.commands.command import (
     Command,
     CommandResult,
+    UsageError,
+    convert_word,
     format_count,
     format_table,
     make_result,

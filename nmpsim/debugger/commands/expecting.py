@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from nmpsim.analysis.difference import Difference
-from nmpsim.debugger.commands.arguments import Text
-from nmpsim.debugger.commands.command import Command, CommandResult, make_result
+from nmpsim.debugger.commands.command import Command, CommandResult, Text, make_result
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.expressions import Function, Number, evaluate
 from nmpsim.debugger.inspect import (

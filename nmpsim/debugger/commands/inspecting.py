@@ -9,8 +9,13 @@ import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.debugger.audit import describe_bias_scale
-from nmpsim.debugger.commands.arguments import Address
-from nmpsim.debugger.commands.command import Command, CommandResult, format_table, make_result
+from nmpsim.debugger.commands.command import (
+    Address,
+    Command,
+    CommandResult,
+    format_table,
+    make_result,
+)
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.commands.moving import format_location, format_next_instruction
 from nmpsim.debugger.inspect import (

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from nmpsim.debugger.commands.arguments import UsageError, convert_word
-from nmpsim.debugger.commands.command import Command, CommandResult, make_result
+from nmpsim.debugger.commands.command import (
+    Command,
+    CommandResult,
+    UsageError,
+    convert_word,
+    make_result,
+)
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.debugger import StepUnit
 from nmpsim.debugger.position import Location, StopResult

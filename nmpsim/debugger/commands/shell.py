@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from nmpsim.debugger.commands import (
-    auditing,
     breakpoints,
     changing,
     comparing,
@@ -15,8 +14,7 @@ from nmpsim.debugger.commands import (
     inspecting,
     moving,
 )
-from nmpsim.debugger.commands.arguments import split_line
-from nmpsim.debugger.commands.command import Command, CommandResult, make_result
+from nmpsim.debugger.commands.command import Command, CommandResult, make_result, split_line
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.core_dump import CoreDump, write_core_file
 from nmpsim.debugger.debugger import Debugger
@@ -111,7 +109,7 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
     "Stop": breakpoints.COMMANDS,
     "Look": inspecting.COMMANDS,
     "Compare": comparing.COMMANDS,
-    "Ask": (*explaining.COMMANDS, *auditing.COMMANDS),
+    "Ask": explaining.COMMANDS,
     "Change": changing.COMMANDS,
     "Check": expecting.COMMANDS,
     "Session": (

@@ -8,7 +8,7 @@ from contextlib import chdir, suppress
 from nmpsim.cli.arrays import ArrayFile
 from nmpsim.config import from_settings
 from nmpsim.debugger import Debugger
-from nmpsim.debugger.commands.arguments import split_line
+from nmpsim.debugger.commands.command import split_line
 from nmpsim.debugger.commands.shell import COMMANDS, Shell, find_command
 from nmpsim.debugger.script import ScriptLine, build_document, run_script
 from nmpsim.diagnostics import UserError
