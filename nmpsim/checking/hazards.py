@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -88,15 +89,13 @@ def _placed(hazard: Hazard, layers: Sequence[LayerReport]) -> str:
 
 def _culprits(found: Sequence[Hazard], layers: Sequence[LayerReport]) -> tuple[FailedLayer, ...]:
     """Return each layer's first hazard, and how many more it has."""
-    by_layer: dict[int, list[Hazard]] = {}
-    for hazard in found:
-        layer = _layer(hazard, layers)
-        if layer is not None:
-            by_layer.setdefault(layer.index, []).append(hazard)
+    placed = [(layer.index, one) for one in found if (layer := _layer(one, layers)) is not None]
+    first, counts = dict(reversed(placed)), Counter(index for index, _ in placed)
     return tuple(
-        make_failed_layer(layers[index], hazards[0].what + (f"; {more:,} more" if more else ""))
-        for index, hazards in sorted(by_layer.items())
-        for more in [len(hazards) - 1]
+        make_failed_layer(
+            layers[index], first[index].what + (f"; {count - 1:,} more" if count > 1 else "")
+        )
+        for index, count in sorted(counts.items())
     )
 
 

@@ -44,8 +44,8 @@ from nmpsim.debugger.snapshots import (
     Snapshot,
     SnapshotStore,
     copy_pages,
+    list_pages,
     list_small_arrays,
-    restore_machine,
 )
 from nmpsim.host_memory import validate_memory_limit
 from nmpsim.report.data import RunReport
@@ -273,7 +273,7 @@ class Execution:
         if self.snapshots.has_position(self.position):
             return
         before = self.snapshots.find_before(self.position) if len(self.snapshots) else None
-        records = (*(a.copy() for a in list_small_arrays(self.machine)), self._stops.clocks.copy())
+        records = tuple(array.copy() for array in self._list_arrays())
         self.snapshots.add(
             Snapshot(
                 self.position,
@@ -284,6 +284,10 @@ class Execution:
                 records,
             )
         )
+
+    def _list_arrays(self) -> tuple[Any, ...]:
+        """Return the arrays that a run writes besides the large memories."""
+        return (*list_small_arrays(self.machine), self._stops.clocks)
 
     def seek(self, position: int, on_pause: Callable[[Pause], None] | None = None) -> None:
         """Go to a position, forwards or backwards, or to the end if it comes first."""
@@ -318,9 +322,9 @@ class Execution:
 
     def restore(self, snapshot: Snapshot) -> None:
         """Restore the state of a snapshot."""
-        *records, clocks = snapshot.records
-        restore_machine(self.machine, attrs.evolve(snapshot, records=tuple(records)))
-        self._stops.clocks[:] = clocks
+        arrays = (*list_pages(self.machine), *self._list_arrays())
+        for array, saved in zip(arrays, (*snapshot.pages, *snapshot.records), strict=True):
+            array[...] = saved
         self._stops.passed[:] = -1
         self.position, self.trap = snapshot.position, None
         self._step, self._is_started = snapshot.step, snapshot.is_started

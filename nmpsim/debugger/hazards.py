@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
+from functools import lru_cache
 from operator import attrgetter, methodcaller
 
 import attrs
@@ -265,7 +266,7 @@ class _Accesses:
 
     def wait(self, done: ExecutedInstruction) -> None:
         """Process ``nmp.wait``, whose word may name a unit that does not exist."""
-        core, unit, outstanding = done.core, UNIT.decode(done.word), OUTSTANDING.decode(done.word)
+        core, (unit, outstanding) = done.core, _decode_wait(done.word)
         if queue := self._unfinished[core, unit]:
             self._finish(core, unit, queue[-1].job + 1 - outstanding)
 
@@ -287,7 +288,8 @@ class _Accesses:
 
     def _drop_ordered(self) -> None:
         """Drop the accesses that every core is ordered after."""
-        known = self.order.clocks.min(axis=0).tolist()
+        clocks = self.order.clocks
+        known = (clocks[0] if len(clocks) == 1 else clocks.min(axis=0)).tolist()
         self._shared.keep(lambda one: one.job >= known[one.done.core][one.unit])
 
 
@@ -303,6 +305,12 @@ _SYNC: dict[str, Callable[[_Accesses, ExecutedInstruction], object]] = exhaustiv
     list_mnemonics(Kind.SYNC),
 )
 """Mnemonic -> function that updates the order."""
+
+
+@lru_cache(maxsize=1 << 8)
+def _decode_wait(word: int) -> tuple[int, int]:
+    """Return the unit that an ``nmp.wait`` waits for and the jobs that may stay outstanding."""
+    return UNIT.decode(word), OUTSTANDING.decode(word)
 
 
 def _get_unit(done: ExecutedInstruction) -> int:

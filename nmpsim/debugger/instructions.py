@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, Literal
 
 import attrs
@@ -82,8 +82,10 @@ class ExecutedInstruction:
     """Cycle at which its unit finished it; NEVER if that was not known yet."""
     words: Mapping[str, int]
     """Words of its descriptor by name; empty if it has none."""
-    is_code_writable: bool
-    """Whether the instruction word could change, because it is not in the program's image."""
+    accesses: tuple[MemoryAccess, ...]
+    """Its memory accesses: reads, then writes."""
+    fetches: tuple[MemoryAccess, ...]
+    """Reads by the core itself: the instruction word if it is writable, the descriptor."""
 
     @property
     def position(self) -> int:
@@ -94,19 +96,6 @@ class ExecutedInstruction:
     def instruction(self) -> Instruction:
         """Row of the instruction table."""
         return INSTRUCTIONS[self.number]
-
-    @cached_property
-    def accesses(self) -> tuple[MemoryAccess, ...]:
-        """Memory accesses of the instruction: reads, then writes."""
-        return list_accesses(self.instruction, self.words, self.word, self.rs1)
-
-    @cached_property
-    def fetches(self) -> tuple[MemoryAccess, ...]:
-        """Reads by the core itself: the instruction word if it is writable, the descriptor."""
-        name = self.instruction.descriptor
-        reads = [("code", self.pc, WORD_BYTES)] if self.is_code_writable else []
-        reads += [] if name is None else [("descriptor", self.rs1, DESCRIPTORS[name].nbytes)]
-        return tuple(_touch("read", what, _space_of(at), at, size) for what, at, size in reads)
 
     @property
     def layer(self) -> int | None:
@@ -141,12 +130,27 @@ def format_code_command(core: int, pc: int) -> str:
 
 def iterate_instructions(pause: Pause, machine: Machine) -> Iterator[ExecutedInstruction]:
     """Yield the instructions executed before a pause."""
-    base = int(machine.shared[0].image_base)
+    image = range(base := int(machine.shared[0].image_base), base + machine.image.size)
     for row, held in zip(pause.trace.tolist(), pause.words.tolist(), strict=True):
-        names = _NAMES.get(INSTRUCTIONS[row[TraceColumn.NUMBER]].descriptor, ())
-        is_writable = not base <= row[TraceColumn.PC] < base + machine.image.size
-        fields: list[Any] = [*row, dict(zip(names, held, strict=False)), is_writable]
+        instruction = INSTRUCTIONS[row[TraceColumn.NUMBER]]
+        pc, word, rs1, *_ = row[TraceColumn.PC :]
+        words = dict(zip(_NAMES.get(instruction.descriptor, ()), held, strict=False))
+        accesses = list_accesses(instruction, words, word, rs1)
+        fields: list[Any] = [*row, words, accesses, _list_fetches(instruction, pc, rs1, image)]
         yield ExecutedInstruction(*fields)
+
+
+def _list_fetches(
+    instruction: Instruction, pc: int, rs1: int, image: range
+) -> tuple[MemoryAccess, ...]:
+    """Return the reads by a core itself; ``image`` has the addresses whose code cannot change."""
+    found: tuple[MemoryAccess, ...] = ()
+    if pc not in image:
+        found = (_touch("read", "code", _space_of(pc), pc, WORD_BYTES),)
+    if instruction.descriptor is not None:
+        nbytes = DESCRIPTORS[instruction.descriptor].nbytes
+        found = (*found, _touch("read", "descriptor", _space_of(rs1), rs1, nbytes))
+    return found
 
 
 def _space_of(address: int) -> Space:

@@ -96,12 +96,12 @@ class HappensBefore:
 
     def finish(self, core: int, unit: int, jobs: int) -> None:
         """Record that a core knows that the first ``jobs`` jobs of its unit are done."""
-        self.clocks[core, core, unit] = max(self.clocks[core, core, unit], jobs)
+        self.clocks[core, core, unit] = max(self.clocks.item(core, core, unit), jobs)
 
     def count_scalar_job(self, core: int) -> int:
         """Return the number of the core's own next job, which is done at once."""
-        job = int(self.clocks[core, core, SCALAR])
-        self.finish(core, SCALAR, job + 1)
+        job = self.clocks.item(core, core, SCALAR)
+        self.clocks[core, core, SCALAR] = job + 1
         return job
 
     def is_done(self, core: int, other: int, unit: int, job: int) -> bool:

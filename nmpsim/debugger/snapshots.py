@@ -32,14 +32,18 @@ class Snapshot:
     is_started: bool
     account: CycleAccount
     pages: tuple[Bytes, ...]
-    """Pages of ``list_paged_memories``, in order."""
+    """Copies of ``list_pages``."""
     records: tuple[Any, ...]
-    """Copies of ``list_small_arrays``."""
+    """Copies of the other arrays that a run writes."""
 
 
-def list_paged_memories(machine: Machine) -> tuple[Bytes, ...]:
-    """Return the large memories that a run writes, as one-dimensional arrays of bytes."""
-    return machine.ram, machine.scratchpad.reshape(-1)
+def list_pages(machine: Machine) -> list[Bytes]:
+    """Return the pages of the large memories that a run writes, as views."""
+    return [
+        memory[start : start + PAGE_BYTES]
+        for memory in (machine.ram, machine.scratchpad.reshape(-1))
+        for start in range(0, memory.size, PAGE_BYTES)
+    ]
 
 
 def list_small_arrays(machine: Machine) -> tuple[Any, ...]:
@@ -56,25 +60,13 @@ def list_small_arrays(machine: Machine) -> tuple[Any, ...]:
 
 def copy_pages(machine: Machine, before: Snapshot | None) -> tuple[Bytes, ...]:
     """Copy a machine's memories in pages and share pages that ``before`` has already."""
-    pages: list[Bytes] = []
-    for memory in list_paged_memories(machine):
-        for start in range(0, memory.size, PAGE_BYTES):
-            page = memory[start : start + PAGE_BYTES]
-            old = before.pages[len(pages)] if before is not None else None
-            is_same = old is not None and np.array_equal(old, page)
-            pages.append(old if is_same and old is not None else page.copy())
-    return tuple(pages)
-
-
-def restore_machine(machine: Machine, snapshot: Snapshot) -> None:
-    """Restore the memory and records of a snapshot."""
-    number = 0
-    for memory in list_paged_memories(machine):
-        for start in range(0, memory.size, PAGE_BYTES):
-            memory[start : start + PAGE_BYTES] = snapshot.pages[number]
-            number += 1
-    for array, copy in zip(list_small_arrays(machine), snapshot.records, strict=True):
-        array[...] = copy
+    pages = list_pages(machine)
+    if before is None:
+        return tuple(page.copy() for page in pages)
+    return tuple(
+        old if np.array_equal(old, page) else page.copy()
+        for old, page in zip(before.pages, pages, strict=True)
+    )
 
 
 class SnapshotStore:

@@ -22,7 +22,7 @@ from nmpsim.debugger.breakpoints import (
     LayerCondition,
     StallCondition,
 )
-from nmpsim.debugger.snapshots import list_paged_memories, list_small_arrays
+from nmpsim.debugger.snapshots import list_pages, list_small_arrays
 from nmpsim.report.json import to_json
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
@@ -44,9 +44,7 @@ def fresh(engine: str = "compiled", budget_mib: int = 512) -> Debugger:
 
 def state(debugger: Debugger) -> list[bytes]:
     machine = debugger.machine
-    return [
-        array.tobytes() for array in (*list_paged_memories(machine), *list_small_arrays(machine))
-    ]
+    return [array.tobytes() for array in (*list_pages(machine), *list_small_arrays(machine))]
 
 
 NOT_KNOWN = ("host_seconds", "contract")
