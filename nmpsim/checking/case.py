@@ -297,7 +297,7 @@ def _place(
     index = _layer(result)
     if index is None:
         return None, "at the end"
-    stopped = debugger.reach_layer(index)
+    stopped = debugger.run_through_layer(index)
     return stopped.location.position, f"after layer {result.layers[index].name}"
 
 

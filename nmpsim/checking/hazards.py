@@ -84,7 +84,9 @@ def check_hazards(hazards: Sequence[Hazard], layers: Sequence[LayerReport]) -> C
 
 def _placed(hazard: Hazard, layers: Sequence[LayerReport]) -> str:
     layer = _layer(hazard, layers)
-    return hazard.what if layer is None else f"layer {layer.display_name}: {hazard.what}"
+    return (
+        hazard.description if layer is None else f"layer {layer.display_name}: {hazard.description}"
+    )
 
 
 def _culprits(found: Sequence[Hazard], layers: Sequence[LayerReport]) -> tuple[FailedLayer, ...]:
@@ -93,7 +95,7 @@ def _culprits(found: Sequence[Hazard], layers: Sequence[LayerReport]) -> tuple[F
     first, counts = dict(reversed(placed)), Counter(index for index, _ in placed)
     return tuple(
         make_failed_layer(
-            layers[index], first[index].what + (f"; {count - 1:,} more" if count > 1 else "")
+            layers[index], first[index].description + (f"; {count - 1:,} more" if count > 1 else "")
         )
         for index, count in sorted(counts.items())
     )
@@ -101,7 +103,7 @@ def _culprits(found: Sequence[Hazard], layers: Sequence[LayerReport]) -> tuple[F
 
 def _layer(hazard: Hazard, layers: Sequence[LayerReport]) -> LayerReport | None:
     """Return the layer of the later instruction, or else of the earlier; None if unknown."""
-    for done in filter(None, (hazard.then, hazard.first)):
+    for done in filter(None, (hazard.later, hazard.earlier)):
         if done.layer is not None and 0 <= done.layer < len(layers):
             return layers[done.layer]
     return None

@@ -95,7 +95,7 @@ class RunTraces:
         if self._timeline is None:
             return
         if self._scratchpads is not None:
-            blocks = self._scratchpads.blocks(len(report.layers))
+            blocks = self._scratchpads.list_blocks(len(report.layers))
             report = attrs.evolve(report, scratchpads=blocks)
         self._timeline.finish(report)
         if self._timeline.dropped:

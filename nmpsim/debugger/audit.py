@@ -59,7 +59,7 @@ def describe_bias_scale(facts: LayerFacts | None) -> str:
 def audit_constants(
     module: Module, keys: Iterable[str], read_array: Callable[[str], Any]
 ) -> Iterator[ConstantAudit]:
-    """Compare each constant of a module with the array of the same name in a file."""
+    """Yield the comparison of each constant that a file contains with the file's array."""
     known = {key.removeprefix("const/"): key for key in keys}
     for weight in module.weights:
         if not weight.constant or weight.name not in known:
@@ -117,8 +117,8 @@ class StageAudit:
     """One entry, or one for each channel."""
 
     @property
-    def wrong(self) -> tuple[ChannelAudit, ...]:
-        """Channels whose rescale integers are not as expected."""
+    def wrong_channels(self) -> tuple[ChannelAudit, ...]:
+        """Channels with unexpected rescale integers."""
         return tuple(one for one in self.channels if not one.is_right)
 
 

@@ -18,14 +18,14 @@ Access = Literal["read", "write", "access"]
 
 @attrs.frozen
 class LayerCondition:
-    """Stop before a layer begins."""
+    """Condition to stop before a layer begins."""
 
     layer: int
 
 
 @attrs.frozen
 class AddressCondition:
-    """Stop before the instruction at an address is executed."""
+    """Condition to stop before the instruction at an address is executed."""
 
     address: int
     core: int | None = None
@@ -33,24 +33,24 @@ class AddressCondition:
 
 @attrs.frozen
 class CycleCondition:
-    """Stop before anything begins at a cycle or later."""
+    """Condition to stop before anything begins at a cycle or later."""
 
     cycle: int
 
 
 @attrs.frozen
 class TrapCondition:
-    """Stop at a trap, a deadlock or the cycle limit, where a run ends in any case."""
+    """Condition to stop at a trap, a deadlock or the cycle limit, which end a run anyway."""
 
 
 @attrs.frozen
 class HazardCondition:
-    """Stop after an instruction whose result depends on the timing of a transfer."""
+    """Condition to stop after an access whose result depends on the timing of a transfer."""
 
 
 @attrs.frozen
 class SaturationCondition:
-    """Stop when a layer has more than ``limit`` saturated values."""
+    """Condition to stop when a layer has more than ``limit`` saturated values."""
 
     limit: int = 0
     layer: int | None = None
@@ -59,7 +59,7 @@ class SaturationCondition:
 
 @attrs.frozen
 class StallCondition:
-    """Stop after an instruction at which a core waited for more than ``limit`` cycles."""
+    """Condition to stop after an instruction that waits for more than ``limit`` cycles."""
 
     limit: int
     core: int | None = None
@@ -67,7 +67,7 @@ class StallCondition:
 
 @attrs.frozen
 class DifferenceCondition:
-    """Stop after a layer whose result differs from the reference by more than ``limit`` ulp."""
+    """Condition to stop after a layer that differs from the reference by over ``limit`` ulp."""
 
     limit: int = 0
     layer: int | None = None
@@ -75,7 +75,7 @@ class DifferenceCondition:
 
 @attrs.frozen
 class AccessCondition:
-    """Stop after an instruction or host operation that accesses an address range."""
+    """Condition to stop after an instruction or host operation that accesses an address range."""
 
     start: int
     end: int
@@ -118,7 +118,7 @@ class Breakpoint:
 
 @attrs.frozen
 class BreakpointHit:
-    """A hit of a breakpoint: its position, and a description of what happened."""
+    """Hit of a breakpoint: its position and a description of the event."""
 
     position: int
     """Position at which the hit is visible, mostly just after the instruction."""

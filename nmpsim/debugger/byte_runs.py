@@ -83,7 +83,7 @@ class ByteRuns:
         )
 
     def get_mask(self) -> npt.NDArray[np.bool_]:
-        """Return a mask [end - start] of the addresses from ``start`` on that are in the set."""
+        """Return a mask [end - start] of the addresses in the set, relative to ``start``."""
         run, repeats = self.run, list(self.repeats)
         while repeats and (repeats[-1][1] == run or repeats[-1][0] == 1):  # adjacent runs
             run *= repeats.pop()[0]
@@ -93,7 +93,7 @@ class ByteRuns:
         return merged._marked(self.start, merged.end)
 
     def list_offsets(self, base: int, size: int) -> npt.NDArray[np.int64]:
-        """Return the addresses of the range [base, base + size) in the set, relative to base."""
+        """Return the offsets from ``base`` of all addresses in the set, below ``size``."""
         offsets = self.get_mask().nonzero()[0] + self.start - base
         return np.asarray(offsets[(offsets >= 0) & (offsets < size)])
 

@@ -41,7 +41,7 @@ UNCHANGEABLE_WORDS = ("layer",)
 def find_word_addresses(
     executed: ExecutedInstruction, word: str, channel: int | None, trace: list[ExecutedInstruction]
 ) -> Iterator[tuple[int, int]]:
-    """Yield address and size in bytes of each copy of a descriptor word in the program's memory.
+    """Yield the address and the size in bytes of each copy of a descriptor word in memory.
 
     ``channel`` is relative to the first channel of the instruction; None means all channels.
     """
@@ -170,7 +170,7 @@ class ProgramChanges:
         return self._programs[scales]
 
     def set_own_scale(self, layer: Layer, scale: float) -> int:
-        """Change the output scale in the descriptors of one layer, and return their number.
+        """Change the output scale in one layer's descriptors; return the number of descriptors.
 
         Layers that read the result still assume the old scale.
         """
@@ -197,11 +197,11 @@ class ProgramChanges:
     def change_program(
         self,
         pieces: Sequence[Piece],
-        what: str,
+        description: str,
         layer: Layer | None = None,
         scales: Mapping[str, float] | None = None,
     ) -> None:
-        """Change bytes of code, descriptors or constants and restart the run.
+        """Change bytes of code, descriptors or constants, and rerun from ``layer`` or the start.
 
         The run goes to the start of ``layer``, or to its old position if that is earlier; without a
         layer to the start. Raises UserError (DEBUG002) for other memory.
@@ -216,12 +216,12 @@ class ProgramChanges:
                     expected="code, descriptors or constants",
                 )
         here = debugger.position
-        debugger.apply_edits((*debugger.edits, Edit(0, tuple(pieces), what, scales or {})))
+        debugger.apply_edits((*debugger.edits, Edit(0, tuple(pieces), description, scales or {})))
         if layer is not None:
             debugger.go_to_layer_start(layer.index, here)
 
     def change_element(self, tensor: Tensor, at: tuple[int, ...], value: float) -> None:
-        """Change an element of a tensor whenever the run reaches the current position."""
+        """Change an element of a tensor each time that the run reaches the current position."""
         debugger, here = self._debugger, self._debugger.position
         address, now = _element(tensor, at, value)
         what = f"{tensor.name}{list(at)} = {value:g}"
@@ -271,7 +271,7 @@ class ProgramChanges:
         debugger = self._debugger
         if layer.index not in debugger.layer_ends:
             with debugger.visit():
-                debugger.reach_layer(layer.index)
+                debugger.run_through_layer(layer.index)
         return trace_layer(debugger, layer.index)
 
     def _computes(self, layer: Layer) -> list[ExecutedInstruction]:

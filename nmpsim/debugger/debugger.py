@@ -126,7 +126,7 @@ class Debugger(RunPosition):
         self.breakpoints.remove(self.get_breakpoint(number))
 
     def find_hazards(self) -> Sequence[Hazard]:
-        """Return all hazards up to the current position; check every instruction from now on."""
+        """Return all hazards up to the current position, and check all later instructions."""
         if self.hazards is None:
             self.hazards = self.add_log(HazardLog(self))
         self._complete(self.hazards)
@@ -140,12 +140,12 @@ class Debugger(RunPosition):
                 self.replay(here, self._record)
 
     def record_work(self) -> None:
-        """Record the work of units and of the DRAM, from the start of the run on."""
+        """Start a log of the work of units and of the DRAM, from the start of the run."""
         self.work = self.add_log(WorkLog())
         self._complete(self.work)
 
     def get_work_log(self) -> WorkLog:
-        """Return the record of the work of units; it is empty unless recording was started."""
+        """Return the log of the work of units, or an empty log if nothing was recorded."""
         return self.work or WorkLog()
 
     def report(self) -> RunReport:
@@ -182,7 +182,7 @@ class Debugger(RunPosition):
         return self._forward(after=UNITS[unit], cores=cores, steps=count)
 
     def step_over(self, core: int | None = None) -> StopResult:
-        """Step by one instruction; a call is executed until it returns."""
+        """Step by one instruction; execute a function call up to its return."""
         chosen = self.find_next_core() if core is None else core
         target = None if chosen is None else self._return_address(chosen)
         if chosen is None or target is None:
@@ -190,25 +190,25 @@ class Debugger(RunPosition):
         return self._forward(address=AddressCondition(target, chosen))
 
     def run(self, *, back: bool = False) -> StopResult:
-        """Run to the next breakpoint, trap or end; or back to the last breakpoint or the start."""
+        """Run to the next breakpoint, trap or end, or backwards to a breakpoint or the start."""
         return self._run_back() if back else self._forward()
 
     def run_until_cycle(self, cycle: int) -> StopResult:
-        """Run, from the beginning if needed, until everything before a cycle has begun."""
+        """Run until everything before a cycle has begun; restart if the cycle is in the past."""
         if cycle <= self.cycle:
             self.go_to(0)
         return self._forward(cycle=cycle) if cycle > 0 else self.make_stop("begin")
 
     def run_until_layer(self, index: int) -> StopResult:
-        """Run until a layer is done, going back if it was done earlier."""
+        """Run forwards or backwards to the end of a layer."""
         known = self.layer_ends.get(index)
         if known is not None:
             self.go_to(known)
             return self.make_stop("step")
         return self._forward(layer=index)
 
-    def reach_layer(self, index: int) -> StopResult:
-        """Run until a layer is done, ignoring breakpoints."""
+    def run_through_layer(self, index: int) -> StopResult:
+        """Run to the end of a layer, ignoring breakpoints."""
         breakpoints, self.breakpoints = self.breakpoints, []
         try:
             return self.run_until_layer(index)

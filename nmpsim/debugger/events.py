@@ -98,7 +98,11 @@ class BreakpointObserver:
             case HazardCondition():
                 for hazard in run.hazards.found if run.hazards else ():
                     if pause.start < hazard.position <= here:
-                        yield hazard.position, hazard.what, hazard.place.code_command
+                        yield (
+                            hazard.position,
+                            hazard.description,
+                            hazard.reported_instruction.code_command,
+                        )
             case StallCondition(limit, core):
                 yield from _find_stalls(pause, limit, core)
             case DifferenceCondition(limit, layer):
@@ -143,7 +147,7 @@ class BreakpointObserver:
             is_kind = condition.access in (access.kind, "access")
             if is_kind and access.region.overlaps_range(condition.start, condition.end):
                 layer = self.run.layers[pause.layers[0]]
-                yield f"the host {access.kind}s {access.what} ({layer.display_name})"
+                yield f"the host {access.kind}s {access.operand} ({layer.display_name})"
 
 
 def _find_stalls(pause: Pause, limit: int, core: int | None) -> Iterator[_Event]:
@@ -164,7 +168,7 @@ def _find_accesses(
     for one in done:
         for access in (*one.fetches, *one.accesses):
             if _is_watched(condition, one.core, access):
-                text = f"{one.place} {access.kind}s {access.what}, cycle {one.end}"
+                text = f"{one.description} {access.kind}s {access.operand}, cycle {one.end}"
                 yield one.position, text, one.code_command
                 break
 

@@ -74,7 +74,7 @@ class PauseReason(Enum):
 
 @attrs.frozen(eq=False)
 class Pause:
-    """Result of :meth:`Execution.advance`: the reason, and everything that was executed."""
+    """Result of :meth:`Execution.advance`: the reason of the pause, and everything executed."""
 
     reason: PauseReason
     start: int
@@ -97,7 +97,7 @@ class Pause:
 
     @property
     def is_final(self) -> bool:
-        """Return whether the run is at its end or at a trap."""
+        """Return whether the run has reached its end or a trap."""
         return self.reason in (PauseReason.END, PauseReason.TRAP)
 
     @property
@@ -107,24 +107,24 @@ class Pause:
 
 
 class RunLog(ABC):
-    """Log of a run that processes each move once, however often the run goes back."""
+    """Base class of logs that process each move of a run once, even if the run is repeated."""
 
     position = 0
     """Position up to which the run has been processed."""
 
     def add(self, pause: Pause) -> None:
-        """Process what was executed before a pause, if it continues what has been processed."""
+        """Process the moves before a pause if they directly follow the processed ones."""
         if pause.start == self.position:
             self.position = pause.position
             self.process(pause)
 
     @abstractmethod
     def process(self, pause: Pause) -> None:
-        """Process what was executed before a pause."""
+        """Process the moves between the previous pause and this one."""
 
 
 class Execution:
-    """Execution of a bundle step by step, with snapshots for going back."""
+    """Execution of a bundle in single moves, reversible through snapshots."""
 
     def __init__(
         self,
@@ -264,7 +264,7 @@ class Execution:
             self.on_move = before
 
     def skip_address(self, core: int | None) -> None:
-        """Let a core continue although there is a stop at its current address."""
+        """Ignore the stop address at which a core is, so that the core can continue."""
         if core is not None:
             self._stops.passed[core] = self.machine.cores[core].retired
 
@@ -363,7 +363,7 @@ class Execution:
                     self.machine.ram[where] = np.frombuffer(now, np.uint8)
 
     def build_report(self, path: CriticalPath) -> RunReport:
-        """Build the report of the run up to this position, with a given critical path."""
+        """Return the report of the run up to this position; ``path`` is its critical path."""
         account = self.account.copy()
         if self._is_started and self.current_step is not None:
             record_device_step(account, self.machine, self.layers, self.current_step, False)

@@ -258,7 +258,7 @@ def _trace_element(
     Each part of the sum is read from memory as it stood when that part was issued.
     """
     name = maker.instruction.descriptor or ""
-    (region,) = (access.region for access in maker.accesses if access.what == "output")
+    (region,) = (access.region for access in maker.accesses if access.operand == "output")
     at, byte = locate_byte(region, address)
     element = OutputElement(at, byte >> maker.words.get("element", 0))
     parts = _find_parts(before, maker)

@@ -50,17 +50,16 @@ class Hazard:
 
     position: int
     """Position just after the access, or after the instruction that reveals the hazard."""
-    first: ExecutedInstruction | None
-    """Unordered access to the same bytes; None if nothing has written the bytes."""
-    then: ExecutedInstruction | None
-    """The instruction; None if the host accesses the bytes."""
-    what: str
-    """Description of the hazard."""
+    earlier: ExecutedInstruction | None
+    """Earlier access to the same bytes; None if nothing has written the bytes."""
+    later: ExecutedInstruction | None
+    """Later access; None if the host accesses the bytes."""
+    description: str
 
     @property
-    def place(self) -> ExecutedInstruction:
-        """Instruction to show to the user."""
-        found = self.then or self.first
+    def reported_instruction(self) -> ExecutedInstruction:
+        """The later of both instructions, or the earlier one if the host accesses the bytes."""
+        found = self.later or self.earlier
         assert found is not None
         return found
 
@@ -130,7 +129,7 @@ class _SharedAccesses:
 
 
 class InitializationTracker:
-    """Detector of reads of scratchpad bytes that were never written."""
+    """Detector of reads of uninitialized scratchpad bytes."""
 
     def __init__(self, cores: int, scratchpad_bytes: int) -> None:
         self._written = [bytearray(scratchpad_bytes) for _ in range(cores)]
@@ -162,7 +161,7 @@ class InitializationTracker:
         bytes_there = np.frombuffer(written, np.bool_)[start : start + region.end - region.start]
         mask = region.get_mask()
         missing = np.flatnonzero(mask & ~bytes_there)
-        is_partial = access.what == "word" and 0 < missing.size < region.nbytes
+        is_partial = access.operand == "word" and 0 < missing.size < region.nbytes
         bytes_there |= mask
         return None if is_partial or missing.size == 0 else region.start + int(missing[0])
 
@@ -238,7 +237,7 @@ class _Accesses:
     def _report(self, found: list[Hazard]) -> list[Hazard]:
         """Report each missing wait once by treating it as present from now on."""
         for hazard in found:
-            first, then = hazard.first, hazard.then
+            first, then = hazard.earlier, hazard.later
             is_own = first is not None and (then is None or first.core == then.core)
             if first is not None and first.unit is not None and is_own:
                 self._finish(first.core, first.unit, first.job + 1)
@@ -275,7 +274,7 @@ class _Accesses:
         queue = self._unfinished[core, unit]
         if not queue or queue[0].job >= jobs:
             return
-        self.order.finish(core, unit, jobs)
+        self.order.record_finished_jobs(core, unit, jobs)
         while queue and queue[0].job < jobs:
             queue.popleft()
         if self.order.cores == 1:
@@ -330,7 +329,7 @@ _VERBS = {"read": "reads", "write": "writes"}
 
 
 def _sentence(other: _OpenAccess, done: ExecutedInstruction, access: MemoryAccess) -> str:
-    return f"{done.place} {_accesses(access)} that {_earlier(other)}; {_missing(other, done)}"
+    return f"{done.description} {_accesses(access)} that {_earlier(other)}; {_missing(other, done)}"
 
 
 def _host_sentence(other: _OpenAccess, access: MemoryAccess) -> str:
@@ -343,15 +342,16 @@ def _host_sentence(other: _OpenAccess, access: MemoryAccess) -> str:
 def _accesses(access: MemoryAccess) -> str:
     region = access.region
     where = f"{region.space} {region.start:#x} to {region.end - 1:#x}"
-    return f"{_VERBS[access.kind]} {where} ({access.what})"
+    return f"{_VERBS[access.kind]} {where} ({access.operand})"
 
 
 def _earlier(other: _OpenAccess) -> str:
-    return f"{other.done.place} {_VERBS[other.access.kind]} ({other.access.what})"
+    return f"{other.done.description} {_VERBS[other.access.kind]} ({other.access.operand})"
 
 
 def _unwritten(done: ExecutedInstruction, access: MemoryAccess, address: int) -> str:
-    return f"{done.place} reads scratchpad {address:#x} ({access.what}), which nothing has written"
+    read = f"{done.description} reads scratchpad {address:#x} ({access.operand})"
+    return f"{read}, which nothing has written"
 
 
 def _missing(first: _OpenAccess, then: ExecutedInstruction) -> str:
@@ -385,7 +385,7 @@ class HazardLog(RunLog):
         self._reported: list[Hazard] = []
 
     def process(self, pause: Pause) -> None:
-        """Check the instructions and host accesses before a pause."""
+        """Check the instructions and host accesses since the previous pause for hazards."""
         for done in iterate_instructions(pause, self._execution.machine):
             if self._before is None and done.instruction.mnemonic in SEMAPHORES:
                 self._before = deepcopy(self._accesses)

@@ -123,7 +123,7 @@ def count_saturation(debugger: Debugger, layer: Layer) -> tuple[Saturation, ...]
     return ValueCounters.from_machine(debugger.machine).saturation(layer)
 
 
-def list_tensors(debugger: Debugger) -> Mapping[str, Tensor]:
+def get_tensors(debugger: Debugger) -> Mapping[str, Tensor]:
     """Return all tensors stored in DRAM, keyed by tensor name and layer name."""
     metadata, edits = debugger.bundle.metadata, debugger.edits
     operands = [operand.tensor for step in metadata.steps for operand in step.operands]
@@ -137,7 +137,7 @@ def list_tensors(debugger: Debugger) -> Mapping[str, Tensor]:
 
 def find_tensor(debugger: Debugger, name: str) -> Tensor:
     """Return the tensor with a name, or the output of a layer with that name."""
-    known = list_tensors(debugger)
+    known = get_tensors(debugger)
     if name in known:
         return known[name]
     return find_layer(debugger.layers, name).output
@@ -222,7 +222,7 @@ def disassemble(
 
 
 def find_address(debugger: Debugger, word: str) -> int:
-    """Return the address that a word gives as a number or as a symbol."""
+    """Parse an address, which is a number or a symbol of the program."""
     if word[:1].isdigit():
         try:
             return int(word, 0)

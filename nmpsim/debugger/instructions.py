@@ -1,4 +1,4 @@
-"""Executed instructions from the rows of a trace, with the memory that they access."""
+"""Executed instructions and their memory accesses, read from the trace of a run."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ class MemoryAccess:
     """Memory region that an instruction or a host operation reads or writes."""
 
     kind: AccessKind
-    what: str
-    """Operand: input, weights, output, ..."""
+    operand: str
+    """Name of the operand, such as ``input`` or ``weights``, or of a tensor."""
     region: ByteRuns
 
 
 @attrs.frozen
 class ExecutedInstruction:
-    """Instruction that a core has executed: a row of a trace, and the words of its descriptor."""
+    """Executed instruction: a row of a trace and the words of its descriptor."""
 
     number: int
     """Row of the instruction table."""
@@ -113,13 +113,13 @@ class ExecutedInstruction:
         return self.unit in (Unit.MAC, Unit.VECTOR)
 
     @property
-    def place(self) -> str:
-        """Core, mnemonic and address, as messages name the instruction."""
+    def description(self) -> str:
+        """Description in messages: the core, the mnemonic and the address."""
         return f"core {self.core} {self.instruction.mnemonic} at {self.pc:#x}"
 
     @property
     def code_command(self) -> str:
-        """Debugger command that shows the instruction."""
+        """Debugger command that shows the instruction in its context."""
         return format_code_command(self.core, self.pc)
 
 
@@ -178,7 +178,7 @@ def list_host_accesses(step: ProgramStep) -> tuple[MemoryAccess, ...]:
 
 
 def read_descriptor(machine: Machine, core: int, name: str, address: int) -> dict[str, int]:
-    """Return a descriptor's words by name; all values are 0 if it lies outside of memory."""
+    """Return the words of a descriptor by name, or zeros if its address is invalid."""
     record = DESCRIPTORS[name]
     data = bytes_at(machine, core, address, record.nbytes) or bytes(record.nbytes)
     values = struct.unpack(f"<{len(record.words)}i", data)

@@ -16,7 +16,7 @@ from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.core.state import Machine
 from nmpsim.debugger.byte_runs import ByteRuns
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.inspect import describe_dram_address, list_tensors, read_values
+from nmpsim.debugger.inspect import describe_dram_address, get_tensors, read_values
 from nmpsim.debugger.instructions import MemoryAccess, list_accesses, read_descriptor
 from nmpsim.isa.codec import decode
 from nmpsim.lir.nodes import ELEM_DTYPES, Module
@@ -32,7 +32,7 @@ MAX_BYTES = 1 << 20
 
 @attrs.frozen(eq=False)
 class Operand:
-    """Values, type and quantization of a tensor to show."""
+    """Values, element type and quantization of a tensor or operand."""
 
     name: str
     elem: str
@@ -104,7 +104,7 @@ def find_operand(
     elif buffer in debugger.inputs:
         tensor = next(t for t in debugger.bundle.metadata.inputs if t.name == buffer)
         found = _of(tensor, debugger.inputs[buffer])
-    elif buffer in (tensor_at := list_tensors(debugger)):
+    elif buffer in (tensor_at := get_tensors(debugger)):
         tensor = tensor_at[buffer]
         found = _of(tensor, read_values(debugger, tensor), "this is what memory holds now")
     else:
@@ -169,7 +169,7 @@ def find_current_instruction(debugger: Debugger, core: int) -> CurrentInstructio
             if one.region.space == "dram"
         ]
         placed = tuple(
-            OperandLocation(access, _dtype(access, words), moved[0] if moved else access.what)
+            OperandLocation(access, _dtype(access, words), moved[0] if moved else access.operand)
             for access in accesses
         )
         return CurrentInstruction(
@@ -181,9 +181,11 @@ def find_current_instruction(debugger: Debugger, core: int) -> CurrentInstructio
 def _dtype(access: MemoryAccess, words: Mapping[str, int]) -> np.dtype[Any]:
     """Return the data type with which an instruction reads an operand."""
     wide = words.get("element", 0)
-    if access.what in ("channels", "scales") or (access.what == "rhs" and words.get("rhs_kind")):
+    if access.operand in ("channels", "scales") or (
+        access.operand == "rhs" and words.get("rhs_kind")
+    ):
         return np.dtype(np.int32)
-    if access.what == "partial":
+    if access.operand == "partial":
         return np.dtype(np.int64 if wide else np.int32)
     nbytes = words.get("element_bytes", 1 << wide if wide in (0, 1) else 1)
     return np.dtype({2: np.int16, 4: np.int32}.get(nbytes, np.int8))
@@ -199,7 +201,11 @@ def read_operand(debugger: Debugger, core: int, location: OperandLocation) -> Op
         return Operand(name, elem, np.zeros((0, 1), dtype), note="it does not lie in one memory")
     counts = [count for count, _ in region.repeats if count > 1]
     values = data.view(dtype if region.run % dtype.itemsize == 0 else np.int8).reshape(*counts, -1)
-    if location.access.what == "weights" and region.run % WEIGHT_BLOCK == 0 and not region.repeats:
+    if (
+        location.access.operand == "weights"
+        and region.run % WEIGHT_BLOCK == 0
+        and not region.repeats
+    ):
         values = values.reshape(-1, WEIGHT_BLOCK // dtype.itemsize)
     return Operand(name, elem, values, note="as it lies in memory now")
 

@@ -67,7 +67,7 @@ class _Semaphore:
 
 
 class HappensBefore:
-    """Happens-before order of the synchronization between cores."""
+    """Happens-before order of the accesses of all cores, as vector clocks."""
 
     def __init__(self, cores: int) -> None:
         self.cores = cores
@@ -88,18 +88,18 @@ class HappensBefore:
 
     @property
     def rivals(self) -> RivalPosts:
-        """Posts to semaphores that came after a pend but could have come before it."""
+        """Posts to semaphores after a pend that could have come before the pend."""
         found = dict(self.known_rivals)
         for key, counts in self._seen.items():
             found[key] = np.maximum(counts, found.get(key, 0))
         return found
 
-    def finish(self, core: int, unit: int, jobs: int) -> None:
+    def record_finished_jobs(self, core: int, unit: int, jobs: int) -> None:
         """Record that a core knows that the first ``jobs`` jobs of its unit are done."""
         self.clocks[core, core, unit] = max(self.clocks.item(core, core, unit), jobs)
 
     def count_scalar_job(self, core: int) -> int:
-        """Return the number of the core's own next job, which is done at once."""
+        """Count an access of the core itself as a finished job, and return the job's number."""
         job = self.clocks.item(core, core, SCALAR)
         self.clocks[core, core, SCALAR] = job + 1
         return job

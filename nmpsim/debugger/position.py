@@ -81,7 +81,7 @@ class RunPosition(Execution):
             self.work = self.add_log(WorkLog())
 
     def add_log(self, log: Log) -> Log:
-        """Add a log to the run and return it."""
+        """Add a log that processes each move of the run, and return the log."""
         self.logs.append(log)
         return log
 
@@ -95,7 +95,7 @@ class RunPosition(Execution):
 
     @property
     def layer_outputs(self) -> LayerOutputs:
-        """Layer -> its output at its end, with the edits made up to this position.
+        """Mapping from layer to its output, with the edits made up to this position.
 
         Layers may share memory: a byte belongs to the layer that was done last there.
         """

@@ -42,7 +42,7 @@ class ScratchpadRecorder:
             held = self._held.setdefault(layer, {}).setdefault(core, set())
             held.update(self._get_pieces(pc, descriptor))
 
-    def blocks(self, layers: int) -> tuple[ScratchpadBlock, ...]:
+    def list_blocks(self, layers: int) -> tuple[ScratchpadBlock, ...]:
         """Return the blocks of the first ``layers`` layers, ordered by layer and address."""
         known = sorted(layer for layer in self._held if layer < layers)
         return tuple(block for layer in known for block in _blocks(layer, self._held[layer]))

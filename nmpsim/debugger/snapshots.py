@@ -38,7 +38,7 @@ class Snapshot:
 
 
 def list_pages(machine: Machine) -> list[Bytes]:
-    """Return the pages of the large memories that a run writes, as views."""
+    """Return views of the pages of the large memories that a run changes."""
     return [
         memory[start : start + PAGE_BYTES]
         for memory in (machine.ram, machine.scratchpad.reshape(-1))
@@ -47,7 +47,7 @@ def list_pages(machine: Machine) -> list[Bytes]:
 
 
 def list_small_arrays(machine: Machine) -> tuple[Any, ...]:
-    """Return the arrays that a run writes besides the large memories."""
+    """Return the small arrays of a machine that a run changes."""
     return (
         machine.cores,
         machine.layers,
@@ -59,7 +59,7 @@ def list_small_arrays(machine: Machine) -> tuple[Any, ...]:
 
 
 def copy_pages(machine: Machine, before: Snapshot | None) -> tuple[Bytes, ...]:
-    """Copy a machine's memories in pages and share pages that ``before`` has already."""
+    """Copy the memory pages of a machine; share unchanged pages with ``before``."""
     pages = list_pages(machine)
     if before is None:
         return tuple(page.copy() for page in pages)

@@ -1,4 +1,4 @@
-"""The instructions that wrote a byte, found by repeating a layer; nothing is recorded for it."""
+"""Search for the instructions that wrote a byte, by executing a layer again."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def locate_byte(region: ByteRuns, address: int) -> tuple[tuple[int, ...], int]:
 def find_transfer_source(done: ExecutedInstruction, address: int) -> int | None:
     """Return the address from which a load or store read a byte, or None for padding."""
     source, target = ("dram", "spm") if done.unit == Unit.LOAD else ("spm", "dram")
-    (region,) = (access.region for access in done.accesses if access.what == target)
+    (region,) = (access.region for access in done.accesses if access.operand == target)
     (y, x), byte = locate_byte(region, address)
     d = done.words
     y, x = y - d.get("pad_y_before", 0), x - d.get("pad_x_before", 0)
@@ -81,7 +81,7 @@ def find_transfer_source(done: ExecutedInstruction, address: int) -> int | None:
 def find_scratchpad_source(
     debugger: Debugger, index: int, own: Sequence[ExecutedInstruction], address: int
 ) -> tuple[ExecutedInstruction | None, str]:
-    """Return the last writer of a scratchpad byte, or None, and the name of what it wrote.
+    """Return the last writer of a scratchpad byte (or None) and the name of the written data.
 
     ``own`` is what the core executed in layer ``index`` so far. The name of padding is empty.
     """

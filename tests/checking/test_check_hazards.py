@@ -76,7 +76,7 @@ def test_hazards_equal_those_of_the_debugger(project, racing):
     inputs = {"data": np.load(project.folder / "images" / "7.npy")}
     debugger = Debugger(bundle, inputs)
     debugger.run_to_end()
-    expected = [(one.position, one.what) for one in debugger.find_hazards()]
+    expected = [(one.position, one.description) for one in debugger.find_hazards()]
     found = find_hazards(bundle, inputs, nmpsim.get_device(bundle))
-    assert [(one.position, one.what) for one in found] == expected
+    assert [(one.position, one.description) for one in found] == expected
     assert len(expected) == 1

@@ -270,16 +270,16 @@ KINDS = {"unit_order": ORDER, "core_order": ORDER, "scratchpad_unwritten": UNWRI
 
 
 def kind_of(hazard: Hazard) -> str:
-    return UNWRITTEN if hazard.first is None else ORDER
+    return UNWRITTEN if hazard.earlier is None else ORDER
 
 
 def is_same(found: ViolationReport, hazard: Hazard) -> bool:
     """Is this what the proof has found?"""
-    if (found.core, found.pc) != (hazard.then.core, hazard.then.pc):
+    if (found.core, found.pc) != (hazard.later.core, hazard.later.pc):
         return False
     if kind_of(hazard) == ORDER and found.case == "scratchpad_unwritten":
-        assert hazard.first is not None
-        return bool(hazard.first.core != hazard.then.core)  # units are compared first
+        assert hazard.earlier is not None
+        return bool(hazard.earlier.core != hazard.later.core)  # units are compared first
     return KINDS[found.case] == kind_of(hazard)
 
 
@@ -287,9 +287,12 @@ def assert_agree(found: ViolationReport | None, hazards: list[Hazard]) -> None:
     """Both find nothing, or the proof something that the hazard check finds, too."""
     assert len(hazards) < MAX_HAZARDS
     if found is None:
-        assert not hazards, hazards[0].what
+        assert not hazards, hazards[0].description
     else:
-        assert any(is_same(found, one) for one in hazards), (found, [one.what for one in hazards])
+        assert any(is_same(found, one) for one in hazards), (
+            found,
+            [one.description for one in hazards],
+        )
 
 
 @given(st.integers(0, (1 << 32) - 1))

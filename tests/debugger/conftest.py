@@ -35,5 +35,5 @@ def debugger(digits: Bundle, seven: dict[str, npt.NDArray[np.float32]]) -> Debug
 
 @pytest.fixture
 def shell(debugger: Debugger) -> Shell:
-    """Commands on the digits; no files."""
+    """Return a shell on the digits network; it cannot open files."""
     return Shell(debugger, lambda path: pytest.fail(f"nobody reads {path}"))

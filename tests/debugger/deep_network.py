@@ -17,7 +17,7 @@ DEVICE = attrs.evolve(nmpsim.default_device(), cores_count=1)
 
 
 def deep_network(folder: Path, layers: int) -> Bundle:
-    """A bundle whose layers ``pool0`` to ``pool{layers - 1}`` hand on what the first one got."""
+    """Return a bundle of ``layers`` pools in sequence that pass on their input."""
     held = [f"value{n}" for n in range(layers - 1)]
     sources, results = ["x", *held], [*held, "y"]
     code: list[str] = []

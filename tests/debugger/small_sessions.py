@@ -33,14 +33,16 @@ ONLY_0 = " csrr t2, mhartid\n bnez t2, other\n"
 BARRIER = " li t3, 9\n li t4, 2\n nmp.barrier t3, t4\n"
 
 
-def opened(text: str, tables: str = "", cores: int = 2) -> Debugger:
-    """A program after ``tables``, on ``cores`` cores; its input is zeros."""
+def make_debugger(text: str, tables: str = "", cores: int = 2) -> Debugger:
+    """Return a debugger of an assembly program on ``cores`` cores, with zeros as input."""
     device = attrs.evolve(TWO_CORES, cores_count=cores)
     source = TABLES + tables + "_start:\n" + text
     bundle = bundle_from_bytes(assemble(source, "test.s", device.settings()).bundle())
     return Debugger(bundle, {"from": np.zeros(256, np.int8)})
 
 
-def shell_of(text: str, tables: str = "", cores: int = 2) -> Shell:
-    """Commands on such a program; no files."""
-    return Shell(opened(text, tables, cores), lambda path: pytest.fail(f"nobody reads {path}"))
+def make_shell(text: str, tables: str = "", cores: int = 2) -> Shell:
+    """Return a shell on an assembly program; it cannot open files."""
+    return Shell(
+        make_debugger(text, tables, cores), lambda path: pytest.fail(f"nobody reads {path}")
+    )

@@ -31,7 +31,7 @@ JOB_BYTES = 12
 
 
 class Jobs:
-    """Tensor instructions one after the other, and the machine before and after each."""
+    """Executed tensor instructions, with the machine before and after each of them."""
 
     def __init__(self, jobs: Sequence[Job], layout: Layout) -> None:
         self.names = [BY_MNEMONIC[mnemonic].descriptor or "" for mnemonic, _ in jobs]
@@ -55,10 +55,10 @@ class Jobs:
     def results(
         self, number: int, rng: np.random.Generator
     ) -> Iterator[tuple[OutputElement, int, int]]:
-        """Some results of a job: which, address and bytes."""
+        """Yield element, address and size in bytes of some results of a job."""
         words, instruction = self.words[number], BY_MNEMONIC[self._mnemonics[number]]
         for access in list_accesses(instruction, words, 0, 0):
-            if access.what == "output":
+            if access.operand == "output":
                 region, size = (
                     access.region,
                     words.get("element_bytes", 1 << words.get("element", 0)),
@@ -72,7 +72,7 @@ class Jobs:
 
 
 def check(jobs: Sequence[Job], layout: Layout, rng: np.random.Generator) -> None:
-    """Each explanation, from the memory before a job, against the memory after it."""
+    """Assert that explanations from the memory before a job match the memory after the job."""
     run = Jobs(jobs, layout)
     for number, name in enumerate(run.names):
         for element, address, size in run.results(number, rng):
@@ -84,7 +84,7 @@ def check(jobs: Sequence[Job], layout: Layout, rng: np.random.Generator) -> None
 
 
 def earlier(run: Jobs, number: int, element: OutputElement) -> list[Term]:
-    """What the parts of a sum before this one have added."""
+    """Return the terms that the preceding parts of a sum have added."""
     return [
         term
         for one in range(number)
@@ -94,7 +94,7 @@ def earlier(run: Jobs, number: int, element: OutputElement) -> list[Term]:
 
 
 def check_steps(made: ResultTrace) -> None:
-    """Each step leads to the next one."""
+    """Assert that each step leads to the next one."""
     assert made.steps[-1].value == made.result
     steps = {step.name: step for step in made.steps}
     result, rescaled = steps.get("result"), steps.get("rescaled")

@@ -51,10 +51,10 @@ CONV1 = ("S:0.013213338", ("act/0004:conv1__2:conv1__2_res", "act/0007:pool1__2:
 CONV2 = ("S:0.038522091", ("act/0010:conv2__2:conv2__2_res", "act/0013:pool2__2:pool2__1_res"))
 
 
-def outputs_with(
+def run_with_scales(
     scales: dict[Any, float], numerics: str, inputs: dict[str, Any], folder: Path
 ) -> dict[int, Any]:
-    """Of each layer of the digits compiled with other scales in their files."""
+    """Return the layer outputs of the digits network compiled with different scales."""
     tensors = json.loads((DIGITS / "digits.tensors.json").read_text())
     text = (DIGITS / "digits.lir.txt").read_text()
     for (written, keys), scale in scales.items():
@@ -78,7 +78,7 @@ def test_another_scale_gives_the_compilers_words(
     told = shell.execute("change conv1 scale 0.02").text
     assert "pool1__2 has it now\n  conv2__2 reads it and follows" in told
     shell.execute("until end")
-    for index, values in outputs_with({CONV1: 0.02}, numerics, seven, tmp_path).items():
+    for index, values in run_with_scales({CONV1: 0.02}, numerics, seven, tmp_path).items():
         np.testing.assert_array_equal(values, shell.debugger.layer_outputs[index])
 
 
@@ -86,7 +86,7 @@ def test_scales_build_on_one_another(shell: Shell, seven: dict[str, Any], tmp_pa
     for line in ("conv1 scale 0.03", "conv2 scale 0.0625", "conv1 scale 0.02"):
         shell.execute(f"change {line}")
     shell.execute("until end")
-    expected = outputs_with({CONV1: 0.02, CONV2: 0.0625}, "glow-int", seven, tmp_path)
+    expected = run_with_scales({CONV1: 0.02, CONV2: 0.0625}, "glow-int", seven, tmp_path)
     for index, values in expected.items():
         if shell.debugger.layers[index].placement == "device":
             np.testing.assert_array_equal(values, shell.debugger.layer_outputs[index])

@@ -18,7 +18,7 @@ from nmpsim.diagnostics import UserError
 
 
 class ArrayFile:
-    """An ``.npz`` file that is known to be good."""
+    """Reader of a valid ``.npz`` file."""
 
     def __init__(self, path: Path) -> None:
         with np.load(path) as file:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from small_sessions import HALT, ONLY_0, PUT, USE, WAIT_LOAD, WAIT_VECTOR, opened, shell_of
+from small_sessions import HALT, ONLY_0, PUT, USE, WAIT_LOAD, WAIT_VECTOR, make_debugger, make_shell
 
 from nmpsim.bundle import Bundle
 from nmpsim.debugger import Debugger
@@ -31,21 +31,21 @@ END = WAIT_VECTOR + PUT + " nmp.wait store, 0\nother:" + HALT
 
 
 def test_a_race_with_a_descriptor_is_found() -> None:
-    shell = shell_of(START + USE + END, COPY)
+    shell = make_shell(START + USE + END, COPY)
     shell.execute("until end")
     (found,) = shell.execute("hazards").data["hazards"]
     assert "no nmp.wait load between them" in found["what"]
 
 
 def test_an_ordered_descriptor_has_no_hazard() -> None:
-    shell = shell_of(START + WAIT_LOAD + USE + END, COPY)
+    shell = make_shell(START + WAIT_LOAD + USE + END, COPY)
     shell.execute("until end")
     assert "no hazards" in shell.execute("hazards").text
 
 
 @pytest.mark.parametrize(("address", "is_met"), [(0x2000_0020, True), (0x2000_0420, False)])
 def test_watchpoints_stop_at_descriptor_fetches(address: int, is_met: bool) -> None:
-    debugger = opened(START + WAIT_LOAD + USE + END, COPY)
+    debugger = make_debugger(START + WAIT_LOAD + USE + END, COPY)
     debugger.add_breakpoint(AccessCondition(address, address + 1, "write", 0), "there")
     stopped = debugger.run()
     assert (stopped.reason == "breakpoint") == is_met
@@ -70,13 +70,13 @@ def test_a_shown_descriptor_equals_memory_at_the_fetch(
 
 
 def test_a_fetch_is_an_access() -> None:
-    debugger = opened(START + WAIT_LOAD + USE + END, COPY)
+    debugger = make_debugger(START + WAIT_LOAD + USE + END, COPY)
     debugger.add_breakpoint(AccessCondition(MADE, MADE + 4, "read", 0), "there")
     assert "nmp.load at 0x80000220 reads descriptor" in debugger.run().hits[0].text
 
 
 def test_why_finds_the_load_of_an_element() -> None:
-    debugger = opened(START + WAIT_LOAD + USE + END, COPY)
+    debugger = make_debugger(START + WAIT_LOAD + USE + END, COPY)
     debugger.run()
     found = explain_element(debugger, debugger.layers[0], (5,))
     assert [event.what for event in found.events] == ["load", "compute", "store"]

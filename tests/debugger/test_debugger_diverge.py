@@ -1,4 +1,4 @@
-"""Faults planted in programs, and what ``diverge`` says is their cause."""
+"""Causes that ``diverge`` finds for faults in programs."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ code {{
 """
 
 
-class Planted:
-    """A right program, in which faults are planted one after the other."""
+class FaultInjector:
+    """Debugger on a correct program into which faults are injected one by one."""
 
     def __init__(self, bundle: Bundle, inputs: dict[str, npt.NDArray[Any]]) -> None:
         self.debugger = Debugger(bundle, inputs)
@@ -68,7 +68,7 @@ class Planted:
         }
 
     def done(self, layer: str, mnemonic: str, core: int | None = None) -> list[ExecutedInstruction]:
-        """Instructions of a layer of the right program."""
+        """Return the executed instructions of a layer of the correct program."""
         trace = self.traces[self.layer(layer).index]
         return [
             one
@@ -80,7 +80,7 @@ class Planted:
         return nmpsim.find_layer(self.debugger.layers, name)
 
     def found(self, pieces: Sequence[Piece], reference: dict[str, Any] | None = None) -> Any:
-        """What ``diverge`` says with these bytes of the program changed."""
+        """Return the result of ``diverge`` after a change of bytes of the program."""
         known = {**self.right, **(reference or {})}
         layers = self.debugger.bundle.metadata.layers
         self.shell.reference = Reference(layers, known, lambda key: known[key])
@@ -91,23 +91,23 @@ class Planted:
 
 
 @pytest.fixture(scope="module")
-def planted(digits: Bundle, seven: dict[str, npt.NDArray[np.float32]]) -> Planted:
-    return Planted(digits, seven)
+def injector(digits: Bundle, seven: dict[str, npt.NDArray[np.float32]]) -> FaultInjector:
+    return FaultInjector(digits, seven)
 
 
 @pytest.fixture(scope="module")
-def skip() -> Planted:
-    """A network whose input is read by the first layer and by the last."""
+def skip() -> FaultInjector:
+    """Return a program whose input is read by the first and by the last layer."""
     module = parse(SKIP, "skip.lir")
     verify(module)
     device = attrs.evolve(nmpsim.default_device(), cores_count=4)
     rng = np.random.default_rng(3)
     image = rng.integers(-60, 60, (1, 8, 8, 16)).astype(np.int8)
-    return Planted(bundle_from_bytes(compile_module(module, device)), {"x": image})
+    return FaultInjector(bundle_from_bytes(compile_module(module, device)), {"x": image})
 
 
 def word(done: ExecutedInstruction, name: str, change: Callable[[int], int]) -> Piece:
-    """One word of an instruction's descriptor, changed."""
+    """Return the address and the new bytes of a changed descriptor word."""
     value = change(done.words[name]) & 0xFFFF_FFFF
     return get_word_address(done, name), value.to_bytes(4, "little")
 
@@ -122,7 +122,7 @@ def without(done: Sequence[ExecutedInstruction]) -> list[Piece]:
     return [(one.pc, NOTHING) for one in done]
 
 
-Fault = Callable[[Planted], list[Piece]]
+Fault = Callable[[FaultInjector], list[Piece]]
 FAULTS: dict[str, tuple[Fault, str, tuple[str, ...]]] = {
     "a core stores nothing": (
         lambda p: without(p.done("conv1", "nmp.store", 2)), "conv1__2",
@@ -202,9 +202,9 @@ FAULTS: dict[str, tuple[Fault, str, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_diverge_finds_the_cause_of_a_planted_fault(name: str, planted: Planted) -> None:
+def test_diverge_finds_the_cause_of_a_planted_fault(name: str, injector: FaultInjector) -> None:
     fault, layer, parts = FAULTS[name]
-    data = planted.found(fault(planted))
+    data = injector.found(fault(injector))
     assert data["first"] == layer
     text = "; ".join(data["causes"])
     for part in parts:
@@ -216,19 +216,19 @@ def test_diverge_finds_the_cause_of_a_planted_fault(name: str, planted: Planted)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 20, 60])
-def test_a_few_wrong_elements_have_no_cause(count: int, planted: Planted) -> None:
+def test_a_few_wrong_elements_have_no_cause(count: int, injector: FaultInjector) -> None:
     rng = np.random.default_rng(count)
     for name in ("conv1", "pool1", "conv2", "pool2"):
-        key = make_layer_key(planted.layer(name))
-        wrong = planted.right[key].copy()
+        key = make_layer_key(injector.layer(name))
+        wrong = injector.right[key].copy()
         places = rng.choice(wrong.size, count, replace=False)
         wrong.reshape(-1)[places] ^= rng.integers(1, 100, count).astype(np.int8)
-        data = planted.found([], {key: wrong})
+        data = injector.found([], {key: wrong})
         assert data["layers"][0]["accumulated"]["differing"] == count
         assert data["causes"] == []
 
 
-def test_diverge_names_the_writer_of_an_overwritten_tensor(skip: Planted) -> None:
+def test_diverge_names_the_writer_of_an_overwritten_tensor(skip: FaultInjector) -> None:
     """The last store of the pool has one more row, which lies in the input."""
     (kept,) = skip.debugger.bundle.metadata.inputs
     store = skip.done("pool", "nmp.store")[-1]
@@ -246,26 +246,26 @@ def test_diverge_names_the_writer_of_an_overwritten_tensor(skip: Planted) -> Non
     assert "watch x" in data["next"]
 
 
-def test_diverge_finds_a_store_over_inputs_of_the_layer(planted: Planted) -> None:
-    first = planted.done("pool2", "nmp.store", 0)[0]
-    source = planted.layer("conv2").output.address
-    data = planted.found([word(first, "dram", lambda _: source + 300)])
+def test_diverge_finds_a_store_over_inputs_of_the_layer(injector: FaultInjector) -> None:
+    first = injector.done("pool2", "nmp.store", 0)[0]
+    source = injector.layer("conv2").output.address
+    data = injector.found([word(first, "dram", lambda _: source + 300)])
     text = "; ".join(data["causes"])
     assert data["first"] == "pool2__2"
     assert f"nmp.store at {first.pc:#x} of core 0" in text
-    assert f"writes outside of {planted.layer('pool2').output.name}" in text
+    assert f"writes outside of {injector.layer('pool2').output.name}" in text
 
 
-def test_the_right_program_has_no_cause(planted: Planted) -> None:
-    assert planted.found([])["causes"] == []
+def test_the_right_program_has_no_cause(injector: FaultInjector) -> None:
+    assert injector.found([])["causes"] == []
 
 
-def real_reference(planted: Planted) -> dict[str, Any]:
-    """What a float network might have that rounds to the layers' right answers."""
+def make_float_reference(injector: FaultInjector) -> dict[str, Any]:
+    """Return float outputs that round to the correct outputs of the layers."""
     rng = np.random.default_rng(4)
     known = {}
-    for layer in planted.debugger.bundle.metadata.layers:
-        stored = planted.right[make_layer_key(layer)]
+    for layer in injector.debugger.bundle.metadata.layers:
+        stored = injector.right[make_layer_key(layer)]
         if layer.output.scale is None:
             known[make_layer_key(layer)] = stored
         else:
@@ -276,27 +276,27 @@ def real_reference(planted: Planted) -> dict[str, Any]:
     return known
 
 
-def test_a_float_reference_finds_the_layer_with_the_largest_error(planted: Planted) -> None:
-    known = real_reference(planted)
-    told = planted.found([], known)
+def test_a_float_reference_finds_the_layer_with_the_largest_error(injector: FaultInjector) -> None:
+    known = make_float_reference(injector)
+    told = injector.found([], known)
     assert (told["jump"], told["causes"]) == (None, [])
     assert len(told["layers"]) == sum(
-        one.output.scale is not None for one in planted.debugger.layers
+        one.output.scale is not None for one in injector.debugger.layers
     )
 
-    (conv,) = {one.index for one in planted.debugger.layers if one.name == "conv2__2"}
-    fault = words(planted.done("conv2", "nmp.conv"), "out_post", lambda post: post + 1)
-    told = planted.found(fault, known)
-    assert (told["jump"], planted.debugger.find_current_layer()) == ("conv2__2", conv + 1)
+    (conv,) = {one.index for one in injector.debugger.layers if one.name == "conv2__2"}
+    fault = words(injector.done("conv2", "nmp.conv"), "out_post", lambda post: post + 1)
+    told = injector.found(fault, known)
+    assert (told["jump"], injector.debugger.find_current_layer()) == ("conv2__2", conv + 1)
 
 
-def test_diverge_reports_an_unsuitable_range(planted: Planted) -> None:
-    known = real_reference(planted)
-    layer = planted.layer("fc")
+def test_diverge_reports_an_unsuitable_range(injector: FaultInjector) -> None:
+    known = make_float_reference(injector)
+    layer = injector.layer("fc")
     key = make_layer_key(layer)
-    told = planted.found([], {**known, key: 3 * known[key]})
+    told = injector.found([], {**known, key: 3 * known[key]})
     assert told["jump"] == layer.name
     assert "values lie beyond its range" in told["causes"][0]
-    told = planted.found([], {**known, key: known[key] / 20})
+    told = injector.found([], {**known, key: known[key] / 20})
     assert told["worst"] == layer.name
     assert told["causes"][0].startswith("its range is too wide: values are")

@@ -19,7 +19,7 @@ from small_sessions import (
     WAIT_LOAD,
     WAIT_STORE,
     WAIT_VECTOR,
-    opened,
+    make_debugger,
 )
 
 from nmpsim.debugger import Debugger
@@ -27,9 +27,9 @@ from nmpsim.debugger.breakpoints import Access, AccessCondition
 
 
 def hazards(text: str) -> list[str]:
-    debugger = opened(text)
+    debugger = make_debugger(text)
     assert debugger.run().reason == "end"
-    return [hazard.what for hazard in debugger.find_hazards()]
+    return [hazard.description for hazard in debugger.find_hazards()]
 
 
 def test_correct_waits_have_no_hazards() -> None:
@@ -127,7 +127,7 @@ def test_cores_must_wait_at_a_barrier() -> None:
 def test_watchpoints_see_scalar_loads_and_stores(
     text: str, address: int, access: Access, mnemonic: str
 ) -> None:
-    debugger = opened(ONLY_0 + GET + WAIT_LOAD + text + "other:" + END)
+    debugger = make_debugger(ONLY_0 + GET + WAIT_LOAD + text + "other:" + END)
     debugger.run()
     debugger.restart()
     debugger.add_breakpoint(AccessCondition(address, address + 1, access, 0), "there")
@@ -172,7 +172,7 @@ def test_work_is_linear_in_instructions(one: str, other: str) -> None:
             f" li t6, {rounds}\n{name}: {body} addi t6, t6, -1\n bnez t6, {name}\n" + END
             for name, body in (("here", one), ("there", other))
         )
-        debugger = opened(ONLY_0 + "other:\n".join(loops))
+        debugger = make_debugger(ONLY_0 + "other:\n".join(loops))
         assert debugger.run().reason == "end"
         return lines_of(debugger.find_hazards)
 

@@ -20,7 +20,7 @@ CHANGES = ("until layer LAYER", "change LAYER out_mul 3", "watch LAYER 0 3 5 2")
 
 @pytest.fixture
 def done(shell: Shell) -> Shell:
-    """At the end of the run."""
+    """Return a shell at the end of the run."""
     shell.execute("continue")
     return shell
 

@@ -51,18 +51,18 @@ NOT_KNOWN = ("host_seconds", "contract")
 
 
 def report(debugger: Debugger) -> Any:
-    return without_what_differs(to_json(debugger.report()))
+    return remove_differing_fields(to_json(debugger.report()))
 
 
-def without_what_differs(told: Any) -> Any:
-    """All but the host's time, and what the debugger leaves out: the contract."""
+def remove_differing_fields(told: Any) -> Any:
+    """Return a report without the host's time and the contract, which debuggers do not check."""
     return {key: value for key, value in told.items() if key not in NOT_KNOWN}
 
 
 @cache
 def straight() -> tuple[Any, list[bytes]]:
     device = nmpsim.Device(nmpsim.get_device(program()))
-    told = without_what_differs(to_json(device.run(program(), {"data": image()})))
+    told = remove_differing_fields(to_json(device.run(program(), {"data": image()})))
     debugger = fresh()
     debugger.run()
     assert report(debugger) == told
@@ -163,8 +163,8 @@ def test_snapshots_keep_their_budget(debugger: Debugger) -> None:
 
 
 @cache
-def ends_of_layers() -> list[tuple[int, int]]:
-    """Cycle and next address of core 0 at each position where a snapshot is kept."""
+def find_layer_ends() -> list[tuple[int, int]]:
+    """Return the cycle and the next address of core 0 at each snapshot."""
     debugger, found = fresh(), list[tuple[int, int]]()
     while debugger.step("layer").reason == "step":
         core = debugger.machine.cores[0]
@@ -177,7 +177,7 @@ def ends_of_layers() -> list[tuple[int, int]]:
 def test_a_run_back_stops_where_the_run_did(
     cycles: list[int], budget: int, data: st.DataObject
 ) -> None:
-    at_snapshots = data.draw(st.lists(st.sampled_from(ends_of_layers()), min_size=1, max_size=3))
+    at_snapshots = data.draw(st.lists(st.sampled_from(find_layer_ends()), min_size=1, max_size=3))
     debugger = fresh(budget_mib=budget)
     for cycle in {*cycles, *(cycle for cycle, _ in at_snapshots)}:
         debugger.add_breakpoint(CycleCondition(cycle), f"cycle {cycle}")

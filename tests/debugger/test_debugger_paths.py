@@ -18,7 +18,7 @@ LAYER = ".layer 0, copy, copy, to\n"
 PIECES = (GET, FAR, USE, WAIT_LOAD, WAIT_VECTOR)
 
 
-def source_of(cores: list[list[list[str]]]) -> str:
+def make_source(cores: list[list[list[str]]]) -> str:
     """Return a program with, for each core and layer, some pieces before the layer's barrier."""
     layers = [f".buffer b{n}, i8[S:1.0 O:0]<256>\n.layer {n}, l{n}, copy, b{n}, {n}\n"
               for n in range(LAYERS)]  # fmt: skip
@@ -33,7 +33,7 @@ def source_of(cores: list[list[list[str]]]) -> str:
     return text
 
 
-def bundle_of(text: str) -> Bundle:
+def make_bundle(text: str) -> Bundle:
     return bundle_from_bytes(assemble(text, "test.s", TWO_CORES.settings()).bundle())
 
 
@@ -44,13 +44,13 @@ def programs(draw: st.DrawFn) -> str:
     pieces = draw(st.sampled_from((loops, loops | st.sampled_from(PIECES))))
     layer = st.lists(pieces, max_size=4)
     core = st.lists(layer, min_size=LAYERS, max_size=LAYERS)
-    return source_of(draw(st.lists(core, min_size=2, max_size=2)))
+    return make_source(draw(st.lists(core, min_size=2, max_size=2)))
 
 
 @given(programs())
 @examples(40)
 def test_every_cycle_is_on_the_path(text: str) -> None:
-    bundle, inputs = bundle_of(text), {"from": np.zeros(256, np.int8)}
+    bundle, inputs = make_bundle(text), {"from": np.zeros(256, np.int8)}
     whole = Device(TWO_CORES, "reference").run(bundle, inputs, strict=False)
     debugger = Debugger(bundle, inputs)
     debugger.run()

@@ -13,7 +13,7 @@ from small_sessions import (
     WAIT_LOAD,
     WAIT_STORE,
     WAIT_VECTOR,
-    opened,
+    make_debugger,
 )
 
 from nmpsim.isa.table import CONTROL_BASE, DESCRIPTORS
@@ -30,11 +30,11 @@ MAKE = GET + WAIT_LOAD + USE + WAIT_VECTOR
 
 
 def hazards(text: str, cores: int = 2, tables: str = COPY) -> list[str]:
-    debugger = opened(text, tables, cores)
+    debugger = make_debugger(text, tables, cores)
     debugger.run()
     assert debugger.trap is None
     assert debugger.is_over
-    return [hazard.what for hazard in debugger.find_hazards()]
+    return [hazard.description for hazard in debugger.find_hazards()]
 
 
 # --- the host -----------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ def spin(core: int, turns: int) -> str:
 
 
 def three(giver: str, other: str, taker: str) -> str:
-    """Code of three cores."""
+    """Return a program with different code for each of three cores."""
     begin = " csrr t2, mhartid\n li t3, 1\n beq t2, t3, one\n li t3, 2\n beq t2, t3, two\n"
     parts = (begin, giver, HALT, "one:\n", other, HALT, "two:\n", taker, HALT)
     return "".join(parts)
@@ -122,7 +122,7 @@ def test_another_post_may_serve_a_pend() -> None:
 
 def test_a_later_post_reveals_the_race() -> None:
     text = three(GIVE, spin(1, 3000) + POST, pend(1) + FAR + WAIT_LOAD)
-    debugger = opened(text, COPY, 3)
+    debugger = make_debugger(text, COPY, 3)
     debugger.run()
     (found,) = debugger.find_hazards()
     assert found.then is not None

@@ -20,7 +20,7 @@ NEW = 0.02
 
 @pytest.fixture
 def files(digits: Bundle, seven: dict[str, Any], tmp_path: Path) -> Path:
-    """What the layers answer as they were compiled: real numbers, and as they are stored."""
+    """Return files of the layers' outputs as real numbers and in their stored types."""
     debugger = Debugger(digits, seven)
     debugger.run_to_end()
     layers = debugger.layers

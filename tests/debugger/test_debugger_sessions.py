@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_sessions import END, GET, ONLY_0, PUT, USE, WAIT_LOAD, WAIT_VECTOR, shell_of
+from small_sessions import END, GET, ONLY_0, PUT, USE, WAIT_LOAD, WAIT_VECTOR, make_shell
 
 from nmpsim.bundle import Bundle, bundle_from_bytes
 from nmpsim.bundle.patch import apply_patch, load_patch
@@ -25,8 +25,8 @@ NOP = 0x13
 ORDERED = ONLY_0 + GET + WAIT_LOAD + USE + WAIT_VECTOR + PUT + "other:" + END
 
 
-def wait_of(shell: Shell, unit: str) -> int:
-    """Address of the program's first wait for a unit."""
+def find_wait(shell: Shell, unit: str) -> int:
+    """Return the address of the program's first wait for a unit."""
     machine, bundle = shell.debugger.machine, shell.debugger.bundle
     for at in range(bundle.image_base, bundle.image_base + len(bundle.image) - 3, 4):
         if disassemble_word(word_at(machine, 0, at) or 0, at, {}).startswith(f"nmp.wait {unit}"):
@@ -38,10 +38,10 @@ def wait_of(shell: Shell, unit: str) -> int:
 
 
 def test_a_removed_wait_causes_a_hazard() -> None:
-    shell = shell_of(ORDERED)
+    shell = make_shell(ORDERED)
     shell.execute("break hazard")
     assert "no hazards" in shell.execute("until end").text + shell.execute("hazards").text
-    shell.execute(f"set {wait_of(shell, 'load'):#x} {NOP} 4")
+    shell.execute(f"set {find_wait(shell, 'load'):#x} {NOP} 4")
     assert shell.execute("continue").data["reason"] == "breakpoint"
     shell.execute("until end")
     assert "no nmp.wait load between them" in shell.execute("hazards").text
@@ -54,7 +54,7 @@ def test_a_removed_wait_causes_a_hazard() -> None:
 
 
 def test_hazards_are_listed_up_to_the_position() -> None:
-    shell = shell_of(ONLY_0 + GET + USE + WAIT_VECTOR + PUT + "other:" + END)
+    shell = make_shell(ONLY_0 + GET + USE + WAIT_VECTOR + PUT + "other:" + END)
     shell.execute("until end")
     (found,) = shell.execute("hazards").data["hazards"]
     shell.execute(f"until position {found['position'] - 1}")

@@ -17,7 +17,7 @@ from nmpsim.debugger.explanation import explain_element, find_readers
 
 
 def check_elements(debugger: Debugger, seed: int) -> int:
-    """One element of each layer; how many the device made."""
+    """Check one element of each layer; return the number of elements that the device computed."""
     rng, told = np.random.default_rng(seed), 0
     for layer in debugger.layers:
         at = tuple(int(rng.integers(0, n)) for n in layer.output.shape)

@@ -64,7 +64,7 @@ def test_weights_in_the_scratchpad_equal_the_lir(debugger: Debugger) -> None:
         core = debugger.find_next_core()
         assert core is not None
         at = find_current_instruction(debugger, core)
-    placed = {one.access.what: one for one in at.operands}
+    placed = {one.access.operand: one for one in at.operands}
     found = read_operand(debugger, core, placed["weights"]).values.reshape(3, 16, 4)
     assert (found[..., :3] == weights[..., 0].transpose(1, 0, 2)).all()
     assert not found[..., 3].any()

@@ -24,7 +24,7 @@ def one_conv():
 def recorded(bundle, inputs, engine):
     recorder = nmpsim.ScratchpadRecorder(bundle)
     report = nmpsim.Device(engine=engine).run(bundle, inputs, work=recorder)
-    return recorder.blocks(len(report.layers)), report
+    return recorder.list_blocks(len(report.layers)), report
 
 
 @pytest.mark.parametrize("engine", ["compiled", "reference"])
@@ -56,4 +56,4 @@ def test_work_without_a_layer_is_ignored(one_conv):
     noted = np.zeros(2, WORK).view(np.recarray)
     noted.layer[1] = 7
     recorder(noted)
-    assert recorder.blocks(1) == ()
+    assert recorder.list_blocks(1) == ()

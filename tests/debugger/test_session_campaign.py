@@ -68,7 +68,7 @@ DEVICES = (
 
 @functools.cache
 def program(number: int) -> tuple[Bundle, Inputs]:
-    """A few lines of assembly, or the digits on four cores."""
+    """Return random assembly or the digits network on four cores, with inputs."""
     if number < len(CODES):
         source = TABLES + "_start:\n" + CODES[number]
         image = assemble(source, "test.s", DEVICES[0].settings()).bundle()
@@ -78,7 +78,7 @@ def program(number: int) -> tuple[Bundle, Inputs]:
     return bundle, {"data": np.load(DIGITS / "images" / "7.npy")}
 
 
-def shell_of(number: int, budget_mib: int) -> Shell:
+def make_shell(number: int, budget_mib: int) -> Shell:
     bundle, inputs = program(number)
     config = DEVICES[number >= len(CODES)]
     debugger = Debugger(bundle, inputs, config=config, budget_mib=budget_mib)
@@ -87,7 +87,7 @@ def shell_of(number: int, budget_mib: int) -> Shell:
 
 @functools.cache
 def code_of(number: int) -> tuple[tuple[int, str], ...]:
-    """Address and mnemonic of each instruction that synchronises or is for a unit."""
+    """Return address and mnemonic of each synchronization or tensor instruction."""
     bundle, _ = program(number)
     found = []
     for start, end in bundle.text:
@@ -101,7 +101,7 @@ def code_of(number: int) -> tuple[tuple[int, str], ...]:
 
 @attrs.define
 class Session:
-    """A session, and the bytes that its changes should have made."""
+    """Debugging session and the bytes that its changes should produce."""
 
     number: int
     random: Random
@@ -116,7 +116,7 @@ class Session:
         return self.shell.debugger
 
     def change(self) -> None:
-        """One change, of any kind."""
+        """Make one random change."""
         draw = self.random.random()
         if draw < 0.1:
             self.expected.clear()
@@ -142,7 +142,7 @@ class Session:
         return None
 
     def take_out(self) -> None:
-        """An instruction, or a byte of it."""
+        """Replace an instruction or a byte of an instruction."""
         at, mnemonic = self.random.choice(code_of(self.number))
         is_plain = mnemonic in ("nmp.wait", "nmp.post") or self.random.random() < 0.3
         if is_plain:
@@ -170,7 +170,7 @@ class Session:
         assert self.debugger.position == here
 
     def move(self) -> str:
-        """A line that moves."""
+        """Return a random command that changes the position."""
         count, layers = self.random.randint(1, 4), len(self.debugger.layers)
         unit = self.random.choice(["layer", "tile", "tensor", "instruction"])
         return self.random.choice(
@@ -206,8 +206,8 @@ class Session:
         self.shell.execute(line)
 
     def fresh(self) -> Shell:
-        """The same list of changes and the same place in a debugger that knows nothing else."""
-        shell, debugger = shell_of(self.number, DEFAULT_BUDGET_MIB), self.debugger
+        """Return a new shell with the same edits at the same position."""
+        shell, debugger = make_shell(self.number, DEFAULT_BUDGET_MIB), self.debugger
         shell.debugger.apply_edits(debugger.edits)
         shell.debugger.go_to(max([debugger.position, *debugger.layer_ends.values()]))
         if debugger.trap is None:
@@ -225,7 +225,7 @@ class Session:
         assert answer(other, "where") == answer(self.shell, "where")
 
     def check_list(self) -> None:
-        """The edits are what was asked for, and the program is what they make of it."""
+        """Assert that the edits are the requested ones and produce the program in memory."""
         execution = self.debugger
         found = [(e.position, at, now) for e in execution.edits for at, now in e.pieces]
         assert found == self.expected
@@ -237,7 +237,7 @@ class Session:
         np.testing.assert_array_equal(image, execution.machine.image)
 
     def check_patch(self) -> None:
-        """The device with the exported patch does the same, if no element was set."""
+        """Assert that a device runs the exported patch alike, if no element was set."""
         bundle, inputs = program(self.number)
         edits = self.debugger.edits
         if any(edit.position for edit in edits) or any(
@@ -253,12 +253,12 @@ class Session:
         assert (report.trap is None) == (trap is None)
         if trap is None:  # where one core traps others may have run ahead
             assert report.cycles == self.debugger.report().cycles
-        found = [(one.position, one.what) for one in find_hazards(other, inputs, config)]
-        assert found == [(one.position, one.what) for one in self.debugger.find_hazards()]
+        found = [(one.position, one.description) for one in find_hazards(other, inputs, config)]
+        assert found == [(one.position, one.description) for one in self.debugger.find_hazards()]
 
 
 def answer(shell: Shell, line: str) -> str:
-    """Text and data, or the error."""
+    """Execute a command; return its text and data, or the error."""
     try:
         result = shell.execute(line)
     except UserError as error:
@@ -272,7 +272,7 @@ def test_a_session_equals_a_new_session(seed: int) -> None:
     """A smaller seed makes no smaller session: there is nothing to shrink."""
     random = Random(seed)
     number = random.choice([0, 1, 2, 0, 1, 2, 3])
-    session = Session(number, random, shell_of(number, random.choice([1, DEFAULT_BUDGET_MIB])))
+    session = Session(number, random, make_shell(number, random.choice([1, DEFAULT_BUDGET_MIB])))
     try:
         if random.random() < 0.5:
             line = random.choice(["break hazard", "break saturation", "break stall > 40"])

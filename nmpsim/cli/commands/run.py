@@ -283,7 +283,10 @@ class _Recorder:
 
     def add_to(self, report: RunReport) -> RunReport:
         layers = len(report.layers)
-        timeline, scratchpads = self._timeline.timeline(layers), self._scratchpads.blocks(layers)
+        timeline, scratchpads = (
+            self._timeline.timeline(layers),
+            self._scratchpads.list_blocks(layers),
+        )
         return attrs.evolve(report, timeline=timeline, scratchpads=scratchpads)
 
 

@@ -133,7 +133,7 @@ class Command:
     details: str = ""
 
     def execute(self, context: Context, words: Sequence[str]) -> CommandResult:
-        """Run the command with the words after its name; raise DEBUG001 if they do not fit."""
+        """Run the command with its arguments; raise UserError (DEBUG001) for invalid arguments."""
         try:
             return self.run(context, **bind_arguments(context, self.run, words))
         except UsageError as error:
@@ -146,7 +146,7 @@ class Command:
         return self.usage.split()[0]
 
     @property
-    def completes(self) -> tuple[str, ...]:
+    def completions(self) -> tuple[str, ...]:
         """Completions of the arguments: words, and placeholders such as ``<layer>``."""
         arguments = re.findall(r"(?<!\.)\b[A-Za-z]+\b", self.usage[len(self.name) :])
         words = (f"<{word.lower()}>" if word in PLACEHOLDERS else word for word in arguments)
@@ -186,7 +186,7 @@ def split_line(line: str) -> list[str]:
 
 
 def convert_word(context: Context, kind: Any, word: str, name: str) -> Any:
-    """Convert a word to a type of parameter; raise UsageError if it is not a number."""
+    """Convert a word to the type of a parameter; raise UsageError for an invalid number."""
     try:
         return _CONVERTERS[kind](context, word)
     except ValueError:

@@ -135,7 +135,7 @@ def find_divergence(context: Context, limit: int = 0) -> CommandResult:
     if not limit and reference.is_float():
         return _find_jump(context, reference)
     for index in debugger.get_layer_order():
-        stopped = debugger.reach_layer(index)
+        stopped = debugger.run_through_layer(index)
         if stopped.reason in ("interrupted", "trap"):
             return make_stop_result(stopped)
         one = context.compare_layer(index)
@@ -159,14 +159,14 @@ def find_divergence(context: Context, limit: int = 0) -> CommandResult:
 def _find_jump(context: Context, reference: Reference) -> CommandResult:
     """Go to the end of the layer with the largest isolated error."""
     debugger = context.debugger
-    stopped = debugger.reach_layer(debugger.get_layer_order()[-1])
+    stopped = debugger.run_through_layer(debugger.get_layer_order()[-1])
     if stopped.reason in ("interrupted", "trap"):
         return make_stop_result(stopped)
     errors = isolate_layers(debugger, reference)
     if errors is None:
         return make_result("the reference has no layer that can be isolated", layers=[], jump=None)
     worst = errors.worst
-    debugger.reach_layer(worst.index)
+    debugger.run_through_layer(worst.index)
     faults = list(find_range_faults(debugger, reference, worst.index))
     name = context.get_display_name(worst.name)
     verdict = "the error jumps" if errors.has_jump else "no layer stands out"

@@ -123,11 +123,20 @@ def show_readers(context: Context, layer: Layer, at: tuple[int, ...] = ()) -> Co
 def show_hazards(context: Context) -> CommandResult:
     """Show the hazards up to the current position."""
     found = context.debugger.find_hazards()
-    lines = [f"position {one.position}: {one.what}" for one in found] or ["no hazards up to here"]
+    lines = [f"position {one.position}: {one.description}" for one in found] or [
+        "no hazards up to here"
+    ]
     if found:
-        lines.append(f"  next: `{found[0].place.code_command}`; `break hazard` stops at them")
+        lines.append(
+            f"  next: `{found[0].reported_instruction.code_command}`; `break hazard` stops at them"
+        )
     data = [
-        {"position": one.position, "core": one.place.core, "pc": one.place.pc, "what": one.what}
+        {
+            "position": one.position,
+            "core": one.reported_instruction.core,
+            "pc": one.reported_instruction.pc,
+            "what": one.description,
+        }
         for one in found
     ]
     return make_result(*lines, hazards=data)
@@ -161,7 +170,7 @@ def show_integers(
         ("formula", lambda one: one.channel and one.stage.formula),
     ]
     rows = [row for stage in found for row in _list_rows(stage, all_)]
-    wrong = [one for one in found if one.wrong]
+    wrong = [one for one in found if one.wrong_channels]
     lines = [
         *format_table(rows, columns, "no rescaling on the device"),
         f"{format_count(len(wrong), 'rescaling')} of {len(found)} differ from what the scales"
@@ -175,7 +184,7 @@ def show_integers(
 
 def _format_correction(stage: StageAudit) -> str:
     """Return the arguments of ``change`` that correct the first wrong word."""
-    one = stage.wrong[0]
+    one = stage.wrong_channels[0]
     if stage.stage == RESULT_STAGE:
         return f"result_scale {one.expected[1]}"
     pairs = zip(("pre", "mul", "post"), one.expected, one.found[-1], strict=True)
@@ -210,10 +219,10 @@ class _AuditRow:
 
 def _list_rows(stage: StageAudit, is_all: bool) -> list[_AuditRow]:
     """Return one row if everything is right, otherwise one for each wrong channel."""
-    shown = stage.channels if is_all else stage.wrong[:MAX_CHANNELS] or stage.channels[:1]
+    shown = stage.channels if is_all else stage.wrong_channels[:MAX_CHANNELS] or stage.channels[:1]
     rows = [_AuditRow(stage, one.channel, one) for one in shown]
-    left = len(stage.wrong) - len(shown)
-    if not is_all and not stage.wrong and len(stage.channels) > 1:
+    left = len(stage.wrong_channels) - len(shown)
+    if not is_all and not stage.wrong_channels and len(stage.channels) > 1:
         rows = [attrs.evolve(rows[0], label=f"0 of {len(stage.channels)}")]
     elif not is_all and left > 0:
         rows.append(_AuditRow(stage, f"... {left} more; `all` shows them"))

@@ -18,7 +18,7 @@ from nmpsim.debugger.commands.command import Command, CommandResult, make_result
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.core_dump import CoreDump, write_core_file
 from nmpsim.debugger.debugger import Debugger
-from nmpsim.debugger.inspect import list_tensors
+from nmpsim.debugger.inspect import get_tensors
 from nmpsim.debugger.reference import ArrayOpener
 from nmpsim.diagnostics import did_you_mean, fail
 
@@ -52,7 +52,7 @@ class Shell(Context):
             offered: Iterable[str] = [name for c in COMMANDS for name in (c.name, *c.aliases)]
         else:
             command = _BY_NAME.get(words[0])
-            kinds = command.completes if command is not None else ()
+            kinds = command.completions if command is not None else ()
             offered = [text for kind in kinds for text in self._offered(kind)]
         return sorted({text for text in offered if text.startswith(last)})
 
@@ -61,7 +61,7 @@ class Shell(Context):
             return [layer.name for layer in self.debugger.layers]
         if kind == "<tensor>":
             constants = self.get_module().constants if self.debugger.bundle.debug else ()
-            return [*list_tensors(self.debugger), *constants]
+            return [*get_tensors(self.debugger), *constants]
         if kind == "<breakpoint>":
             return [str(one.number) for one in self.debugger.breakpoints]
         if kind == "<command>":

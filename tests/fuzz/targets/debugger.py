@@ -52,7 +52,7 @@ def run(data: bytes) -> None:
 def _touches_other_files(line: str) -> bool:
     with suppress(UserError):
         words = split_line(line)
-        if words and "<file>" in find_command(words[0]).completes:
+        if words and "<file>" in find_command(words[0]).completions:
             return any(word not in FILES for word in words[1:])
     return False
 
