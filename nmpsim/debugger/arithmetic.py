@@ -63,7 +63,7 @@ class Term:
 
     @property
     def product(self) -> float:
-        """Value that the term adds to the sum: the input, times the weight if there is one."""
+        """Value that the term adds to the sum: input times weight, or the input alone."""
         return self.input if self.weight is None else self.input * self.weight
 
 

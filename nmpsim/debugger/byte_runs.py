@@ -70,7 +70,7 @@ class ByteRuns:
         return starts
 
     def overlaps(self, other: ByteRuns) -> bool:
-        """Return whether this set and ``other`` have a byte of the same memory in common."""
+        """Return whether this set and another set share a byte of the same memory."""
         if self.space != other.space or self.is_empty or other.is_empty:
             return False
         low, high = max(self.start, other.start), min(self.end, other.end)

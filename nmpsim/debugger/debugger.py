@@ -112,7 +112,7 @@ class Debugger(RunPosition):
         return added
 
     def get_breakpoint(self, number: int) -> Breakpoint:
-        """Return the breakpoint with a number; raise UserError (DEBUG002) if there is none."""
+        """Return the breakpoint with a number; raise UserError (DEBUG002) for an unknown number."""
         for one in self.breakpoints:
             if one.number == number:
                 return one
@@ -122,7 +122,7 @@ class Debugger(RunPosition):
         )
 
     def delete_breakpoint(self, number: int) -> None:
-        """Delete a breakpoint; raise UserError (DEBUG002) if there is none with this number."""
+        """Delete a breakpoint by number; raise UserError (DEBUG002) for an unknown number."""
         self.breakpoints.remove(self.get_breakpoint(number))
 
     def find_hazards(self) -> Sequence[Hazard]:

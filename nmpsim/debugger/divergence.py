@@ -1,4 +1,4 @@
-"""Likely causes of the first wrong layer, from its values and from what wrote them.
+"""Search for the causes of the first wrong layer in its values and in their writers.
 
 Against a float network every quantized layer differs, from the first one on. Each layer is
 therefore executed in isolation on the float network's values, rounded to the types of its inputs.
@@ -50,7 +50,7 @@ class IsolatedErrors:
 
     @property
     def worst(self) -> LayerComparison:
-        """The layer with the lowest isolated SQNR."""
+        """Layer with the lowest isolated SQNR."""
         return min(self.layers, key=get_isolated_sqnr)
 
     @property
@@ -65,13 +65,13 @@ class IsolatedErrors:
 
 
 def get_isolated_sqnr(comparison: LayerComparison) -> float:
-    """Return a layer's isolated SQNR in dB: infinity if there is none, minus infinity for NaN."""
+    """Return a layer's isolated SQNR in dB; infinity if unknown, minus infinity for NaN."""
     sqnr = math.inf if comparison.isolated is None else comparison.isolated.sqnr_db
     return -math.inf if math.isnan(sqnr) else sqnr
 
 
 def isolate_layers(debugger: Debugger, reference: Reference) -> IsolatedErrors | None:
-    """Execute each quantized layer of a reference in isolation; return None if there is none.
+    """Execute each quantized layer of a reference in isolation; return None without such layers.
 
     The program must have run to its end.
     """

@@ -1,4 +1,4 @@
-"""Patterns in a wrong result and the causes they suggest: where it is wrong, and by how much."""
+"""Patterns in wrong elements of a result, and the causes that they suggest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Regions of wrong elements: what a core or a store wrote, rows, columns, channels, the border.
+"""Regions of wrong elements: a core or a store, rows, columns, channels or the border.
 
 A region is significant if describing it and the wrong elements within it takes at least
 ``MIN_BITS`` fewer bits than describing the wrong elements among all (minimum description length).

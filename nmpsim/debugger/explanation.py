@@ -1,4 +1,4 @@
-"""Why an element has its value: what produced it on the device or the host, and who read it.
+"""Explanation of an element: how its value was computed and which instructions read it.
 
 Nothing is recorded while the program runs. The layer is executed once more, and the explanation is
 built from its instructions and from memory as it stood when they were issued.

@@ -136,7 +136,7 @@ def get_tensors(debugger: Debugger) -> Mapping[str, Tensor]:
 
 
 def find_tensor(debugger: Debugger, name: str) -> Tensor:
-    """Return the tensor with a name, or the output of a layer with that name."""
+    """Return a tensor by the tensor's name or by the name of the layer that writes it."""
     known = get_tensors(debugger)
     if name in known:
         return known[name]
@@ -207,7 +207,7 @@ def read_memory(debugger: Debugger, address: int, count: int, core: int = 0) -> 
 def disassemble(
     debugger: Debugger, core: int, address: int | None = None, before: int = 4, after: int = 12
 ) -> tuple[CodeLine, ...]:
-    """Return the instructions around an address, by default around a core's next instruction."""
+    """Disassemble the code around an address, by default around a core's next instruction."""
     machine = debugger.machine
     pc = int(machine.cores[debugger.check_core_number(core)].pc)
     start = (pc if address is None else address) - 4 * before
@@ -241,7 +241,7 @@ def find_address(debugger: Debugger, word: str) -> int:
 
 
 def describe_dram_address(debugger: Debugger, address: int, layers: Sequence[int]) -> str:
-    """Return the name of the tensor element or symbol at a DRAM address, such as ``pool1[0, 3]``.
+    """Return a description of a DRAM address, such as ``pool1[0, 3]`` or a symbol and offset.
 
     ``layers`` are the layers that have run, in order: of tensors that share memory, the last one
     written counts. An address of nothing else is returned as a hexadecimal number.

@@ -1,4 +1,4 @@
-"""Tensors by name, the tensors that a layer reads, and the operands of an instruction in memory."""
+"""Values of tensors, of the operands of layers and of the operands of instructions."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def read_layer_output(debugger: Debugger, layer: Layer) -> Operand:
 def find_operand(
     debugger: Debugger, module: Module | None, operands: LirOperands, name: str, before: int
 ) -> Operand | None:
-    """Return the values of a tensor with a name in the LIR or on the device, or None.
+    """Return the values of a tensor of the LIR or of the device, or None for an unknown name.
 
     ``before`` is the layer that reads it: the last layer before it that writes the tensor counts.
     """

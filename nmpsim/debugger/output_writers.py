@@ -1,4 +1,4 @@
-"""The instructions that wrote a layer's result, and writes to wrong places."""
+"""Search for the instructions that wrote a layer's output, and for misplaced writes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class OutputWriters:
 
 
 def describe_store(store: ExecutedInstruction) -> str:
-    """Describe an executed store: mnemonic, address, core and position."""
+    """Return a description of an executed store with its address, core and position."""
     return (
         f"{store.instruction.mnemonic} at {store.pc:#x} of core {store.core}"
         f" (position {store.position})"

@@ -169,7 +169,7 @@ class RunPosition(Execution):
         )
 
     def disassemble_at(self, core: int, pc: int) -> str:
-        """Disassemble the instruction at an address; return "" if there is none."""
+        """Disassemble the instruction at an address; return "" for an invalid address."""
         word = word_at(self.machine, core, pc)
         return "" if word is None else disassemble_word(word, pc, {})
 

@@ -1,4 +1,4 @@
-"""Change of a tensor's scale: the program as the compiler would have made it with that scale.
+"""Changes of a tensor's scale, derived by compiling the program with the new scale.
 
 The module in the bundle is compiled with the old and with the new scale. Where the two programs
 differ, numbers depend on the scale. Every layer that writes or reads the tensor is thus adapted in
@@ -173,7 +173,7 @@ def _find_affected_layers(
 
 
 def _rescale_buffers(module: Module, buffers: frozenset[str], scale: float) -> Module:
-    """Return the module with another scale of some buffers and of all their views."""
+    """Return the module with a new scale for some buffers and for all views of the buffers."""
     names, instructions = set(buffers), []
     for one in module.instructions:
         is_view = one.opcode == "tensorview" and one.operands[0].name in names
@@ -191,7 +191,7 @@ def _rescale_buffers(module: Module, buffers: frozenset[str], scale: float) -> M
 
 
 def _with_scale(declared: Any, scale: float) -> Any:
-    """Return a tensor type with another scale; other types are returned unchanged."""
+    """Return a tensor type with a new scale; types without a scale are returned unchanged."""
     quant = declared.quant if isinstance(declared, TensorType) else None
     if quant is None:
         return declared

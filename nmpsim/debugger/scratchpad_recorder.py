@@ -1,4 +1,4 @@
-"""Contents of the scratchpads layer by layer, from the record of what units did."""
+"""Recorder of the contents of the scratchpads in each layer."""
 
 from __future__ import annotations
 

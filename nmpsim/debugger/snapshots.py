@@ -84,7 +84,7 @@ class SnapshotStore:
         return len(self._kept)
 
     def find_before(self, position: int) -> Snapshot:
-        """Return the last snapshot at ``position`` or before it."""
+        """Return the last snapshot at or before a position."""
         return self._kept[self._index(position) - 1]
 
     def has_position(self, position: int) -> bool:

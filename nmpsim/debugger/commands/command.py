@@ -1,4 +1,4 @@
-"""Commands, and their results as lines of text and as data for JSON, both from records."""
+"""Definition, argument binding and results of debugger commands."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ Column = str | tuple[str, str | Callable[[Any], object]]
 def format_table(
     records: Sequence[Any], columns: Iterable[Column], empty: str = ""
 ) -> tuple[str, ...]:
-    """Format records as a table: a line of column titles, then one line for each record.
+    """Format records as the lines of a text table, beginning with the column titles.
 
     Numbers are aligned to the right. ``empty`` is the text if there are no records; by default the
     titles are shown.
@@ -147,7 +147,7 @@ class Command:
 
     @property
     def completions(self) -> tuple[str, ...]:
-        """Completions of the arguments: words, and placeholders such as ``<layer>``."""
+        """Possible completions of the arguments: words and placeholders such as ``<layer>``."""
         arguments = re.findall(r"(?<!\.)\b[A-Za-z]+\b", self.usage[len(self.name) :])
         words = (f"<{word.lower()}>" if word in PLACEHOLDERS else word for word in arguments)
         return (*self.words, *(word for word in words if word.islower()))

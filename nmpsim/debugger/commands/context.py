@@ -101,7 +101,7 @@ class Context:
         return self.reference
 
     def find_layer(self, text: str) -> Layer:
-        """Return the layer that a text names; raise UserError (LAYER001) if there is none."""
+        """Return a layer by name or number; raise UserError (LAYER001) for an unknown layer."""
         return find_layer(self.debugger.layers, text)
 
     def get_current_layer(self) -> Layer:
@@ -135,7 +135,10 @@ class Context:
         return tensor, self.get_module().constants[name]
 
     def explain_layer(self, layer: Layer) -> LayerFacts | None:
-        """Return a layer's facts from the LIR, or None; raise UserError (BUN005) without LIR."""
+        """Return the LIR facts of a layer, or None if the LIR lacks the layer.
+
+        Raises UserError (BUN005) if the bundle contains no LIR.
+        """
         return find_facts(self._read_facts(list_scale_changes(self.debugger.edits)), layer)
 
     def find_instruction_numbers(self, layer: Layer) -> set[int]:
