@@ -33,7 +33,7 @@ from nmpsim.kernels.scale import InvalidScaleError, make_integer_scale
 from nmpsim.lir.nodes import ELEM_DTYPES
 
 RunResults = tuple[StopResult, Mapping[int, npt.NDArray[Any]], list[int]]
-"""Where a run has stopped, the outputs of its layers, and their numbers of saturated values."""
+"""Stop of a run, outputs of its layers, and numbers of saturated values of its layers."""
 UNCHANGEABLE_WORDS = ("layer",)
 """Words that cannot be changed because counters are assigned to layers by them."""
 
