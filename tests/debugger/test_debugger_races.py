@@ -125,8 +125,8 @@ def test_a_later_post_reveals_the_race() -> None:
     debugger = make_debugger(text, COPY, 3)
     debugger.run()
     (found,) = debugger.find_hazards()
-    assert found.then is not None
-    assert found.then.position < found.position
+    assert found.later is not None
+    assert found.later.position < found.position
     debugger.go_to(found.position - 1)
     assert debugger.find_hazards() == []
 
