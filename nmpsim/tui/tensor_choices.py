@@ -97,7 +97,9 @@ def _named(view: View, role: str, name: str) -> TensorChoice:
 def _of_core(view: View) -> Iterator[TensorChoice]:
     at = find_current_instruction(view.debugger, view.core)
     for placed in at.operands if at else ():
-        yield TensorChoice(f"core {view.core} {placed.access.what}", partial(_placed, view, placed))
+        yield TensorChoice(
+            f"core {view.core} {placed.access.operand}", partial(_placed, view, placed)
+        )
 
 
 def _placed(view: View, placed: OperandLocation) -> TensorPlanes:

@@ -55,7 +55,7 @@ class MemoryPane(LinePane):
         operands: dict[str, OperandLocation] = {}
         for one in at.operands if at else ():
             if one.access.region.space == "scratchpad":
-                operands[_letter(one.access.what, operands)] = one
+                operands[_letter(one.access.operand, operands)] = one
         self._letters = {
             cell: letter for letter, one in operands.items() for cell in _cells(one, nbytes)
         }
