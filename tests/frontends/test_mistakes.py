@@ -144,13 +144,13 @@ MISTAKES = [
         "a bomb",
         "run u8.bin --input bomb.png",
         "INPUT003",
-        "Reduce the size of the image file; --resize",
+        "Scale the image down before passing it; --resize",
     ),
     (
         "a bomb to resize",
         "run u8.bin --input bomb.png --resize",
         "INPUT003",
-        "Reduce the size of the image file",
+        "Scale the image down before passing it",
     ),
     ("no mode", "run i8.bin --input photo.png", "INPUT002", "--image-mode 0to1|neg1to1|"),
     (
