@@ -280,10 +280,10 @@ class Convolution(WindowedProduct):
         most = np.abs(stored).astype(np.float64)
         if profile == "glow_int":
             require(min(pre.min(), post.min()) >= 0 and max(pre.max(), post.max()) <= 31)
-            most = np.ldexp((np.ldexp(most, -pre) + 1) * np.abs(factor), -post)
-        elif profile in ("glow_float", "glow_float_late"):
-            most *= np.abs(factor.astype(np.uint32).view(np.float32))
+            most = (most / 2.0**pre + 1) * np.abs(factor) / 2.0**post
+        elif profile in ("glow_float", "glow_float_late"):  # products are rounded to float32
+            most *= 2 * np.abs(factor.astype(np.uint32).view(np.float32))
         else:
             require(profile in ("q31", "q31_once", "float"))
         require(most.max() < 1 << _SUM_BITS[INT16])
-        return 2 * int(most.max()) + 2  # products are rounded
+        return int(most.max()) + 2
