@@ -22,7 +22,7 @@ import resnet50_programs
 
 import nmpsim
 from nmpsim.bundle import read_bundle
-from nmpsim.core.critical_path import CriticalPath, PathPart, join_paths
+from nmpsim.core.critical_path import CriticalPath, PathSection, join_paths
 from nmpsim.core.state import PathCause
 
 
@@ -45,7 +45,7 @@ def without(do: Callable[[], Any]) -> None:
     nothing = [0] * len(PathCause)
     with (
         patch("nmpsim.core.compiled.recording.PathRecorder", NoPath),
-        patch.object(PathPart, "cycles", lambda _: nothing),
+        patch.object(PathSection, "cycles", lambda _: nothing),
     ):
         do()
 

@@ -1,4 +1,4 @@
-"""Cache of loads and stores that the contract check need not see again.
+"""Cache of loads and stores that the contract check can skip.
 
 What a core does by itself does not make a correct access wrong. So a repeated access of the same
 kind to the same bytes is correct as long as the core issues no tensor instruction, does not

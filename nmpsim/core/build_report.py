@@ -17,7 +17,7 @@ from nmpsim.bundle.metadata import UNSIGNED_ELEMS, Layer, Metadata, ProgramStep,
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.core.counters import Counters, LayerReports, count_host_clipping
-from nmpsim.core.critical_path import CriticalPath, PathPart
+from nmpsim.core.critical_path import CriticalPath, PathSection
 from nmpsim.core.host_steps import HostClipping, read_tensor
 from nmpsim.core.state import NEVER, Count, Machine
 from nmpsim.lir.nodes import ELEM_DTYPES
@@ -106,7 +106,7 @@ class CycleAccount:
 
     cycles: dict[int, int]
     clips: dict[int, HostClipping]
-    paths: dict[int, PathPart]
+    paths: dict[int, PathSection]
     """Critical path of each layer, where it is known."""
     last_cycle: int = 0
     """Cycle up to which cycles are attributed."""
@@ -143,7 +143,7 @@ def record_device_step(
         until = end if cycle == NEVER or is_last else cycle
         account.cycles[index] = until - account.last_cycle
         if path is not None:
-            account.paths[index] = PathPart(path, account.last_cycle, until)
+            account.paths[index] = PathSection(path, account.last_cycle, until)
         account.last_cycle = until
         if is_last or (is_complete and cycle == NEVER):
             _give_unnamed_cycles(machine, index)

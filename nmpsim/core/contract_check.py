@@ -137,19 +137,19 @@ class ContractCheck:
         """Description of incomplete checks; empty if everything was checked."""
         return INCOMPLETE if self._state.numbers[StateWord.IS_INCOMPLETE] else ""
 
-    def host_writes(self, tensor: Tensor) -> bool:
+    def check_host_write(self, tensor: Tensor) -> bool:
         """Check a write of a tensor by the host; return False after a violation."""
         return self._check_host(HostEvent.WRITES, tensor.address, count_tensor_bytes(tensor))
 
-    def host_reads(self, tensor: Tensor) -> bool:
+    def check_host_read(self, tensor: Tensor) -> bool:
         """Check a read of a tensor by the host; return False after a violation."""
         return self._check_host(HostEvent.READS, tensor.address, count_tensor_bytes(tensor))
 
-    def host_step(self, step: ProgramStep) -> bool:
+    def check_host_step(self, step: ProgramStep) -> bool:
         """Check the accesses of a host operation; return False after a violation."""
         reads = [one.tensor for one in step.operands if one.role != "out"]
         writes = [one.tensor for one in step.operands if one.role != "in"]
-        return all(map(self.host_reads, reads)) and all(map(self.host_writes, writes))
+        return all(map(self.check_host_read, reads)) and all(map(self.check_host_write, writes))
 
     def begin_segment(self) -> None:
         """Record that the host starts all cores."""

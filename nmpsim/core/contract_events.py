@@ -1,4 +1,4 @@
-"""Events that engines show to the check of the contract, and the violation it finds."""
+"""Events that engines pass to the contract check, and the violation that it finds."""
 
 from __future__ import annotations
 

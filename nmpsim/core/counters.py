@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer
 from nmpsim.config import DeviceConfig
-from nmpsim.core.critical_path import PathPart
+from nmpsim.core.critical_path import PathSection
 from nmpsim.core.host_steps import HostClipping
 from nmpsim.core.state import Count, Machine, PathCause
 from nmpsim.kernels.saturation_stages import ACTIVATION, STAGE_NAMES
@@ -96,7 +96,7 @@ class ValueCounters:
             found.setdefault(layer, []).append(tuple(row))
         return found
 
-    def saturation(self, layer: Layer) -> tuple[Saturation, ...]:
+    def get_saturation(self, layer: Layer) -> tuple[Saturation, ...]:
         """Return the saturated and clipped values of a layer, by stage and side."""
         index = layer.index
         begin, end = self._begins[index], self._ends[index]
@@ -136,12 +136,12 @@ def read_counters(machine: Machine, config: DeviceConfig) -> Counters:
     return Counters(config, get_costs(config), **lists, values=ValueCounters.from_machine(machine))
 
 
-def compute_layer_bound(layer: Layer, of: Counters) -> Bound:
+def compute_layer_bound(layer: Layer, counters: Counters) -> Bound:
     """Compute lower bounds of a layer's cycles by MAC array, vector unit and memory."""
-    counts, config, wide = of.counts[layer.index], of.config, is_wide(layer)
+    counts, config, wide = counters.counts[layer.index], counters.config, is_wide(layer)
     macs, busy, bursts = (counts[i] for i in (Count.MACS, Count.BUSY_VECTOR, Count.BURSTS))
     mac, vector = mac_bound(macs, wide, config), vector_bound(busy, config)
-    memory, cores = memory_bound(bursts, of.costs), config.cores_count
+    memory, cores = memory_bound(bursts, counters.costs), config.cores_count
     largest = max(mac, vector, memory)
     if largest == 0:
         formula = ""
@@ -190,7 +190,7 @@ class LayerReports(Sequence[LayerReport]):
     _layers: Sequence[Layer]
     _counted: Counters
     _cycles: Mapping[int, int]
-    _paths: Mapping[int, PathPart]
+    _paths: Mapping[int, PathSection]
     _values: ValueCounters
     _host: Mapping[int, HostCounts]
     _like: LayerReports | None = None
@@ -228,7 +228,7 @@ class LayerReports(Sequence[LayerReport]):
         values = self._values
         return {
             "elements": values.elements[layer.index],
-            "saturation": values.saturation(layer),
+            "saturation": values.get_saturation(layer),
         }
 
     def get_saturation_totals(self) -> list[tuple[int, int]]:
@@ -267,13 +267,13 @@ def get_saturation_totals(layers: Sequence[LayerReport]) -> list[tuple[int, int]
 
 
 def make_layer_fields(
-    layer: Layer, of: Counters, cycles: int, path: PathPart | None
+    layer: Layer, counters: Counters, cycles: int, path: PathSection | None
 ) -> dict[str, Any]:
     """Return the fields of a layer's report, except those computed from tensor values."""
-    counts, output = of.counts[layer.index], layer.output
-    waited_for = path.cycles() if path is not None else [0] * len(PathCause)
+    counts, output = counters.counts[layer.index], layer.output
+    waited_for = path.sum_cycles() if path is not None else [0] * len(PathCause)
     macs, bursts = counts[Count.MACS], counts[Count.BURSTS]
-    peak = cycles * macs_per_cycle(of.config, is_wide(layer))
+    peak = cycles * macs_per_cycle(counters.config, is_wide(layer))
     moved = BytesMoved(counts[Count.BYTES_READ], counts[Count.BYTES_WRITTEN])
     known: dict[str, Any] = {name: getattr(layer, name) for name in _LAYER_FIELDS}
     report = LayerReport(
@@ -283,7 +283,7 @@ def make_layer_fields(
         scale=output.scale,
         offset=output.offset,
         cycles=cycles,
-        cores=(of.worked[layer.index] & ALL_CORES).bit_count(),
+        cores=(counters.worked[layer.index] & ALL_CORES).bit_count(),
         macs=macs,
         utilization=macs / peak if peak else 0.0,
         bytes=moved,
@@ -295,11 +295,11 @@ def make_layer_fields(
         saturation=(),
         critical_path=dict(zip(PATH_CAUSES, waited_for, strict=False)),
         queueing=waited_for[PathCause.QUEUEING],
-        core_cycles=dict(zip(CAUSES, of.spent[layer.index], strict=True)),
-        bound=compute_layer_bound(layer, of),
-        burst_efficiency=burst_efficiency(moved.read + moved.written, bursts, of.config),
+        core_cycles=dict(zip(CAUSES, counters.spent[layer.index], strict=True)),
+        bound=compute_layer_bound(layer, counters),
+        burst_efficiency=burst_efficiency(moved.read + moved.written, bursts, counters.config),
     )
-    use = compute_device_use([report], report.cycles, of.config.dram_channels)
+    use = compute_device_use([report], report.cycles, counters.config.dram_channels)
     return attrs.asdict(report, recurse=False) | {"use": use}
 
 

@@ -1,4 +1,6 @@
-"""The critical path: from the end of a run back, at each point to what it waited for last.
+"""The critical path of a run: the chain of work and waits that determines its length.
+
+The path is followed from the end of the run back, at each point to what it waited for last.
 
 It is derived from the logs of unit work (``Machine.work``) and waits (``Machine.waits``). A wait
 ends with an instruction of a unit, or because another core reached a barrier or posted. An
@@ -37,7 +39,7 @@ ENOUGH = 1 << 16
 
 @frozen(eq=False)
 class CriticalPath:
-    """Critical path of a part of a run: cycles by cause."""
+    """Critical path of a part of a run, as cycles by cause."""
 
     until: Int64s
     """[n] ascending: cycles at which barriers released cores, and the end."""
@@ -52,14 +54,14 @@ def join_paths(paths: Sequence[CriticalPath]) -> CriticalPath:
     return CriticalPath(np.concatenate(until), np.concatenate(cycles))
 
 
-class PathPart(NamedTuple):
+class PathSection(NamedTuple):
     """Section of a critical path between two cycles."""
 
     path: CriticalPath
     begin: int
     end: int
 
-    def cycles(self) -> list[int]:
+    def sum_cycles(self) -> list[int]:
         """Return the cycles of the section for each PathCause."""
         first, last = np.searchsorted(self.path.until, (self.begin, self.end), "right")
         cycles: list[int] = self.path.cycles[first:last].sum(axis=0).tolist()

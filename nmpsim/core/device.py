@@ -1,4 +1,4 @@
-"""The device: loads a bundle once, runs it many times."""
+"""The simulated device, which loads a bundle once and runs it many times."""
 
 from __future__ import annotations
 
@@ -339,7 +339,7 @@ class Device:
         return Device, (self.config, *self._arguments)
 
     def machine_after(self, bundle: Bundle) -> Machine:
-        """Return the machine in its state after the last run of a bundle.
+        """Return the machine in its final state of the last run of a bundle.
 
         A run with layer kernels is repeated tile by tile, because it left out the scratchpads.
         """

@@ -1,4 +1,4 @@
-"""Repeated runs: in the runs of a recorded program only values differ.
+"""Repeated runs of a recorded program, which compute only values.
 
 Timing, and which bytes are written, are the same for every run, and a run of a proved program reads
 only what it has written itself (docs/isa.md, undefined behavior). So the next run finds the machine

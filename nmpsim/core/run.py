@@ -1,4 +1,4 @@
-"""One run of a bundle: its steps, from a machine that holds the inputs to the report."""
+"""Execution of one run of a bundle, from the inputs in memory to the report."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ class Run:
 
     def _run_steps(self) -> TrapReport | Restart | None:
         contract, metadata = self._contract, self._bundle.metadata
-        if contract and not all(map(contract.host_writes, metadata.inputs)):
+        if contract and not all(map(contract.check_host_write, metadata.inputs)):
             return self._report_violation(contract.violation_fields)
         for number, step in enumerate(metadata.steps):
             try:
@@ -242,7 +242,7 @@ class Run:
                 trap = self._report_timeout(step)
             if trap:
                 return trap
-        if contract and not all(map(contract.host_reads, metadata.outputs)):
+        if contract and not all(map(contract.check_host_read, metadata.outputs)):
             return self._report_violation(contract.violation_fields)
         self._has_ended = True
         return None
@@ -250,7 +250,7 @@ class Run:
     def _run_step(self, number: int, step: ProgramStep) -> TrapReport | Restart | None:
         if step.kind == "device":
             return self._run_on_device(number, step)
-        if self._contract and not self._contract.host_step(step):
+        if self._contract and not self._contract.check_host_step(step):
             return self._report_violation(self._contract.violation_fields)
         clip = run_host_step(self._machine, step)
         record_host_step(self.account, step, clip, self._config)

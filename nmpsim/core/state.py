@@ -1,4 +1,4 @@
-"""The machine's state as flat arrays, on which both engines work and which a snapshot copies."""
+"""The state of a machine as flat arrays, which both engines share and snapshots copy."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from nmpsim.core.state import CoreStatus, Int64s, Machine, Outcome, TrapField
 from nmpsim.isa.codec import decode
 from nmpsim.isa.contract import CASES, NUMBER_OF_CASE
 from nmpsim.isa.table import DESCRIPTORS, DRAM_BASE, INSTRUCTIONS, Cause, Unit, Word
-from nmpsim.memory.address_map import word_at
+from nmpsim.memory.address_map import read_word
 from nmpsim.memory.footprint import OPERANDS
 from nmpsim.report.termination import TrapReport, ViolationReport
 
@@ -38,7 +38,7 @@ def _layer_at(layers: Sequence[Layer], index: int) -> Layer | None:
 def _disassemble(machine: Machine, core: int, pc: int) -> str | None:
     from nmpsim.isa.assembly import disassemble_word  # runs that end normally need none
 
-    word = word_at(machine, core, pc) if core >= 0 else None
+    word = read_word(machine, core, pc) if core >= 0 else None
     return None if word is None else disassemble_word(word, pc, {})
 
 
@@ -88,7 +88,7 @@ def _describe_trap(machine: Machine, core: int, pc: int, cause: int, value: int)
 
 def _describe_word(machine: Machine, core: int, pc: int, address: int) -> str:
     """Return the name and value of the invalid descriptor word at an address."""
-    code = word_at(machine, core, pc)
+    code = read_word(machine, core, pc)
     decoded = None if code is None else decode(code)
     if decoded is None or decoded.instruction.descriptor is None:
         return ""
@@ -106,7 +106,7 @@ def _describe_word(machine: Machine, core: int, pc: int, address: int) -> str:
 
 
 def _format_word(machine: Machine, core: int, word: Word, address: int) -> str:
-    value = word_at(machine, core, address) or 0
+    value = read_word(machine, core, address) or 0
     number = value - (1 << 32) if word.signed and value >> 31 else value
     return f"{word.name} is {number:#x}" if word.address else f"{word.name} is {number}"
 

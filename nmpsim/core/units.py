@@ -55,7 +55,7 @@ RUNNING, WAITING_UNIT = int(CoreStatus.RUNNING), int(CoreStatus.WAITING_UNIT)
 
 
 def count_loggable_steps(m: Machine) -> Any:
-    """Return the number of steps whose log entries certainly fit; MAX_STEPS without a log."""
+    """Return the number of steps for which the logs have space; MAX_STEPS without a log."""
     if m.work.size == 0:
         return MAX_STEPS
     steps = (m.work.size - m.shared[0]["noted"]) // MAX_NOTES

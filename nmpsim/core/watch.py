@@ -22,7 +22,7 @@ def count_turns(stops: StopConditions, turns: Int) -> None:
     stops.noted[TURNS] += turns
 
 
-def trace_is_full(stops: StopConditions) -> Any:
+def is_trace_full(stops: StopConditions) -> Any:
     """Return whether the trace has no row left for another turn."""
     capacity = stops.trace.shape[0]
     return 0 < capacity <= stops.noted[ROWS]

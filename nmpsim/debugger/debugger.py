@@ -30,7 +30,7 @@ from nmpsim.debugger.snapshots import DEFAULT_BUDGET_MIB
 from nmpsim.debugger.work_log import WorkLog
 from nmpsim.diagnostics import fail
 from nmpsim.isa.table import Unit
-from nmpsim.memory.address_map import word_at
+from nmpsim.memory.address_map import read_word
 from nmpsim.report.data import RunReport
 
 StepUnit = Literal["layer", "tile", "tensor", "instruction"]
@@ -402,7 +402,7 @@ class Debugger(RunPosition):
     def _return_address(self, core: int) -> int | None:
         """Return the return address of the call that a core is about to make, or None."""
         pc = int(self.machine.cores[core].pc)
-        word = word_at(self.machine, core, pc)
+        word = read_word(self.machine, core, pc)
         is_call = word is not None and word & 0x7F in (0x6F, 0x67) and word >> 7 & 31 == 1
         return pc + 4 if is_call else None
 

@@ -28,7 +28,7 @@ from nmpsim.core.build_report import (
     record_host_step,
 )
 from nmpsim.core.counters import read_counters
-from nmpsim.core.critical_path import CriticalPath, PathPart
+from nmpsim.core.critical_path import CriticalPath, PathSection
 from nmpsim.core.engine_selection import AutoEngine, make_engine
 from nmpsim.core.host_steps import run_host_step, write_tensor
 from nmpsim.core.inputs import prepare_inputs
@@ -371,7 +371,7 @@ class Execution:
         for index in (i for step in self.bundle.metadata.steps for i in step.layers):
             if self.layers[index].placement == "device":
                 end = clock + account.cycles[index]
-                account.paths[index], clock = PathPart(path, clock, end), end
+                account.paths[index], clock = PathSection(path, clock, end), end
         return build_run_report(
             self.bundle,
             self.machine,

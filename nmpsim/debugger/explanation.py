@@ -36,7 +36,7 @@ from nmpsim.debugger.tracing import (
 )
 from nmpsim.isa.table import Unit
 from nmpsim.lir.nodes import ELEM_DTYPES
-from nmpsim.memory.address_map import bytes_at
+from nmpsim.memory.address_map import read_bytes
 
 MIDDLE_PARTS = (1, 2)
 """Values of ``part`` of an instruction whose sums another one continues: first, middle."""
@@ -225,7 +225,7 @@ def _trace_move(
     """Trace a value that was loaded to a scratchpad address and stored from there."""
     dtype = ELEM_DTYPES[layer.output.elem]
     with debugger.visit(store.position - 1):
-        held = bytes_at(debugger.machine, store.core, address, dtype.itemsize) or b""
+        held = read_bytes(debugger.machine, store.core, address, dtype.itemsize) or b""
     value = np.frombuffer(held, dtype)[0].item()
     formula = "as it is" if source else "padding: what the load fills with"
     step = ArithmeticStep("moved", formula, value)

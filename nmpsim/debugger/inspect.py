@@ -26,7 +26,7 @@ from nmpsim.isa.csrs import Csr
 from nmpsim.isa.table import DRAM_BASE, REGISTERS, SCRATCHPAD_BASE
 from nmpsim.lir.layers import find_layer
 from nmpsim.lir.nodes import ELEM_DTYPES
-from nmpsim.memory.address_map import bytes_at, word_at
+from nmpsim.memory.address_map import read_bytes, read_word
 from nmpsim.report.data import RunReport, Saturation
 from nmpsim.report.device_use import compute_limiter_shares
 
@@ -120,7 +120,7 @@ def count_saturation(debugger: Debugger, layer: Layer) -> tuple[Saturation, ...]
     clip = debugger.account.clips.get(layer.index)
     if clip is not None:
         return list_host_saturation(clip)
-    return ValueCounters.from_machine(debugger.machine).saturation(layer)
+    return ValueCounters.from_machine(debugger.machine).get_saturation(layer)
 
 
 def get_tensors(debugger: Debugger) -> Mapping[str, Tensor]:
@@ -192,7 +192,7 @@ def read_registers(debugger: Debugger, core: int) -> Mapping[str, int]:
 def read_memory(debugger: Debugger, address: int, count: int, core: int = 0) -> bytes:
     """Return bytes as a core sees them; raise UserError (DEBUG002) outside of one memory."""
     machine = debugger.machine
-    found = bytes_at(machine, debugger.check_core_number(core), address, count)
+    found = read_bytes(machine, debugger.check_core_number(core), address, count)
     if found is not None and 0 <= count <= MAX_BYTES:
         return found
     raise fail(
@@ -214,7 +214,7 @@ def disassemble(
     symbols = {a: name for name, a in debugger.bundle.symbols.items() if name.startswith("segment")}
     lines = []
     for at in range(start, start + 4 * (before + after), 4):
-        word = word_at(machine, core, at)
+        word = read_word(machine, core, at)
         if word is not None:
             text = disassemble_word(word, at, {})
             lines.append(CodeLine(at, text, symbols.get(at, ""), at == pc))

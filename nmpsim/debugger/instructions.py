@@ -28,7 +28,7 @@ from nmpsim.isa.table import (
     Unit,
 )
 from nmpsim.isa.words import KINDS
-from nmpsim.memory.address_map import bytes_at
+from nmpsim.memory.address_map import read_bytes
 from nmpsim.memory.footprint import (
     COUNT,
     FIRST_AXIS,
@@ -180,7 +180,7 @@ def list_host_accesses(step: ProgramStep) -> tuple[MemoryAccess, ...]:
 def read_descriptor(machine: Machine, core: int, name: str, address: int) -> dict[str, int]:
     """Return the words of a descriptor by name, or zeros if its address is invalid."""
     record = DESCRIPTORS[name]
-    data = bytes_at(machine, core, address, record.nbytes) or bytes(record.nbytes)
+    data = read_bytes(machine, core, address, record.nbytes) or bytes(record.nbytes)
     values = struct.unpack(f"<{len(record.words)}i", data)
     return {
         word.name: value if word.signed else value & 0xFFFF_FFFF

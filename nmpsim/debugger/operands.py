@@ -21,7 +21,7 @@ from nmpsim.debugger.instructions import MemoryAccess, list_accesses, read_descr
 from nmpsim.isa.codec import decode
 from nmpsim.lir.nodes import ELEM_DTYPES, Module
 from nmpsim.lir.opcodes import IN
-from nmpsim.memory.address_map import find_region, word_at
+from nmpsim.memory.address_map import find_region, read_word
 
 Values = npt.NDArray[Any]
 WEIGHT_BLOCK = 64
@@ -154,7 +154,7 @@ def find_current_instruction(debugger: Debugger, core: int) -> CurrentInstructio
     machine = debugger.machine
     state = machine.cores[core]
     for pc in (int(state.pc), int(state.pc) - 4):
-        word = word_at(machine, core, pc)
+        word = read_word(machine, core, pc)
         decoded = None if word is None else decode(word)
         if word is None or decoded is None or decoded.instruction.descriptor is None:
             continue

@@ -17,7 +17,7 @@ from nmpsim.debugger.execution import UNLIMITED, Execution, RunLog
 from nmpsim.debugger.hazards import HazardLog
 from nmpsim.debugger.work_log import CriticalPathLog, WorkLog
 from nmpsim.isa.assembly import disassemble_word
-from nmpsim.memory.address_map import word_at
+from nmpsim.memory.address_map import read_word
 
 Log = TypeVar("Log", bound=RunLog)
 Reason = Literal["start", "step", "breakpoint", "trap", "end", "begin", "interrupted"]
@@ -170,7 +170,7 @@ class RunPosition(Execution):
 
     def disassemble_at(self, core: int, pc: int) -> str:
         """Disassemble the instruction at an address; return "" for an invalid address."""
-        word = word_at(self.machine, core, pc)
+        word = read_word(self.machine, core, pc)
         return "" if word is None else disassemble_word(word, pc, {})
 
     def make_stop(self, reason: Reason, **more: Any) -> StopResult:

@@ -62,7 +62,7 @@ def find_region(
     return None
 
 
-def bytes_at(machine: Any, core: int, address: int, nbytes: int) -> bytes | None:
+def read_bytes(machine: Any, core: int, address: int, nbytes: int) -> bytes | None:
     """Read bytes as a core sees them; return None if they are not all in one region."""
     found = find_region(machine, core, address, nbytes)
     if found is None:
@@ -71,7 +71,7 @@ def bytes_at(machine: Any, core: int, address: int, nbytes: int) -> bytes | None
     return bytes(memory[offset : offset + nbytes])
 
 
-def word_at(machine: Any, core: int, address: int) -> int | None:
+def read_word(machine: Any, core: int, address: int) -> int | None:
     """Read an unsigned 32-bit word as a core sees it; return None if it is not in a region."""
-    found = bytes_at(machine, core, address, 4)
+    found = read_bytes(machine, core, address, 4)
     return None if found is None else int.from_bytes(found, "little")

@@ -22,7 +22,7 @@ from nmpsim.debugger.instructions import list_accesses, read_descriptor
 from nmpsim.debugger.tracing import locate_byte
 from nmpsim.isa.codec import BY_MNEMONIC
 from nmpsim.isa.table import DESCRIPTORS
-from nmpsim.memory.address_map import bytes_at
+from nmpsim.memory.address_map import read_bytes
 
 DEVICE = device()
 EXAMPLES = examples(30)
@@ -78,7 +78,7 @@ def check(jobs: Sequence[Job], layout: Layout, rng: np.random.Generator) -> None
         for element, address, size in run.results(number, rng):
             parts = earlier(run, number, element)
             made = trace_result(run.states[number], 0, name, run.words[number], element, parts)
-            stored = bytes_at(run.states[number + 1], 0, address, size) or b""
+            stored = read_bytes(run.states[number + 1], 0, address, size) or b""
             assert made.result == int.from_bytes(stored, "little", signed=True), (element, made)
             check_steps(made)
 

@@ -19,7 +19,7 @@ from nmpsim.debugger.commands.shell import Shell
 from nmpsim.debugger.core_dump import read_core_file
 from nmpsim.debugger.work_log import WorkLog
 from nmpsim.isa.assembly import disassemble_word
-from nmpsim.memory.address_map import word_at
+from nmpsim.memory.address_map import read_word
 
 NOP = 0x13
 ORDERED = ONLY_0 + GET + WAIT_LOAD + USE + WAIT_VECTOR + PUT + "other:" + END
@@ -29,7 +29,7 @@ def find_wait(shell: Shell, unit: str) -> int:
     """Return the address of the program's first wait for a unit."""
     machine, bundle = shell.debugger.machine, shell.debugger.bundle
     for at in range(bundle.image_base, bundle.image_base + len(bundle.image) - 3, 4):
-        if disassemble_word(word_at(machine, 0, at) or 0, at, {}).startswith(f"nmp.wait {unit}"):
+        if disassemble_word(read_word(machine, 0, at) or 0, at, {}).startswith(f"nmp.wait {unit}"):
             return at
     raise AssertionError("there is no such wait")
 

@@ -35,7 +35,7 @@ from nmpsim.isa.codec import decode, encode
 from nmpsim.isa.shared_words import ELEMENTS
 from nmpsim.isa.table import DESCRIPTORS, SCRATCHPAD_BASE, Unit
 from nmpsim.lir.nodes import Module
-from nmpsim.memory.address_map import word_at
+from nmpsim.memory.address_map import read_word
 from nmpsim.timing import get_costs
 
 Array = npt.NDArray[Any]
@@ -189,7 +189,7 @@ def extract_instruction(
     UserError
         ASM codes if the result is not a valid program.
     """
-    word = word_at(machine, core, pc)
+    word = read_word(machine, core, pc)
     if word is None:
         return None
     decoded = decode(word)
@@ -253,7 +253,7 @@ _GIVE = [
 
 def _descriptor(machine: Machine, core: int, base: int, name: str) -> list[int] | None:
     addresses = range(base, base + DESCRIPTORS[name].nbytes, 4)
-    words = [word_at(machine, core, address) for address in addresses]
+    words = [read_word(machine, core, address) for address in addresses]
     known = [word for word in words if word is not None]
     return known if len(known) == len(words) and base % 4 == 0 else None
 

@@ -1,1 +1,1 @@
-"""The compiled engine: what users run. Numba from fetch to requantization."""
+"""The compiled engine, which executes programs in code that Numba compiles."""

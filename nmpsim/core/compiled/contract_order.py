@@ -103,7 +103,7 @@ def arrive(c: ContractState, core: Int, number: Int, count: Int) -> Any:
 
 def post(c: ContractState, core: Int, semaphore: Int, count: Int) -> None:
     """Add ``count`` to a semaphore and release waiting cores, lower core numbers first."""
-    find_rivals(c, core, semaphore, count)
+    record_rivals(c, core, semaphore, count)
     slot = c.post_count[semaphore] % MAX_POSTS
     c.post_count[semaphore] += 1
     c.posted[semaphore, core] += count
@@ -116,19 +116,19 @@ def post(c: ContractState, core: Int, semaphore: Int, count: Int) -> None:
         is_pending = c.waits[other, 0] == PENDING and c.waits[other, 1] == semaphore
         if is_pending and c.semaphores[semaphore] >= c.waits[other, 2]:
             c.waits[other, 0] = RUNNING
-            take_semaphore(c, other, semaphore, c.waits[other, 2])
+            complete_pend(c, other, semaphore, c.waits[other, 2])
 
 
 def pend(c: ContractState, core: Int, semaphore: Int, count: Int) -> None:
     """Subtract ``count`` from a semaphore, or let the core wait if the value is too low."""
     if c.semaphores[semaphore] >= count:
-        take_semaphore(c, core, semaphore, count)
+        complete_pend(c, core, semaphore, count)
     else:
         c.waits[core, 0], c.waits[core, 1], c.waits[core, 2] = PENDING, semaphore, count
 
 
-def take_semaphore(c: ContractState, core: Int, semaphore: Int, count: Int) -> None:
-    """Merge the clocks of the posts that a pend needs into the clock of its core.
+def complete_pend(c: ContractState, core: Int, semaphore: Int, count: Int) -> None:
+    """Complete a pend: subtract its count and merge the clocks of the posts that it needs.
 
     Of a core the earliest posts count; needed is what all other cores together cannot have posted.
     """
@@ -167,7 +167,7 @@ def count_needed_posts(c: Any, semaphore: Any, number: Any, other: Any, rivals: 
     return needed
 
 
-def find_rivals(c: Any, core: Any, semaphore: Any, count: Any) -> None:
+def record_rivals(c: Any, core: Any, semaphore: Any, count: Any) -> None:
     """Record earlier pends that this post could have served; request a new check if needed."""
     for number in range(c.served_count[semaphore]):
         served, rivals = c.served[semaphore, number], c.rivals[semaphore, number]
@@ -211,7 +211,7 @@ def record_origin(c: ContractState, touches: Int64s, unit: Int, job: Int) -> Non
 
 
 def accesses_overlap(c: ContractState, a: Int64s, row: int, b: Int64s, other: int) -> Any:
-    """Return whether two accesses overlap; False if this takes over MAX_COMPARISONS comparisons."""
+    """Return whether two accesses overlap; False beyond MAX_COMPARISONS comparisons."""
     if a[row, START] >= b[other, END] or b[other, START] >= a[row, END]:
         return False
     if c.numbers[COMPARISONS] > MAX_COMPARISONS:
@@ -265,7 +265,7 @@ def check_dram_accesses(c: ContractState, core: Int, touches: Int64s) -> None:
     for row in range(1, touches[0, COUNT] + 1):
         if is_ram(c, touches, row):
             check_other_cores(c, core, touches, row)
-            keep_access(c, core, touches, row)
+            store_access(c, core, touches, row)
 
 
 def check_other_cores(c: ContractState, core: Int, touches: Int64s, row: Int) -> None:
@@ -302,7 +302,7 @@ def extend_ranges(c: ContractState, core: Int, kind: Int, touches: Int64s, row: 
     c.hull[kind, 1] = max(c.hull[kind, 1], touches[row, END])
 
 
-def keep_access(c: ContractState, core: Int, touches: Int64s, row: Int) -> None:
+def store_access(c: ContractState, core: Int, touches: Int64s, row: Int) -> None:
     """Store a DRAM access for comparison with later accesses."""
     writes = 1 if row <= touches[0, WRITE_COUNT] else 0
     if touches[0, BY_UNIT] == SCALAR and is_repeated(c, core, touches, row, writes):

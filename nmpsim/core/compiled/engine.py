@@ -1,4 +1,4 @@
-"""The engine that users run: the event loop, or the replay of what it has recorded."""
+"""The compiled engine, which runs the event loop or replays recordings."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class CompiledEngine(Engine):
 
         found = record(machine, costs, loop, pass_on)
         if is_accepted and (found is None or known is None):
-            self._recordings.keep(found)
+            self._recordings.add(found)
         return found and (known or found)
 
     def replay(
@@ -127,7 +127,7 @@ class CompiledEngine(Engine):
         epochs = recorded.whole if layer_kernels else None
         is_valid = self._workers.replay(machine, epochs or recorded.epochs, on_layer, strict)
         if not is_valid:
-            self._recordings.keep(None)
+            self._recordings.add(None)
         return is_valid
 
     def _run_loop(

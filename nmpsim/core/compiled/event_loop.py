@@ -56,10 +56,10 @@ from nmpsim.core.units import choose_grant, count_loggable_steps, serve
 from nmpsim.core.watch import (
     count_turns,
     is_stop_address,
+    is_trace_full,
     record_end,
     record_instruction,
     should_stop_after,
-    trace_is_full,
 )
 from nmpsim.isa.words import MAX_WORDS
 from nmpsim.kernels.array_types import Int
@@ -131,7 +131,7 @@ def run_events(
         until = min(stops.until_cycle - 1, requests[request] if request >= 0 else NEVER)
         if core < 0 and request < 0:
             return DONE if all_halted(m) else DEADLOCK
-        if trace_is_full(stops):
+        if is_trace_full(stops):
             return STOPPED_OUTCOME
         cycle = NEVER
         if request >= 0 and (core < 0 or requests[request] < clocks[core]):
@@ -160,7 +160,7 @@ def run_events(
         until = ZERO - 1 if is_turnwise else until
         number, word, source = ILLEGAL, ZERO, np.int64(0)
         while ended == WENT_ON and steps < max_steps:
-            if m.cores[core].clock > costs.limits_cycles or trace_is_full(stops):
+            if m.cores[core].clock > costs.limits_cycles or is_trace_full(stops):
                 break
             has_turn = steps == 0
             ended, number, word = fetch(m, core, has_turn)

@@ -83,7 +83,7 @@ def issue_tensor(
     touches: Int64s,
     has_turn: bool,
 ) -> Any:
-    """Issue a tensor instruction: queue slot, descriptor, checks, execution.
+    """Await a queue slot, check the descriptor, and execute a tensor instruction.
 
     ``d`` and ``touches`` are buffers for its descriptor and footprint.
     """

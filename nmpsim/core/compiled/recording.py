@@ -172,7 +172,7 @@ class Recordings:
         same = (r for r in self._known if [part.tobytes() for part in r.before] == now)
         return next(same, None)
 
-    def keep(self, recording: Recording | None) -> None:
+    def add(self, recording: Recording | None) -> None:
         """Add a recording; None marks the program as dependent on data."""
         if recording is None:
             self._known, self._can_record = [], False

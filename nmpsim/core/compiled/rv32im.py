@@ -84,14 +84,14 @@ UNKNOWN: Any = np.int64(-(1 << 63))
 
 
 @jit
-def divide(a: Int, b: Int, rest: bool) -> Any:
-    """Return the quotient or, with ``rest``, the remainder of a RISC-V division."""
+def divide(a: Int, b: Int, wants_remainder: bool) -> Any:
+    """Return the quotient of a RISC-V division, or its remainder if ``wants_remainder`` is set."""
     if b == 0:
-        return a if rest else np.int64(-1)
+        return a if wants_remainder else np.int64(-1)
     quotient = np.abs(a) // np.abs(b)
     if (a < 0) != (b < 0):
         quotient = -quotient
-    return a - quotient * b if rest else quotient
+    return a - quotient * b if wants_remainder else quotient
 
 
 @jit_inlined

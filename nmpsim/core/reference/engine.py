@@ -38,7 +38,7 @@ from nmpsim.core.state import (
 )
 from nmpsim.core.stop_conditions import StopConditions, default_stop_conditions
 from nmpsim.core.units import choose_grant, count_loggable_steps, serve
-from nmpsim.core.watch import count_turns, is_stop_address, record_end, trace_is_full
+from nmpsim.core.watch import count_turns, is_stop_address, is_trace_full, record_end
 from nmpsim.isa.codec import decode
 from nmpsim.isa.exhaustive import exhaustive_table
 from nmpsim.isa.table import Cause, Kind, list_mnemonics
@@ -102,7 +102,7 @@ def take_turn(
         return Outcome.PAUSED
     core = find_first_running(machine)
     queue, cycle = find_next_grant(machine, costs)
-    if (core is not None or cycle < NEVER) and trace_is_full(watch.stops):
+    if (core is not None or cycle < NEVER) and is_trace_full(watch.stops):
         return Outcome.STOPPED
     if cycle < (NEVER if core is None else core.clock):
         if cycle >= watch.stops.until_cycle:
@@ -172,7 +172,7 @@ def run_core(core: Core, costs: Costs, watch: ExecutionMonitor, most_steps: int)
     """Run a core in its turn; only its first instruction may be observable by other cores."""
     steps = 0
     while (
-        steps < most_steps and core.clock <= costs.limits_cycles and not trace_is_full(watch.stops)
+        steps < most_steps and core.clock <= costs.limits_cycles and not is_trace_full(watch.stops)
     ):
         steps += execute_step(core, costs, watch, has_turn=steps == 0)
 

@@ -1,4 +1,4 @@
-"""Tensor instructions: queue slot, descriptor, checks, execution."""
+"""Issue of tensor instructions, from the queue slot to the execution."""
 
 from __future__ import annotations
 

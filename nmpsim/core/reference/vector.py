@@ -50,7 +50,7 @@ def maximum(taps: Int64s, d: Descriptor) -> FormulaSteps:
 
 
 def maxpool(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
-    """Execute ``nmp.maxpool``: the maximum over valid taps."""
+    """Execute ``nmp.maxpool``: write the maximum of the valid taps."""
     spm = Scratchpad(s.core)
     for y, x in iterate_pixels(d):
         write_pixel(spm, d, y, x, evaluate(maximum(read_valid_taps(d, spm, y, x), d)))
@@ -92,7 +92,7 @@ def combine_pair(
 
 
 def eltwise(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
-    """Execute ``nmp.eltwise``: one operation on two tensors, each with its own scale."""
+    """Execute ``nmp.eltwise``: combine two tensors, each with its own scale."""
     spm, rows, columns = Scratchpad(s.core), d["rows"], d["columns"]
     nbytes = get_element_type(d).nbytes
     right_bytes = 4 if d["rhs_kind"] == RHS_INT32 else nbytes

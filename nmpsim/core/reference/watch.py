@@ -14,7 +14,7 @@ from nmpsim.timing import Costs
 
 
 class ExecutionMonitor:
-    """Monitor of a run: evaluates stop conditions and records the trace."""
+    """Monitor that evaluates the stop conditions of a run and records its trace."""
 
     def __init__(self, stops: StopConditions, costs: Costs) -> None:
         self.stops = stops

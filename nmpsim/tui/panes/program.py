@@ -7,7 +7,7 @@ from rich.text import Text
 from nmpsim.debugger.breakpoints import AddressCondition
 from nmpsim.escape import escape_line
 from nmpsim.isa.assembly import disassemble_word
-from nmpsim.memory.address_map import word_at
+from nmpsim.memory.address_map import read_word
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.theme import GREEN, SKY, VERMILION
 from nmpsim.tui.view import View
@@ -58,7 +58,7 @@ class ProgramPane(LinePane):
         view, at = self.view, self._start + 4 * index
         if view is None:
             return Text("")
-        word = word_at(view.debugger.machine, view.core, at)
+        word = read_word(view.debugger.machine, view.core, at)
         code = "" if word is None else disassemble_word(word, at, {})
         is_next = view.cores[view.core].pc == at and view.cores[view.core].status != "halted"
         stop = self.glyphs.breakpoint if at in view.breakpoint_addresses else " "
