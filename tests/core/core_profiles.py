@@ -47,7 +47,7 @@ REALS = st.floats(width=64) | st.floats(-1e6, 1e6)
 
 @st.composite
 def factors(draw: st.DrawFn, prefix: str, profile: str, reduced: bool = False) -> Words:
-    """The words of a factor; ``reduced`` for q31's form of wide sums, which needs a shift."""
+    """Draw the words of a factor; ``reduced`` selects q31's form for wide sums."""
     if profile in INTEGERS:
         return draw(scales(prefix))
     if profile in FLOAT:

@@ -30,7 +30,7 @@ def int8s(draw: st.DrawFn, count: int) -> Array:
 
 @st.composite
 def scales(draw: st.DrawFn, prefix: str) -> Words:
-    """A scale as compilers choose it, or any that the check lets pass."""
+    """Draw a scale that a compiler would emit, or any valid one."""
     if draw(st.booleans()):
         post = draw(st.integers(0, 20))
         return scale(prefix, draw(st.integers(0, 7)), draw(st.integers(1, 511)), post)

@@ -36,7 +36,7 @@ def doubles(values: Array) -> Array:
 
 
 def float_words(prefix: str, factor: Any) -> Words:
-    """A factor of the float profiles."""
+    """Return the descriptor words of a factor of the float profiles."""
     return scale(prefix, mul=bits(factor))
 
 
@@ -66,7 +66,7 @@ def quantized_multiplier(factor: float) -> tuple[int, int, int]:
 
 
 def fixed_words(prefix: str, factor: float, shift: int = 0) -> Words:
-    """A factor of q31, after a shift of so many bits to the left."""
+    """Return the words of a q31 factor that follows a left shift by ``shift`` bits."""
     pre, mul, post = quantized_multiplier(float(factor))
     return scale(prefix, pre + shift, mul, post)
 
@@ -100,7 +100,7 @@ def glow_int_pair(operation: str, lhs: Any, rhs: Any, out: Any) -> Words:
 
 
 def q31_sum(lhs: Any, rhs: Any, out: Any, shift: int) -> Words:
-    """TFLite's add and sub, ``shift`` bits up; factors in double."""
+    """Return the words of TFLite's add or sub of inputs shifted left; factors are float64."""
     left, right = float(lhs), float(rhs)
     twice = 2 * max(left, right)
     return {

@@ -178,28 +178,32 @@ def test_an_unfinished_store_at_the_end_is_a_violation() -> None:
     assert "nmp.wait store, 0" in found.hint
 
 
-def two(first: str, second: str) -> str:
-    """What core 0 does, and core 1."""
+def make_two_core_program(first: str, second: str) -> str:
+    """Return a program in which core 0 runs ``first`` and core 1 runs ``second``."""
     return ONLY_0 + first + " nmp.halt\nother:\n" + second + " nmp.halt\n"
 
 
 def test_cores_must_wait_at_a_barrier() -> None:
     read = FAR + WAIT_LOAD
     for bad in (
-        two(WHOLE, " li t5, 2000\nspin: addi t5, t5, -1\n bnez t5, spin\n" + read),
-        two(GET + WAIT_LOAD + USE + WAIT_VECTOR + PUT + BARRIER + WAIT_STORE, BARRIER + read),
+        make_two_core_program(
+            WHOLE, " li t5, 2000\nspin: addi t5, t5, -1\n bnez t5, spin\n" + read
+        ),
+        make_two_core_program(
+            GET + WAIT_LOAD + USE + WAIT_VECTOR + PUT + BARRIER + WAIT_STORE, BARRIER + read
+        ),
     ):
         found = violation(bad)
         assert (found.code, found.case, found.tensor) == ("CONTRACT003", "core_order", "to")
         assert (found.core, found.other_core) == (1, 0)
-    assert_kept(two(WHOLE + BARRIER, BARRIER + read))
+    assert_kept(make_two_core_program(WHOLE + BARRIER, BARRIER + read))
 
 
 def test_interleaved_bytes_do_not_overlap() -> None:
     make = GET + WAIT_LOAD + USE + WAIT_VECTOR
     even, odd = (make + job("store", name) + WAIT_STORE for name in ("even", "odd"))
-    assert_kept(two(even, odd))
-    assert violation(two(even, even)).case == "core_order"
+    assert_kept(make_two_core_program(even, odd))
+    assert violation(make_two_core_program(even, even)).case == "core_order"
 
 
 LATE = " li t5, 2000\nspin: addi t5, t5, -1\n bnez t5, spin\n"
@@ -209,13 +213,15 @@ POST, PEND = SEMAPHORE + " nmp.post t3, t4\n", SEMAPHORE + " nmp.pend t3, t4\n"
 
 def test_semaphores_order_accesses() -> None:
     read = FAR + WAIT_LOAD
-    assert_kept(two(WHOLE + POST, PEND + read))
+    assert_kept(make_two_core_program(WHOLE + POST, PEND + read))
     assert_kept(
-        two(" li t5, 9000\nspin: addi t5, t5, -1\n bnez t5, spin\n" + WHOLE + POST, PEND + read)
+        make_two_core_program(
+            " li t5, 9000\nspin: addi t5, t5, -1\n bnez t5, spin\n" + WHOLE + POST, PEND + read
+        )
     )
-    found = violation(two(POST + WHOLE + POST, PEND + LATE + read))
+    found = violation(make_two_core_program(POST + WHOLE + POST, PEND + LATE + read))
     assert found.case == "core_order", "the first post would have been enough"
-    assert_kept(two(POST + WHOLE + POST, PEND + PEND + read))
+    assert_kept(make_two_core_program(POST + WHOLE + POST, PEND + PEND + read))
 
 
 def three(giver: str, other: str, taker: str) -> str:
@@ -245,7 +251,9 @@ def test_a_post_ordered_after_the_pend_cannot_serve_it() -> None:
 def test_too_many_pends_make_the_check_incomplete() -> None:
     """Too many to be sure, and no false alarm."""
     many = f" li t6, {MAX_POSTS + 1}\nagain{{}}:\n{{}} addi t6, t6, -1\n bnez t6, again{{}}\n"
-    text = two(WHOLE + many.format(0, POST, 0), many.format(1, PEND, 1) + FAR + WAIT_LOAD)
+    text = make_two_core_program(
+        WHOLE + many.format(0, POST, 0), many.format(1, PEND, 1) + FAR + WAIT_LOAD
+    )
     for report in runs(text):
         assert report.contract.status == "not_checked"
 
@@ -293,8 +301,11 @@ def test_too_many_instructions_make_the_check_incomplete(monkeypatch: pytest.Mon
     """No false alarm where a rival comes too late; what needs no second check is as before."""
     monkeypatch.setattr(contract_check, "MAX_LOG_BYTES", 0)
     read = FAR + WAIT_LOAD
-    assert_kept(two(WHOLE + POST, PEND + read))
-    assert violation(two(POST + WHOLE + POST, PEND + LATE + read)).case == "core_order"
+    assert_kept(make_two_core_program(WHOLE + POST, PEND + read))
+    assert (
+        violation(make_two_core_program(POST + WHOLE + POST, PEND + LATE + read)).case
+        == "core_order"
+    )
     for report in runs(three(WHOLE + POST, LATE + POST, PEND + read), THREE_CORES):
         assert report.contract.status == "not_checked"
 
@@ -303,19 +314,19 @@ def test_the_control_block_orders_accesses() -> None:
     flag = " li t3, 0x10000000\n"
     write = WHOLE + flag + " li t4, 1\n sw t4, 8(t3)\n"
     read = flag + "poll:\n lw t4, 8(t3)\n beqz t4, poll\n" + FAR + WAIT_LOAD
-    bundle, inputs = bundle_of(two(write, read)), {"from": np.ones(256, np.int8)}
+    bundle, inputs = bundle_of(make_two_core_program(write, read)), {"from": np.ones(256, np.int8)}
     for engine in ENGINES:
         report = nmpsim.Device(TWO_CORES, engine, threads=1).run(bundle, inputs)
         assert report.trap is None
     late = read.replace(FAR, LATE + FAR)
-    swapped = two(flag + " li t4, 1\n sw t4, 8(t3)\n" + WHOLE, late)
+    swapped = make_two_core_program(flag + " li t4, 1\n sw t4, 8(t3)\n" + WHOLE, late)
     assert violation(swapped).case == "core_order"
 
 
 def test_different_barriers_do_not_order_cores() -> None:
     one = " li t3, 9\n li t4, 1\n nmp.barrier t3, t4\n"
     late = " li t5, 900\nspin: addi t5, t5, -1\n bnez t5, spin\n"
-    found = violation(two(BARRIER, late + one))
+    found = violation(make_two_core_program(BARRIER, late + one))
     assert (found.code, found.case) == ("CONTRACT001", "barrier_counts")
 
 
@@ -329,7 +340,9 @@ def test_scalar_accesses_are_checked() -> None:
     poke = " li t5, 0x20000020\n sb zero, 1(t5)\n lw t6, 0(t5)\n"
     assert_kept(ONLY_0 + poke + WHOLE + OTHER)
     racy = violation(
-        two(" la t5, between\n sw zero, 4(t5)\n" + WHOLE, " la t5, between\n lw t6, 4(t5)\n")
+        make_two_core_program(
+            " la t5, between\n sw zero, 4(t5)\n" + WHOLE, " la t5, between\n lw t6, 4(t5)\n"
+        )
     )
     assert racy.case in ("core_order", "dram_unwritten")
 

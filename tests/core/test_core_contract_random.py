@@ -193,10 +193,10 @@ class Writer:
             return
         self.hand_over(*self.random.sample(range(self.cores), 2))
         if self.random.random() < 0.5:
-            self.rival(self.random.randrange(self.cores))
+            self.add_racing_post(self.random.randrange(self.cores))
 
-    def rival(self, core: int) -> None:
-        """A core posts where others do; it may come first, or late."""
+    def add_racing_post(self, core: int) -> None:
+        """Append a post that races with posts of other cores."""
         if self.random.random() < 0.7:
             self.spin(core)
         semaphore = self.random.randint(0, 2)
@@ -234,7 +234,7 @@ def program(seed: int, kind: type[Writer] = Writer) -> tuple[int, str]:
                 writer.action(core, owners)
     if random.random() < 0.7:
         drop_a_piece(writer)
-    return writer.cores, text_of(writer, random.random() < 0.3)
+    return writer.cores, make_source(writer, random.random() < 0.3)
 
 
 def drop_a_piece(writer: Writer) -> None:
@@ -248,8 +248,8 @@ def drop_a_piece(writer: Writer) -> None:
             one.remove(piece)
 
 
-def text_of(writer: Writer, is_data: bool) -> str:
-    """Each core goes to its own code."""
+def make_source(writer: Writer, is_data: bool) -> str:
+    """Return assembly in which each core branches to its own code."""
     parts = [HEAD, *(line + "\n" for line in writer.tables), "_start:\n csrr t2, mhartid\n"]
     for core in range(writer.cores):
         parts.append(f" li t3, {core}\n beq t2, t3, core{core}\n")

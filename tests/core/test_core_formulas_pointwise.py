@@ -83,7 +83,7 @@ def test_elementwise_operations_equal_glows_formula(element: str, operation: str
 
 
 def unclipped_select(operation: Any, left: Array, right: Array, *types: Any) -> Array:
-    """The page's selection, whose clip is that of Int8, for both elements."""
+    """Evaluate the documented select formula without its Int8 clip."""
     *scales, out_scale, out_zero = types
     x, y = (
         page.quantize(page.f32(page.f32(side) * scale), out_scale, out_zero)

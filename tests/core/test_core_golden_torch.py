@@ -38,8 +38,8 @@ def out_words(case: Case) -> Case:
     return {"out_offset": offset, **({"clip_low": offset, "clip_wanted": 1} if is_relu else {})}
 
 
-def layer_of(case: Case, engine: str) -> tuple[Case, Array, Array]:
-    """Words of a layer with weights, its bias records and its scale records."""
+def make_layer_words(case: Case, engine: str) -> tuple[Case, Array, Array]:
+    """Return the words, bias records and scale records of a layer with weights."""
     bias = case["bias"] if case["bias"].size else np.zeros(case["w"].shape[0], F32)
     words, records, scales = torch_layer(
         engine_of(engine, case["meta"]["kind"]),
@@ -73,7 +73,7 @@ def test_convolutions_equal_recorded_results(shared: Path, engine: str) -> None:
     """Depthwise ones by both instructions that can."""
     ran = 0
     for case in torch_files(shared, engine, {"conv"}):
-        words, bias, scales = layer_of(case, engine)
+        words, bias, scales = make_layer_words(case, engine)
         weights = Weights(values=case["w"].transpose(0, 2, 3, 1), bias=bias, scales=scales)
         x, expected = (int8(case[key]).transpose(0, 2, 3, 1) for key in ("x", "y"))
         layer = x, weights, window_of(case), words, int(case["x_zp"]) - UNSIGNED
@@ -88,7 +88,7 @@ def test_convolutions_equal_recorded_results(shared: Path, engine: str) -> None:
 def test_linear_layers_equal_recorded_results(shared: Path, engine: str) -> None:
     ran = 0
     for case in torch_files(shared, engine, {"linear"}):
-        words, bias, scales = layer_of(case, engine)
+        words, bias, scales = make_layer_words(case, engine)
         weights = Weights(values=case["w"][:, None, None], bias=bias, scales=scales)
         y = fully_connected(int8(case["x"]), weights, words, int(case["x_zp"]) - UNSIGNED)
         np.testing.assert_array_equal(y, int8(case["y"]), err_msg=case["name"])

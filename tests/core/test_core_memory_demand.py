@@ -53,7 +53,7 @@ def with_device(bundle: Bundle, **changes: int) -> Bundle:
 
 
 def with_padded_step(bundle: Bundle, pads: tuple[int, ...]) -> Bundle:
-    """The first host step is a max pool of one window over much padding."""
+    """Return a bundle whose first host step is a max pool with much padding."""
     steps = list(bundle.metadata.steps)
     data, result = (steps[0].operands[i].tensor for i in (1, 0))
     small = attrs.evolve(data, shape=(1, 1, 1, 1))

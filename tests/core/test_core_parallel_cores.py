@@ -177,8 +177,8 @@ def in_dram(end: str) -> Bundle:
     return bundle_from_bytes(assemble(text, "t.s", TWO_CORES.settings()).bundle())
 
 
-def in_order_and_apart(bundle: Bundle, status: str, *, is_apart: bool = True) -> RunReport:
-    """The report of the reference engine, after it was compared with those of cores apart."""
+def compare_serial_and_parallel(bundle: Bundle, status: str, *, is_apart: bool = True) -> RunReport:
+    """Assert that serial and parallel cores agree; return the report of the reference engine."""
     inorder = nmpsim.Device(TWO_CORES, "reference", threads=1)
     report = inorder.run(bundle, {})
     assert report.contract.status == status
@@ -193,13 +193,13 @@ def in_order_and_apart(bundle: Bundle, status: str, *, is_apart: bool = True) ->
 @pytest.mark.parametrize("end", ["", MEET + OTHERS])
 def test_cached_dram_accesses_need_no_turn(end: str) -> None:
     """Each core in its own part; then in the other one's, after they have met."""
-    assert in_order_and_apart(in_dram(end), "checked").trap is None
+    assert compare_serial_and_parallel(in_dram(end), "checked").trap is None
 
 
 def test_unordered_cores_violate_the_contract_in_order() -> None:
     """Apart they have read what simulated time would have written over; so the run begins again."""
     end = MEET.replace("nmp.barrier a2, a4", "nop") + OTHERS
-    report = in_order_and_apart(in_dram(end), "violated", is_apart=False)
+    report = compare_serial_and_parallel(in_dram(end), "violated", is_apart=False)
     assert report.contract.violation is not None
     assert report.contract.violation.case == "core_order"
 
@@ -243,7 +243,7 @@ def test_a_core_that_polls_dram_does_not_run_ahead(
     monkeypatch.setattr(parallel_cores, "STEPS", 100)
     monkeypatch.setattr(parallel_cores, "MAX_LEAD", 2000)
     bundle = bundle_from_bytes(assemble(POLL, "t.s", TWO_CORES.settings()).bundle())
-    in_order_and_apart(bundle, "violated", is_apart=False)
+    compare_serial_and_parallel(bundle, "violated", is_apart=False)
     most = 100 * (1 + TWO_CORES.control_dram_access_cycles)
     assert 0 < max(leads) <= 2000 + most
 
@@ -252,7 +252,7 @@ def test_cores_take_turns_if_the_check_is_incomplete(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ContractCheck, "message", "not everything could be checked")
-    report = in_order_and_apart(in_dram(""), "not_checked", is_apart=False)
+    report = compare_serial_and_parallel(in_dram(""), "not_checked", is_apart=False)
     assert report.trap is None
 
 

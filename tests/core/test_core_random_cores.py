@@ -173,8 +173,8 @@ def test_pausing_changes_nothing(program: Program, turns: int, stop_at_layers: b
     assert_same(machines[0], run_both(program, expect=None))
 
 
-def run_noting(name: str, program: Program, room: int) -> tuple[Machine, NDArray[np.void]]:
-    """The machine at the end, without its notes, and what was noted on the way."""
+def run_with_work_log(name: str, program: Program, room: int) -> tuple[Machine, NDArray[np.void]]:
+    """Run a program; return the final machine and the drained work log."""
     m, notes, outcome = add_work_log(program.machine(), room), [], Outcome.PAUSED
     while outcome == Outcome.PAUSED:
         outcome = engine(name).run(m, get_costs(program.config), 1 << 30, False)
@@ -186,8 +186,8 @@ def run_noting(name: str, program: Program, room: int) -> tuple[Machine, NDArray
 @examples(60)
 def test_work_listeners_change_nothing(program: Program, room: int) -> None:
     plain = run_both(program, expect=None)
-    machine, notes = run_noting("reference", program, room)
-    compiled_machine, compiled_notes = run_noting("compiled", program, room)
+    machine, notes = run_with_work_log("reference", program, room)
+    compiled_machine, compiled_notes = run_with_work_log("compiled", program, room)
 
     assert_same(plain, machine)
     assert_same(plain, compiled_machine)
@@ -197,7 +197,7 @@ def test_work_listeners_change_nothing(program: Program, room: int) -> None:
 @given(programs())
 @examples(60)
 def test_work_records_equal_the_counters_of_layers(program: Program) -> None:
-    machine, notes = run_noting("compiled", program, 1 << 10)
+    machine, notes = run_with_work_log("compiled", program, 1 << 10)
     for layer, record in enumerate(machine.layers):
         mine = notes[notes["layer"] == layer]
         grants = mine[mine["is_grant"] == 1]
@@ -215,7 +215,7 @@ def test_work_records_equal_the_counters_of_layers(program: Program) -> None:
 @given(programs())
 @examples(60)
 def test_a_unit_executes_one_instruction_at_a_time(program: Program) -> None:
-    _, notes = run_noting("compiled", program, 1 << 10)
+    _, notes = run_with_work_log("compiled", program, 1 << 10)
     assert_in_turn(notes[notes["is_grant"] == 1])
     for core in range(CORES):
         for unit in Unit:

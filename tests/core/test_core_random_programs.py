@@ -33,7 +33,7 @@ BRANCHES = _named(Format.B)
 
 @st.composite
 def operations(draw: st.DrawFn) -> Instruction:
-    """One instruction that neither jumps nor, with its operands, traps."""
+    """Draw an instruction that neither branches nor traps on its operands."""
     form = draw(
         st.sampled_from(
             [Format.R] * 4

@@ -54,8 +54,8 @@ def scaled_by_data(shift: int) -> Program:
     return from_descriptors(("nmp.load", LOAD), ("nmp.conv", CONV), ram=record.tobytes())
 
 
-def begin_anew(machine: Machine, program: Program) -> None:
-    """Give a machine all that a new one has."""
+def reset_machine(machine: Machine, program: Program) -> None:
+    """Reset all arrays of a machine except the image."""
     for mine, new in zip(machine, program.machine(), strict=True):
         if mine is not machine.image:
             mine[...] = new
@@ -67,11 +67,11 @@ def test_a_late_dependence_on_data_ends_the_replay() -> None:
     for _ in range(2):
         assert record_and_replay(engine, machine, costs)
         assert_same(machine, run("reference", program)[1])
-        begin_anew(machine, program)
+        reset_machine(machine, program)
     impossible = scaled_by_data(99)
-    begin_anew(machine, impossible)
+    reset_machine(machine, impossible)
     assert not record_and_replay(engine, machine, costs)
-    begin_anew(machine, impossible)
+    reset_machine(machine, impossible)
     assert not record_and_replay(engine, machine, costs)
     assert engine.run(machine, costs, 1 << 40, False) == Outcome.TRAP
     assert_same(machine, run("reference", impossible)[1])

@@ -34,8 +34,8 @@ def tails(words: Job) -> tuple[slice, Array]:
     return slice(start, start + is_weight.size), ~is_weight
 
 
-def reserved(jobs: list[Job], size: int, nbytes: int) -> Array:
-    """The bytes of a scratchpad, and behind it, that no operand of some jobs names."""
+def make_reserved_mask(jobs: list[Job], size: int, nbytes: int) -> Array:
+    """Return a mask of the scratchpad bytes that no operand of ``jobs`` covers."""
     mask = np.ones(nbytes, bool)
     mask[:size] = False
     for job in jobs:
@@ -49,7 +49,7 @@ def check(jobs: list[Job], contents: bytes, seed: int) -> None:
     size = max(-(-len(contents) // 64) * 64, 4096)
     clean = np.zeros(size + SCRATCHPAD_SLACK, np.uint8)
     clean[: len(contents)] = np.frombuffer(contents, np.uint8)
-    mask = reserved(jobs, len(contents), clean.size)
+    mask = make_reserved_mask(jobs, len(contents), clean.size)
     noise = np.random.default_rng(seed).integers(0, 256, clean.size).astype(np.uint8)
     program = from_descriptors(
         *jobs,
