@@ -337,8 +337,9 @@ def run_start(touches: Any, row: Any, index: int) -> int:
     address = touches[row, START]
     for axis in range(AXES - 1, -1, -1):
         count, step = touches[row, FIRST_AXIS + 2 * axis], touches[row, FIRST_AXIS + 2 * axis + 1]
-        address += index % count * step
-        index //= count
+        if count > 1:
+            address += index % count * step
+            index //= count
     return int(address)
 
 
