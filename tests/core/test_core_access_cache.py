@@ -15,7 +15,7 @@ from test_core_contract import (
     OTHER,
     PEND,
     POST,
-    two,
+    make_two_core_program,
     violation,
 )
 from test_core_contract_random import ALL_SLOTS, SLOT, SPM, Writer, bundle_of, config, program
@@ -117,7 +117,9 @@ def test_a_store_is_checked_again_after_a_synchronization(
     tell: str, hear: str, end: str, late: str
 ) -> None:
     """The other core knows of the first one, and reads before the second one or after it."""
-    text = two(TWICE.format(tell + LATER), hear + late.replace("spin", "late") + READ + end)
+    text = make_two_core_program(
+        TWICE.format(tell + LATER), hear + late.replace("spin", "late") + READ + end
+    )
     found = violation(text)
     assert (found.case, found.tensor) == ("core_order", "to")
 
