@@ -139,7 +139,7 @@ def compute_run(
     if limited:
         first = OutputPosition(index // channels * channels, channels, ZERO)
         add_counts(r.counts, ZERO, channels, clip, first, ONCE, counters)
-        clear_counts(r.counts)
+    clear_counts(r.counts)
 
 
 @jit
