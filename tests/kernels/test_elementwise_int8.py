@@ -184,6 +184,19 @@ def test_int8_rescales_equal_the_reference(count: int, index: int, target: int, 
     check_accounts(counters, index, clamp, (results, -100, 110, (RESULT, RESULT)))
 
 
+def test_a_clamp_that_limits_nothing_does_not_change_the_overshoot() -> None:
+    """Values before the scale are larger than the results."""
+    clip = Clip(np.int64(-10), np.int64(10), np.int64(0))
+    limits = {"in_low": np.int64(-127), "in_high": np.int64(126), "in_offset": np.int64(0)}
+    u = unary(scale=scale_of(0, 32, 7), clip=clip, **limits)
+    memory = np.clip(random_scratchpad(3).i8, -100, 100)
+    before = memory[:240].tolist()
+    counters = run_rescale(u, OUT, 240, 0, memory)
+    assert counters
+    results = [scaled(value, u.scale) + 3 for value in before]
+    check_accounts(counters, 0, (results, -10, 10, (RESULT, RESULT)))
+
+
 def test_two_clips_of_a_rescale_count_as_one_stage() -> None:
     """The first place is that of the first one, whichever clip limits it."""
     clip = Clip(np.int64(-100), np.int64(127), np.int64(1))
