@@ -71,6 +71,7 @@ class ConstantTable:
         """Add the records from ``first`` on that a tile reads at an address."""
         known = self._origins[:, first : first + count]
         found = spm.read(address, (1, 1, known.size), (0, 0)).reshape(known.shape)
+        require(found.min() >= 0)
         np.copyto(known, found, where=known == UNWRITTEN)
         require((known == found).all())
 
