@@ -114,7 +114,7 @@ def compare(model: Any, example: Any, engine: str) -> int:
                 expected = (expected.astype(np.int16) - 128).astype(np.int8)
             if found.shape != expected.shape or not np.array_equal(found, expected):
                 expected = np.moveaxis(expected, 1, -1)
-            np.testing.assert_array_equal(found, expected, err_msg=call.node)
+            np.testing.assert_array_equal(found, expected, err_msg=call.label)
             compared += 1
     for name, tensor in recorded.outputs:
         np.testing.assert_array_equal(report.outputs[name], kept[tensor.number])
