@@ -22,7 +22,7 @@ import numpy as np
 from networks import Network
 
 import nmpsim
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig
 from nmpsim.lir.nodes import Module
@@ -142,7 +142,7 @@ def more_of(config: DeviceConfig) -> Iterator[tuple[str, DeviceConfig]]:
 
 def compiled(module: Module, config: DeviceConfig) -> Bundle:
     """Return the program for a device."""
-    return bundle_from_bytes(compile_module(module, config))
+    return parse_bundle(compile_module(module, config))
 
 
 def cycles(bundle: Bundle, config: DeviceConfig) -> int:

@@ -21,7 +21,7 @@ import numpy as np
 from networks import Network, vgg_like
 
 from nmpsim.lir.nodes import Module
-from nmpsim.lir.printer import print_module
+from nmpsim.lir.printer import format_module
 
 WIDE = 4096
 """Values between two fully connected layers, each of 17 MB of weights."""
@@ -62,7 +62,7 @@ def row(module: Module, folder: Path) -> str:
     text, weights, image, bundle = (
         str(folder / name) for name in ("n.lir.txt", "n.npz", "n.npy", "n.bin")
     )
-    Path(text).write_text(print_module(module), encoding="utf-8")
+    Path(text).write_text(format_module(module), encoding="utf-8")
     np.savez(weights, **module.constants)
     (source,) = (one for one in module.weights if one.name.startswith("data"))
     np.save(image, np.zeros(source.type.shape, np.int8))

@@ -24,7 +24,7 @@ import numpy as np
 import resnet50_programs
 
 import nmpsim
-from nmpsim.bundle import Bundle, bundle_from_bytes, read_bundle
+from nmpsim.bundle import Bundle, parse_bundle, read_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.report.data import RunReport
 
@@ -52,7 +52,7 @@ def network(name: str, folder: Path) -> tuple[Bundle, dict[str, Any]]:
         path, _ = resnet50_programs.compile_program(resnet50_programs.PROGRAMS[0], folder)
         return read_bundle(path), resnet50_programs.image()
     made = networks.mobilenet_like() if name == "mobile" else networks.vgg_like()
-    bundle = bundle_from_bytes(compile_module(made, nmpsim.default_device()))
+    bundle = parse_bundle(compile_module(made, nmpsim.default_device()))
     return bundle, {t.name: np.zeros(t.shape, np.int8) for t in bundle.metadata.inputs}
 
 

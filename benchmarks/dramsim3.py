@@ -32,13 +32,13 @@ import numpy as np
 import nmpsim
 from nmpsim.analysis.trace.dram import DramTrace
 from nmpsim.analysis.trace.instructions import Selection
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig, load_device
 from nmpsim.isa.table import Unit
 from nmpsim.memory.dram import get_next_address
 from nmpsim.timing import Costs, get_costs
-from nmpsim.timing.compute import convert_to_cycles, grant_ticks
+from nmpsim.timing.compute import convert_to_cycles, count_grant_ticks
 from nmpsim.timing.dram import CHANNEL_WORDS, FREE, find_channel, reset_dram, serve_grant
 
 REPLAY = Path(__file__).with_name("dramsim3_replay.cc")
@@ -180,7 +180,7 @@ def at_once(grants: list[Any], costs: Costs) -> int:
         row = get_next_address(grant["cursor"]) // costs.dram_row_bytes
         number = find_channel(row, costs)
         begin = int(dram[number, FREE])
-        ticks = grant_ticks(int(grant["bytes"]), costs)
+        ticks = count_grant_ticks(int(grant["bytes"]), costs)
         is_store = int(grant["unit"] == Unit.STORE)
         serve_grant(dram[number], row, is_store, known[number], 0, ticks, costs)
         known[number] = begin
@@ -189,7 +189,7 @@ def at_once(grants: list[Any], costs: Costs) -> int:
 
 def compiled_for(bundle: Bundle, config: DeviceConfig) -> Bundle:
     """Return the bundle's program for this device."""
-    return bundle_from_bytes(compile_module(bundle.module(), config), bundle.path)
+    return parse_bundle(compile_module(bundle.module(), config), bundle.path)
 
 
 def main() -> None:

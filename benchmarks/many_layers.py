@@ -21,7 +21,7 @@ from networks import Network
 
 import nmpsim
 from nmpsim.lir.nodes import Module
-from nmpsim.lir.printer import print_module
+from nmpsim.lir.printer import format_module
 
 STAGES = 4
 """Of a network; a pool ends each."""
@@ -63,7 +63,7 @@ def rows(layers: int, folder: Path) -> Iterator[str]:
     text, weights = folder / "network.lir.txt", folder / "weights.npz"
     for make in (repeated, distinct):
         module, images = make(layers), []
-        text.write_text(print_module(module), encoding="utf-8")
+        text.write_text(format_module(module), encoding="utf-8")
         np.savez(weights, **module.constants)
         for _ in range(2):
             clock, processor = time.perf_counter(), time.process_time()

@@ -28,7 +28,7 @@ from pathlib import Path
 import attrs
 
 import nmpsim
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import DeviceConfig
 
@@ -169,7 +169,7 @@ def bundle_of(body: str, rounds: int, memory: str, config: DeviceConfig = DEVICE
     nbytes = BYTES * (config.cores_count if memory == OWN_PART else 1)
     output = f".output memory, i8[S:1.0 O:0]<{nbytes}>\n" if "memory" in memory else ""
     program = assemble(output + text, "scalar.s", config.settings())
-    return bundle_from_bytes(program.bundle())
+    return parse_bundle(program.bundle())
 
 
 def program_text(body: str, rounds: int, memory: str, end: str) -> str:

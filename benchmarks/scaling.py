@@ -17,7 +17,7 @@ import attrs
 from slicing import inputs_of, networks, shared_option
 
 import nmpsim
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.lir.nodes import Module
 
@@ -33,7 +33,7 @@ NETWORKS = ("minires", "ResNet-50", "MobileNet-like")
 def point(module: Module, config: nmpsim.DeviceConfig) -> tuple[int, float, float]:
     """Cycles, seconds of the processor for compiling, seconds of one run."""
     begin = time.process_time()
-    bundle = bundle_from_bytes(compile_module(module, config))
+    bundle = parse_bundle(compile_module(module, config))
     compiling = time.process_time() - begin
     device, inputs = nmpsim.Device(config), inputs_of(bundle)
     device.run(bundle, inputs)

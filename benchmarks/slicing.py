@@ -24,7 +24,7 @@ import numpy as np
 from networks import mobilenet_like, vgg_like
 
 import nmpsim
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.tiling.search import TILINGS
 from nmpsim.lir.constants import attach_constants, find_tensors_file
@@ -88,7 +88,7 @@ def measure(module: Module, config: nmpsim.DeviceConfig, slicing: str) -> tuple[
     begin = time.process_time()
     image = compile_module(module, config, slicing=slicing)
     seconds = time.process_time() - begin
-    bundle = bundle_from_bytes(image)
+    bundle = parse_bundle(image)
     return nmpsim.Device(config).run(bundle, inputs_of(bundle)).cycles, seconds
 
 

@@ -112,7 +112,7 @@ def _sections() -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.partition("_")[0] for name in list_setting_names()))
 
 
-def from_settings(settings: Mapping[str, Any]) -> DeviceConfig:
+def make_device_config(settings: Mapping[str, Any]) -> DeviceConfig:
     """Return a device with some settings changed from the default device.
 
     A setting with the default's value has the default's source; any other counts as given.

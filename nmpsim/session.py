@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.atomic import open_new_file
-from nmpsim.bundle import Bundle, BundleFile, bundle_from_bytes, get_bundle, read_bundle
+from nmpsim.bundle import Bundle, BundleFile, get_bundle, parse_bundle, read_bundle
 from nmpsim.bundle.elf import MAGIC
-from nmpsim.config import DeviceConfig, from_settings, resolve_device
+from nmpsim.config import DeviceConfig, make_device_config, resolve_device
 from nmpsim.core.device import Device
 from nmpsim.core.inputs import prepare_inputs
 from nmpsim.core.limits import Limits
@@ -84,7 +84,7 @@ class Compiled:
     @cached_property
     def bundle(self) -> Bundle:
         """The program as a bundle, as :func:`load` returns it."""
-        return bundle_from_bytes(self.file, "<compiled>")
+        return parse_bundle(self.file, "<compiled>")
 
 
 def compile(
@@ -455,7 +455,7 @@ def get_device(bundle: Bundle | Compiled) -> DeviceConfig:
     UserError
         ARG001 if it is not a bundle, BUN004 for a bundle without a device.
     """
-    return from_settings(get_bundle(bundle).require_device())
+    return make_device_config(get_bundle(bundle).require_device())
 
 
 def load(
@@ -497,12 +497,12 @@ def load(
         compiled = compile(path, device=device, sample_shapes=sample_shapes)
         for warning in compiled.warnings:
             warn(warning)
-        bundle = bundle_from_bytes(compiled.file, str(path))
+        bundle = parse_bundle(compiled.file, str(path))
     else:
         bundle = read_bundle(path)
     if patch is None:
         return bundle
-    return bundle_from_bytes(apply_patch_file(bytes(bundle.file), patch, str(path)), str(path))
+    return parse_bundle(apply_patch_file(bytes(bundle.file), patch, str(path)), str(path))
 
 
 def is_model(path: Path) -> bool:

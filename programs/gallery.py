@@ -18,7 +18,7 @@ import attrs
 import numpy as np
 
 import nmpsim
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.report.data import RunReport
 from nmpsim.views.html.draw import render_image
 from nmpsim.views.html.run_figures import make_run_figures
@@ -33,7 +33,7 @@ def run_digits() -> RunReport:
     """Run the digits network on the image of a seven."""
     folder = HERE / "digits"
     compiled = nmpsim.compile(folder / "digits.lir.txt", folder / "digits.npz")
-    bundle = bundle_from_bytes(compiled.image)
+    bundle = parse_bundle(compiled.image)
     recorder = nmpsim.TimelineRecorder()
     inputs = {"data": np.load(folder / "images" / "7.npy")}
     report = nmpsim.Device(engine="reference").run(bundle, inputs, work=recorder)

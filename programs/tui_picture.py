@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import nmpsim
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.tui.app import DebugApp
@@ -48,9 +48,7 @@ class _ReferenceArrays:
 
 def make_session() -> Shell:
     digits = HERE / "digits"
-    bundle = bundle_from_bytes(
-        nmpsim.compile(digits / "digits.lir.txt", digits / "digits.npz").image
-    )
+    bundle = parse_bundle(nmpsim.compile(digits / "digits.lir.txt", digits / "digits.npz").image)
     debugger = Debugger(bundle, {"data": np.load(digits / "images" / "7.npy")})
     shell = Shell(debugger, lambda _: _ReferenceArrays(debugger))
     shell.load_reference(Path("reference.npz"))

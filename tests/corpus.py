@@ -18,7 +18,7 @@ import numpy as np
 
 import nmpsim
 from nmpsim.atomic import write_file
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.lir.constants import attach_constants, find_tensors_file
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.parser import parse_file
@@ -46,7 +46,7 @@ def weights_of(text: Path) -> Path:
 
 def compiled(text: Path, **options: Any) -> Bundle:
     """Return the bundle of a LIR text; ``options`` are those of ``nmpsim.compile``."""
-    return bundle_from_bytes(image_of(text, **options))
+    return parse_bundle(image_of(text, **options))
 
 
 def image_of(text: Path, **options: Any) -> bytes:

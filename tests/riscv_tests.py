@@ -26,7 +26,7 @@ from elftools.elf.sections import SymbolTableSection
 from nmpsim.config import default_device
 from nmpsim.core.engine_selection import make_engine
 from nmpsim.core.state import CSR_COLUMN, Machine, Outcome, make_machine, start_cores
-from nmpsim.isa.csrs import Csr
+from nmpsim.isa.csrs import CsrAddress
 from nmpsim.isa.table import DRAM_BASE
 from nmpsim.timing import get_costs
 
@@ -109,8 +109,8 @@ def run(elf: Elf, engine_name: str) -> str:
         if said == PASSED:
             return "passed"
         if said & UNHANDLED == UNHANDLED:
-            cause = _csr(machine, Csr.MCAUSE)
-            return f"unexpected trap {cause} at {_csr(machine, Csr.MEPC):#x}"
+            cause = _csr(machine, CsrAddress.MCAUSE)
+            return f"unexpected trap {cause} at {_csr(machine, CsrAddress.MEPC):#x}"
         if said:
             return f"case {said >> 1}"
         if outcome != Outcome.PAUSED:
@@ -118,7 +118,7 @@ def run(elf: Elf, engine_name: str) -> str:
     return "no end"
 
 
-def _csr(machine: Machine, csr: Csr) -> int:
+def _csr(machine: Machine, csr: CsrAddress) -> int:
     return int(machine.cores[0]["csr"][CSR_COLUMN[csr]])
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import fail
-from nmpsim.interpreter import energy, sqnr_db
+from nmpsim.interpreter import compute_energy, compute_sqnr_db
 from nmpsim.lir.nodes import ELEM_DTYPES
 
 Array = npt.NDArray[Any]
@@ -148,7 +148,7 @@ def compare(
     other = dequantize_values(actual, elem, scale, offset)
     with np.errstate(invalid="ignore", over="ignore"):  # of infinities and NaN
         error = other - real if reals is not None else _error(other, real, ulp)
-        sqnr, cosine = sqnr_db(real, error), _cosine(other, real)
+        sqnr, cosine = compute_sqnr_db(real, error), _cosine(other, real)
         is_near = np.abs(error) <= tolerance.absolute + tolerance.relative * np.abs(real)
     is_float = numbers[0].dtype.kind == "f"
     is_near |= ulp <= (0 if is_float else tolerance.ulp)
@@ -224,9 +224,9 @@ def _error(actual: Array, expected: Array, ulp: Array) -> Array:
 
 
 def _cosine(one: Array, other: Array) -> float:
-    length = math.sqrt(energy(one)) * math.sqrt(energy(other))
+    length = math.sqrt(compute_energy(one)) * math.sqrt(compute_energy(other))
     if length == 0:
-        return 1.0 if energy(one) == energy(other) else 0.0
+        return 1.0 if compute_energy(one) == compute_energy(other) else 0.0
     return float(np.vdot(one, other)) / length
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import attrs
 
-from nmpsim.bundle import Bundle, Tensor, bundle_from_bytes, read_bundle
+from nmpsim.bundle import Bundle, Tensor, parse_bundle, read_bundle
 from nmpsim.bundle.elf import MAGIC
-from nmpsim.bundle.metadata import Normalization, to_unsigned
+from nmpsim.bundle.metadata import Normalization, make_unsigned_tensor
 from nmpsim.compiler.assign import assign_numerics, list_layer_parts
 from nmpsim.compiler.fuse import fuse_clips
 from nmpsim.compiler.placement import assign_placement
 from nmpsim.compiler.resolve import find_inputs_and_outputs, resolve_operands
-from nmpsim.config import DeviceConfig, default_device, from_settings
+from nmpsim.config import DeviceConfig, default_device, make_device_config
 from nmpsim.diagnostics import fail
 from nmpsim.frontends import import_model
 from nmpsim.frontends.imported_model import ImportedModel
@@ -55,7 +55,7 @@ class Program:
     @property
     def device(self) -> DeviceConfig:
         """Device of the bundle, or the default device."""
-        return from_settings(self.settings)
+        return make_device_config(self.settings)
 
     def get_numerics(self, instruction: str) -> str:
         """Return the numerics profile of an instruction by its name."""
@@ -70,7 +70,7 @@ class Program:
         quant = type_.quant
         scale, offset = (quant.scale, quant.offset) if quant and quant.scale else (None, None)
         tensor = Tensor(name, type_.elem, type_.shape, 0, scale, offset)
-        return to_unsigned(tensor) if name in self.unsigned else tensor
+        return make_unsigned_tensor(tensor) if name in self.unsigned else tensor
 
     def compile(self, device: DeviceConfig, **options: Any) -> Bundle:
         """Compile the program with options of ``compile_module`` and return the bundle."""
@@ -84,7 +84,7 @@ class Program:
             unsigned=self.unsigned,
             **options,
         )
-        return bundle_from_bytes(image, self.module.name)
+        return parse_bundle(image, self.module.name)
 
 
 def load_program(path: Path, weights: Path | None = None, tensors: Path | None = None) -> Program:

@@ -5,8 +5,8 @@ from nmpsim.bundle.metadata import HostOperand, Layer, Metadata, ProgramStep, Te
 from nmpsim.bundle.read import (
     Bundle,
     BundleHolder,
-    bundle_from_bytes,
     get_bundle,
+    parse_bundle,
     read_bundle,
 )
 
@@ -19,7 +19,7 @@ __all__ = [
     "Metadata",
     "ProgramStep",
     "Tensor",
-    "bundle_from_bytes",
+    "parse_bundle",
     "get_bundle",
     "read_bundle",
 ]

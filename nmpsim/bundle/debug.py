@@ -1,7 +1,7 @@
 """The LIR module of a bundle, stored as debug information.
 
 As with DWARF, loaders ignore these sections; they are read on demand. The text is that of
-``print_module``. The index adds exact scales and the location of each constant's values. A
+``format_module``. The index adds exact scales and the location of each constant's values. A
 constant that is in the device's image is not stored again.
 """
 
@@ -24,12 +24,12 @@ from nmpsim.bundle.layout import (
     TENSOR_ALIGNMENT,
 )
 from nmpsim.bundle.limits import PIECES, TEXT_BYTES, Address, ZeroPoint
-from nmpsim.bundle.schema import record_from_json, record_to_json
+from nmpsim.bundle.schema import format_record, parse_record
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.isa.layouts import packed_bytes, unpack
+from nmpsim.isa.layouts import count_packed_bytes, unpack_weights
 from nmpsim.lir.nodes import Module, TensorType, WeightVar
 from nmpsim.lir.parser import parse
-from nmpsim.lir.printer import print_module
+from nmpsim.lir.printer import format_module
 from nmpsim.lir.scales import ExactScale as NamedScale
 from nmpsim.lir.scales import apply_scales, iterate_types, round_to_float32
 from nmpsim.lir.verify import verify
@@ -60,7 +60,7 @@ class ConstantPlace:
 
 
 @attrs.frozen
-class PackedConstant:
+class PackedConstantPlace:
     """Location of a constant that is divided into pieces packed for the MAC array.
 
     Weights of [O, kernel_h, kernel_w, I] are divided along O and along I. Pieces are stored in
@@ -84,7 +84,7 @@ class ModuleIndex:
 
     scales: tuple[ExactScale, ...]
     constants: tuple[ConstantPlace, ...]
-    packed: tuple[PackedConstant, ...]
+    packed: tuple[PackedConstantPlace, ...]
     floats: tuple[ConstantPlace, ...] = ()
     """Locations of the float32 values that constants had before quantization."""
 
@@ -95,7 +95,7 @@ class ModuleIndex:
 
 
 def make_debug_sections(
-    module: Module, held: Mapping[str, int], packed: Mapping[str, PackedConstant] | None = None
+    module: Module, held: Mapping[str, int], packed: Mapping[str, PackedConstantPlace] | None = None
 ) -> dict[str, list[Buffer]]:
     """Return the contents of a bundle's debug sections for a module, by section name.
 
@@ -124,8 +124,8 @@ def make_debug_sections(
     pieces = tuple(packed[one.name] for one in _constants(module) if one.name in in_pieces)
     index = ModuleIndex(tuple(_scales(module)), tuple(places), pieces, floats)
     return {
-        LIR_TEXT: [print_module(module).encode()],
-        LIR_INDEX: [record_to_json(index, SCHEMA)],
+        LIR_TEXT: [format_module(module).encode()],
+        LIR_INDEX: [format_record(index, SCHEMA)],
         LIR_CONSTANTS: chunks,
     }
 
@@ -155,7 +155,7 @@ def read_module(
             found=f"no section {', '.join(missing)}",
             hint="Compile the network with `nmpsim compile`, which adds the module.",
         )
-    index = record_from_json(bytes(sections[LIR_INDEX]), ModuleIndex, SCHEMA, place, "LIR index")
+    index = parse_record(bytes(sections[LIR_INDEX]), ModuleIndex, SCHEMA, place, "LIR index")
     module = _parsed(sections[LIR_TEXT], index, place)
     stored = np.frombuffer(sections[LIR_CONSTANTS], np.uint8)
     memories = {"image": (image, image_base), "section": (stored, 0)}
@@ -199,7 +199,7 @@ _Piece: TypeAlias = tuple[tuple[slice, slice], npt.NDArray[np.uint8]]
 
 
 def _pieces(
-    packed: PackedConstant, type: TensorType, image: npt.NDArray[np.uint8], base: int
+    packed: PackedConstantPlace, type: TensorType, image: npt.NDArray[np.uint8], base: int
 ) -> list[_Piece]:
     """Return the pieces of a packed constant; empty if they do not cover the type exactly."""
     out, kernel_h, kernel_w, depth = _as_weights(packed, type)
@@ -212,7 +212,7 @@ def _pieces(
     cuts = product(pairwise(packed.outputs), pairwise(packed.inputs))
     for at, (outputs, inputs) in zip(packed.at, cuts, strict=True):
         row = kernel_w * (inputs[1] - inputs[0]) * wide
-        nbytes = packed_bytes(outputs[1] - outputs[0], kernel_h, row)
+        nbytes = count_packed_bytes(outputs[1] - outputs[0], kernel_h, row)
         piece = _inside(image, base, at, nbytes) if at >= end and at % wide == 0 else None
         if piece is None:
             return []
@@ -226,16 +226,18 @@ def _divides(bounds: tuple[int, ...], size: int) -> bool:
     return ends == (0, size) and all(begin < end for begin, end in pairwise(bounds))
 
 
-def _unpacked(packed: PackedConstant, type: TensorType, pieces: list[_Piece]) -> npt.NDArray[Any]:
+def _unpacked(
+    packed: PackedConstantPlace, type: TensorType, pieces: list[_Piece]
+) -> npt.NDArray[Any]:
     values, shape = np.empty(type.shape, type.dtype), _as_weights(packed, type)
     weights = values.T[:, None, None] if packed.order == "IO" else values.reshape(shape)
     for (out, depth), piece in pieces:
-        unpack(piece, weights[out, :, :, depth])
+        unpack_weights(piece, weights[out, :, :, depth])
     values.flags.writeable = False
     return values
 
 
-def _as_weights(packed: PackedConstant, type: TensorType) -> tuple[int, int, int, int]:
+def _as_weights(packed: PackedConstantPlace, type: TensorType) -> tuple[int, int, int, int]:
     """Return the shape as [O, kernel_h, kernel_w, I]; zeros if the constant cannot be weights."""
     if len(type.shape) == 4 and packed.order == "OI":
         out, kernel_h, kernel_w, depth = type.shape

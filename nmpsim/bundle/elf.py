@@ -148,12 +148,12 @@ def count_header_bytes(segments: int) -> int:
     return HEADER.size + segments * PROGRAM_HEADER.size
 
 
-def materialize(piece: Buffer | LazyBytes) -> Buffer:
+def read_buffer(piece: Buffer | LazyBytes) -> Buffer:
     """Return the bytes of a buffer; compute them first if it is a ``LazyBytes``."""
     return piece.make() if isinstance(piece, LazyBytes) else piece
 
 
-def generate_file_pieces(
+def generate_file_parts(
     entry: int, segments: Sequence[Segment], sections: Sequence[Section]
 ) -> Iterator[Buffer | LazyBytes]:
     """Yield the parts of an ELF file in order: headers, sections, section headers.

@@ -10,9 +10,9 @@ import io
 from collections.abc import Callable, Sequence
 
 from nmpsim.bundle.check import MemoryRanges, check_metadata
-from nmpsim.bundle.elf import Buffer, LazyBytes, materialize
+from nmpsim.bundle.elf import Buffer, LazyBytes, read_buffer
 from nmpsim.bundle.metadata import Metadata
-from nmpsim.bundle.schema import metadata_from_json, metadata_to_json
+from nmpsim.bundle.schema import format_metadata, parse_metadata
 from nmpsim.diagnostics import Place
 from nmpsim.records import frozen
 
@@ -51,7 +51,7 @@ class BundleFile:
     def write(self, emit: Callable[[Buffer], object]) -> str:
         """Pass the bytes of the file to ``emit`` in pieces; return the digest in hexadecimal."""
         hasher = hashlib.sha256()
-        for piece in map(materialize, self.head):
+        for piece in map(read_buffer, self.head):
             hasher.update(piece)
             emit(piece)
         hasher.update(bytes(DIGEST_BYTES) + self.tail)
@@ -76,9 +76,7 @@ class BundleFile:
         Only the metadata depend on the network; the layout of the file is always valid.
         """
         place = Place(path)
-        check_metadata(
-            metadata_from_json(metadata_to_json(self.metadata), place), self.memory, place
-        )
+        check_metadata(parse_metadata(format_metadata(self.metadata), place), self.memory, place)
 
     def __bytes__(self) -> bytes:
         held = io.BytesIO()
@@ -90,5 +88,5 @@ class BundleFile:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the file as bytes."""
-        whole = b"".join(map(materialize, self.head))
+        whole = b"".join(map(read_buffer, self.head))
         return BundleFile, (self.metadata, self.memory, (whole,), self.tail)

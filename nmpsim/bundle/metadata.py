@@ -46,7 +46,7 @@ class Tensor:
         return is_same_shape(shape, self.shape)
 
 
-def to_unsigned(tensor: Tensor) -> Tensor:
+def make_unsigned_tensor(tensor: Tensor) -> Tensor:
     """Return a signed tensor with the unsigned element type of its width and the shifted offset."""
     elem, more = UNSIGNED_ELEMS[tensor.elem]
     return attrs.evolve(tensor, elem=elem, offset=(tensor.offset or 0) + more)
@@ -208,7 +208,7 @@ class Metadata:
 
     def user_tensor(self, tensor: Tensor) -> Tensor:
         """Return an input or output with the element type and offset of the user's data."""
-        return to_unsigned(tensor) if tensor.name in self.unsigned else tensor
+        return make_unsigned_tensor(tensor) if tensor.name in self.unsigned else tensor
 
     @property
     def channel_order(self) -> str:

@@ -22,7 +22,7 @@ from nmpsim.bundle.file import DIGEST_BYTES, BundleFile, compute_digest
 from nmpsim.bundle.image import map_segments
 from nmpsim.bundle.layout import DEBUG_SECTIONS, DIGEST, META
 from nmpsim.bundle.metadata import Metadata
-from nmpsim.bundle.schema import metadata_from_json
+from nmpsim.bundle.schema import parse_metadata
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.escape import escape_line
 from nmpsim.records import frozen
@@ -104,7 +104,7 @@ class Bundle:
 
     def __reduce__(self) -> tuple[Callable[..., Bundle], tuple[bytes, str]]:
         """Pickle the bundle as the bytes of its file, which are checked again when unpickled."""
-        return bundle_from_bytes, (bytes(self.file), self.path)
+        return parse_bundle, (bytes(self.file), self.path)
 
 
 def _with_origins(module: Module, origins: Mapping[str, str]) -> Module:
@@ -150,7 +150,7 @@ def read_bundle(path: str | os.PathLike[str]) -> Bundle:
     return _bundle(_file_bytes(Path(path)), str(path))
 
 
-def bundle_from_bytes(data: bytes | memoryview | BundleFile, path: str = "<bytes>") -> Bundle:
+def parse_bundle(data: bytes | memoryview | BundleFile, path: str = "<bytes>") -> Bundle:
     """Read a bundle from bytes."""
     if isinstance(data, BundleFile):
         buffer = _aligned(data.nbytes)
@@ -173,7 +173,7 @@ def _bundle(buffer: npt.NDArray[np.uint8], path: str) -> Bundle:
     meta = _required_section(file, META)
     digest = _checked_digest(file)
     place = Place(path, offset=meta.offset)
-    metadata = metadata_from_json(bytes(file.read_section(meta)), place)
+    metadata = parse_metadata(bytes(file.read_section(meta)), place)
     memory, image = map_segments(file, buffer)
     check_metadata(metadata, memory, place)
     rw_base, rw_end = memory.read_write

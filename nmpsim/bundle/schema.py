@@ -26,12 +26,12 @@ _IN_FILE = attrs.filters.exclude(attrs.fields(Layer).display_name.name)
 """Excludes a field by name: cattrs replaces the attribute when it resolves its type."""
 
 
-def metadata_to_json(metadata: Metadata) -> bytes:
+def format_metadata(metadata: Metadata) -> bytes:
     """Convert metadata to one line of JSON."""
-    return record_to_json(metadata, SCHEMA)
+    return format_record(metadata, SCHEMA)
 
 
-def metadata_from_json(text: bytes, place: Place) -> Metadata:
+def parse_metadata(text: bytes, place: Place) -> Metadata:
     """Convert JSON to metadata.
 
     Raises
@@ -39,18 +39,16 @@ def metadata_from_json(text: bytes, place: Place) -> Metadata:
     UserError
         BUN002 for damaged metadata, BUN003 for another schema.
     """
-    return record_from_json(text, Metadata, SCHEMA, place, "metadata")
+    return parse_record(text, Metadata, SCHEMA, place, "metadata")
 
 
-def record_to_json(record: attrs.AttrsInstance, schema: str) -> bytes:
+def format_record(record: attrs.AttrsInstance, schema: str) -> bytes:
     """Convert a record and its schema to one line of JSON."""
     fields = attrs.asdict(record, filter=_IN_FILE, value_serializer=_plain_value)
     return json.dumps({"schema": schema, **fields}).encode()
 
 
-def record_from_json(
-    text: bytes, kind: type[Record], schema: str, place: Place, what: str
-) -> Record:
+def parse_record(text: bytes, kind: type[Record], schema: str, place: Place, what: str) -> Record:
     """Convert JSON to a record of a class, after checking the schema.
 
     Raises

@@ -33,7 +33,7 @@ from nmpsim.bundle.layout import (
 )
 from nmpsim.bundle.limits import JSON_BYTES
 from nmpsim.bundle.metadata import Metadata
-from nmpsim.bundle.schema import metadata_to_json
+from nmpsim.bundle.schema import format_metadata
 from nmpsim.diagnostics import fail
 from nmpsim.isa.table import DRAM_BASE
 
@@ -133,7 +133,7 @@ class BundleBuilder:
         self._part(TEXT)
         loaded = self._loaded_sections()
         digest = bytes(DIGEST_BYTES)
-        described = metadata_to_json(metadata)
+        described = format_metadata(metadata)
         _check_size("description of layers and steps", len(described), JSON_BYTES.high)
         others = [elf.Section(META, elf.SHT_PROGBITS, loaded[TEXT].end, (described,))]
         for name, chunks in self._debug.items():
@@ -143,9 +143,9 @@ class BundleBuilder:
             others[-1].end, list(loaded.values()), strtab=len(loaded) + len(others) + 2
         )
         sections = (*loaded.values(), *others)
-        pieces = list(elf.generate_file_pieces(_entry(metadata), self._segments(), sections))
+        pieces = list(elf.generate_file_parts(_entry(metadata), self._segments(), sections))
         at = next(place for place, piece in enumerate(pieces) if piece is digest)
-        tail = b"".join(map(elf.materialize, pieces[at + 1 :]))
+        tail = b"".join(map(elf.read_buffer, pieces[at + 1 :]))
         return BundleFile(metadata, self._memory(), pieces[:at], tail)
 
     def _part(self, name: str) -> _Part:

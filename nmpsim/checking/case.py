@@ -34,7 +34,7 @@ from nmpsim.checking.hazards import check_hazards, find_hazards, make_unfinished
 from nmpsim.checking.results import CaseResult, Check, CoreFile, LayerOutcome
 from nmpsim.checking.run import Arrays, ProgramCache, Run, list_changed_settings, run_bundle
 from nmpsim.checking.suite import Budget, Case, Expect, SaturationLimit
-from nmpsim.config import DeviceConfig, from_settings, load_device
+from nmpsim.config import DeviceConfig, load_device, make_device_config
 from nmpsim.core.inputs import prepare_inputs
 from nmpsim.core.limits import NO_LIMITS, TimeBudget, TimeLimitError
 from nmpsim.core.run import ProgressCallback
@@ -234,7 +234,7 @@ def _outcomes(run: Run, baseline: Baseline | None) -> tuple[LayerOutcome, ...]:
 def _device(case: Case, bundle: Bundle) -> DeviceConfig:
     if case.device is not None:
         return load_device(case.device)
-    return from_settings(bundle.metadata.device)
+    return make_device_config(bundle.metadata.device)
 
 
 ENGINE = "compiled"

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim import session
-from nmpsim.bundle import Bundle, BundleHolder, bundle_from_bytes, get_bundle
+from nmpsim.bundle import Bundle, BundleHolder, get_bundle, parse_bundle
 from nmpsim.checking.baseline import make_baseline, read_baseline, write_baseline
 from nmpsim.checking.case import ExpectedArrays, judge_run
 from nmpsim.checking.expectations import check_layers, check_outputs, check_trap
@@ -21,7 +21,7 @@ from nmpsim.checking.hazards import check_hazards, find_hazards
 from nmpsim.checking.results import CaseResult, Check
 from nmpsim.checking.run import Run, run_bundle
 from nmpsim.checking.suite import Budget, Case, Expect
-from nmpsim.config import DeviceConfig, from_settings, load_device
+from nmpsim.config import DeviceConfig, load_device, make_device_config
 from nmpsim.core.device import Device
 from nmpsim.diagnostics import UserError, fail
 
@@ -42,7 +42,7 @@ class Runner:
 
     def compile(self, lir: Path | str, weights: Path | str | None = None, **options: Any) -> Bundle:
         """Compile LIR text with options of :func:`nmpsim.compile`; return the bundle."""
-        return bundle_from_bytes(session.compile(lir, weights, **options).file, str(lir))
+        return parse_bundle(session.compile(lir, weights, **options).file, str(lir))
 
     def run(
         self,
@@ -84,7 +84,7 @@ class Runner:
             raise fail("ARG001", "unknown limit of hazards", found=hazards, expected="none")
         loaded = self.load(bundle) if isinstance(bundle, Path | str) else get_bundle(bundle)
         base = dict(loaded.metadata.device) if device is None else load_device(device).settings()
-        config = from_settings({**base, **settings})
+        config = make_device_config({**base, **settings})
         if config not in self._devices:
             self._devices[config] = Device(config)
         arrays = {name: np.asarray(array) for name, array in inputs.items()}

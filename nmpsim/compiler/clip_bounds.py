@@ -8,7 +8,7 @@ from typing import cast
 from nmpsim.compiler.numerics import get_profile
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.isa.words import WANTED_HIGH, WANTED_LOW
-from nmpsim.lir.opcode import Kind
+from nmpsim.lir.opcode import OpcodeKind
 from nmpsim.lir.opcodes import OPCODES
 
 
@@ -65,10 +65,10 @@ def find_saturating_sides(op: Operation, grid: View) -> int:
 def find_hidden_relu(op: Operation) -> int:
     """Return the bit of the lower side if the smallest result represents zero, else 0."""
     is_hidden = op.output.offset == op.output.limits[0]
-    return WANTED_LOW if is_hidden and op.kind is not Kind.CONVERSION else 0
+    return WANTED_LOW if is_hidden and op.kind is not OpcodeKind.CONVERSION else 0
 
 
-def has_same_scale(op: Operation) -> bool:
+def keeps_quantization(op: Operation) -> bool:
     """Return whether the result of an operation has the scale and offset of its input."""
     out, source = op.operands
     return (out.scale, out.offset) == (source.scale, source.offset)

@@ -41,22 +41,22 @@ from nmpsim.compiler.resolve import (
     get_instruction_place,
     resolve_operands,
 )
-from nmpsim.compiler.tiling.context import Context
+from nmpsim.compiler.tiling.context import PlanningContext
 from nmpsim.compiler.tiling.plan import LayerPlan
 from nmpsim.compiler.tiling.planner import plan_operation
 from nmpsim.compiler.tiling.search import (
     DEFAULT_TILING,
     TILINGS,
     LayerName,
-    Search,
     TiledLayer,
+    TilingSearch,
 )
 from nmpsim.config import DeviceConfig
 from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
-from nmpsim.lir.host_execution import supports
+from nmpsim.lir.host_execution import find_unsupported_reason
 from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import Module, TensorType
-from nmpsim.lir.opcode import Kind
+from nmpsim.lir.opcode import OpcodeKind
 
 
 def compile_module(
@@ -121,7 +121,7 @@ def compile_module(
     operations = fused if fuse_activations else apply_joined_numerics(placed, fused)
     if slicing not in TILINGS:
         raise fail("COMP001", "unknown tiling", found=quote(slicing), expected=", ".join(TILINGS))
-    search = Search(slicing, config, on_slicing)
+    search = TilingSearch(slicing, config, on_slicing)
     operations = assign_clipped_sides(operations)
     if on_warning is not None:
         for op in operations:
@@ -148,7 +148,7 @@ def find_refusals(
     operations = fuse_clips(
         assign_placement(assign_numerics(resolved, numerics, instruction_numerics), config)
     )
-    search = Search("simple", config, None)
+    search = TilingSearch("simple", config, None)
     try:
         compilation = _Compilation(module, config, weights, operations, numerics, search)
     except UserError as error:  # the activations do not fit
@@ -170,7 +170,7 @@ class _Compilation:
     _weights: Mapping[str, View]
     _operations: tuple[Operation, ...]
     _numerics: str
-    _search: Search
+    _search: TilingSearch
     _builder: BundleBuilder = attrs.field(init=False, factory=BundleBuilder)
     _memory: ProgramMemory = attrs.field(init=False)
 
@@ -253,9 +253,9 @@ class _Compilation:
         named = LayerName(index, last.name, op.instruction.opcode)
         return self._search.choose(named, plan_operation(op, self._context(op)))
 
-    def _context(self, op: Operation) -> Context:
+    def _context(self, op: Operation) -> PlanningContext:
         profile, place = get_profile(op), self._place(op)
-        return Context(op.instruction.name, self._config, profile, place, self._memory)
+        return PlanningContext(op.instruction.name, self._config, profile, place, self._memory)
 
     def _place(self, op: Operation) -> Place:
         return get_instruction_place(op.instruction, self._module.file)
@@ -297,7 +297,7 @@ class _Compilation:
 
     def _claim(self, op: Operation) -> LayerClaim:
         """Return the claim that a layer computes an operation on whole tensors."""
-        has_pair = op.kind in (Kind.PAIR, Kind.BATCHED_ADD, Kind.PRODUCT)
+        has_pair = op.kind in (OpcodeKind.PAIR, OpcodeKind.BATCHED_ADD, OpcodeKind.PRODUCT)
         top, left, *_ = op.get_integers("Pads") or (0, 0)
         inputs = op.operands[1 : 3 if has_pair else 2]
         return LayerClaim(tuple(map(self._tensor, inputs)), top, left)
@@ -306,7 +306,9 @@ class _Compilation:
         """Raise UserError (COMP001) if the host does not support an operation."""
         opcode = op.instruction.opcode
         numerics = get_profile(op).name
-        reason = supports(opcode, [view.type.dtype for view in op.operands], numerics)
+        reason = find_unsupported_reason(
+            opcode, [view.type.dtype for view in op.operands], numerics
+        )
         if reason is not None:
             raise fail(
                 "COMP001",
@@ -315,7 +317,7 @@ class _Compilation:
                 found=reason,
                 hint=f"Change the operation or its types; on the device: {op.host_reason}.",
             )
-        if op.kind is Kind.AVERAGE_POOL and op.output.is_narrow:
+        if op.kind is OpcodeKind.AVERAGE_POOL and op.output.is_narrow:
             pool = AveragePool.from_operation(op, self._place(op))
             get_profile(op).get_average_words(pool)  # raises if the profile lacks it
         if opcode == "softmax" and op.output.is_narrow:

@@ -8,11 +8,11 @@ import numpy.typing as npt
 from nmpsim.bundle.write import BundleBuilder
 from nmpsim.compiler.tiling.compiled.items import ARGUMENT, COMPUTE, KIND, LOAD, STORE, WAIT
 from nmpsim.compiler.tiling.grid import Integers, compute_offsets
-from nmpsim.compiler.tiling.plan import Commands, LayerPlan, get_word_offsets
+from nmpsim.compiler.tiling.plan import LayerPlan, TileInstructions, get_word_offsets
 from nmpsim.compiler.tiling.simulate import order_items
 from nmpsim.isa.codec import BY_MNEMONIC, encode, encode_table
-from nmpsim.isa.expressions import high_part, low_part
-from nmpsim.isa.table import REGISTERS, Csr, Unit
+from nmpsim.isa.expressions import compute_high_part, compute_low_part
+from nmpsim.isa.table import REGISTERS, CsrAddress, Unit
 
 T0, T1 = REGISTERS.index("t0"), REGISTERS.index("t1")
 Words = npt.NDArray[np.uint32]
@@ -83,7 +83,7 @@ class Emitter:
         return start
 
 
-def _by_kind(plan: LayerPlan) -> dict[int, Commands]:
+def _by_kind(plan: LayerPlan) -> dict[int, TileInstructions]:
     return {LOAD: plan.loads, STORE: plan.stores, COMPUTE: plan.computes}
 
 
@@ -94,7 +94,7 @@ def _code(plan: LayerPlan, items: Integers, addresses: Integers) -> tuple[Words,
     ends = compute_offsets(np.where(is_wait, 1, 3))
     words = np.empty(ends[-1], np.uint32)
     lui, addi = (np.uint32(word) for word in load_address(T0, 0))
-    low = low_part(addresses)
+    low = compute_low_part(addresses)
     at = ends[:-1][~is_wait]
     words[at] = lui | (addresses - low)[~is_wait].astype(np.uint32)
     words[at + 1] = addi | ((low & 0xFFF) << 20)[~is_wait].astype(np.uint32)
@@ -115,8 +115,8 @@ def _code(plan: LayerPlan, items: Integers, addresses: Integers) -> tuple[Words,
 def load_address(register: int, value: int) -> list[int]:
     """Return the instructions ``lui`` and ``addi`` that load a 32-bit value into a register."""
     return [
-        encode("lui", {"rd": register, "imm": high_part(value) << 12}),
-        encode("addi", {"rd": register, "rs1": register, "imm": low_part(value)}),
+        encode("lui", {"rd": register, "imm": compute_high_part(value) << 12}),
+        encode("addi", {"rd": register, "rs1": register, "imm": compute_low_part(value)}),
     ]
 
 
@@ -126,7 +126,7 @@ ENTRY_WORDS = 6
 def _entry(jumps: int) -> list[int]:
     """Return code that continues at ``jumps`` + 8n on core n."""
     return [
-        encode("csrrs", {"rd": T1, "csr": Csr.MHARTID, "rs1": 0}),
+        encode("csrrs", {"rd": T1, "csr": CsrAddress.MHARTID, "rs1": 0}),
         encode("slli", {"rd": T1, "rs1": T1, "shamt": 3}),
         *load_address(T0, jumps),
         encode("add", {"rd": T0, "rs1": T0, "rs2": T1}),
@@ -136,6 +136,6 @@ def _entry(jumps: int) -> list[int]:
 
 def _jump(address: int) -> list[int]:
     return [
-        encode("lui", {"rd": T0, "imm": high_part(address) << 12}),
-        encode("jalr", {"rd": 0, "rs1": T0, "imm": low_part(address)}),
+        encode("lui", {"rd": T0, "imm": compute_high_part(address) << 12}),
+        encode("jalr", {"rd": 0, "rs1": T0, "imm": compute_low_part(address)}),
     ]

@@ -16,18 +16,18 @@ from nmpsim.compiler.clip_bounds import (
     find_hidden_relu,
     find_saturating_sides,
     get_input_range,
-    has_same_scale,
+    keeps_quantization,
 )
 from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.placement import find_host_reason
-from nmpsim.lir.opcode import SATURATES_ANYWHERE, Kind
+from nmpsim.lir.opcode import SATURATES_ANYWHERE, OpcodeKind
 
 
 def find_clip(op: Operation) -> tuple[int, int] | None:
     """Return the quantized range to which an activation clips; None if it changes the scale."""
-    if op.kind is not Kind.CLIP or op.host_reason:
+    if op.kind is not OpcodeKind.CLIP or op.host_reason:
         return None
-    return get_input_range(op) if has_same_scale(op) else None
+    return get_input_range(op) if keeps_quantization(op) else None
 
 
 def assign_clipped_sides(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
@@ -74,7 +74,11 @@ def _clipping_reader(
     if later == len(users) or op.output.buffer.mutable_weight:
         return None
     reader = operations[users[later]]
-    if reader.kind is not Kind.CLIP or not _reads_all(reader, op) or not has_same_scale(reader):
+    if (
+        reader.kind is not OpcodeKind.CLIP
+        or not _reads_all(reader, op)
+        or not keeps_quantization(reader)
+    ):
         return None
     in_place = reader.output.buffer.name == op.output.buffer.name
     return users[later] if in_place or later == len(users) - 1 else None

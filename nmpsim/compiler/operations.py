@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from nmpsim.lir.names import get_operation_name
 from nmpsim.lir.nodes import Instruction, TensorType
-from nmpsim.lir.opcodes import OPCODES, Kind
+from nmpsim.lir.opcodes import OPCODES, OpcodeKind
 
 NARROW = ("i8", "i16")
 """Quantized element types of the device; the index is the descriptors' word ``element``."""
@@ -129,7 +129,7 @@ class Operation:
     """Sides of the result that the network clips, as bits of the word ``clip_wanted``."""
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> OpcodeKind:
         """Kind of the operation in the opcode table."""
         return OPCODES[self.instruction.opcode].kind
 

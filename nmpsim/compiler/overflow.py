@@ -8,7 +8,7 @@ from nmpsim.compiler.operations import Operation
 from nmpsim.diagnostics import Place
 from nmpsim.isa.profiles import GLOW_INT, NMP
 from nmpsim.kernels.scale import INT32_MAX, INT32_MIN, IntegerScale
-from nmpsim.lir.opcode import Kind
+from nmpsim.lir.opcode import OpcodeKind
 
 
 def find_overflow_warning(op: Operation, place: Place) -> str | None:
@@ -18,7 +18,11 @@ def find_overflow_warning(op: Operation, place: Place) -> str | None:
     value can saturate although its average fits the result. Where the factor includes the number
     of taps, a sum that saturates to 32 bits exceeds the result's type, too.
     """
-    if op.kind is not Kind.AVERAGE_POOL or op.output.type.elem != "i8" or len(op.output.shape) != 4:
+    if (
+        op.kind is not OpcodeKind.AVERAGE_POOL
+        or op.output.type.elem != "i8"
+        or len(op.output.shape) != 4
+    ):
         return None
     target, source = op.operands
     window = AveragePool.from_operation(op, place)

@@ -15,15 +15,23 @@ from nmpsim.compiler.tiling.channelwise import (
     read_image_shape,
 )
 from nmpsim.config import DeviceConfig
-from nmpsim.lir.host_execution import supports
-from nmpsim.lir.opcode import Kind
+from nmpsim.lir.host_execution import find_unsupported_reason
+from nmpsim.lir.opcode import OpcodeKind
 
 BIASES = ("i8", "i16", "i32", "i64", "float")
 """Element types of a bias; a profile may support fewer."""
 
 ACTIVATIONS = frozenset({"NONE", "RELU", "CLIP", "LEAKY_RELU"})
 
-ELEMENT_BY_ELEMENT = frozenset({Kind.BATCHED_ADD, Kind.PAIR, Kind.CLIP, Kind.RESCALE, Kind.LOOK_UP})
+ELEMENT_BY_ELEMENT = frozenset(
+    {
+        OpcodeKind.BATCHED_ADD,
+        OpcodeKind.PAIR,
+        OpcodeKind.CLIP,
+        OpcodeKind.RESCALE,
+        OpcodeKind.LOOK_UP,
+    }
+)
 """Kinds whose result may overwrite an input of its size: tiles are read before they are written."""
 
 
@@ -47,7 +55,9 @@ def _large_window(op: Operation, config: DeviceConfig) -> str:
         return ""
     needs = compute_smallest_tile(read_image_shape(op))
     dtypes = [view.type.dtype for view in op.operands]
-    if needs <= config.scratchpad_bytes or supports(opcode, dtypes, get_profile(op).name):
+    if needs <= config.scratchpad_bytes or find_unsupported_reason(
+        opcode, dtypes, get_profile(op).name
+    ):
         return ""
     return f"the smallest tile takes {needs:,} bytes, a scratchpad has {config.scratchpad_bytes:,}"
 
@@ -148,19 +158,19 @@ def _look_up(op: Operation) -> str:
     return f"%{wide.name} is {wide.type.elem}, tables are Int8" if wide else ""
 
 
-_RULES: dict[Kind, Callable[[Operation], str]] = {
-    Kind.CONVOLUTION: _weighted,
-    Kind.FULLY_CONNECTED: _weighted,
-    Kind.PRODUCT: _narrow,
-    Kind.BATCHED_ADD: _batched_add,
-    Kind.MAX_POOL: _narrow,
-    Kind.AVERAGE_POOL: _average_pool,
-    Kind.PAIR: _narrow,
-    Kind.CLIP: _narrow,
-    Kind.RESCALE: _rescale,
-    Kind.LOOK_UP: _look_up,
-    Kind.FILL: _narrow,
-    Kind.MOVE: lambda op: "",
+_RULES: dict[OpcodeKind, Callable[[Operation], str]] = {
+    OpcodeKind.CONVOLUTION: _weighted,
+    OpcodeKind.FULLY_CONNECTED: _weighted,
+    OpcodeKind.PRODUCT: _narrow,
+    OpcodeKind.BATCHED_ADD: _batched_add,
+    OpcodeKind.MAX_POOL: _narrow,
+    OpcodeKind.AVERAGE_POOL: _average_pool,
+    OpcodeKind.PAIR: _narrow,
+    OpcodeKind.CLIP: _narrow,
+    OpcodeKind.RESCALE: _rescale,
+    OpcodeKind.LOOK_UP: _look_up,
+    OpcodeKind.FILL: _narrow,
+    OpcodeKind.MOVE: lambda op: "",
 }
 
 KINDS_ON_THE_DEVICE = frozenset(_RULES)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle.debug import PackedConstant
+from nmpsim.bundle.debug import PackedConstantPlace
 from nmpsim.bundle.elf import Buffer, LazyBytes
 from nmpsim.bundle.write import BundleBuilder
 from nmpsim.compiler.allocate import allocate
@@ -38,7 +38,7 @@ class ProgramMemory:
         self._symbols: dict[str, int] = {}
         self.constants: dict[str, int] = {}
         """Address of each constant in the image by name."""
-        self.packed: dict[str, PackedConstant] = {}
+        self.packed: dict[str, PackedConstantPlace] = {}
         """Location of each packed constant by name."""
         always = [v.buffer for v in weights.values() if not v.buffer.constant]
         allocation = allocate(operations, always)
@@ -76,7 +76,7 @@ class ProgramMemory:
         """Return the address of the next constant."""
         return self._builder.get_constant_address()
 
-    def record_packed(self, view: View, where: PackedConstant) -> None:
+    def record_packed(self, view: View, where: PackedConstantPlace) -> None:
         """Record the location of a packed constant if the view covers all of it."""
         values = self.values[where.name]
         if view.shape == values.shape and view.type.dtype == values.dtype:

@@ -21,12 +21,18 @@ from nmpsim.core.critical_path import CriticalPath, PathSection
 from nmpsim.core.host_steps import HostClipping, read_tensor
 from nmpsim.core.state import NEVER, Count, Machine
 from nmpsim.lir.nodes import ELEM_DTYPES
-from nmpsim.lir.opcode import WEIGHTED, Kind
+from nmpsim.lir.opcode import WEIGHTED, OpcodeKind
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.report.termination import ContractReport, TrapReport
 
-_SUMS = {Kind.CONVOLUTION, Kind.FULLY_CONNECTED, Kind.PRODUCT, Kind.AVERAGE_POOL, Kind.FUNCTION}
+_SUMS = {
+    OpcodeKind.CONVOLUTION,
+    OpcodeKind.FULLY_CONNECTED,
+    OpcodeKind.PRODUCT,
+    OpcodeKind.AVERAGE_POOL,
+    OpcodeKind.FUNCTION,
+}
 _FUNCTIONS = {
     *("softmax", "logsoftmax", "softplus", "hardswish", "elementpow", "elementrsqrt"),
     *("elementsin", "elementcos", "elementasin", "elementacos", "elementatan"),
@@ -64,15 +70,15 @@ def find_quantized_from_float(metadata: Metadata) -> tuple[Layer, ...]:
 
 _SIMPLE = frozenset(
     {
-        Kind.NO_WORK,
-        Kind.BATCHED_ADD,
-        Kind.PAIR,
-        Kind.CLIP,
-        Kind.RESCALE,
-        Kind.LOOK_UP,
-        Kind.FILL,
-        Kind.MOVE,
-        Kind.CONVERSION,
+        OpcodeKind.NO_WORK,
+        OpcodeKind.BATCHED_ADD,
+        OpcodeKind.PAIR,
+        OpcodeKind.CLIP,
+        OpcodeKind.RESCALE,
+        OpcodeKind.LOOK_UP,
+        OpcodeKind.FILL,
+        OpcodeKind.MOVE,
+        OpcodeKind.CONVERSION,
     }
 )
 """Kinds with one short operation for each result."""
@@ -81,13 +87,13 @@ _SIMPLE = frozenset(
 def compute_host_cycles(step: ProgramStep, config: DeviceConfig) -> int:
     """Return the cycles that a host step takes; 0 if the device file does not count them."""
     opcode = OPCODES.get(step.opcode or "")
-    kind = Kind.HOST if opcode is None else opcode.kind
+    kind = OpcodeKind.HOST if opcode is None else opcode.kind
     shapes = [operand.tensor.shape for operand in step.operands]
     results = math.prod(shapes[0])
     if kind in WEIGHTED:
         weights_of_a_channel = math.prod(shapes[2]) // max(shapes[0][-1], 1)
         taken = results * weights_of_a_channel * config.host_kilo_mac_cycles
-    elif kind is Kind.PRODUCT:
+    elif kind is OpcodeKind.PRODUCT:
         taken = results * shapes[1][-1] * config.host_kilo_mac_cycles
     elif kind in _SIMPLE:
         taken = results * config.host_kilo_element_cycles

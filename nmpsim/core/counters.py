@@ -25,10 +25,10 @@ from nmpsim.report.device_use import ACTIVITIES, CAUSES, PATH_CAUSES, compute_de
 from nmpsim.timing import Costs, get_costs
 from nmpsim.timing.bounds import (
     burst_efficiency,
-    mac_bound,
-    macs_per_cycle,
-    memory_bound,
-    vector_bound,
+    compute_mac_bound,
+    compute_memory_bound,
+    compute_vector_bound,
+    count_macs_per_cycle,
 )
 
 Array = npt.NDArray[np.int64]
@@ -140,13 +140,13 @@ def compute_layer_bound(layer: Layer, counters: Counters) -> Bound:
     """Compute lower bounds of a layer's cycles by MAC array, vector unit and memory."""
     counts, config, wide = counters.counts[layer.index], counters.config, is_wide(layer)
     macs, busy, bursts = (counts[i] for i in (Count.MACS, Count.BUSY_VECTOR, Count.BURSTS))
-    mac, vector = mac_bound(macs, wide, config), vector_bound(busy, config)
-    memory, cores = memory_bound(bursts, counters.costs), config.cores_count
+    mac, vector = compute_mac_bound(macs, wide, config), compute_vector_bound(busy, config)
+    memory, cores = compute_memory_bound(bursts, counters.costs), config.cores_count
     largest = max(mac, vector, memory)
     if largest == 0:
         formula = ""
     elif mac == largest:
-        rate = macs_per_cycle(config, wide) // cores
+        rate = count_macs_per_cycle(config, wide) // cores
         formula = f"{macs} MACs / ({cores} cores x {rate} MACs a cycle)"
     elif vector == largest:
         formula = f"{busy} cycles of vector units / {cores} cores"
@@ -273,7 +273,7 @@ def make_layer_fields(
     counts, output = counters.counts[layer.index], layer.output
     waited_for = path.sum_cycles() if path is not None else [0] * len(PathCause)
     macs, bursts = counts[Count.MACS], counts[Count.BURSTS]
-    peak = cycles * macs_per_cycle(counters.config, is_wide(layer))
+    peak = cycles * count_macs_per_cycle(counters.config, is_wide(layer))
     moved = BytesMoved(counts[Count.BYTES_READ], counts[Count.BYTES_WRITTEN])
     known: dict[str, Any] = {name: getattr(layer, name) for name in _LAYER_FIELDS}
     report = LayerReport(

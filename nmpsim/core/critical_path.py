@@ -27,7 +27,7 @@ from nmpsim.memory.dram import (
 )
 from nmpsim.records import frozen
 from nmpsim.timing import Costs
-from nmpsim.timing.compute import convert_to_cycles, grant_ticks
+from nmpsim.timing.compute import convert_to_cycles, count_grant_ticks
 
 CAUSES = len(PathCause)
 UNITS = len(Unit)
@@ -89,7 +89,7 @@ class PathRecorder:
         is_fetch = is_grant & (work.cursor[:, ADDRESS] == work.descriptor)
         nbytes, place = np.unique(np.where(is_grant, work.bytes, 0), return_inverse=True)
         transferring = [
-            convert_to_cycles(grant_ticks(count, self._costs), self._costs)
+            convert_to_cycles(count_grant_ticks(count, self._costs), self._costs)
             for count in nbytes.tolist()
         ]
         taken = np.array(transferring, np.int64)[place]

@@ -13,7 +13,7 @@ from nmpsim.core.instruction_tables import CHANNELS_WORD, OP, SCALES_WORD
 from nmpsim.core.state import Bytes, Int
 from nmpsim.isa.words import CONV
 from nmpsim.memory.checks import has_bad_scale_table
-from nmpsim.memory.weight_tail import weight_tail
+from nmpsim.memory.weight_tail import find_nonzero_padding
 
 
 def find_bad_table(number: Int, words: Any, scratchpad: Any) -> Any:
@@ -32,4 +32,4 @@ def find_bad_table(number: Int, words: Any, scratchpad: Any) -> Any:
 
 def find_weight_tail(number: Int, words: Any, scratchpad: Bytes) -> Any:
     """Return the address of a nonzero weight beyond the tensor, or -1."""
-    return weight_tail(words, scratchpad) if number == OP.nmp_conv else np.int64(-1)
+    return find_nonzero_padding(words, scratchpad) if number == OP.nmp_conv else np.int64(-1)

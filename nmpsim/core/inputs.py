@@ -12,7 +12,7 @@ from nmpsim.bundle.metadata import UNSIGNED_ELEMS, Metadata, Tensor
 from nmpsim.diagnostics import Diagnostic, UserError, did_you_mean, fail
 from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
 from nmpsim.kernels.hostops import HostTensor
-from nmpsim.lir.host_execution import execute
+from nmpsim.lir.host_execution import execute_operation
 from nmpsim.lir.nodes import ELEM_DTYPES
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -141,4 +141,4 @@ def _converted(tensor: Tensor, values: npt.NDArray[Any], numerics: str) -> npt.N
             return values.astype(own)
     target = HostTensor(np.zeros(tensor.shape, own), tensor.scale or 1.0, tensor.offset or 0, True)
     real = HostTensor(values.astype(np.float32))
-    return execute("quantize", (target, real), {}, numerics).outputs[0]
+    return execute_operation("quantize", (target, real), {}, numerics).outputs[0]

@@ -10,7 +10,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from nmpsim.isa.exhaustive import dispatches_on
-from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, Kind, Scope, Unit, list_mnemonics
+from nmpsim.isa.table import (
+    DESCRIPTORS,
+    INSTRUCTIONS,
+    InstructionKind,
+    StateScope,
+    Unit,
+    list_mnemonics,
+)
 from nmpsim.isa.words import KINDS
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -31,16 +38,16 @@ OP = _constants(
     "InstructionNumbers", {_identifier(i.mnemonic): n for n, i in enumerate(INSTRUCTIONS)}
 )
 """Instruction numbers by name: ``OP.addi`` is the row of ``addi`` in the table."""
-KIND = _constants("KindNumbers", {kind.name: int(kind) for kind in Kind})
+KIND = _constants("KindNumbers", {kind.name: int(kind) for kind in InstructionKind})
 UNIT = _constants("UnitNumbers", {unit.name: int(unit) for unit in Unit})
 
 
-def decides_kinds(*kinds: Kind) -> Callable[[_Function], _Function]:
+def decides_kinds(*kinds: InstructionKind) -> Callable[[_Function], _Function]:
     """Declare that the decorated function handles these kinds of instructions."""
     return dispatches_on(KIND._fields, [kind.name for kind in kinds])
 
 
-def decides_instructions(*kinds: Kind) -> Callable[[_Function], _Function]:
+def decides_instructions(*kinds: InstructionKind) -> Callable[[_Function], _Function]:
     """Declare that the decorated function handles every instruction of these kinds."""
     return dispatches_on(OP._fields, map(_identifier, list_mnemonics(*kinds)))
 
@@ -48,28 +55,30 @@ def decides_instructions(*kinds: Kind) -> Callable[[_Function], _Function]:
 ILLEGAL = len(INSTRUCTIONS)
 
 RV32IM = (
-    Kind.UPPER,
-    Kind.JUMP,
-    Kind.BRANCH,
-    Kind.LOAD,
-    Kind.STORE,
-    Kind.IMMEDIATE,
-    Kind.REGISTER,
-    Kind.MULTIPLY,
-    Kind.DIVIDE,
+    InstructionKind.UPPER,
+    InstructionKind.JUMP,
+    InstructionKind.BRANCH,
+    InstructionKind.LOAD,
+    InstructionKind.STORE,
+    InstructionKind.IMMEDIATE,
+    InstructionKind.REGISTER,
+    InstructionKind.MULTIPLY,
+    InstructionKind.DIVIDE,
 )
 """Kinds of instructions that use only registers, pc and memory."""
-OTHER_SCALAR = tuple(kind for kind in Kind if kind not in (*RV32IM, Kind.TENSOR))
+OTHER_SCALAR = tuple(
+    kind for kind in InstructionKind if kind not in (*RV32IM, InstructionKind.TENSOR)
+)
 
 KIND_OF = np.array([int(i.kind) for i in INSTRUCTIONS], np.int64)
 IS_RV32IM = np.array([*(i.kind in RV32IM for i in INSTRUCTIONS), False])
 """[instructions + 1] whether an instruction is RV32IM; the last entry is ILLEGAL's."""
-IS_ACCESS = np.array([i.scope is Scope.MEMORY for i in INSTRUCTIONS])
+IS_ACCESS = np.array([i.scope is StateScope.MEMORY for i in INSTRUCTIONS])
 """[instructions] scalar loads and stores."""
-IS_TRACED = np.array([i.scope is not Scope.CORE for i in INSTRUCTIONS])
-IS_WRITE = np.array([i.kind is Kind.STORE for i in INSTRUCTIONS])
+IS_TRACED = np.array([i.scope is not StateScope.CORE for i in INSTRUCTIONS])
+IS_WRITE = np.array([i.kind is InstructionKind.STORE for i in INSTRUCTIONS])
 """[instructions] scalar stores."""
-IS_SYNCHRONISATION = np.array([i.kind is Kind.SYNC for i in INSTRUCTIONS])
+IS_SYNCHRONISATION = np.array([i.kind is InstructionKind.SYNC for i in INSTRUCTIONS])
 """[instructions] waits, barriers, semaphores and halt."""
 ACCESS_BYTES = np.array([i.access_bytes for i in INSTRUCTIONS], np.int64)
 SIGN_EXTENDS = np.array([i.is_signed for i in INSTRUCTIONS])

@@ -36,7 +36,7 @@ from nmpsim.core.stop_conditions import (
     make_stop_conditions,
 )
 from nmpsim.core.work import WorkListener, add_wait_log, drain_wait_log, drain_work_log
-from nmpsim.isa.table import Csr
+from nmpsim.isa.table import CsrAddress
 from nmpsim.records import frozen
 from nmpsim.report.data import RunReport
 from nmpsim.report.termination import ContractReport, TrapReport, ViolationReport
@@ -346,7 +346,7 @@ class Run:
 
     def _end_simulation(self, step: ProgramStep, outcome: Outcome) -> TrapReport | Restart | None:
         """End a step, unless the program handles traps, about which a proof knows nothing."""
-        self._handles_traps |= bool(self._machine.cores.csr[:, CSR_COLUMN[Csr.MTVEC]].any())
+        self._handles_traps |= bool(self._machine.cores.csr[:, CSR_COLUMN[CsrAddress.MTVEC]].any())
         if self._handles_traps and self._options.strict and self._mode in (Mode.REPLAY, Mode.PROVE):
             return Restart(Event.DATA_DEPENDENT)
         return self._end_segment(step, outcome)

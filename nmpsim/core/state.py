@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.config import DeviceConfig
-from nmpsim.isa.csrs import CSR_ROWS, Csr
+from nmpsim.isa.csrs import CSR_ROWS, CsrAddress
 from nmpsim.isa.table import CONTROL_BYTES, SEMAPHORES, Unit
 from nmpsim.kernels.saturation_stages import STAGE_NAMES
 from nmpsim.memory.dram import CURSOR_WORDS
@@ -24,7 +24,7 @@ STAGES = len(STAGE_NAMES)
 NEVER = 1 << 62
 """A cycle that never comes."""
 
-CSRS = tuple(Csr)
+CSRS = tuple(CsrAddress)
 """CSRs in the order of the ``csr`` field of CORE."""
 CSR_COLUMN = {int(csr): column for column, csr in enumerate(CSRS)}
 
@@ -371,7 +371,7 @@ def _reset_cores(machine: Machine) -> None:
     cores, layers, shared = machine.cores, machine.layers, machine.shared
     cores.view(np.uint8)[:] = 0
     cores.csr[:] = [CSR_ROWS[csr].reset for csr in CSRS]
-    cores.csr[:, CSR_COLUMN[Csr.MHARTID]] = np.arange(cores.size)
+    cores.csr[:, CSR_COLUMN[CsrAddress.MHARTID]] = np.arange(cores.size)
     cores.status[:] = CoreStatus.HALTED
     cores.request[:] = NEVER
     cores.layer[:] = -1

@@ -16,7 +16,7 @@ from nmpsim.core.memory_demand import count_tensor_bytes
 from nmpsim.core.state import CoreStatus, Int64s, Machine, Outcome, TrapField
 from nmpsim.isa.codec import decode
 from nmpsim.isa.contract import CASES, NUMBER_OF_CASE
-from nmpsim.isa.table import DESCRIPTORS, DRAM_BASE, INSTRUCTIONS, Cause, Unit, Word
+from nmpsim.isa.table import DESCRIPTORS, DRAM_BASE, INSTRUCTIONS, TrapCause, Unit, Word
 from nmpsim.memory.address_map import read_word
 from nmpsim.memory.footprint import OPERANDS
 from nmpsim.report.termination import TrapReport, ViolationReport
@@ -81,9 +81,11 @@ def build_trap_report(
 
 
 def _describe_trap(machine: Machine, core: int, pc: int, cause: int, value: int) -> str:
-    known = {int(c): c.name.lower().replace("_", " ") for c in Cause}
+    known = {int(c): c.name.lower().replace("_", " ") for c in TrapCause}
     text = f"{known.get(cause, f'cause {cause}')} (mtval {value:#x})"
-    return text + (_describe_word(machine, core, pc, value) if cause == Cause.OPERAND_FAULT else "")
+    return text + (
+        _describe_word(machine, core, pc, value) if cause == TrapCause.OPERAND_FAULT else ""
+    )
 
 
 def _describe_word(machine: Machine, core: int, pc: int, address: int) -> str:

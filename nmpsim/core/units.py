@@ -35,7 +35,7 @@ from nmpsim.memory.dram import (
     take_grant,
 )
 from nmpsim.timing import Costs
-from nmpsim.timing.compute import ceil_div, convert_to_cycles, convert_to_ticks, grant_ticks
+from nmpsim.timing.compute import ceil_div, convert_to_cycles, convert_to_ticks, count_grant_ticks
 from nmpsim.timing.dram import (
     FREE,
     compute_first_burst,
@@ -43,7 +43,7 @@ from nmpsim.timing.dram import (
     find_channel,
     serve_grant,
 )
-from nmpsim.timing.work import cycles, macs
+from nmpsim.timing.work import count_busy_cycles, count_macs
 
 LAYER, READY, SETUP, BEGIN, PC, DESCRIPTOR, KNOWN, END = map(int, Job)
 BUSY_LOAD = int(Count.BUSY_LOAD)
@@ -187,8 +187,8 @@ def start_unit(m: Machine, costs: Costs, core: Int, number: Int, words: Any, lay
     unit, kind, counts = INSTRUCTION_UNIT[number], FOOTPRINT_KIND[number], m.layers[layer]["counts"]
     counts[TENSOR_INSTRUCTIONS] += 1
     if unit > STORE_UNIT:
-        counts[MACS] += macs(kind, words)
-        compute(m, costs, core, unit, layer, cycles(kind, words, costs))
+        counts[MACS] += count_macs(kind, words)
+        compute(m, costs, core, unit, layer, count_busy_cycles(kind, words, costs))
         return
     # The first words of a load and a store are the same.
     counts[BYTES_READ + unit] += words[LOAD.count_y] * words[LOAD.count_x] * words[LOAD.run_bytes]
@@ -334,7 +334,7 @@ def fetch_descriptor(
         moved = bursts * costs.dram_burst_bytes
         channel = m.shared[0]["dram"][find_channel(row, costs)]
         begin = convert_to_cycles(max(request, channel[FREE]), costs)
-        ticks = grant_ticks(moved, costs)
+        ticks = count_grant_ticks(moved, costs)
         end_tick, miss = serve_grant(channel, row, 0, request, request, ticks, costs)
         free = convert_to_cycles(end_tick, costs)
         counts[BUSY_LOAD] += free - begin
@@ -358,7 +358,7 @@ def serve(m: Machine, costs: Costs, core: Int, unit: Int) -> None:
     nbytes = bursts * costs.dram_burst_bytes
     begin_tick = max(request * per_cycle, channel[FREE])
     end_tick, miss = serve_grant(
-        channel, row, unit, job[KNOWN], request * per_cycle, grant_ticks(nbytes, costs), costs
+        channel, row, unit, job[KNOWN], request * per_cycle, count_grant_ticks(nbytes, costs), costs
     )
     start, end = convert_to_cycles(begin_tick, costs), convert_to_cycles(end_tick, costs)
     c["queueing"][unit] += begin_tick // per_cycle - request

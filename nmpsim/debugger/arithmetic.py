@@ -34,9 +34,9 @@ from nmpsim.core.reference.operands import (
 from nmpsim.core.reference.requantize import compute_initial_sums, finish_sums, make_requantizer
 from nmpsim.core.reference.saturation import LayerCounters, ResultPositions
 from nmpsim.core.reference.vector import (
-    average,
     combine_pair,
-    maximum,
+    compute_average,
+    compute_maximum,
     read_valid_taps,
     rescale_values,
 )
@@ -296,12 +296,12 @@ def _window_terms(spm: Scratchpad, d: Descriptor, at: OutputElement) -> tuple[Te
 
 def _trace_maxpool(spm: Scratchpad, d: Descriptor, at: OutputElement) -> ResultTrace:
     terms = _window_terms(spm, d, at)
-    return _make_trace(terms, *_evaluate(maximum(_list_inputs(terms), d)))
+    return _make_trace(terms, *_evaluate(compute_maximum(_list_inputs(terms), d)))
 
 
 def _trace_avgpool(spm: Scratchpad, d: Descriptor, at: OutputElement) -> ResultTrace:
     terms = _window_terms(spm, d, at)
-    return _make_trace(terms, *_evaluate(average(_list_inputs(terms), d, _UNCOUNTED)))
+    return _make_trace(terms, *_evaluate(compute_average(_list_inputs(terms), d, _UNCOUNTED)))
 
 
 def _list_inputs(terms: Sequence[Term]) -> Int64s:

@@ -19,7 +19,7 @@ from nmpsim.core.state import Machine
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.inspect import unravel_index
 from nmpsim.debugger.instructions import ExecutedInstruction
-from nmpsim.isa.profiles import FLOAT64, INTEGER, ROWS, ScaleKind, ScaleWords, float64_scale
+from nmpsim.isa.profiles import FLOAT64, INTEGER, ROWS, ScaleKind, ScaleWords, make_float64_scale
 from nmpsim.lir.nodes import Module
 
 SCALE_TOLERANCE = 1e-4
@@ -204,7 +204,7 @@ def _factors(
         rows = [np.stack([one.pre, one.mul, one.post], axis=1).tolist() for one in tables]
         for n, (bias, out) in enumerate(zip(*rows, strict=True)):
             if form is FLOAT64:
-                scale = float64_scale(out, bias)
+                scale = make_float64_scale(out, bias)
             else:
                 pre, mul, post = bias if stage == "bias" else out
                 scale = pre, mul, post
@@ -212,7 +212,7 @@ def _factors(
     elif f"{stage}_pre" in d:
         scale = _scale(d, stage)
         if form is FLOAT64 and "bias_mul" in d:
-            scale = float64_scale(scale, _scale(d, "bias"))
+            scale = make_float64_scale(scale, _scale(d, "bias"))
         # A shift that both sides share belongs to both factors.
         pre, mul, post = scale
         yield None, (pre, mul, post + (d["out_post"] if form.has_common_shift else 0))

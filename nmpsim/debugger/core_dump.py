@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.atomic import write_npz
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.patch import MAX_PATCH_BYTES
 from nmpsim.bundle.schema import make_strict_converter
-from nmpsim.config import DeviceConfig, from_settings
+from nmpsim.config import DeviceConfig, make_device_config
 from nmpsim.core.engine_selection import ENGINES
 from nmpsim.debugger.edits import Edit, Piece
 from nmpsim.debugger.reference import ArrayReader
@@ -60,7 +60,7 @@ class CoreDump:
 
     def load_bundle(self, path: str) -> Bundle:
         """Read the bundle from the core file; raise UserError as :func:`nmpsim.load` does."""
-        return bundle_from_bytes(self.image, path)
+        return parse_bundle(self.image, path)
 
 
 def write_core_file(path: Path, core: CoreDump) -> None:
@@ -102,7 +102,7 @@ def read_core_file(path: Path, arrays: ArrayReader) -> CoreDump:
         for key in sorted(keys)
         if key.startswith("input/")
     }
-    config = from_settings(about["device"])
+    config = make_device_config(about["device"])
     return CoreDump(image, inputs, config, about["engine"], position, edits)
 
 

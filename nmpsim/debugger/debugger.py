@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.bundle.read import Bundle
-from nmpsim.config import DeviceConfig, from_settings
+from nmpsim.config import DeviceConfig, make_device_config
 from nmpsim.core.host_steps import read_tensor
 from nmpsim.core.state import NEVER
 from nmpsim.core.stop_conditions import ANY_INSTRUCTION, TraceColumn
@@ -82,7 +82,7 @@ class Debugger(RunPosition):
         UserError
             BUN004, INPUT001, INPUT002, ARG001; MEM001 if the run needs too much memory.
         """
-        device = from_settings(bundle.metadata.device) if config is None else config
+        device = make_device_config(bundle.metadata.device) if config is None else config
         super().__init__(bundle, inputs, device, engine, budget_mib, max_memory)
         self.breakpoints: list[Breakpoint] = []
         self.progress: ProgressCallback | None = None

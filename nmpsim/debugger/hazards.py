@@ -36,8 +36,15 @@ from nmpsim.debugger.instructions import (
     list_host_accesses,
 )
 from nmpsim.debugger.ordering import SCALAR, HappensBefore, RivalPosts
-from nmpsim.isa.exhaustive import exhaustive_table
-from nmpsim.isa.table import OUTSTANDING, SCRATCHPAD_BASE, UNIT, Kind, Unit, list_mnemonics
+from nmpsim.isa.exhaustive import make_exhaustive_table
+from nmpsim.isa.table import (
+    OUTSTANDING,
+    SCRATCHPAD_BASE,
+    UNIT,
+    InstructionKind,
+    Unit,
+    list_mnemonics,
+)
 
 MAX_OPEN = 1 << 13
 """Maximum number of DRAM accesses that are kept; the oldest half is dropped beyond it."""
@@ -182,7 +189,7 @@ class _Accesses:
     def process(self, done: ExecutedInstruction) -> list[Hazard]:
         """Process one instruction: the core's own reads, synchronization, and operands."""
         found = self._access(done, done.fetches, SCALAR)
-        if done.instruction.kind is Kind.SYNC:
+        if done.instruction.kind is InstructionKind.SYNC:
             _SYNC[done.instruction.mnemonic](self, done)
         elif done.unit is not None:
             # The queue had room: so earlier ones were finished.
@@ -292,7 +299,7 @@ class _Accesses:
         self._shared.keep(lambda one: one.job >= known[one.done.core][one.unit])
 
 
-_SYNC: dict[str, Callable[[_Accesses, ExecutedInstruction], object]] = exhaustive_table(
+_SYNC: dict[str, Callable[[_Accesses, ExecutedInstruction], object]] = make_exhaustive_table(
     f"{__name__}._SYNC",
     {
         "nmp.wait": _Accesses.wait,
@@ -301,7 +308,7 @@ _SYNC: dict[str, Callable[[_Accesses, ExecutedInstruction], object]] = exhaustiv
         "nmp.pend": lambda accesses, done: accesses.order.pend(done.core, done.rs1, done.rs2),
         "nmp.halt": lambda *_: None,  # orders nothing by itself; see ``end_segment``
     },
-    list_mnemonics(Kind.SYNC),
+    list_mnemonics(InstructionKind.SYNC),
 )
 """Mnemonic -> function that updates the order."""
 

@@ -22,7 +22,7 @@ from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.edits import apply_scale
 from nmpsim.diagnostics import did_you_mean, fail
 from nmpsim.isa.assembly import disassemble_word
-from nmpsim.isa.csrs import Csr
+from nmpsim.isa.csrs import CsrAddress
 from nmpsim.isa.table import DRAM_BASE, REGISTERS, SCRATCHPAD_BASE
 from nmpsim.lir.layers import find_layer
 from nmpsim.lir.nodes import ELEM_DTYPES
@@ -185,7 +185,7 @@ def read_registers(debugger: Debugger, core: int) -> Mapping[str, int]:
     state = debugger.machine.cores[debugger.check_core_number(core)]
     named = {name: int(state.registers[i]) & 0xFFFF_FFFF for i, name in enumerate(REGISTERS)}
     one = Core(debugger.machine, core)
-    csrs = {csr.name.lower(): read_csr(one, csr) for csr in Csr}
+    csrs = {csr.name.lower(): read_csr(one, csr) for csr in CsrAddress}
     return {"pc": int(state.pc), **named, **csrs}
 
 

@@ -24,7 +24,7 @@ from nmpsim.isa.table import (
     INSTRUCTIONS,
     SCRATCHPAD_BASE,
     Instruction,
-    Kind,
+    InstructionKind,
     Unit,
 )
 from nmpsim.isa.words import KINDS
@@ -39,7 +39,7 @@ from nmpsim.memory.footprint import (
     TOUCH_WORDS,
     WHAT,
     WRITES,
-    footprint,
+    compute_footprint,
 )
 
 AccessKind = Literal["read", "write"]
@@ -195,7 +195,7 @@ def list_accesses(
     name = instruction.descriptor
     if name is not None:
         return _operands(name, descriptor)
-    nbytes, is_store = instruction.access_bytes, instruction.kind is Kind.STORE
+    nbytes, is_store = instruction.access_bytes, instruction.kind is InstructionKind.STORE
     if nbytes == 0:
         return ()
     immediate = IMM_S.decode(word) if is_store else IMM_I.decode(word)
@@ -227,7 +227,7 @@ def _shapes(name: str, values: tuple[int, ...]) -> tuple[_Shape, ...]:
     rows = np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
     rows[0, IS_PLAIN] = 1
     with np.errstate(all="ignore"):  # of a descriptor that is impossible
-        footprint(KINDS[name], np.array(values, np.int64), rows)
+        compute_footprint(KINDS[name], np.array(values, np.int64), rows)
     writes, count = int(rows[0, WRITES]), int(rows[0, COUNT])
     return (
         *(_shape("read", row) for row in rows[writes + 1 : count + 1].tolist()),

@@ -15,16 +15,16 @@ from typing import Any
 import attrs
 import numpy as np
 
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.metadata import Layer
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.compiler.tiling.search import TILINGS
-from nmpsim.config import from_settings
+from nmpsim.config import make_device_config
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.lir.nodes import Module, TensorType
-from nmpsim.lir.opcodes import OPCODES, Kind
+from nmpsim.lir.opcodes import OPCODES, OpcodeKind
 
 WORD_BYTES = 4
 Options = tuple[str, bool]
@@ -147,7 +147,7 @@ def _find_tied_buffers(op: Operation) -> set[str]:
     views = [view for view in op.operands if view.type.quant is not None]
     row = OPCODES[op.instruction.opcode]
     same = len({(view.scale, view.offset) for view in views}) == 1
-    if row.keeps_scale or (row.kind is Kind.CLIP and same):
+    if row.keeps_scale or (row.kind is OpcodeKind.CLIP and same):
         return {view.buffer.name for view in views}
     return set()
 
@@ -210,13 +210,13 @@ def _compile(bundle: Bundle, module: Module, slicing: str, fuse: bool) -> Bundle
     }
     image = compile_module(
         module,
-        from_settings(metadata.device),
+        make_device_config(metadata.device),
         numerics=metadata.numerics,
         layer_numerics=own,
         fuse_activations=fuse,
         slicing=slicing,
     )
-    return bundle_from_bytes(image)
+    return parse_bundle(image)
 
 
 def _has_layout(one: Bundle, other: Bundle) -> bool:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from nmpsim.atomic import is_special, write_file
 from nmpsim.bundle import Bundle, BundleHolder, Metadata, get_bundle
-from nmpsim.config import from_settings
+from nmpsim.config import make_device_config
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.memory_demand import check_run_memory
 from nmpsim.core.run import Progress, ProgressCallback
@@ -127,7 +127,7 @@ def evaluate(
             jobs = 1
         jobs, max_bytes = share_resources(jobs, len(missing), max_memory, scheduler)
         if scheduler is None:
-            check_run_memory(bundle, from_settings(bundle.metadata.device), max_bytes)
+            check_run_memory(bundle, make_device_config(bundle.metadata.device), max_bytes)
         work = EvalWork(bytes(bundle.file), bundle.path, max_bytes, limits)
         chunks = run_jobs(
             evaluate_chunk,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import attrs
 
-from nmpsim.config import DeviceConfig, format_setting_name, from_settings, list_setting_names
+from nmpsim.config import DeviceConfig, format_setting_name, list_setting_names, make_device_config
 from nmpsim.diagnostics import Place, UserError, did_you_mean, fail
 from nmpsim.input_files import read_toml
 
@@ -120,7 +120,7 @@ def _check_size(grid: Grid) -> None:
 
 def _point(settings: dict[str, int], base: DeviceConfig) -> GridPoint:
     try:
-        return GridPoint(settings, from_settings({**base.settings(), **settings}))
+        return GridPoint(settings, make_device_config({**base.settings(), **settings}))
     except UserError as error:
         return GridPoint(settings, None, error)
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.program import program_from_bundle
 from nmpsim.bundle import Bundle
-from nmpsim.config import DeviceConfig, from_settings, list_setting_names
+from nmpsim.config import DeviceConfig, list_setting_names, make_device_config
 from nmpsim.core.device import Device
 from nmpsim.core.limits import NO_LIMITS, TimeBudget
 from nmpsim.core.run import Progress, ProgressCallback
@@ -76,7 +76,7 @@ def measure_sensitivity(
 
     def move(setting: str, value: int) -> MovedSetting | None:
         try:
-            changed = from_settings({**config.settings(), setting: value})
+            changed = make_device_config({**config.settings(), setting: value})
         except UserError:
             return None
         begin = time.perf_counter()

@@ -12,8 +12,8 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle import Bundle, bundle_from_bytes
-from nmpsim.config import DeviceConfig, default_device, from_settings
+from nmpsim.bundle import Bundle, parse_bundle
+from nmpsim.config import DeviceConfig, default_device, make_device_config
 from nmpsim.core import batch
 from nmpsim.core.device import Device
 from nmpsim.core.engine_selection import make_compiled_engine
@@ -150,8 +150,8 @@ def evaluate_chunk(work: EvalWork, chunk: Chunk) -> ChunkResult:
 @lru_cache(maxsize=1)
 def _load_device(work: EvalWork) -> tuple[Bundle, Device]:
     """Return the bundle and its device, loaded once in a process."""
-    bundle = bundle_from_bytes(work.image, work.path)
-    config = from_settings(bundle.metadata.device)
+    bundle = parse_bundle(work.image, work.path)
+    config = make_device_config(bundle.metadata.device)
     return bundle, Device(config, threads=1, max_memory=work.max_memory)
 
 

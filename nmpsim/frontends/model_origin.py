@@ -9,12 +9,12 @@ import attrs
 
 from nmpsim.bundle import limits
 from nmpsim.bundle.metadata import Normalization, OperatorMapping
-from nmpsim.bundle.schema import record_from_json, record_to_json
+from nmpsim.bundle.schema import format_record, parse_record
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.frontends.imported_model import ImportedModel
 from nmpsim.input_files import MAX_TEXT_BYTES, read_bytes
 from nmpsim.isa.profiles import DEFAULT_NUMERICS
-from nmpsim.lir.constants import sibling_path
+from nmpsim.lir.constants import replace_lir_suffix
 from nmpsim.lir.nodes import Module
 from nmpsim.report.fields import Before
 
@@ -38,7 +38,7 @@ class ModelOrigin:
 
     def to_json(self) -> bytes:
         """Return the JSON document."""
-        return record_to_json(self, SCHEMA) + b"\n"
+        return format_record(self, SCHEMA) + b"\n"
 
 
 def read_model_origin(lir: Path) -> ModelOrigin | None:
@@ -49,13 +49,13 @@ def read_model_origin(lir: Path) -> ModelOrigin | None:
     UserError
         FILE001 if the file cannot be read, CONST004 if it is not valid.
     """
-    path = sibling_path(lir, SUFFIX)
+    path = replace_lir_suffix(lir, SUFFIX)
     if path is None or not path.is_file():
         return None
     place = Place(str(path))
     data = read_bytes(path, "file", MAX_TEXT_BYTES)
     try:
-        return record_from_json(data, ModelOrigin, SCHEMA, place, "model")
+        return parse_record(data, ModelOrigin, SCHEMA, place, "model")
     except UserError as error:
         raise fail(
             "CONST004",

@@ -19,7 +19,7 @@ from nmpsim.lir.nodes import (
     TensorType,
     WeightVar,
 )
-from nmpsim.lir.opcode import Kind
+from nmpsim.lir.opcode import OpcodeKind
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.lir.verify import verify
 
@@ -155,7 +155,7 @@ class ModuleBuilder(UniqueNames):
         )
         name, number = self.unique_name(name), len(self._instructions)
         self._instructions.append(Instruction(number, name, opcode, named, attributes, self.span))
-        if row.kind is not Kind.NO_WORK:
+        if row.kind is not OpcodeKind.NO_WORK:
             self.layers.append(name)
         return name
 

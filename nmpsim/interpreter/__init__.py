@@ -18,17 +18,17 @@ from nmpsim.interpreter.operations import (
     find_scale_operands,
     hides_relu,
 )
-from nmpsim.interpreter.sqnr import decibels, energy, sqnr_db
+from nmpsim.interpreter.sqnr import compute_energy, compute_sqnr_db, convert_to_decibels
 
 __all__ = [
     "Execution",
     "Location",
     "RealArray",
     "RealType",
-    "decibels",
+    "convert_to_decibels",
     "dequantize",
     "dequantize_rows",
-    "energy",
+    "compute_energy",
     "execute_exact",
     "execute_real",
     "hides_relu",
@@ -37,5 +37,5 @@ __all__ = [
     "find_scale_operands",
     "dequantize_operands",
     "evaluate_operation",
-    "sqnr_db",
+    "compute_sqnr_db",
 ]

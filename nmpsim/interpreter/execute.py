@@ -22,7 +22,7 @@ from nmpsim.interpreter.operations import (
     get_storage_dtype,
 )
 from nmpsim.kernels.hostops import HostTensor, HostValueError, UnsupportedHostOp
-from nmpsim.lir.host_execution import execute
+from nmpsim.lir.host_execution import execute_operation
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.opcodes import NO_WORK
 
@@ -183,6 +183,8 @@ def execute_exact(
 
     def compute(instruction: Instruction) -> Mapping[int, _Array]:
         operands = [tensor(operand.name) for operand in instruction.operands]
-        return execute(instruction.opcode, operands, instruction.attributes, numerics).outputs
+        return execute_operation(
+            instruction.opcode, operands, instruction.attributes, numerics
+        ).outputs
 
     return Execution(module, memory, compute)

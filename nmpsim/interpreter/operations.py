@@ -13,7 +13,7 @@ from nmpsim.kernels.hostops import HostTensor
 from nmpsim.lir.host_execution import run_operation
 from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS, Instruction, TensorType
 from nmpsim.lir.opcode import SATURATES_ANYWHERE, Opcode
-from nmpsim.lir.opcodes import IN, OPCODES, OUT, Kind, OperandRole, find_opcodes
+from nmpsim.lir.opcodes import IN, OPCODES, OUT, OpcodeKind, OperandRole, find_opcodes
 
 RealArray: TypeAlias = npt.NDArray[Any]
 """Values in a ``RealType``; bool and index tensors keep their own dtype."""
@@ -87,12 +87,12 @@ def _results(
     # Attributes that are extensions say how integers are rounded.
     extensions = {a.name for a in row.attributes if a.is_extension}
     attributes = {n: v for n, v in instruction.attributes.items() if n not in extensions}
-    if row.kind is Kind.CONVOLUTION:
+    if row.kind is OpcodeKind.CONVOLUTION:
         src, weights, bias = values[1:4]
         return [convolve(src, weights, bias, types[0].shape, attributes)]
-    if row.kind is Kind.LOOK_UP:
+    if row.kind is OpcodeKind.LOOK_UP:
         return [_look_up(types[1], values[1], values[2])]
-    if row.kind is Kind.FULLY_CONNECTED:
+    if row.kind is OpcodeKind.FULLY_CONNECTED:
         weights = values[2].T if row.name == "rowwisequantizedfullyconnected" else values[2]
         values, row = [*values[:2], weights, values[3]], OPCODES["fullyconnected"]
     if sum_order is not None:

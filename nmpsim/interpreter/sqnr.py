@@ -9,17 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 
-def sqnr_db(reference: npt.NDArray[Any], error: npt.NDArray[Any]) -> float:
+def compute_sqnr_db(reference: npt.NDArray[Any], error: npt.NDArray[Any]) -> float:
     """Return the SQNR ``10 log10(sum(reference**2) / sum(error**2))`` in dB."""
-    return decibels(energy(reference), energy(error))
+    return convert_to_decibels(compute_energy(reference), compute_energy(error))
 
 
-def energy(values: npt.NDArray[Any]) -> float:
+def compute_energy(values: npt.NDArray[Any]) -> float:
     """Return the sum of squares of an array, in float64."""
     return float(np.square(values, dtype=np.float64).sum())
 
 
-def decibels(signal: float, noise: float) -> float:
+def convert_to_decibels(signal: float, noise: float) -> float:
     """Return the ratio of two energies in dB: inf without noise, -inf without a signal."""
     if noise == 0:
         return math.inf

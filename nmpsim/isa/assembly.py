@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from nmpsim.diagnostics import UserError
-from nmpsim.isa.codec import BY_MNEMONIC, Decoded, decode, encode
+from nmpsim.isa.codec import BY_MNEMONIC, DecodedInstruction, decode, encode
 from nmpsim.isa.expressions import (
     Cursor,
     Expression,
@@ -18,27 +18,27 @@ from nmpsim.isa.expressions import (
     SourceError,
     Token,
     make_constant,
+    make_unknown_name_error,
     parse_expression,
     tokenize,
-    unknown_name,
 )
 from nmpsim.isa.fields import BitField
-from nmpsim.isa.table import IMM_U, REGISTERS, Csr, Format, Instruction, Unit
+from nmpsim.isa.table import IMM_U, REGISTERS, CsrAddress, Instruction, InstructionFormat, Unit
 
 REGISTER_NUMBERS: dict[str, int] = {
     **{f"x{n}": n for n in range(32)},
     **{name: n for n, name in enumerate(REGISTERS)},
     "fp": 8,
 }
-CSR_NAMES: dict[str, int] = {csr.name.lower(): csr.value for csr in Csr}
+CSR_NAMES: dict[str, int] = {csr.name.lower(): csr.value for csr in CsrAddress}
 UNIT_NAMES: dict[str, int] = {unit.name.lower(): unit.value for unit in Unit}
 _NAMED_VALUES = {"csr": CSR_NAMES, "unit": UNIT_NAMES}
 _REGISTER_FIELDS = ("rd", "rs1", "rs2")
-_MEMORY_FORMATS = (Format.LOAD, Format.S)
+_MEMORY_FORMATS = (InstructionFormat.LOAD, InstructionFormat.S)
 
 
 @attrs.frozen
-class Pseudo:
+class PseudoInstruction:
     """A pseudo-instruction and the instructions that replace it."""
 
     mnemonic: str
@@ -51,20 +51,20 @@ class Pseudo:
 _ABSOLUTE = ("lui rd, %hi(value)", "addi rd, rd, %lo(value)")
 _COUNTERS = ("cycle", "cycleh", "time", "timeh", "instret", "instreth")
 
-PSEUDO_INSTRUCTIONS: tuple[Pseudo, ...] = (
-    Pseudo("nop", (), ("addi zero, zero, 0",)),
-    Pseudo("mv", ("rd", "rs"), ("addi rd, rs, 0",)),
-    Pseudo("li", ("rd", "value"), _ABSOLUTE, ("addi rd, zero, value",)),
-    Pseudo("la", ("rd", "value"), _ABSOLUTE),
-    Pseudo("j", ("target",), ("jal zero, target",)),
-    Pseudo("call", ("target",), ("jal ra, target",)),
-    Pseudo("jr", ("rs",), ("jalr zero, 0(rs)",)),
-    Pseudo("ret", (), ("jalr zero, 0(ra)",)),
-    Pseudo("beqz", ("rs", "target"), ("beq rs, zero, target",)),
-    Pseudo("bnez", ("rs", "target"), ("bne rs, zero, target",)),
-    Pseudo("csrr", ("rd", "csr"), ("csrrs rd, csr, zero",)),
-    Pseudo("csrw", ("csr", "rs"), ("csrrw zero, csr, rs",)),
-    *(Pseudo(f"rd{name}", ("rd",), (f"csrrs rd, {name}, zero",)) for name in _COUNTERS),
+PSEUDO_INSTRUCTIONS: tuple[PseudoInstruction, ...] = (
+    PseudoInstruction("nop", (), ("addi zero, zero, 0",)),
+    PseudoInstruction("mv", ("rd", "rs"), ("addi rd, rs, 0",)),
+    PseudoInstruction("li", ("rd", "value"), _ABSOLUTE, ("addi rd, zero, value",)),
+    PseudoInstruction("la", ("rd", "value"), _ABSOLUTE),
+    PseudoInstruction("j", ("target",), ("jal zero, target",)),
+    PseudoInstruction("call", ("target",), ("jal ra, target",)),
+    PseudoInstruction("jr", ("rs",), ("jalr zero, 0(rs)",)),
+    PseudoInstruction("ret", (), ("jalr zero, 0(ra)",)),
+    PseudoInstruction("beqz", ("rs", "target"), ("beq rs, zero, target",)),
+    PseudoInstruction("bnez", ("rs", "target"), ("bne rs, zero, target",)),
+    PseudoInstruction("csrr", ("rd", "csr"), ("csrrs rd, csr, zero",)),
+    PseudoInstruction("csrw", ("csr", "rs"), ("csrrw zero, csr, rs",)),
+    *(PseudoInstruction(f"rd{name}", ("rd",), (f"csrrs rd, {name}, zero",)) for name in _COUNTERS),
 )
 _PSEUDO = {p.mnemonic: p for p in PSEUDO_INSTRUCTIONS}
 
@@ -126,7 +126,7 @@ def parse_instruction(
         return _expand(pseudo, mnemonic, tokens, end_column, known)
     instruction = BY_MNEMONIC.get(mnemonic.text)
     if instruction is None:
-        raise unknown_name("instruction", mnemonic, [*BY_MNEMONIC, *_PSEUDO])
+        raise make_unknown_name_error("instruction", mnemonic, [*BY_MNEMONIC, *_PSEUDO])
     cursor = Cursor(tokens, end_column)
     operands = _parse_operands(instruction.format, cursor)
     cursor.finish()
@@ -134,7 +134,11 @@ def parse_instruction(
 
 
 def _expand(
-    pseudo: Pseudo, mnemonic: Token, tokens: Sequence[Token], end_column: int, known: Scope
+    pseudo: PseudoInstruction,
+    mnemonic: Token,
+    tokens: Sequence[Token],
+    end_column: int,
+    known: Scope,
 ) -> list[PendingInstruction]:
     given = _split_operands(tokens)
     if len(given) != len(pseudo.operands):
@@ -186,7 +190,7 @@ def _split_operands(tokens: Sequence[Token]) -> list[list[Token]]:
     return parts
 
 
-def _parse_operands(form: Format, cursor: Cursor) -> dict[str, Expression]:
+def _parse_operands(form: InstructionFormat, cursor: Cursor) -> dict[str, Expression]:
     if form in _MEMORY_FORMATS:
         return _parse_memory_operands(form, cursor)
     operands = {}
@@ -197,7 +201,7 @@ def _parse_operands(form: Format, cursor: Cursor) -> dict[str, Expression]:
     return operands
 
 
-def _parse_memory_operands(form: Format, cursor: Cursor) -> dict[str, Expression]:
+def _parse_memory_operands(form: InstructionFormat, cursor: Cursor) -> dict[str, Expression]:
     """Parse ``register, offset(base)``; the offset is optional."""
     register, offset, base = form.fields
     operands = {register.name: _parse_operand(register, cursor)}
@@ -214,7 +218,7 @@ def _parse_operand(field: BitField, cursor: Cursor) -> Expression:
     if field.name in _REGISTER_FIELDS:
         token = cursor.take("name", "a register")
         if token.text not in REGISTER_NUMBERS:
-            raise unknown_name("register", token, REGISTER_NUMBERS)
+            raise make_unknown_name_error("register", token, REGISTER_NUMBERS)
         return make_constant(REGISTER_NUMBERS[token.text], token.column)
     names = _NAMED_VALUES.get(field.name)
     if names is None:
@@ -228,7 +232,7 @@ def _parse_named(what: str, names: Mapping[str, int], cursor: Cursor) -> Express
         return parse_expression(cursor)
     cursor.take("name", what)
     if token.text not in names:
-        raise unknown_name(what, token, names, f"known are {', '.join(names)}")
+        raise make_unknown_name_error(what, token, names, f"known are {', '.join(names)}")
     return make_constant(names[token.text], token.column)
 
 
@@ -279,7 +283,7 @@ def disassemble_word(word: int, pc: int = 0, labels: Mapping[int, str] | None = 
     return text
 
 
-def format_decoded(decoded: Decoded, pc: int, labels: Mapping[int, str]) -> str:
+def format_decoded(decoded: DecodedInstruction, pc: int, labels: Mapping[int, str]) -> str:
     """Format a decoded instruction as assembly text."""
     form = decoded.instruction.format
     texts = [_operand_text(f, decoded.operands[f.name], pc, labels) for f in form.fields]

@@ -32,7 +32,7 @@ RECORDS: dict[str, Descriptor] = {
 
 
 @frozen
-class Decoded:
+class DecodedInstruction:
     """A decoded instruction word: the instruction and the values of its operands."""
 
     instruction: Instruction
@@ -50,7 +50,7 @@ def encode(mnemonic: str, operands: Mapping[str, int]) -> int:
     """
     instruction = BY_MNEMONIC.get(mnemonic)
     if instruction is None:
-        raise unknown_name("instruction", mnemonic, BY_MNEMONIC)
+        raise make_unknown_name_error("instruction", mnemonic, BY_MNEMONIC)
     fields = instruction.format.fields
     _check_names(f"operand of {mnemonic}", operands, [f.name for f in fields])
     word = instruction.match
@@ -60,12 +60,12 @@ def encode(mnemonic: str, operands: Mapping[str, int]) -> int:
 
 
 @lru_cache(1 << 14)
-def decode(word: int) -> Decoded | None:
+def decode(word: int) -> DecodedInstruction | None:
     """Decode an instruction word; return None for an illegal word."""
     for instruction in _candidates(word & 0x7F, word >> 12 & 7):
         if word & instruction.mask == instruction.match:
             fields = instruction.format.fields
-            return Decoded(instruction, {f.name: f.decode(word) for f in fields})
+            return DecodedInstruction(instruction, {f.name: f.decode(word) for f in fields})
     return None
 
 
@@ -101,7 +101,7 @@ def encode_table(name: str, table: npt.NDArray[np.int64]) -> npt.NDArray[np.uint
         ISA001 for a value that its word cannot hold.
     """
     record = _record(name)
-    low, high = np.array([word_range(word) for word in record]).T
+    low, high = np.array([get_word_range(word) for word in record]).T
     for row, column in np.argwhere((table < low) | (table > high))[:1]:
         _encode_word(name, record.words[column], int(table[row, column]))
     return table.astype(np.uint32)
@@ -130,19 +130,21 @@ def _layout(name: str) -> tuple[tuple[str, ...], struct.Struct]:
 
 
 @cache
-def descriptor_offsets(name: str) -> dict[str, int]:
+def get_word_indices(name: str) -> dict[str, int]:
     """Return the index of each word of a record by name; the byte offset is four times it."""
     return {word.name: index for index, word in enumerate(_record(name))}
 
 
-def word_range(word: Word) -> tuple[int, int]:
+def get_word_range(word: Word) -> tuple[int, int]:
     """Return the smallest and largest value of a descriptor word."""
     if word.choices:
         return 0, len(word.choices) - 1
     return (-(1 << 31), (1 << 31) - 1) if word.signed else (0, (1 << 32) - 1)
 
 
-def unknown_name(what: str, name: str, known: Iterable[str], code: str = "ISA001") -> UserError:
+def make_unknown_name_error(
+    what: str, name: str, known: Iterable[str], code: str = "ISA001"
+) -> UserError:
     """Return the error for an unknown name, with the most similar known name as hint."""
     return fail(code, f"unknown {what} {name!r}", hint=did_you_mean(name, known))
 
@@ -150,14 +152,14 @@ def unknown_name(what: str, name: str, known: Iterable[str], code: str = "ISA001
 def _record(name: str) -> Descriptor:
     record = RECORDS.get(name)
     if record is None:
-        raise unknown_name("descriptor", name, RECORDS)
+        raise make_unknown_name_error("descriptor", name, RECORDS)
     return record
 
 
 def _check_names(what: str, given: Iterable[str], expected: list[str]) -> None:
     given = set(given)
     for name in sorted(given.difference(expected)):
-        raise unknown_name(what, name, expected)
+        raise make_unknown_name_error(what, name, expected)
     missing = [name for name in expected if name not in given]
     if missing:
         raise fail(
@@ -168,10 +170,10 @@ def _check_names(what: str, given: Iterable[str], expected: list[str]) -> None:
 def _encode_word(record: str, word: Word, value: int | str) -> bytes:
     if isinstance(value, str):
         if value not in word.choices:
-            raise unknown_name(f"value of {record}.{word.name}", value, word.choices)
+            raise make_unknown_name_error(f"value of {record}.{word.name}", value, word.choices)
         value = word.choices.index(value)
     value = operator.index(value)
-    low, high = word_range(word)
+    low, high = get_word_range(word)
     if not low <= value <= high:
         raise fail(
             "ISA001",

@@ -11,7 +11,7 @@ from enum import Enum
 from nmpsim.records import frozen
 
 
-class Category(Enum):
+class ViolationCategory(Enum):
     """Category of a contract violation; its value is the code of the diagnostic."""
 
     UNDEFINED = "CONTRACT001"
@@ -27,16 +27,16 @@ class Category(Enum):
 
 
 _TITLES = {
-    Category.UNDEFINED: "undefined",
-    Category.UNPREDICTABLE_VALUE: "unpredictable value used",
-    Category.MISSING_SYNCHRONIZATION: "missing synchronization",
-    Category.NOT_SUPPORTED: "not supported",
-    Category.INTERNAL: "internal",
+    ViolationCategory.UNDEFINED: "undefined",
+    ViolationCategory.UNPREDICTABLE_VALUE: "unpredictable value used",
+    ViolationCategory.MISSING_SYNCHRONIZATION: "missing synchronization",
+    ViolationCategory.NOT_SUPPORTED: "not supported",
+    ViolationCategory.INTERNAL: "internal",
 }
 
 
-class FoundBy(Enum):
-    """Mechanism that stops a run in which a case occurs."""
+class Detection(Enum):
+    """Detection of an undefined case: by ``--strict``, a trap, an error, or not at all."""
 
     STRICT = "`--strict`"
     TRAP = "a trap, always"
@@ -45,55 +45,55 @@ class FoundBy(Enum):
 
 
 @frozen
-class Case:
+class UndefinedCase:
     """A case that the instruction set leaves undefined."""
 
     key: str
-    category: Category
+    category: ViolationCategory
     title: str
     """Description of what the program does."""
     simulator: str
     """Behavior of the simulator without ``--strict``."""
     hint: str
-    found_by: FoundBy = FoundBy.STRICT
+    found_by: Detection = Detection.STRICT
 
 
-CASES: tuple[Case, ...] = (
-    Case(
+CASES: tuple[UndefinedCase, ...] = (
+    UndefinedCase(
         "scratchpad_unwritten",
-        Category.UNPREDICTABLE_VALUE,
+        ViolationCategory.UNPREDICTABLE_VALUE,
         "an instruction reads scratchpad that nothing has written; of a scalar load's bytes one"
         " that was written is enough",
         "zeros",
         "Load or fill all bytes that the instruction reads, including padding and records.",
     ),
-    Case(
+    UndefinedCase(
         "dram_unwritten",
-        Category.UNPREDICTABLE_VALUE,
+        ViolationCategory.UNPREDICTABLE_VALUE,
         "a load or an instruction of a core reads DRAM of the writable segment that neither the"
         " host nor a core has written",
         "zeros",
         "Store the data first, or make it an input. Put constants into the read-only segment.",
     ),
-    Case(
+    UndefinedCase(
         "host_reads_unwritten",
-        Category.UNPREDICTABLE_VALUE,
+        ViolationCategory.UNPREDICTABLE_VALUE,
         "the host reads a tensor, an output of the program among them, of which bytes were never"
         " written",
         "zeros",
         "Store the whole tensor before the cores halt.",
     ),
-    Case(
+    UndefinedCase(
         "unit_order",
-        Category.MISSING_SYNCHRONIZATION,
+        ViolationCategory.MISSING_SYNCHRONIZATION,
         "two instructions of a core touch the same bytes, one of them writes, the first is for a"
         " unit that the second does not go to, and the core has not waited for it",
         "the first takes effect first",
         "Put an nmp.wait for the unit of the first instruction between them.",
     ),
-    Case(
+    UndefinedCase(
         "core_order",
-        Category.MISSING_SYNCHRONIZATION,
+        ViolationCategory.MISSING_SYNCHRONIZATION,
         "two cores touch the same bytes of DRAM, one of them writes, and no barrier, no post and"
         " pend and no word of the control block that the first one has written comes between"
         " them; or the first core has not waited for its unit before",
@@ -101,117 +101,117 @@ CASES: tuple[Case, ...] = (
         "Let the first core wait for its unit. Then use a barrier, or post in the first core and"
         " pend in the second.",
     ),
-    Case(
+    UndefinedCase(
         "host_order",
-        Category.MISSING_SYNCHRONIZATION,
+        ViolationCategory.MISSING_SYNCHRONIZATION,
         "the host reads what a store still writes when its core halts, or writes what a load still"
         " reads",
         "the transfer is done",
         "Put nmp.wait before nmp.halt.",
     ),
-    Case(
+    UndefinedCase(
         "fetch_order",
-        Category.MISSING_SYNCHRONIZATION,
+        ViolationCategory.MISSING_SYNCHRONIZATION,
         "an instruction or a descriptor is fetched from bytes that a unit or another core writes,"
         " and nothing orders that",
         "the new bytes are fetched",
         "Wait for the load of these bytes.",
     ),
-    Case(
+    UndefinedCase(
         "barrier_counts",
-        Category.UNDEFINED,
+        ViolationCategory.UNDEFINED,
         "cores meet at one barrier and do not name the same number of cores",
         "the number that the last one names counts",
         "Use the same number of cores at each of these barriers.",
     ),
-    Case(
+    UndefinedCase(
         "weight_tail",
-        Category.UNDEFINED,
+        ViolationCategory.UNDEFINED,
         "weights of nmp.conv are not zero behind the last input of a row, or behind the last"
         " output channel",
         "these bytes are ignored",
         "Pad blocks of weights with zeros.",
     ),
-    Case(
+    UndefinedCase(
         "descriptor",
-        Category.UNDEFINED,
+        ViolationCategory.UNDEFINED,
         "a descriptor is impossible: sizes, addresses, shifts, scales, clips",
         "operand fault",
         "Correct the descriptor word at the address in mtval.",
-        FoundBy.TRAP,
+        Detection.TRAP,
     ),
-    Case(
+    UndefinedCase(
         "overlap",
-        Category.UNDEFINED,
+        ViolationCategory.UNDEFINED,
         "an instruction would write onto its own operands, or its result onto itself",
         "operand fault; nmp.eltwise, nmp.rescale and nmp.lut may write exactly where they read",
         "Write the result to memory that does not overlap the operands.",
-        FoundBy.TRAP,
+        Detection.TRAP,
     ),
-    Case(
+    UndefinedCase(
         "encoding",
-        Category.UNDEFINED,
+        ViolationCategory.UNDEFINED,
         "an instruction word, a CSR, a unit or a semaphore that the tables do not have",
         "illegal instruction",
         "Use only encodings in the tables.",
-        FoundBy.TRAP,
+        Detection.TRAP,
     ),
-    Case(
+    UndefinedCase(
         "profile",
-        Category.NOT_SUPPORTED,
+        ViolationCategory.NOT_SUPPORTED,
         "arithmetic that an instruction does not have, as a profile of another instruction",
         "operand fault",
         "Use a profile that the instruction supports.",
-        FoundBy.TRAP,
+        Detection.TRAP,
     ),
-    Case(
+    UndefinedCase(
         "misaligned",
-        Category.NOT_SUPPORTED,
+        ViolationCategory.NOT_SUPPORTED,
         "a scalar access, a jump or a descriptor at an address that is not aligned",
         "a trap of its own",
         "Align the address.",
-        FoundBy.TRAP,
+        Detection.TRAP,
     ),
-    Case(
+    UndefinedCase(
         "not_checked",
-        Category.NOT_SUPPORTED,
+        ViolationCategory.NOT_SUPPORTED,
         "a program with more open accesses, older posts or more instructions after a post than the"
         " check keeps",
         "it runs on; the report says that the contract was not proved",
         "Add barriers between the cores.",
-        FoundBy.NOTHING,
+        Detection.NOTHING,
     ),
-    Case(
+    UndefinedCase(
         "interrupted_wait",
-        Category.NOT_SUPPORTED,
+        ViolationCategory.NOT_SUPPORTED,
         "a program counts on interrupts, as by wfi",
         "wfi does nothing, nothing ever interrupts",
         "Poll, or use barriers and semaphores.",
-        FoundBy.NOTHING,
+        Detection.NOTHING,
     ),
-    Case(
+    UndefinedCase(
         "pend_race",
-        Category.UNDEFINED,
+        ViolationCategory.UNDEFINED,
         "several cores pend at one semaphore, and the answer hangs on which of them is served",
         "who comes first in simulated time; of those who wait the lowest core number",
         "Use a separate semaphore for each core.",
-        FoundBy.NOTHING,
+        Detection.NOTHING,
     ),
-    Case(
+    UndefinedCase(
         "control_race",
-        Category.UNDEFINED,
+        ViolationCategory.UNDEFINED,
         "the answer hangs on the order in which cores write and read words of the control block",
         "they do it in order of simulated time",
         "Use barriers or semaphores.",
-        FoundBy.NOTHING,
+        Detection.NOTHING,
     ),
-    Case(
+    UndefinedCase(
         "bug",
-        Category.INTERNAL,
+        ViolationCategory.INTERNAL,
         "nmpsim breaks a rule of its own",
         "exit code 3",
         "Report the error.",
-        FoundBy.EXIT,
+        Detection.EXIT,
     ),
 )
 """All cases in the order of the page; compiled code uses the position as their number."""

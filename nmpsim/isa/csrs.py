@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from enum import Enum, IntEnum
 
-from nmpsim.isa.exhaustive import exhaustive_table
+from nmpsim.isa.exhaustive import make_exhaustive_table
 from nmpsim.records import frozen
 
 
-class Csr(IntEnum):
+class CsrAddress(IntEnum):
     """Addresses of the control and status registers."""
 
     MSTATUS = 0x300
@@ -36,7 +36,7 @@ class Csr(IntEnum):
     MHARTID = 0xF14
 
 
-class Counter(Enum):
+class CoreCounter(Enum):
     """A 64-bit counter of a core."""
 
     CYCLES = "cycles since the run began"
@@ -46,56 +46,72 @@ class Counter(Enum):
 MIE, MPIE, MPP = 1 << 3, 1 << 7, 3 << 11
 """Bits of ``mstatus``; the previous mode is always machine mode."""
 _ALL = 0xFFFF_FFFF
-_CYCLES, _INSTRUCTIONS = Counter.CYCLES.value, Counter.INSTRUCTIONS.value
+_CYCLES, _INSTRUCTIONS = CoreCounter.CYCLES.value, CoreCounter.INSTRUCTIONS.value
 _UPPER = "its upper half"
 
 
 @frozen
-class CsrRow:
+class CsrDefinition:
     """A control and status register."""
 
     summary: str
     reset: int = 0
     writable: int = 0
     """Bits that a write changes."""
-    counter: Counter | None = None
+    counter: CoreCounter | None = None
     """Counter that the register shows; None for other registers."""
-    offset: Csr | None = None
+    offset: CsrAddress | None = None
     """Register with the offset of the counter; None if the counter cannot be written."""
     is_high: bool = False
     """Whether the register is the upper half of the counter."""
 
 
-CSR_ROWS: dict[Csr, CsrRow] = exhaustive_table(
+CSR_ROWS: dict[CsrAddress, CsrDefinition] = make_exhaustive_table(
     f"{__name__}.CSR_ROWS",
     {
-        Csr.MSTATUS: CsrRow("MIE and MPIE; MPP is machine mode", MPP, MIE | MPIE),
-        Csr.MISA: CsrRow("RV32, I and M", 0x4000_1100),
-        Csr.MIE: CsrRow("stored without effect; there are no interrupts", 0, _ALL),
-        Csr.MTVEC: CsrRow("address of the trap handler; 0: a trap ends the run", 0, _ALL & ~3),
-        Csr.MSCRATCH: CsrRow("for the trap handler", 0, _ALL),
-        Csr.MEPC: CsrRow("address of the instruction that trapped", 0, _ALL & ~3),
-        Csr.MCAUSE: CsrRow("cause of the trap", 0, _ALL),
-        Csr.MTVAL: CsrRow("address or word that the trap is about", 0, _ALL),
-        Csr.MIP: CsrRow("0: nothing is ever pending"),
-        Csr.MCYCLE: CsrRow(f"{_CYCLES}; can be set", 0, _ALL, Counter.CYCLES, Csr.MCYCLE),
-        Csr.MINSTRET: CsrRow(
-            f"{_INSTRUCTIONS}; can be set", 0, _ALL, Counter.INSTRUCTIONS, Csr.MINSTRET
+        CsrAddress.MSTATUS: CsrDefinition("MIE and MPIE; MPP is machine mode", MPP, MIE | MPIE),
+        CsrAddress.MISA: CsrDefinition("RV32, I and M", 0x4000_1100),
+        CsrAddress.MIE: CsrDefinition("stored without effect; there are no interrupts", 0, _ALL),
+        CsrAddress.MTVEC: CsrDefinition(
+            "address of the trap handler; 0: a trap ends the run", 0, _ALL & ~3
         ),
-        Csr.MCYCLEH: CsrRow(_UPPER, 0, _ALL, Counter.CYCLES, Csr.MCYCLE, is_high=True),
-        Csr.MINSTRETH: CsrRow(_UPPER, 0, _ALL, Counter.INSTRUCTIONS, Csr.MINSTRET, is_high=True),
-        Csr.CYCLE: CsrRow("mcycle", 0, 0, Counter.CYCLES, Csr.MCYCLE),
-        Csr.TIME: CsrRow(f"{_CYCLES}, whatever mcycle was set to", 0, 0, Counter.CYCLES),
-        Csr.INSTRET: CsrRow("minstret", 0, 0, Counter.INSTRUCTIONS, Csr.MINSTRET),
-        Csr.CYCLEH: CsrRow("mcycleh", 0, 0, Counter.CYCLES, Csr.MCYCLE, is_high=True),
-        Csr.TIMEH: CsrRow(_UPPER, 0, 0, Counter.CYCLES, is_high=True),
-        Csr.INSTRETH: CsrRow("minstreth", 0, 0, Counter.INSTRUCTIONS, Csr.MINSTRET, is_high=True),
-        Csr.MVENDORID: CsrRow("0"),
-        Csr.MARCHID: CsrRow("0"),
-        Csr.MIMPID: CsrRow("0"),
-        Csr.MHARTID: CsrRow("number of the core"),
+        CsrAddress.MSCRATCH: CsrDefinition("for the trap handler", 0, _ALL),
+        CsrAddress.MEPC: CsrDefinition("address of the instruction that trapped", 0, _ALL & ~3),
+        CsrAddress.MCAUSE: CsrDefinition("cause of the trap", 0, _ALL),
+        CsrAddress.MTVAL: CsrDefinition("address or word that the trap is about", 0, _ALL),
+        CsrAddress.MIP: CsrDefinition("0: nothing is ever pending"),
+        CsrAddress.MCYCLE: CsrDefinition(
+            f"{_CYCLES}; can be set", 0, _ALL, CoreCounter.CYCLES, CsrAddress.MCYCLE
+        ),
+        CsrAddress.MINSTRET: CsrDefinition(
+            f"{_INSTRUCTIONS}; can be set", 0, _ALL, CoreCounter.INSTRUCTIONS, CsrAddress.MINSTRET
+        ),
+        CsrAddress.MCYCLEH: CsrDefinition(
+            _UPPER, 0, _ALL, CoreCounter.CYCLES, CsrAddress.MCYCLE, is_high=True
+        ),
+        CsrAddress.MINSTRETH: CsrDefinition(
+            _UPPER, 0, _ALL, CoreCounter.INSTRUCTIONS, CsrAddress.MINSTRET, is_high=True
+        ),
+        CsrAddress.CYCLE: CsrDefinition("mcycle", 0, 0, CoreCounter.CYCLES, CsrAddress.MCYCLE),
+        CsrAddress.TIME: CsrDefinition(
+            f"{_CYCLES}, whatever mcycle was set to", 0, 0, CoreCounter.CYCLES
+        ),
+        CsrAddress.INSTRET: CsrDefinition(
+            "minstret", 0, 0, CoreCounter.INSTRUCTIONS, CsrAddress.MINSTRET
+        ),
+        CsrAddress.CYCLEH: CsrDefinition(
+            "mcycleh", 0, 0, CoreCounter.CYCLES, CsrAddress.MCYCLE, is_high=True
+        ),
+        CsrAddress.TIMEH: CsrDefinition(_UPPER, 0, 0, CoreCounter.CYCLES, is_high=True),
+        CsrAddress.INSTRETH: CsrDefinition(
+            "minstreth", 0, 0, CoreCounter.INSTRUCTIONS, CsrAddress.MINSTRET, is_high=True
+        ),
+        CsrAddress.MVENDORID: CsrDefinition("0"),
+        CsrAddress.MARCHID: CsrDefinition("0"),
+        CsrAddress.MIMPID: CsrDefinition("0"),
+        CsrAddress.MHARTID: CsrDefinition("number of the core"),
     },
-    Csr,
+    CsrAddress,
 )
 
 

@@ -7,20 +7,20 @@ instructions and re-exports these names.
 from __future__ import annotations
 
 from nmpsim.isa.exhaustive import check_exhaustive
-from nmpsim.isa.layouts import Alignment, Layout, Size, Throughput, Work
+from nmpsim.isa.layouts import Alignment, InstructionWork, OperandLayout, RunSize, Throughput
 from nmpsim.isa.profiles import PROFILES_OF
 from nmpsim.isa.records import (
     MAX_COUNT,
     Descriptor,
     Word,
-    count_words,
-    element_value,
-    input_operand,
-    output_operand,
-    ranged_words,
-    signed_word,
-    size_words,
-    stride_words,
+    make_count_words,
+    make_element_value_word,
+    make_input_word,
+    make_output_word,
+    make_ranged_words,
+    make_signed_word,
+    make_size_words,
+    make_stride_words,
 )
 from nmpsim.isa.shared_words import (
     BYTES,
@@ -41,28 +41,28 @@ from nmpsim.isa.shared_words import (
     RESULT_SCALE,
     TAPS,
     WINDOW,
-    box_layout,
-    channel_table_words,
-    dimension_words,
-    element_word,
-    image_layout,
-    matrix_layout,
-    part_words,
-    scale_fields,
-    strided_layout,
-    transfer_words,
-    window_layout,
+    make_box_layout,
+    make_channel_table_words,
+    make_dimension_words,
+    make_element_type_word,
+    make_image_layout,
+    make_matrix_layout,
+    make_part_words,
+    make_scale_fields,
+    make_strided_layout,
+    make_transfer_words,
+    make_window_layout,
 )
 
 _POOL = (
     LAYER,
-    element_word("type of input and result"),
-    input_operand(
+    make_element_type_word("type of input and result"),
+    make_input_word(
         "input",
         "[in_h][in_w][channels], without padding",
-        image_layout("channels", "in"),
+        make_image_layout("channels", "in"),
     ),
-    output_operand("output", "[out_h][out_w][channels]", image_layout("channels")),
+    make_output_word("output", "[out_h][out_w][channels]", make_image_layout("channels")),
     *EXISTING,
     *WINDOW,
     *PAD,
@@ -77,14 +77,17 @@ DESCRIPTORS: dict[str, Descriptor] = {
         Descriptor(
             "load",
             (
-                *transfer_words(
-                    input_operand("dram", "DRAM side", box_layout("dram"), Alignment.NONE),
-                    output_operand(
-                        "spm", "scratchpad side", box_layout("spm", *PADS), may_overlap_itself=True
+                *make_transfer_words(
+                    make_input_word("dram", "DRAM side", make_box_layout("dram"), Alignment.NONE),
+                    make_output_word(
+                        "spm",
+                        "scratchpad side",
+                        make_box_layout("spm", *PADS),
+                        may_overlap_itself=True,
                     ),
                     Alignment.ELEMENT,
                 ),
-                *ranged_words(
+                *make_ranged_words(
                     0,
                     MAX_COUNT,
                     *zip(
@@ -98,18 +101,22 @@ DESCRIPTORS: dict[str, Descriptor] = {
                         strict=True,
                     ),
                 ),
-                element_word("element type of the padding"),
-                element_value("fill", "value that padding is filled with"),
+                make_element_type_word("element type of the padding"),
+                make_element_value_word("fill", "value that padding is filled with"),
             ),
             "The scratchpad address is that of the first padding byte.",
         ),
         Descriptor(
             "store",
-            transfer_words(
-                output_operand(
-                    "dram", "DRAM side", box_layout("dram"), Alignment.NONE, may_overlap_itself=True
+            make_transfer_words(
+                make_output_word(
+                    "dram",
+                    "DRAM side",
+                    make_box_layout("dram"),
+                    Alignment.NONE,
+                    may_overlap_itself=True,
                 ),
-                input_operand("spm", "scratchpad side", box_layout("spm"), Alignment.NONE),
+                make_input_word("spm", "scratchpad side", make_box_layout("spm"), Alignment.NONE),
                 Alignment.NONE,
             ),
             "The reverse of a load, without padding.",
@@ -118,24 +125,24 @@ DESCRIPTORS: dict[str, Descriptor] = {
             "conv",
             (
                 LAYER,
-                element_word(),
+                make_element_type_word(),
                 PROFILE,
-                input_operand(
+                make_input_word(
                     "input",
                     "[rows][columns][groups*in_channels], padding included",
-                    window_layout("groups", "in_channels"),
+                    make_window_layout("groups", "in_channels"),
                 ),
-                input_operand(
+                make_input_word(
                     "weights",
                     "[out/16][ky][(kx*in)/4][16][4], for Int16 [out/16][ky][(kx*in)/2][16][2]; "
                     "bytes beyond the edges are reserved",
-                    Layout(("out_channels", *TAPS, "in_channels"), is_blocked=True),
+                    OperandLayout(("out_channels", *TAPS, "in_channels"), is_blocked=True),
                 ),
-                *channel_table_words("out_channels"),
-                output_operand(
-                    "output", "[out_h][out_w][out_channels]", image_layout("out_channels")
+                *make_channel_table_words("out_channels"),
+                make_output_word(
+                    "output", "[out_h][out_w][out_channels]", make_image_layout("out_channels")
                 ),
-                *size_words(
+                *make_size_words(
                     ("groups", "independent groups of channels"),
                     ("in_channels", "input channels of one group"),
                     ("out_channels", "output channels of all groups, a multiple of `groups`"),
@@ -144,12 +151,12 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 *DILATION,
                 *OUT_SHAPE,
                 *IMAGE_STRIDES,
-                *part_words(*PIXELS, "out_channels"),
-                element_value("weight_offset", "zero point of the weights"),
+                *make_part_words(*PIXELS, "out_channels"),
+                make_element_value_word("weight_offset", "zero point of the weights"),
                 *REQUANTIZE,
             ),
             "A fully connected layer is a convolution of one row with a 1x1 window.",
-            Work(
+            InstructionWork(
                 Throughput.PRODUCT,
                 rows=(*PIXELS, "kernel_h"),
                 depth=("kernel_w", "in_channels"),
@@ -161,115 +168,125 @@ DESCRIPTORS: dict[str, Descriptor] = {
             "dwconv",
             (
                 LAYER,
-                element_word(),
+                make_element_type_word(),
                 PROFILE,
-                input_operand(
+                make_input_word(
                     "input",
                     "[rows][columns][channels], padding included",
-                    window_layout("channels_count"),
+                    make_window_layout("channels_count"),
                 ),
-                input_operand("weights", "[ky][kx][channels]", Layout((*TAPS, "channels_count"))),
-                *channel_table_words("channels_count"),
-                output_operand(
-                    "output", "[out_h][out_w][channels]", image_layout("channels_count")
+                make_input_word(
+                    "weights", "[ky][kx][channels]", OperandLayout((*TAPS, "channels_count"))
                 ),
-                *size_words(("channels_count", "channels of input, weights and result")),
+                *make_channel_table_words("channels_count"),
+                make_output_word(
+                    "output", "[out_h][out_w][channels]", make_image_layout("channels_count")
+                ),
+                *make_size_words(("channels_count", "channels of input, weights and result")),
                 *WINDOW,
                 *DILATION,
                 *OUT_SHAPE,
                 *IMAGE_STRIDES,
-                element_value("weight_offset", "zero point of the weights"),
+                make_element_value_word("weight_offset", "zero point of the weights"),
                 *REQUANTIZE,
             ),
             "Each channel is convolved with its own window.",
-            Work(Throughput.DEPTHWISE, rows=(*PIXELS, *TAPS), columns=("channels_count",)),
+            InstructionWork(
+                Throughput.DEPTHWISE, rows=(*PIXELS, *TAPS), columns=("channels_count",)
+            ),
         ),
         Descriptor(
             "gemm",
             (
                 LAYER,
-                element_word("type of both operands and the result"),
+                make_element_type_word("type of both operands and the result"),
                 PROFILE,
-                input_operand("lhs", "[rows][inner]", matrix_layout("rows", "lhs_stride", "inner")),
-                input_operand(
-                    "rhs", "[inner][columns]", matrix_layout("inner", "rhs_stride", "columns")
+                make_input_word(
+                    "lhs", "[rows][inner]", make_matrix_layout("rows", "lhs_stride", "inner")
                 ),
-                output_operand(
-                    "output", "[rows][columns]", matrix_layout("rows", "out_stride", "columns")
+                make_input_word(
+                    "rhs", "[inner][columns]", make_matrix_layout("inner", "rhs_stride", "columns")
                 ),
-                *count_words(
+                make_output_word(
+                    "output", "[rows][columns]", make_matrix_layout("rows", "out_stride", "columns")
+                ),
+                *make_count_words(
                     ("rows", "rows of lhs and result"),
                     ("inner", "columns of lhs, rows of rhs"),
                     ("columns", "columns of rhs and result"),
                 ),
-                *stride_words(
+                *make_stride_words(
                     ("lhs_stride", "bytes from row to row of lhs"),
                     ("rhs_stride", "bytes from row to row of rhs"),
                     ("out_stride", "bytes from row to row of the result"),
                 ),
-                *part_words("rows", "columns"),
-                element_value("lhs_offset", "zero point of lhs"),
-                element_value("rhs_offset", "zero point of rhs"),
-                *scale_fields("out", "accumulator to result"),
+                *make_part_words("rows", "columns"),
+                make_element_value_word("lhs_offset", "zero point of lhs"),
+                make_element_value_word("rhs_offset", "zero point of rhs"),
+                *make_scale_fields("out", "accumulator to result"),
                 RESULT_SCALE,
-                signed_word("out_offset", "zero point of the result"),
+                make_signed_word("out_offset", "zero point of the result"),
                 *CLIP,
                 *PLACE[:2],
             ),
             "result = scale(sum of (lhs - offset) * (rhs - offset)) + out_offset, clipped.",
-            Work(Throughput.PRODUCT, rows=("rows",), depth=("inner",), columns=("columns",)),
+            InstructionWork(
+                Throughput.PRODUCT, rows=("rows",), depth=("inner",), columns=("columns",)
+            ),
         ),
         Descriptor(
             "maxpool",
             (
                 *_POOL,
-                element_value("empty_value", "result of a window that lies only in padding"),
+                make_element_value_word(
+                    "empty_value", "result of a window that lies only in padding"
+                ),
             ),
             "The maximum ignores padding.",
-            Work(Throughput.LANES, rows=(*PIXELS, *TAPS), columns=("channels",)),
+            InstructionWork(Throughput.LANES, rows=(*PIXELS, *TAPS), columns=("channels",)),
         ),
         Descriptor(
             "avgpool",
             (
                 *_POOL,
                 PROFILE,
-                element_value("in_offset", "zero point of the input"),
+                make_element_value_word("in_offset", "zero point of the input"),
                 Word("divide", "what the sum is divided by", choices=("nothing", "by_valid_taps")),
-                *scale_fields("out", "sum to result"),
+                *make_scale_fields("out", "sum to result"),
                 RESULT_SCALE,
-                signed_word("out_offset", "zero point of the result"),
+                make_signed_word("out_offset", "zero point of the result"),
                 *CLIP,
                 *PLACE,
             ),
             "Sum of (x - in_offset) over existing taps, scaled and divided according to `divide`.",
-            Work(Throughput.LANES, rows=(*PIXELS, *TAPS), columns=("channels",)),
+            InstructionWork(Throughput.LANES, rows=(*PIXELS, *TAPS), columns=("channels",)),
         ),
         Descriptor(
             "eltwise",
             (
                 LAYER,
-                element_word("type of lhs and result"),
+                make_element_type_word("type of lhs and result"),
                 PROFILE,
                 Word("operation", "operation", choices=OPERATIONS),
-                input_operand(
+                make_input_word(
                     "lhs",
                     "[rows][columns]",
-                    matrix_layout("rows", "lhs_stride", "columns"),
+                    make_matrix_layout("rows", "lhs_stride", "columns"),
                     in_place=True,
                 ),
-                input_operand(
+                make_input_word(
                     "rhs",
                     "[rows][columns]",
-                    matrix_layout("rows", "rhs_stride", "columns", Size.RIGHT_SIDE),
+                    make_matrix_layout("rows", "rhs_stride", "columns", RunSize.RIGHT_SIDE),
                     Alignment.RIGHT_SIDE,
                     in_place=True,
                 ),
-                output_operand(
-                    "output", "[rows][columns]", matrix_layout("rows", "out_stride", "columns")
+                make_output_word(
+                    "output", "[rows][columns]", make_matrix_layout("rows", "out_stride", "columns")
                 ),
                 Word("rhs_kind", "what rhs is", choices=("element", "int32")),
-                *count_words(("rows", "rows"), ("columns", "elements of a row")),
-                *stride_words(
+                *make_count_words(("rows", "rows"), ("columns", "elements of a row")),
+                *make_stride_words(
                     ("lhs_stride", "bytes from row to row of lhs"),
                     (
                         "rhs_stride",
@@ -277,96 +294,96 @@ DESCRIPTORS: dict[str, Descriptor] = {
                     ),
                     ("out_stride", "bytes from row to row of the result"),
                 ),
-                element_value("lhs_offset", "zero point of lhs"),
-                signed_word("rhs_offset", "zero point of rhs"),
-                *scale_fields("lhs", "lhs to result (not for mul)"),
-                *scale_fields("rhs", "rhs to result (not for mul)"),
-                *scale_fields("out", "product (or sum, if the profile rescales it) to result"),
+                make_element_value_word("lhs_offset", "zero point of lhs"),
+                make_signed_word("rhs_offset", "zero point of rhs"),
+                *make_scale_fields("lhs", "lhs to result (not for mul)"),
+                *make_scale_fields("rhs", "rhs to result (not for mul)"),
+                *make_scale_fields("out", "product (or sum, if the profile rescales it) to result"),
                 RESULT_SCALE,
-                signed_word("out_offset", "zero point of the result"),
+                make_signed_word("out_offset", "zero point of the result"),
                 *CLIP,
                 *PLACE[:2],
             ),
             "Both operands are rescaled to the result's scale and rounded before the operation.",
-            Work(Throughput.LANES, rows=("rows",), columns=("columns",)),
+            InstructionWork(Throughput.LANES, rows=("rows",), columns=("columns",)),
         ),
         Descriptor(
             "rescale",
             (
                 LAYER,
-                element_word("type of input and result"),
+                make_element_type_word("type of input and result"),
                 PROFILE,
-                input_operand("input", "[count]", FLAT, in_place=True),
-                output_operand("output", "[count]", FLAT),
-                *count_words(("count", "elements")),
-                element_value("in_low", "the input is clamped to at least this"),
-                element_value(
+                make_input_word("input", "[count]", FLAT, in_place=True),
+                make_output_word("output", "[count]", FLAT),
+                *make_count_words(("count", "elements")),
+                make_element_value_word("in_low", "the input is clamped to at least this"),
+                make_element_value_word(
                     "in_high", "the input is clamped to at most this; not less than `in_low`"
                 ),
-                element_value("in_offset", "zero point of the input"),
-                *scale_fields("out", "input to result"),
+                make_element_value_word("in_offset", "zero point of the input"),
+                *make_scale_fields("out", "input to result"),
                 Word(
                     "activation",
                     "whether inputs below the zero point have the leaky scale",
                     choices=("none", "leaky"),
                 ),
-                *scale_fields("leaky", "input below its zero point to result, if leaky"),
+                *make_scale_fields("leaky", "input below its zero point to result, if leaky"),
                 RESULT_SCALE,
-                signed_word("out_offset", "zero point of the result"),
+                make_signed_word("out_offset", "zero point of the result"),
                 *CLIP,
                 *PLACE[:1],
             ),
             "relu, clip, leaky relu, max with a constant and plain rescaling.",
-            Work(Throughput.LANES, columns=("count",)),
+            InstructionWork(Throughput.LANES, columns=("count",)),
         ),
         Descriptor(
             "lut",
             (
                 LAYER,
-                input_operand("input", "int8 [count]", BYTES, Alignment.NONE, in_place=True),
-                output_operand("output", "int8 [count]", BYTES, Alignment.NONE),
-                input_operand(
+                make_input_word("input", "int8 [count]", BYTES, Alignment.NONE, in_place=True),
+                make_output_word("output", "int8 [count]", BYTES, Alignment.NONE),
+                make_input_word(
                     "table",
                     "int8 [256], the entry of -128 first",
-                    Layout((), size=256),
+                    OperandLayout((), size=256),
                     Alignment.NONE,
                 ),
-                *count_words(("count", "elements")),
+                *make_count_words(("count", "elements")),
             ),
             "result = table[x + 128].",
-            Work(Throughput.LANES, columns=("count",)),
+            InstructionWork(Throughput.LANES, columns=("count",)),
         ),
         Descriptor(
             "fill",
             (
                 LAYER,
-                element_word("type of the result"),
-                output_operand("output", "[count]", FLAT),
-                *count_words(("count", "elements")),
-                element_value("value", "the value"),
+                make_element_type_word("type of the result"),
+                make_output_word("output", "[count]", FLAT),
+                *make_count_words(("count", "elements")),
+                make_element_value_word("value", "the value"),
             ),
             "Every element is set to the value.",
-            Work(Throughput.LANES, columns=("count",)),
+            InstructionWork(Throughput.LANES, columns=("count",)),
         ),
         Descriptor(
             "transpose",
             (
                 LAYER,
-                input_operand("input", "elements", strided_layout("in"), Alignment.NONE),
-                output_operand(
+                make_input_word("input", "elements", make_strided_layout("in"), Alignment.NONE),
+                make_output_word(
                     "output",
                     "elements",
-                    strided_layout("out"),
+                    make_strided_layout("out"),
                     Alignment.NONE,
                     may_overlap_itself=True,
                 ),
                 Word("element_bytes", "bytes of an element", values=(1, 2, 4, 8)),
-                *dimension_words("size", "elements", 1),
-                *dimension_words("in_stride", "bytes from one input element to the next", 0),
-                *dimension_words("out_stride", "bytes from one result element to the next", 0),
+                *make_dimension_words("size", "elements", 1),
+                *make_dimension_words("in_stride", "bytes from one input element to the next", 0),
+                *make_dimension_words("out_stride", "bytes from one result element to the next", 0),
             ),
             "Strides define any order of up to four dimensions.",
-            Work(Throughput.ELEMENT, rows=tuple(f"size_{d}" for d in range(4))),
+            InstructionWork(Throughput.ELEMENT, rows=tuple(f"size_{d}" for d in range(4))),
         ),
     )
 }

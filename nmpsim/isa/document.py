@@ -25,10 +25,10 @@ from nmpsim.isa.document_text import (
     TRAP_VALUES,
     UNIT_NOTES,
 )
-from nmpsim.isa.exhaustive import exhaustive_table
+from nmpsim.isa.exhaustive import make_exhaustive_table
 from nmpsim.isa.fields import BitField
-from nmpsim.isa.layouts import Alignment, Direction
-from nmpsim.isa.profiles import PROFILES_OF, ROWS, PairWords, Profile
+from nmpsim.isa.layouts import AccessDirection, Alignment
+from nmpsim.isa.profiles import PROFILES_OF, ROWS, ArithmeticProfile, PairWords
 from nmpsim.isa.table import (
     CHANNEL_RECORD,
     CONTROL_BASE,
@@ -39,22 +39,22 @@ from nmpsim.isa.table import (
     SCALE_RECORD,
     SCRATCHPAD_BASE,
     SEMAPHORES,
-    Cause,
     Descriptor,
-    Format,
     Instruction,
+    InstructionFormat,
+    TrapCause,
     Unit,
     Word,
 )
 
-_DIRECTIONS = exhaustive_table(
+_DIRECTIONS = make_exhaustive_table(
     f"{__name__}._DIRECTIONS",
     {
-        Direction.READS: "read",
-        Direction.WRITES: "written",
-        Direction.SUMS: "as `part` says",
+        AccessDirection.READS: "read",
+        AccessDirection.WRITES: "written",
+        AccessDirection.SUMS: "as `part` says",
     },
-    Direction,
+    AccessDirection,
 )
 _SHAPE = re.compile(r"(?:\[[^\[\]]+\])+")
 """Pattern of array dimensions, which Markdown would render as links."""
@@ -154,7 +154,7 @@ def _instructions(title: str, instructions: Iterable[Instruction], note: str) ->
 
 def _syntax(instruction: Instruction) -> str:
     names = [field.name for field in instruction.format.fields]
-    if instruction.format in (Format.LOAD, Format.S):
+    if instruction.format in (InstructionFormat.LOAD, InstructionFormat.S):
         names = [names[0], f"{names[1]}({names[2]})"]
     return f"{instruction.mnemonic} {', '.join(names)}".strip()
 
@@ -184,7 +184,7 @@ def _csrs() -> str:
 def _traps() -> str:
     rows = [
         (str(cause.value), cause.name.lower().replace("_", " "), TRAP_VALUES[cause])
-        for cause in Cause
+        for cause in TrapCause
     ]
     return f"## Traps\n{TRAP_NOTE}\n" + _table(("`mcause`", "meaning", "`mtval`"), rows)
 
@@ -242,7 +242,9 @@ def _scales() -> str:
 
 
 def _by_profile(
-    head: Sequence[str], rows: Iterable[Profile], of: Callable[[Profile], tuple[str, ...]]
+    head: Sequence[str],
+    rows: Iterable[ArithmeticProfile],
+    of: Callable[[ArithmeticProfile], tuple[str, ...]],
 ) -> str:
     """Return a table of profiles; profiles with equal cells share a line."""
     names: dict[tuple[str, ...], list[str]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nmpsim.isa.table import Cause, Unit
+from nmpsim.isa.table import TrapCause, Unit
 
 INTRODUCTION = """
 # The instruction set of the NMP
@@ -147,18 +147,18 @@ a hint. `--no-strict` continues, and the report states that the contract was not
 are undefined:
 """
 
-TRAP_VALUES: dict[Cause, str] = {
-    Cause.FETCH_MISALIGNED: "the target of the jump or branch",
-    Cause.FETCH_FAULT: "the address of the instruction",
-    Cause.ILLEGAL_INSTRUCTION: "the instruction word",
-    Cause.BREAKPOINT: "the address of the instruction",
-    Cause.LOAD_MISALIGNED: "the address",
-    Cause.LOAD_FAULT: "the address",
-    Cause.STORE_MISALIGNED: "the address",
-    Cause.STORE_FAULT: "the address",
-    Cause.ENVIRONMENT_CALL: "0",
-    Cause.DESCRIPTOR_FAULT: "the address of the descriptor",
-    Cause.OPERAND_FAULT: "the address of the invalid word of the descriptor",
+TRAP_VALUES: dict[TrapCause, str] = {
+    TrapCause.FETCH_MISALIGNED: "the target of the jump or branch",
+    TrapCause.FETCH_FAULT: "the address of the instruction",
+    TrapCause.ILLEGAL_INSTRUCTION: "the instruction word",
+    TrapCause.BREAKPOINT: "the address of the instruction",
+    TrapCause.LOAD_MISALIGNED: "the address",
+    TrapCause.LOAD_FAULT: "the address",
+    TrapCause.STORE_MISALIGNED: "the address",
+    TrapCause.STORE_FAULT: "the address",
+    TrapCause.ENVIRONMENT_CALL: "0",
+    TrapCause.DESCRIPTOR_FAULT: "the address of the descriptor",
+    TrapCause.OPERAND_FAULT: "the address of the invalid word of the descriptor",
 }
 """Contents of ``mtval`` for each cause."""
 

@@ -25,7 +25,7 @@ def check_exhaustive(place: str, given: Iterable[object], expected: Iterable[obj
             raise IncompleteError(f"{place} {what} {', '.join(sorted(map(str, names)))}")
 
 
-def exhaustive_table(
+def make_exhaustive_table(
     place: str, table: Mapping[_Key, _Value], expected: Iterable[object]
 ) -> dict[_Key, _Value]:
     """Return a table; raise IncompleteError unless its keys are the expected ones."""

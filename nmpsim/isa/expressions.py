@@ -38,7 +38,9 @@ class SourceError(Exception):
         self.hint = hint
 
 
-def unknown_name(what: str, name: Token, known: Iterable[str], hint: str = "") -> SourceError:
+def make_unknown_name_error(
+    what: str, name: Token, known: Iterable[str], hint: str = ""
+) -> SourceError:
     """Return the error (ASM002) for an unknown name, with the most similar known name as hint."""
     near = did_you_mean(name.text, known) or hint or None
     return SourceError("ASM002", f"unknown {what} {name.text!r}", name.column, hint=near)
@@ -163,12 +165,12 @@ def make_constant(value: int, column: int) -> Expression:
     return Expression(lambda _: value, column)
 
 
-def high_part(value: int) -> int:
-    """Return the upper 20 bits for ``lui``, such that adding ``low_part`` yields the value."""
+def compute_high_part(value: int) -> int:
+    """Return the upper 20 bits for ``lui``; adding the low part yields the value."""
     return (value + 0x800) >> 12 & 0xF_FFFF
 
 
-def low_part(value: Any) -> Any:
+def compute_low_part(value: Any) -> Any:
     """Return the lower 12 bits of a value as a signed number."""
     return ((value & 0xFFF) ^ 0x800) - 0x800
 
@@ -217,7 +219,7 @@ def _parse_factor(cursor: Cursor) -> Callable[[Scope], int]:
     return lambda scope: _PARTS[name.text](inner.evaluate(scope))
 
 
-_PARTS = {"%hi": high_part, "%lo": low_part}
+_PARTS = {"%hi": compute_high_part, "%lo": compute_low_part}
 
 
 def _number(token: Token) -> int:

@@ -6,11 +6,11 @@ from enum import Enum, IntEnum
 from itertools import pairwise
 
 from nmpsim.diagnostics import fail
-from nmpsim.isa.exhaustive import exhaustive_table
+from nmpsim.isa.exhaustive import make_exhaustive_table
 from nmpsim.records import frozen
 
 
-class Kind(IntEnum):
+class InstructionKind(IntEnum):
     """Kind of an instruction, by which the engines select how to execute it."""
 
     UPPER = 0
@@ -31,7 +31,7 @@ class Kind(IntEnum):
     SYNC = 13
 
 
-class Scope(Enum):
+class StateScope(Enum):
     """Kind of state that an instruction can access."""
 
     CORE = "its core's registers, CSRs and pc"
@@ -39,30 +39,30 @@ class Scope(Enum):
     DEVICE = "units, or other cores"
 
 
-SCOPES: dict[Kind, Scope] = exhaustive_table(
+SCOPES: dict[InstructionKind, StateScope] = make_exhaustive_table(
     f"{__name__}.SCOPES",
     {
-        Kind.UPPER: Scope.CORE,
-        Kind.JUMP: Scope.CORE,
-        Kind.BRANCH: Scope.CORE,
-        Kind.LOAD: Scope.MEMORY,
-        Kind.STORE: Scope.MEMORY,
-        Kind.IMMEDIATE: Scope.CORE,
-        Kind.REGISTER: Scope.CORE,
-        Kind.MULTIPLY: Scope.CORE,
-        Kind.DIVIDE: Scope.CORE,
-        Kind.FENCE: Scope.CORE,
-        Kind.SYSTEM: Scope.CORE,
-        Kind.CSR: Scope.CORE,
-        Kind.TENSOR: Scope.DEVICE,
-        Kind.SYNC: Scope.DEVICE,
+        InstructionKind.UPPER: StateScope.CORE,
+        InstructionKind.JUMP: StateScope.CORE,
+        InstructionKind.BRANCH: StateScope.CORE,
+        InstructionKind.LOAD: StateScope.MEMORY,
+        InstructionKind.STORE: StateScope.MEMORY,
+        InstructionKind.IMMEDIATE: StateScope.CORE,
+        InstructionKind.REGISTER: StateScope.CORE,
+        InstructionKind.MULTIPLY: StateScope.CORE,
+        InstructionKind.DIVIDE: StateScope.CORE,
+        InstructionKind.FENCE: StateScope.CORE,
+        InstructionKind.SYSTEM: StateScope.CORE,
+        InstructionKind.CSR: StateScope.CORE,
+        InstructionKind.TENSOR: StateScope.DEVICE,
+        InstructionKind.SYNC: StateScope.DEVICE,
     },
-    Kind,
+    InstructionKind,
 )
 
 
 @frozen
-class Piece:
+class BitRange:
     """Consecutive bits of a value and their position in an instruction word."""
 
     word_bit: int
@@ -79,7 +79,7 @@ class BitField:
     """
 
     name: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[BitRange, ...]
     signed: bool = False
 
     def __attrs_post_init__(self) -> None:
@@ -137,6 +137,6 @@ class BitField:
         return value
 
 
-def simple_field(name: str, word_bit: int, width: int, *, signed: bool = False) -> BitField:
+def make_simple_field(name: str, word_bit: int, width: int, *, signed: bool = False) -> BitField:
     """Return a field whose bits are contiguous in the word."""
-    return BitField(name, (Piece(word_bit, 0, width),), signed)
+    return BitField(name, (BitRange(word_bit, 0, width),), signed)

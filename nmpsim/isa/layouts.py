@@ -23,7 +23,7 @@ Weights = npt.NDArray[Any]
 """Weights: int8 or int16."""
 
 
-def pack(weights: Weights) -> Weights:
+def pack_weights(weights: Weights) -> Weights:
     """Pack weights for ``nmp.conv``, padded with zeros.
 
     Parameters
@@ -45,8 +45,8 @@ def pack(weights: Weights) -> Weights:
     return np.ascontiguousarray(split.transpose(0, 2, 3, 1, 4)).reshape(-1)
 
 
-def unpack(packed: npt.NDArray[np.uint8], weights: Weights) -> None:
-    """Write the weights of a packed array to ``weights``; the inverse of :func:`pack`.
+def unpack_weights(packed: npt.NDArray[np.uint8], weights: Weights) -> None:
+    """Write the weights of a packed array to ``weights``; the inverse of :func:`pack_weights`.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def unpack(packed: npt.NDArray[np.uint8], weights: Weights) -> None:
     weights[...] = rows[:out, :, :row].reshape(weights.shape)
 
 
-def packed_bytes(out: Any, kernel_h: int, row_bytes: Any) -> Any:
+def count_packed_bytes(out: Any, kernel_h: int, row_bytes: Any) -> Any:
     """Return the size of packed weights in bytes.
 
     Parameters
@@ -91,8 +91,8 @@ class Alignment(Enum):
     BYTES_8 = "a multiple of 8"
 
 
-class Direction(IntEnum):
-    """Whether an instruction reads or writes an operand."""
+class AccessDirection(IntEnum):
+    """Access to an operand: read, write or accumulation of partial sums."""
 
     READS = 0
     WRITES = 1
@@ -101,7 +101,7 @@ class Direction(IntEnum):
     """Partial sums: read, written or both, depending on ``part``."""
 
 
-class Size(IntEnum):
+class RunSize(IntEnum):
     """Size of an item of a run in bytes; negative values depend on the descriptor."""
 
     ELEMENT = -1
@@ -126,13 +126,13 @@ class RepeatAxis:
 
 
 @frozen
-class Layout:
+class OperandLayout:
     """Memory layout of an operand: runs of bytes, repeated along axes."""
 
     run: tuple[str, ...]
     axes: tuple[RepeatAxis, ...] = ()
     """Axes, the innermost one first."""
-    size: int = Size.ELEMENT
+    size: int = RunSize.ELEMENT
     is_blocked: bool = False
     """Whether weights are packed; ``run`` is output channels, kernel rows and columns, inputs."""
     in_any_order: bool = False
@@ -155,7 +155,7 @@ class Throughput(IntEnum):
 
 
 @frozen
-class Work:
+class InstructionWork:
     """Amount of work of an instruction; each number is a product of descriptor words."""
 
     throughput: Throughput
@@ -169,5 +169,5 @@ class Work:
     """Number of groups of columns; a block of columns belongs to one group."""
 
 
-NO_COMPUTATION = Work(Throughput.TRANSFER)
+NO_COMPUTATION = InstructionWork(Throughput.TRANSFER)
 """Work of a transfer."""

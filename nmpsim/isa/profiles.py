@@ -29,7 +29,7 @@ ScaleWords: TypeAlias = tuple[int, int, int]
 
 @frozen
 class ScaleForm:
-    """How the words ``pre``, ``mul`` and ``post`` represent a scale."""
+    """Representation of a scale by the words ``pre``, ``mul`` and ``post``."""
 
     name: str
     kind: ScaleKind
@@ -63,7 +63,7 @@ COMMON_SHIFT = ScaleForm(
 )
 
 
-def real_factor(kind: ScaleKind, pre: int, mul: int, post: int) -> float:
+def compute_real_factor(kind: ScaleKind, pre: int, mul: int, post: int) -> float:
     """Return the real factor that the words of a scale represent."""
     if kind == "integers":
         return math.ldexp(mul, -pre - post)
@@ -75,7 +75,7 @@ def real_factor(kind: ScaleKind, pre: int, mul: int, post: int) -> float:
     return value
 
 
-def float64_scale(out: ScaleWords, bias: ScaleWords) -> ScaleWords:
+def make_float64_scale(out: ScaleWords, bias: ScaleWords) -> ScaleWords:
     """Join the two halves of a float64 factor; ``bias`` holds its lower ``LOW_BITS`` bits."""
     (pre, high, post), (_, low, more) = out, bias
     return pre, (high << LOW_BITS) + low, post + more
@@ -109,8 +109,8 @@ class PairWords:
 
 
 @frozen
-class Profile:
-    """An arithmetic of the device: the formulas of the instructions that support it."""
+class ArithmeticProfile:
+    """Arithmetic of tensor instructions: its number, scales and supporting instructions."""
 
     number: int
     """Value of the word ``profile``."""
@@ -176,7 +176,7 @@ _FACTOR = "the factor"
 _DIRECT = "by `out`, or by `leaky` below the zero point"
 
 ROWS = (
-    Profile(
+    ArithmeticProfile(
         GLOW_INT,
         "glow_int",
         INTEGER,
@@ -188,7 +188,7 @@ ROWS = (
         average=_QUOTIENT,
         rescale=_DIRECT,
     ),
-    Profile(
+    ArithmeticProfile(
         GLOW_FLOAT,
         "glow_float",
         REAL,
@@ -209,7 +209,7 @@ ROWS = (
         rescale=f"{_DIRECT}, to a real number; `result_scale` divides it",
         rescale_uses_result_scale=True,
     ),
-    Profile(
+    ArithmeticProfile(
         GLOW_FLOAT_LATE,
         "glow_float_late",
         REAL,
@@ -217,7 +217,7 @@ ROWS = (
         "float32 factor, halves away from zero, zero point after rounding",
         sums=SumWords("integer", "bias to sum"),
     ),
-    Profile(
+    ArithmeticProfile(
         NMP,
         "nmp",
         INTEGER,
@@ -229,7 +229,7 @@ ROWS = (
         average=_QUOTIENT,
         rescale=_DIRECT,
     ),
-    Profile(
+    ArithmeticProfile(
         Q31,
         "q31",
         FIXED_POINT,
@@ -244,7 +244,7 @@ ROWS = (
         average=_QUOTIENT,
         rescale=_DIRECT,
     ),
-    Profile(
+    ArithmeticProfile(
         FLOAT,
         "float",
         REAL,
@@ -265,7 +265,7 @@ ROWS = (
         " `result_scale` multiplies it",
         rescale_uses_result_scale=True,
     ),
-    Profile(
+    ArithmeticProfile(
         FBGEMM,
         "fbgemm",
         REAL,
@@ -275,7 +275,7 @@ ROWS = (
         has_gemm=False,
         average=_FACTOR,
     ),
-    Profile(
+    ArithmeticProfile(
         ONEDNN,
         "onednn",
         REAL,
@@ -285,7 +285,7 @@ ROWS = (
         has_gemm=False,
         sums_use_result_scale=True,
     ),
-    Profile(
+    ArithmeticProfile(
         QNNPACK,
         "qnnpack",
         COMMON_SHIFT,
@@ -297,7 +297,7 @@ ROWS = (
             ),
         ),
     ),
-    Profile(
+    ArithmeticProfile(
         Q31_ONCE,
         "q31_once",
         FLOAT64,
@@ -307,7 +307,7 @@ ROWS = (
             "integer on the sum's scale", "`bias_mul`, `bias_post`: low bits of the factor"
         ),
     ),
-    Profile(
+    ArithmeticProfile(
         ONNX,
         "onnx",
         REAL,
@@ -344,7 +344,7 @@ def list_profiles_with_form(*forms: ScaleForm) -> tuple[int, ...]:
     return tuple(row.number for row in ROWS if row.form in forms)
 
 
-def profile_mask(descriptor: str) -> int:
+def compute_profile_mask(descriptor: str) -> int:
     """Return a bit mask of the profiles that a descriptor supports."""
     return sum(1 << PROFILES.index(name) for name in PROFILES_OF[descriptor])
 
@@ -359,7 +359,7 @@ def check_profiles(place: str, numbers: Iterable[int], *descriptors: str) -> Non
 
 
 @frozen
-class Numerics:
+class NumericsProfile:
     """The arithmetic of one reference, by its name for ``--numerics``."""
 
     name: str
@@ -369,14 +369,14 @@ class Numerics:
 
 
 NUMERICS = (
-    Numerics("glow-int", "Glow's compiled kernels (libjit)", ("glow_int",)),
-    Numerics("glow-float", "Glow's Interpreter", ("glow_float", "glow_float_late")),
-    Numerics("nmp", "the NMP's own library (**assumed**)", ("nmp",)),
-    Numerics("q31", "TFLite and gemmlowp", ("q31", "q31_once")),
-    Numerics("float", "ONNX Runtime", ("float", "onnx")),
-    Numerics("float-fbgemm", "PyTorch, engine fbgemm", ("fbgemm", "float")),
-    Numerics("float-qnnpack", "PyTorch, engine qnnpack", ("float", "qnnpack")),
-    Numerics("float-onednn", "PyTorch, engine onednn", ("onednn", "fbgemm", "float")),
+    NumericsProfile("glow-int", "Glow's compiled kernels (libjit)", ("glow_int",)),
+    NumericsProfile("glow-float", "Glow's Interpreter", ("glow_float", "glow_float_late")),
+    NumericsProfile("nmp", "the NMP's own library (**assumed**)", ("nmp",)),
+    NumericsProfile("q31", "TFLite and gemmlowp", ("q31", "q31_once")),
+    NumericsProfile("float", "ONNX Runtime", ("float", "onnx")),
+    NumericsProfile("float-fbgemm", "PyTorch, engine fbgemm", ("fbgemm", "float")),
+    NumericsProfile("float-qnnpack", "PyTorch, engine qnnpack", ("float", "qnnpack")),
+    NumericsProfile("float-onednn", "PyTorch, engine onednn", ("onednn", "fbgemm", "float")),
 )
 NUMERICS_NAMES = tuple(row.name for row in NUMERICS)
 DEFAULT_NUMERICS = NUMERICS_NAMES[0]

@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 import attrs
 
-from nmpsim.isa.layouts import NO_COMPUTATION, Alignment, Direction, Layout, Work
+from nmpsim.isa.layouts import (
+    NO_COMPUTATION,
+    AccessDirection,
+    Alignment,
+    InstructionWork,
+    OperandLayout,
+)
 from nmpsim.records import frozen
 
 
@@ -31,8 +37,8 @@ class Word:
     is_element: bool = False
     """Whether it is a value of the element type, such as a zero point."""
     alignment: Alignment = Alignment.NONE
-    direction: Direction | None = None
-    layout: Layout | None = None
+    direction: AccessDirection | None = None
+    layout: OperandLayout | None = None
     in_place: bool = False
     """Whether the result may be stored exactly over this operand."""
     may_overlap_itself: bool = False
@@ -59,7 +65,7 @@ class Descriptor:
     name: str
     words: tuple[Word, ...]
     summary: str
-    work: Work = NO_COMPUTATION
+    work: InstructionWork = NO_COMPUTATION
 
     @property
     def nbytes(self) -> int:
@@ -75,32 +81,34 @@ class Descriptor:
         return iter(self.words)
 
 
-def ranged_words(least: int, most: int, *specs: tuple[str, str]) -> tuple[Word, ...]:
+def make_ranged_words(least: int, most: int, *specs: tuple[str, str]) -> tuple[Word, ...]:
     """Create unsigned words with a common range from their names and summaries."""
     return tuple(Word(name, summary, least=least, most=most) for name, summary in specs)
 
 
-def size_words(*specs: tuple[str, str]) -> tuple[Word, ...]:
+def make_size_words(*specs: tuple[str, str]) -> tuple[Word, ...]:
     """Create words for sizes of a convolution, from 1 to MAX_SIZE."""
-    return ranged_words(1, MAX_SIZE, *specs)
+    return make_ranged_words(1, MAX_SIZE, *specs)
 
 
-def count_words(*specs: tuple[str, str]) -> tuple[Word, ...]:
+def make_count_words(*specs: tuple[str, str]) -> tuple[Word, ...]:
     """Create words for counts, from 1 to MAX_COUNT."""
-    return ranged_words(1, MAX_COUNT, *specs)
+    return make_ranged_words(1, MAX_COUNT, *specs)
 
 
-def stride_words(
+def make_stride_words(
     *specs: tuple[str, str], alignment: Alignment = Alignment.ELEMENT
 ) -> tuple[Word, ...]:
     """Create words for strides in the scratchpad, in bytes."""
-    return tuple(attrs.evolve(w, alignment=alignment) for w in ranged_words(0, MAX_COUNT, *specs))
+    return tuple(
+        attrs.evolve(w, alignment=alignment) for w in make_ranged_words(0, MAX_COUNT, *specs)
+    )
 
 
-def input_operand(
+def make_input_word(
     name: str,
     summary: str,
-    layout: Layout,
+    layout: OperandLayout,
     alignment: Alignment = Alignment.ELEMENT,
     *,
     in_place: bool = False,
@@ -111,16 +119,16 @@ def input_operand(
         summary,
         address=True,
         alignment=alignment,
-        direction=Direction.READS,
+        direction=AccessDirection.READS,
         layout=layout,
         in_place=in_place,
     )
 
 
-def output_operand(
+def make_output_word(
     name: str,
     summary: str,
-    layout: Layout,
+    layout: OperandLayout,
     alignment: Alignment = Alignment.ELEMENT,
     *,
     may_overlap_itself: bool = False,
@@ -131,17 +139,17 @@ def output_operand(
         summary,
         address=True,
         alignment=alignment,
-        direction=Direction.WRITES,
+        direction=AccessDirection.WRITES,
         layout=layout,
         may_overlap_itself=may_overlap_itself,
     )
 
 
-def signed_word(name: str, summary: str) -> Word:
+def make_signed_word(name: str, summary: str) -> Word:
     """Create a signed word without limits."""
     return Word(name, summary, signed=True)
 
 
-def element_value(name: str, summary: str) -> Word:
+def make_element_value_word(name: str, summary: str) -> Word:
     """Create a word for a value of the element type, such as a zero point."""
     return Word(name, summary, signed=True, is_element=True)

@@ -10,9 +10,16 @@ from __future__ import annotations
 
 from enum import Enum, IntEnum
 
-from nmpsim.isa.csrs import Csr
+from nmpsim.isa.csrs import CsrAddress
 from nmpsim.isa.descriptors import DESCRIPTOR_ALIGNMENT, DESCRIPTORS
-from nmpsim.isa.fields import SCOPES, BitField, Kind, Piece, Scope, simple_field
+from nmpsim.isa.fields import (
+    SCOPES,
+    BitField,
+    BitRange,
+    InstructionKind,
+    StateScope,
+    make_simple_field,
+)
 from nmpsim.isa.records import Descriptor, Word
 from nmpsim.isa.shared_words import CHANNEL_RECORD, LAYER, SCALE_RECORD
 from nmpsim.records import frozen
@@ -21,22 +28,22 @@ __all__ = [
     "CHANNEL_RECORD",
     "CONTROL_BASE",
     "CONTROL_BYTES",
-    "Cause",
-    "Csr",
+    "TrapCause",
+    "CsrAddress",
     "DESCRIPTORS",
     "DESCRIPTOR_ALIGNMENT",
     "DRAM_BASE",
     "Descriptor",
-    "Format",
+    "InstructionFormat",
     "INSTRUCTIONS",
     "Instruction",
-    "Kind",
+    "InstructionKind",
     "LAYER",
     "REGISTERS",
     "SCALE_RECORD",
     "SCRATCHPAD_BASE",
     "SEMAPHORES",
-    "Scope",
+    "StateScope",
     "Unit",
     "Word",
     "list_mnemonics",
@@ -52,23 +59,27 @@ DRAM_BASE = 0x8000_0000
 
 # --- fields of an instruction word ----------------------------------------------------------
 
-RD = simple_field("rd", 7, 5)
-RS1 = simple_field("rs1", 15, 5)
-RS2 = simple_field("rs2", 20, 5)
-IMM_I = simple_field("imm", 20, 12, signed=True)
-IMM_S = BitField("imm", (Piece(7, 0, 5), Piece(25, 5, 7)), signed=True)
+RD = make_simple_field("rd", 7, 5)
+RS1 = make_simple_field("rs1", 15, 5)
+RS2 = make_simple_field("rs2", 20, 5)
+IMM_I = make_simple_field("imm", 20, 12, signed=True)
+IMM_S = BitField("imm", (BitRange(7, 0, 5), BitRange(25, 5, 7)), signed=True)
 IMM_B = BitField(
-    "offset", (Piece(8, 1, 4), Piece(25, 5, 6), Piece(7, 11, 1), Piece(31, 12, 1)), signed=True
+    "offset",
+    (BitRange(8, 1, 4), BitRange(25, 5, 6), BitRange(7, 11, 1), BitRange(31, 12, 1)),
+    signed=True,
 )
-IMM_U = BitField("imm", (Piece(12, 12, 20),))
+IMM_U = BitField("imm", (BitRange(12, 12, 20),))
 IMM_J = BitField(
-    "offset", (Piece(21, 1, 10), Piece(20, 11, 1), Piece(12, 12, 8), Piece(31, 20, 1)), signed=True
+    "offset",
+    (BitRange(21, 1, 10), BitRange(20, 11, 1), BitRange(12, 12, 8), BitRange(31, 20, 1)),
+    signed=True,
 )
-SHAMT = simple_field("shamt", 20, 5)
-CSR_ADDRESS = simple_field("csr", 20, 12)
-ZIMM = simple_field("zimm", 15, 5)
-UNIT = simple_field("unit", 15, 5)
-OUTSTANDING = simple_field("outstanding", 20, 5)
+SHAMT = make_simple_field("shamt", 20, 5)
+CSR_ADDRESS = make_simple_field("csr", 20, 12)
+ZIMM = make_simple_field("zimm", 15, 5)
+UNIT = make_simple_field("unit", 15, 5)
+OUTSTANDING = make_simple_field("outstanding", 20, 5)
 
 REGISTERS = (
     "zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2",
@@ -88,7 +99,7 @@ class Unit(IntEnum):
     VECTOR = 3
 
 
-class Cause(IntEnum):
+class TrapCause(IntEnum):
     """Cause of a trap, the value of ``mcause``; RISC-V reserves 24 and up for custom use."""
 
     FETCH_MISALIGNED = 0
@@ -106,7 +117,7 @@ class Cause(IntEnum):
     """A descriptor has an impossible value or refers to memory that does not exist."""
 
 
-class Format(Enum):
+class InstructionFormat(Enum):
     """Format of an instruction: the bit fields of its operands, in assembly order."""
 
     R = (RD, RS1, RS2)
@@ -134,8 +145,8 @@ class Instruction:
     """An instruction of the device; ``word & mask == match`` identifies it."""
 
     mnemonic: str
-    kind: Kind
-    format: Format
+    kind: InstructionKind
+    format: InstructionFormat
     match: int
     summary: str
     unit: Unit | None = None
@@ -149,14 +160,14 @@ class Instruction:
     """Bits that hardware ignores."""
 
     def __attrs_post_init__(self) -> None:
-        is_tensor = self.kind is Kind.TENSOR
+        is_tensor = self.kind is InstructionKind.TENSOR
         if is_tensor != (self.unit is not None) or is_tensor != (self.descriptor in DESCRIPTORS):
             raise ValueError(f"{self.mnemonic}: unit and descriptor belong to tensor instructions")
-        if (SCOPES[self.kind] is Scope.MEMORY) != (self.access_bytes in (1, 2, 4)):
+        if (SCOPES[self.kind] is StateScope.MEMORY) != (self.access_bytes in (1, 2, 4)):
             raise ValueError(f"{self.mnemonic}: loads and stores move 1, 2 or 4 bytes, others none")
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> StateScope:
         """Kind of state that the instruction can access."""
         return SCOPES[self.kind]
 
@@ -167,51 +178,71 @@ class Instruction:
 
 
 def _r(
-    mnemonic: str, funct7: int, funct3: int, summary: str, kind: Kind = Kind.REGISTER
+    mnemonic: str,
+    funct7: int,
+    funct3: int,
+    summary: str,
+    kind: InstructionKind = InstructionKind.REGISTER,
 ) -> Instruction:
-    return Instruction(mnemonic, kind, Format.R, funct7 << 25 | funct3 << 12 | 0x33, summary)
+    return Instruction(
+        mnemonic, kind, InstructionFormat.R, funct7 << 25 | funct3 << 12 | 0x33, summary
+    )
 
 
-def _m(mnemonic: str, kind: Kind, funct3: int, summary: str) -> Instruction:
+def _m(mnemonic: str, kind: InstructionKind, funct3: int, summary: str) -> Instruction:
     return _r(mnemonic, 1, funct3, summary, kind)
 
 
 def _i(mnemonic: str, funct3: int, summary: str) -> Instruction:
-    return Instruction(mnemonic, Kind.IMMEDIATE, Format.I, funct3 << 12 | 0x13, summary)
+    return Instruction(
+        mnemonic, InstructionKind.IMMEDIATE, InstructionFormat.I, funct3 << 12 | 0x13, summary
+    )
 
 
 def _shift(mnemonic: str, funct7: int, funct3: int, summary: str) -> Instruction:
     match = funct7 << 25 | funct3 << 12 | 0x13
-    return Instruction(mnemonic, Kind.IMMEDIATE, Format.SHIFT, match, summary)
+    return Instruction(mnemonic, InstructionKind.IMMEDIATE, InstructionFormat.SHIFT, match, summary)
 
 
 def _load(mnemonic: str, funct3: int, nbytes: int, is_signed: bool, summary: str) -> Instruction:
     match = funct3 << 12 | 0x03
     return Instruction(
-        mnemonic, Kind.LOAD, Format.LOAD, match, summary, access_bytes=nbytes, is_signed=is_signed
+        mnemonic,
+        InstructionKind.LOAD,
+        InstructionFormat.LOAD,
+        match,
+        summary,
+        access_bytes=nbytes,
+        is_signed=is_signed,
     )
 
 
 def _store(mnemonic: str, funct3: int, nbytes: int, summary: str) -> Instruction:
     match = funct3 << 12 | 0x23
-    return Instruction(mnemonic, Kind.STORE, Format.S, match, summary, access_bytes=nbytes)
+    return Instruction(
+        mnemonic, InstructionKind.STORE, InstructionFormat.S, match, summary, access_bytes=nbytes
+    )
 
 
 def _branch(mnemonic: str, funct3: int, summary: str) -> Instruction:
-    return Instruction(mnemonic, Kind.BRANCH, Format.B, funct3 << 12 | 0x63, summary)
+    return Instruction(
+        mnemonic, InstructionKind.BRANCH, InstructionFormat.B, funct3 << 12 | 0x63, summary
+    )
 
 
 def _csr(mnemonic: str, funct3: int, summary: str) -> Instruction:
-    form = Format.CSR_IMM if funct3 & 4 else Format.CSR
-    return Instruction(mnemonic, Kind.CSR, form, funct3 << 12 | 0x73, summary)
+    form = InstructionFormat.CSR_IMM if funct3 & 4 else InstructionFormat.CSR
+    return Instruction(mnemonic, InstructionKind.CSR, form, funct3 << 12 | 0x73, summary)
 
 
 def _fence(mnemonic: str, match: int, summary: str) -> Instruction:
-    return Instruction(mnemonic, Kind.FENCE, Format.NONE, match, summary, ignored=0xFFFF_8F80)
+    return Instruction(
+        mnemonic, InstructionKind.FENCE, InstructionFormat.NONE, match, summary, ignored=0xFFFF_8F80
+    )
 
 
 def _system(mnemonic: str, match: int, summary: str) -> Instruction:
-    return Instruction(mnemonic, Kind.SYSTEM, Format.NONE, match, summary)
+    return Instruction(mnemonic, InstructionKind.SYSTEM, InstructionFormat.NONE, match, summary)
 
 
 CUSTOM_0 = 0x0B
@@ -219,18 +250,33 @@ CUSTOM_0 = 0x0B
 
 def _tensor(mnemonic: str, unit: Unit, index: int, descriptor: str, summary: str) -> Instruction:
     match = unit << 25 | index << 12 | CUSTOM_0
-    return Instruction(mnemonic, Kind.TENSOR, Format.DESCRIPTOR, match, summary, unit, descriptor)
+    return Instruction(
+        mnemonic,
+        InstructionKind.TENSOR,
+        InstructionFormat.DESCRIPTOR,
+        match,
+        summary,
+        unit,
+        descriptor,
+    )
 
 
-def _sync(mnemonic: str, form: Format, index: int, summary: str) -> Instruction:
-    return Instruction(mnemonic, Kind.SYNC, form, 4 << 25 | index << 12 | CUSTOM_0, summary)
+def _sync(mnemonic: str, form: InstructionFormat, index: int, summary: str) -> Instruction:
+    return Instruction(
+        mnemonic, InstructionKind.SYNC, form, 4 << 25 | index << 12 | CUSTOM_0, summary
+    )
 
 
 INSTRUCTIONS: tuple[Instruction, ...] = (
-    Instruction("lui", Kind.UPPER, Format.U, 0x37, "rd = imm"),
-    Instruction("auipc", Kind.UPPER, Format.U, 0x17, "rd = pc + imm"),
-    Instruction("jal", Kind.JUMP, Format.J, 0x6F, "rd = pc + 4; pc += offset"),
-    Instruction("jalr", Kind.JUMP, Format.LOAD, 0x67, "rd = pc + 4; pc = (rs1 + imm) & ~1"),
+    Instruction("lui", InstructionKind.UPPER, InstructionFormat.U, 0x37, "rd = imm"),
+    Instruction("auipc", InstructionKind.UPPER, InstructionFormat.U, 0x17, "rd = pc + imm"),
+    Instruction(
+        "jal", InstructionKind.JUMP, InstructionFormat.J, 0x6F, "rd = pc + 4; pc += offset"
+    ),
+    Instruction(
+        "jalr", InstructionKind.JUMP, InstructionFormat.LOAD, 0x67,
+        "rd = pc + 4; pc = (rs1 + imm) & ~1",
+    ),
     _branch("beq", 0, "if rs1 == rs2: pc += offset"),
     _branch("bne", 1, "if rs1 != rs2: pc += offset"),
     _branch("blt", 4, "if rs1 < rs2 (signed): pc += offset"),
@@ -264,14 +310,14 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
     _r("sra", 0x20, 5, "rd = rs1 >> (rs2 & 31) (arithmetic)"),
     _r("or", 0, 6, "rd = rs1 | rs2"),
     _r("and", 0, 7, "rd = rs1 & rs2"),
-    _m("mul", Kind.MULTIPLY, 0, "rd = low word of rs1 * rs2"),
-    _m("mulh", Kind.MULTIPLY, 1, "rd = high word of rs1 * rs2 (signed, signed)"),
-    _m("mulhsu", Kind.MULTIPLY, 2, "rd = high word of rs1 * rs2 (signed, unsigned)"),
-    _m("mulhu", Kind.MULTIPLY, 3, "rd = high word of rs1 * rs2 (unsigned, unsigned)"),
-    _m("div", Kind.DIVIDE, 4, "rd = rs1 / rs2 (signed, towards zero; by zero: -1)"),
-    _m("divu", Kind.DIVIDE, 5, "rd = rs1 / rs2 (unsigned; by zero: all ones)"),
-    _m("rem", Kind.DIVIDE, 6, "rd = remainder of div (by zero: rs1)"),
-    _m("remu", Kind.DIVIDE, 7, "rd = remainder of divu (by zero: rs1)"),
+    _m("mul", InstructionKind.MULTIPLY, 0, "rd = low word of rs1 * rs2"),
+    _m("mulh", InstructionKind.MULTIPLY, 1, "rd = high word of rs1 * rs2 (signed, signed)"),
+    _m("mulhsu", InstructionKind.MULTIPLY, 2, "rd = high word of rs1 * rs2 (signed, unsigned)"),
+    _m("mulhu", InstructionKind.MULTIPLY, 3, "rd = high word of rs1 * rs2 (unsigned, unsigned)"),
+    _m("div", InstructionKind.DIVIDE, 4, "rd = rs1 / rs2 (signed, towards zero; by zero: -1)"),
+    _m("divu", InstructionKind.DIVIDE, 5, "rd = rs1 / rs2 (unsigned; by zero: all ones)"),
+    _m("rem", InstructionKind.DIVIDE, 6, "rd = remainder of div (by zero: rs1)"),
+    _m("remu", InstructionKind.DIVIDE, 7, "rd = remainder of divu (by zero: rs1)"),
     _fence("fence", 0x000F, "nothing: memory is already in order"),
     _fence("fence.i", 0x100F, "nothing: code is read from memory each time"),
     _system("ecall", 0x0000_0073, "trap: environment call"),
@@ -296,15 +342,23 @@ INSTRUCTIONS: tuple[Instruction, ...] = (
     _tensor("nmp.lut", Unit.VECTOR, 4, "lut", "look every element up in a table of 256 bytes"),
     _tensor("nmp.fill", Unit.VECTOR, 5, "fill", "write one value to consecutive elements"),
     _tensor("nmp.transpose", Unit.VECTOR, 6, "transpose", "strided copy within the scratchpad"),
-    _sync("nmp.wait", Format.WAIT, 0, "until at most this many of the unit's are unfinished"),
-    _sync("nmp.barrier", Format.SYNC, 1, "until rs2 cores are at barrier number rs1"),
-    _sync("nmp.post", Format.SYNC, 2, "semaphore rs1 += rs2"),
-    _sync("nmp.pend", Format.SYNC, 3, "until semaphore rs1 >= rs2, then semaphore rs1 -= rs2"),
-    _sync("nmp.halt", Format.NONE, 4, "this core is done until the host starts it again"),
+    _sync(
+        "nmp.wait", InstructionFormat.WAIT, 0,
+        "until at most this many of the unit's are unfinished",
+    ),
+    _sync("nmp.barrier", InstructionFormat.SYNC, 1, "until rs2 cores are at barrier number rs1"),
+    _sync("nmp.post", InstructionFormat.SYNC, 2, "semaphore rs1 += rs2"),
+    _sync(
+        "nmp.pend", InstructionFormat.SYNC, 3,
+        "until semaphore rs1 >= rs2, then semaphore rs1 -= rs2",
+    ),
+    _sync(
+        "nmp.halt", InstructionFormat.NONE, 4, "this core is done until the host starts it again"
+    ),
 )  # fmt: skip
 
 
-def list_mnemonics(*kinds: Kind) -> tuple[str, ...]:
+def list_mnemonics(*kinds: InstructionKind) -> tuple[str, ...]:
     """Return the mnemonics of all instructions of some kinds."""
     return tuple(i.mnemonic for i in INSTRUCTIONS if i.kind in kinds)
 

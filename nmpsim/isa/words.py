@@ -12,7 +12,7 @@ from nmpsim.isa.shared_words import OPERATIONS
 from nmpsim.isa.table import CHANNEL_RECORD, DESCRIPTORS, SCALE_RECORD, Descriptor
 
 
-def word_indices(descriptor: Descriptor) -> Any:
+def make_word_indices(descriptor: Descriptor) -> Any:
     """Return the index of each word of a record as a named tuple."""
     named_tuple: Any = namedtuple  # its names come from the table, which a type checker cannot read
     names = [word.name for word in descriptor]
@@ -26,7 +26,7 @@ def _numbers(descriptor: str, word: str, *choices: str) -> tuple[int, ...]:
     return tuple(known.index(choice) for choice in choices)
 
 
-def word_positions(name: str) -> tuple[int, ...]:
+def find_word_positions(name: str) -> tuple[int, ...]:
     """Return the index of a word in each descriptor; -1 in a descriptor without it."""
     words = ([word.name for word in descriptor] for descriptor in DESCRIPTORS.values())
     return tuple(names.index(name) if name in names else -1 for names in words)
@@ -34,20 +34,20 @@ def word_positions(name: str) -> tuple[int, ...]:
 
 KINDS = {name: kind for kind, name in enumerate(DESCRIPTORS)}
 """Descriptor -> its row in tables that have a row for each descriptor."""
-LOAD = word_indices(DESCRIPTORS["load"])
-STORE = word_indices(DESCRIPTORS["store"])
-CONV = word_indices(DESCRIPTORS["conv"])
-DWCONV = word_indices(DESCRIPTORS["dwconv"])
-GEMM = word_indices(DESCRIPTORS["gemm"])
-MAXPOOL = word_indices(DESCRIPTORS["maxpool"])
-AVGPOOL = word_indices(DESCRIPTORS["avgpool"])
-ELTWISE = word_indices(DESCRIPTORS["eltwise"])
-RESCALE = word_indices(DESCRIPTORS["rescale"])
-LUT = word_indices(DESCRIPTORS["lut"])
-FILL = word_indices(DESCRIPTORS["fill"])
-TRANSPOSE = word_indices(DESCRIPTORS["transpose"])
-SCALE = word_indices(SCALE_RECORD)
-CHANNEL = word_indices(CHANNEL_RECORD)
+LOAD = make_word_indices(DESCRIPTORS["load"])
+STORE = make_word_indices(DESCRIPTORS["store"])
+CONV = make_word_indices(DESCRIPTORS["conv"])
+DWCONV = make_word_indices(DESCRIPTORS["dwconv"])
+GEMM = make_word_indices(DESCRIPTORS["gemm"])
+MAXPOOL = make_word_indices(DESCRIPTORS["maxpool"])
+AVGPOOL = make_word_indices(DESCRIPTORS["avgpool"])
+ELTWISE = make_word_indices(DESCRIPTORS["eltwise"])
+RESCALE = make_word_indices(DESCRIPTORS["rescale"])
+LUT = make_word_indices(DESCRIPTORS["lut"])
+FILL = make_word_indices(DESCRIPTORS["fill"])
+TRANSPOSE = make_word_indices(DESCRIPTORS["transpose"])
+SCALE = make_word_indices(SCALE_RECORD)
+CHANNEL = make_word_indices(CHANNEL_RECORD)
 
 CHANNEL_BYTES = CHANNEL_RECORD.nbytes
 SCALE_BYTES = SCALE_RECORD.nbytes

@@ -17,7 +17,7 @@ from nmpsim.kernels.amx_tiles import (
     emit_release,
 )
 from nmpsim.kernels.machine_code import compile_function
-from nmpsim.kernels.vector_code import I64, constant
+from nmpsim.kernels.vector_code import I64, make_int_constant
 
 _ROWS = MAX_TILES * SIDE
 """Pixels, and channels, of a register block."""
@@ -46,11 +46,27 @@ def emit_check() -> str:
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64] * 4), "block")
     b = ir.IRBuilder(function.append_basic_block("entry"))
     inputs, weights, sums, configuration = function.args
-    row, sums_row = constant(ROW_BYTES), constant(4 * _ROWS)
-    read = (inputs, row, constant(TILE_BYTES), constant(1), weights, constant(TILE_BYTES))
-    no_tail = (constant(0), weights)
-    emit_configure(b, configuration, constant(SIDE))
-    emit_block(b, MAX_TILES, MAX_TILES, *read, *no_tail, sums, sums_row, constant(4 * _ROWS * SIDE))
+    row, sums_row = make_int_constant(ROW_BYTES), make_int_constant(4 * _ROWS)
+    read = (
+        inputs,
+        row,
+        make_int_constant(TILE_BYTES),
+        make_int_constant(1),
+        weights,
+        make_int_constant(TILE_BYTES),
+    )
+    no_tail = (make_int_constant(0), weights)
+    emit_configure(b, configuration, make_int_constant(SIDE))
+    emit_block(
+        b,
+        MAX_TILES,
+        MAX_TILES,
+        *read,
+        *no_tail,
+        sums,
+        sums_row,
+        make_int_constant(4 * _ROWS * SIDE),
+    )
     emit_release(b, configuration)
     b.ret_void()
     return str(module)

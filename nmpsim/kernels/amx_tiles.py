@@ -19,15 +19,15 @@ from nmpsim.kernels.vector_code import (
     Loop,
     WindowRows,
     add_offset,
-    constant,
     declare_function,
-    int_vector,
+    emit_run_loops,
     load,
-    loop_over_runs,
+    make_int_constant,
+    make_int_vector_type,
+    make_zero_constant,
     splat,
     store,
     switch,
-    zeros,
 )
 
 SIDE = 16
@@ -39,7 +39,7 @@ MAX_TILES = 2
 """Tiles of pixels, and of channels, in a register block: of the eight tiles, four hold sums, two
 inputs and two weights."""
 _INPUTS, _WEIGHTS, _TILES = MAX_TILES * MAX_TILES, MAX_TILES * MAX_TILES + MAX_TILES, 8
-_I8, _ROW = ir.IntType(8), int_vector(8, ROW_BYTES)
+_I8, _ROW = ir.IntType(8), make_int_vector_type(8, ROW_BYTES)
 _POINTER = _I8.as_pointer()
 _WIDTHS, _HEIGHTS = 16, 48
 """Bytes of a configuration at which the widths (two bytes a tile) and heights (one) begin."""
@@ -66,7 +66,7 @@ def emit_configure(b: IRBuilder, configuration: Value, pixels: Value) -> None:
     fixed[_WIDTHS : _WIDTHS + 2 * _TILES : 2] = [ROW_BYTES] * _TILES
     fixed[_HEIGHTS : _HEIGHTS + _TILES] = [SIDE] * _TILES
     depends_on_pixels = [_HEIGHTS <= i < _HEIGHTS + _WEIGHTS for i in range(ROW_BYTES)]
-    mask = Constant(int_vector(1, ROW_BYTES), depends_on_pixels)
+    mask = Constant(make_int_vector_type(1, ROW_BYTES), depends_on_pixels)
     rows = splat(b, b.trunc(pixels, _I8), ROW_BYTES)
     store(b, b.select(mask, rows, Constant(_ROW, fixed)), configuration, 1)
     _emit_instruction(b, "ldtilecfg", b.inttoptr(configuration, _POINTER))
@@ -99,7 +99,7 @@ def emit_block(
     and ``next_out`` are bytes from one tile of pixels to the next.
     """
     sums = [(p, n, MAX_TILES * p + n) for p in range(across) for n in range(blocks)]
-    row = constant(ROW_BYTES)
+    row = make_int_constant(ROW_BYTES)
 
     def add_products(inputs_at: Value, weights_at: Value, stride: Value) -> None:
         for n in range(blocks):
@@ -115,10 +115,10 @@ def emit_block(
     inputs_at, weights_at = loop.values
     add_products(inputs_at, weights_at, block_stride)
     inputs_at, _ = loop.end()
-    with b.if_then(b.icmp_unsigned("!=", has_tail, constant(0))):
-        add_products(inputs_at, tails, constant(TILE_BYTES))
+    with b.if_then(b.icmp_unsigned("!=", has_tail, make_int_constant(0))):
+        add_products(inputs_at, tails, make_int_constant(TILE_BYTES))
     for p, n, tile in sums:
-        to = b.add(add_offset(b, out, p, next_out), constant(n * ROW_BYTES))
+        to = b.add(add_offset(b, out, p, next_out), make_int_constant(n * ROW_BYTES))
         _emit_instruction(b, "tilestored64", tile, b.inttoptr(to, _POINTER), out_stride)
 
 
@@ -129,7 +129,7 @@ def emit_products(b: IRBuilder, across: Value, blocks: Value, *operands: Value) 
         for n in range(1, MAX_TILES + 1)
         for p in range(1, MAX_TILES + 1)
     }
-    return switch(b, b.add(b.mul(blocks, constant(MAX_TILES)), across), cases)
+    return switch(b, b.add(b.mul(blocks, make_int_constant(MAX_TILES)), across), cases)
 
 
 def emit_gather(
@@ -144,7 +144,10 @@ def emit_gather(
 
     def copy_run(source: Value, patch: Value) -> list[Any]:
         at = [source, patch]
-        rows, words = b.lshr(window.steps, constant(4)), b.and_(window.steps, constant(15))
+        rows, words = (
+            b.lshr(window.steps, make_int_constant(4)),
+            b.and_(window.steps, make_int_constant(15)),
+        )
         for count, kind, size in ((rows, _ROW, ROW_BYTES), (words, I32, 4)):
             loop = Loop(b, count, at, [size, size], may_be_empty=True)
             store(b, load(b, loop.values[0], kind, 1), loop.values[1], 1)
@@ -153,7 +156,7 @@ def emit_gather(
 
     over_pixels = Loop(b, pixels, [offsets, patches], [8, patch_stride])
     offset, patch = over_pixels.values
-    loop_over_runs(b, window, b.add(window.base, load(b, offset, I64, 8)), [patch], copy_run)
+    emit_run_loops(b, window, b.add(window.base, load(b, offset, I64, 8)), [patch], copy_run)
     over_pixels.end()
 
 
@@ -166,7 +169,7 @@ def emit_pack_tails(
     at, to = copied.values
     store(b, load(b, at, _ROW, 1), to, 1)
     _, to = copied.end()
-    cleared = Loop(b, b.sub(constant(SIDE), steps), [to], [ROW_BYTES])
-    store(b, zeros(_ROW), cleared.values[0], 1)
+    cleared = Loop(b, b.sub(make_int_constant(SIDE), steps), [to], [ROW_BYTES])
+    store(b, make_zero_constant(_ROW), cleared.values[0], 1)
     cleared.end()
     over_blocks.end()

@@ -25,14 +25,14 @@ from nmpsim.kernels.vector_code import (
     INT32S,
     LANES,
     Loop,
-    int_vector,
     load,
+    make_int_vector_type,
+    make_zero_constant,
     store,
-    zeros,
 )
 from nmpsim.kernels.workspace_size import TABLE_ROWS
 
-_WIDE_SUMS = int_vector(64)
+_WIDE_SUMS = make_int_vector_type(64)
 
 
 def _emit_tap_sums(
@@ -50,11 +50,11 @@ def _emit_tap_sums(
 
     32 bits hold the sum of the Int8 products.
     """
-    kind, sum_kind = int_vector(bits), int_vector(4 * bits)
+    kind, sum_kind = make_int_vector_type(bits), make_int_vector_type(4 * bits)
     moves = [LANES * bits // 8, 4 * LANES, 8 * LANES]
     over_blocks = Loop(b, blocks, [corner, factors, sums], moves)
     values_at, factors_at, sums_at = over_blocks.values
-    over_taps = Loop(b, count, [taps, factors_at, zeros(sum_kind)], [8, stride])
+    over_taps = Loop(b, count, [taps, factors_at, make_zero_constant(sum_kind)], [8, stride])
     tap, row, total = over_taps.values
     values = load(b, b.add(values_at, load(b, tap, I64, 8)), kind, bits // 8)
     of_tap = load(b, row, INT32S, 4)

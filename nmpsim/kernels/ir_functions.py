@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 
 from nmpsim.kernels.cpu_features import CPU
 from nmpsim.kernels.machine_code import compile_function
-from nmpsim.kernels.vector_code import I64, constant
+from nmpsim.kernels.vector_code import I64, make_int_constant
 
 
 def define_function(name: str, emit: Callable[..., Any]) -> Any:
@@ -83,7 +83,7 @@ def emit_function(
         function.linkage = "internal"
         function.attributes.add("noinline")
         b.position_at_end(function.append_basic_block("entry"))
-        b.ret(emit(b, *_restructure(arguments, iter(function.args))) or constant(0))
+        b.ret(emit(b, *_restructure(arguments, iter(function.args))) or make_int_constant(0))
     return function
 
 

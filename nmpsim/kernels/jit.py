@@ -12,7 +12,7 @@ import numba
 from numba.extending import register_jitable
 
 from nmpsim.kernels.array_types import Kind
-from nmpsim.kernels.numba_internals import COUNTING, NOT_COUNTING, PART_OPTIONS, object_file
+from nmpsim.kernels.numba_internals import COUNTING, NOT_COUNTING, PART_OPTIONS, make_object_file
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -66,14 +66,14 @@ def compile_object_file(
     Returns None if this version of Numba is not supported. ``argument_types`` is the number of
     arguments if all are integers.
     """
-    if object_file is None:
+    if make_object_file is None:
         return None
     options = {**_PART, **NOT_COUNTING}
     if isinstance(argument_types, int):
-        return object_file(function, options, [numba.int64] * argument_types, False)
+        return make_object_file(function, options, [numba.int64] * argument_types, False)
     remaining = iter(argument_types)
     types = [_numba_type(kind, remaining) for kind in remaining]
-    return object_file(function, options, types, True)
+    return make_object_file(function, options, types, True)
 
 
 def _numba_type(kind: Kind, following: Iterator[Kind]) -> Any:

@@ -27,11 +27,11 @@ from nmpsim.kernels.vector_code import (
     FLOATS,
     LANES,
     call_intrinsic,
-    int_vector,
-    signed_max,
-    signed_min,
-    splat_constant,
-    zeros,
+    emit_signed_max,
+    emit_signed_min,
+    make_int_vector_type,
+    make_splat_constant,
+    make_zero_constant,
 )
 
 MAX_ROUNDED = 1 << 30
@@ -97,7 +97,9 @@ class IntegerVector:
         """Return an LLVM vector of the low ``bits`` bits, 16, 32 or 64, of each integer."""
         if bits not in self._values:
             if bits > 16 and self._fits(bits // 2):
-                value = self.trace.builder.sext(self.get_bits(bits // 2), int_vector(bits))
+                value = self.trace.builder.sext(
+                    self.get_bits(bits // 2), make_int_vector_type(bits)
+                )
             else:
                 value = self._emit(bits)
             self._values[bits] = value
@@ -185,7 +187,10 @@ def _lift(trace: Trace, value: Operand) -> IntegerVector:
     if isinstance(value, IntegerVector):
         return value
     return IntegerVector(
-        trace, value, value, lambda bits: splat_constant(int_vector(bits), _wrap(value, bits))
+        trace,
+        value,
+        value,
+        lambda bits: make_splat_constant(make_int_vector_type(bits), _wrap(value, bits)),
     )
 
 
@@ -220,7 +225,7 @@ def _compute_exactly(
     def emit_bits(bits: int) -> Any:
         builder, own = x.trace.builder, x.bits
         value = emit(builder, *(one.get_bits(own) for one in operands))
-        return builder.trunc(value, int_vector(bits)) if bits < own else value
+        return builder.trunc(value, make_int_vector_type(bits)) if bits < own else value
 
     return IntegerVector(x.trace, *_find_range(function, *operands), emit_bits)
 
@@ -230,7 +235,7 @@ def _compute_exactly(
 
 def _shift_away(x: IntegerVector, count: IntegerVector) -> IntegerVector:
     def emit(b: IRBuilder, value: Value, shift: Value) -> Any:
-        one = splat_constant(value.type, 1)
+        one = make_splat_constant(value.type, 1)
         mask = b.sub(b.shl(one, shift), one)
         most = b.add(b.ashr(mask, one), b.zext(_is_negative(b, value), value.type))
         is_rounded_up = b.icmp_signed(">", b.and_(value, mask), most)
@@ -258,28 +263,36 @@ def _shift_product(
 
     def double(bits: int) -> tuple[Any, Any]:
         """Return ``x`` and ``mul`` after all doublings; as many as ``x`` can take are its own."""
-        b, kind = trace.builder, int_vector(bits)
-        doublings = b.sub(splat_constant(kind, _DOUBLINGS), count.get_bits(bits))
-        own = signed_max(b, signed_min(b, doublings, splat_constant(kind, most)), zeros(kind))
+        b, kind = trace.builder, make_int_vector_type(bits)
+        doublings = b.sub(make_splat_constant(kind, _DOUBLINGS), count.get_bits(bits))
+        own = emit_signed_max(
+            b,
+            emit_signed_min(b, doublings, make_splat_constant(kind, most)),
+            make_zero_constant(kind),
+        )
         doubled = b.shl(mul.get_bits(bits), b.sub(doublings, own))
         return b.shl(x.get_bits(bits), own), doubled
 
     def is_outside() -> Any:
         b, (_, doubled) = trace.builder, double(64)
-        is_long = b.icmp_signed(">", count.get_bits(64), splat_constant(doubled.type, _DOUBLINGS))
-        magnitude = signed_max(b, doubled, b.neg(doubled))
-        limit = splat_constant(doubled.type, (1 << _DOUBLINGS) - 1)
+        is_long = b.icmp_signed(
+            ">", count.get_bits(64), make_splat_constant(doubled.type, _DOUBLINGS)
+        )
+        magnitude = emit_signed_max(b, doubled, b.neg(doubled))
+        limit = make_splat_constant(doubled.type, (1 << _DOUBLINGS) - 1)
         return b.or_(is_long, b.icmp_signed(">", magnitude, limit))
 
     def emit(bits: int) -> Any:
-        return call_intrinsic(trace.builder, "x86.avx2.pmul.hr.sw", int_vector(16), *double(16))
+        return call_intrinsic(
+            trace.builder, "x86.avx2.pmul.hr.sw", make_int_vector_type(16), *double(16)
+        )
 
     trace.limits.append(is_outside)
     return assume_magnitude(IntegerVector(trace, -(1 << 15), (1 << 15) - 1, emit), 1 << 13)
 
 
 def _is_negative(b: IRBuilder, value: Value) -> Any:
-    return b.icmp_signed("<", value, zeros(value.type))
+    return b.icmp_signed("<", value, make_zero_constant(value.type))
 
 
 def _saturate(x: IntegerVector, bits: int) -> IntegerVector:
@@ -338,8 +351,8 @@ def _float64(x: IntegerVector | FloatVector) -> FloatVector:
             return b.sitofp(value, DOUBLES)
         if not -(1 << 51) <= x.low <= x.high < 1 << 51:
             raise NotProvedError(f"51 bits do not hold {x.low} ... {x.high}")
-        with_magic = b.bitcast(b.add(value, splat_constant(value.type, _MAGIC)), DOUBLES)
-        return b.fsub(with_magic, splat_constant(DOUBLES, 1.5 * 2**52))
+        with_magic = b.bitcast(b.add(value, make_splat_constant(value.type, _MAGIC)), DOUBLES)
+        return b.fsub(with_magic, make_splat_constant(DOUBLES, 1.5 * 2**52))
 
     return FloatVector(x.trace, DOUBLES, emit)
 
@@ -354,17 +367,17 @@ def _round(is_away: bool) -> Callable[[FloatVector], IntegerVector]:
         def is_large() -> Any:
             b = x.trace.builder
             magnitude = call_intrinsic(b, f"fabs.{suffix}", kind, x.get_value())
-            return b.fcmp_unordered(">", magnitude, splat_constant(kind, MAX_ROUNDED))
+            return b.fcmp_unordered(">", magnitude, make_splat_constant(kind, MAX_ROUNDED))
 
         def emit(bits: int) -> Any:
             b, value = x.trace.builder, x.get_value()
             if is_away:
                 # Adding a little less than a half reaches the next integer from the half on.
-                half = splat_constant(kind, float(np.nextafter(dtype(0.5), dtype(0))))
+                half = make_splat_constant(kind, float(np.nextafter(dtype(0.5), dtype(0))))
                 value = b.fadd(value, call_intrinsic(b, f"copysign.{suffix}", kind, half, value))
             else:
                 value = call_intrinsic(b, f"rint.{suffix}", kind, value)
-            return b.fptosi(value, int_vector(bits))
+            return b.fptosi(value, make_int_vector_type(bits))
 
         x.trace.limits.append(is_large)
         return IntegerVector(x.trace, -MAX_ROUNDED, MAX_ROUNDED, emit)

@@ -39,24 +39,26 @@ from nmpsim.kernels.vector_code import (
     WindowRows,
     add_offset,
     call_intrinsic,
-    constant,
-    int_vector,
+    emit_run_loops,
     load,
     load_corners,
-    loop_over_runs,
+    make_int_constant,
+    make_int_vector_type,
+    make_splat_constant,
+    make_zero_constant,
     shuffle,
     splat,
-    splat_constant,
     store,
     switch,
-    zeros,
 )
 from nmpsim.kernels.weight_packing import initialize_packed_weights_avx2
 from nmpsim.kernels.workspace_size import MAX_PIXELS
 
-_BYTES, _HALF_BYTES, _QUARTER_BYTES = (int_vector(8, lanes * LANES) for lanes in (4, 2, 1))
-_PAIRS, _PRODUCTS = int_vector(16, 2 * LANES), int_vector(32, 2 * LANES)
-_QUARTER = int_vector(32, 4)
+_BYTES, _HALF_BYTES, _QUARTER_BYTES = (
+    make_int_vector_type(8, lanes * LANES) for lanes in (4, 2, 1)
+)
+_PAIRS, _PRODUCTS = make_int_vector_type(16, 2 * LANES), make_int_vector_type(32, 2 * LANES)
+_QUARTER = make_int_vector_type(32, 4)
 
 
 class Target(NamedTuple):
@@ -86,7 +88,7 @@ def _add_dot_products(b: IRBuilder, sums: Value, unsigned: Value, signed: Value)
 VNNI = Target(
     {4: (1, 2, 3, 4, 5), 2: (4, 5, 6, 7), 1: (7,)},
     (INT32S,),
-    lambda b, address: [b.add(load(b, address, _BYTES, 1), splat_constant(_BYTES, -128))],
+    lambda b, address: [b.add(load(b, address, _BYTES, 1), make_splat_constant(_BYTES, -128))],
     lambda b, address: splat(b, load(b, address, I32, 1)),
     lambda b, sums, weights, inputs: [_add_dot_products(b, sums[0], weights[0], inputs)],
     lambda b, sums, excess: b.sub(sums[0], splat(b, load(b, excess, I32, 4))),
@@ -113,7 +115,7 @@ def _load_widened_weights(b: IRBuilder, address: Value) -> list[Any]:
 
 
 def _load_widened_inputs(b: IRBuilder, address: Value) -> Any:
-    four = b.sext(load(b, address, int_vector(8, 4), 1), int_vector(16, 4))
+    four = b.sext(load(b, address, make_int_vector_type(8, 4), 1), make_int_vector_type(16, 4))
     return b.bitcast(splat(b, b.bitcast(four, I64), LANES // 2), _PAIRS)
 
 
@@ -202,8 +204,8 @@ def emit_block(
                 added += target.add_products(b, totals[first : first + parts], of_blocks[n], inputs)
         return loop.end(added)[1:]
 
-    initial = [zeros(kind) for kind in target.sums] * (pixels * blocks)
-    _, *sums = loop_over_runs(b, window, constant(0), [weights, *initial], emit_run)
+    initial = [make_zero_constant(kind) for kind in target.sums] * (pixels * blocks)
+    _, *sums = emit_run_loops(b, window, make_int_constant(0), [weights, *initial], emit_run)
     for p in range(pixels):
         for n in range(blocks):
             first = (p * blocks + n) * parts
@@ -219,39 +221,43 @@ def _emit_products(b: IRBuilder, pixels: Value, blocks: Value, *operands: Any) -
         for n, shapes in _target.shapes.items()
         for p in shapes
     }
-    return switch(b, b.add(b.mul(blocks, constant(MAX_PIXELS)), pixels), cases)
+    return switch(b, b.add(b.mul(blocks, make_int_constant(MAX_PIXELS)), pixels), cases)
 
 
 def _emit_excess(b: IRBuilder, offsets: Value, window: WindowRows, out: Value) -> None:
     """Compute 128 times the sum of the inputs of EXCESS_PIXELS pixels."""
     lanes = Constant(INT32S, list(range(LANES)))
     corners = load_corners(b, window, offsets, EXCESS_PIXELS)
-    chunks = b.lshr(b.add(window.steps, constant(LANES - 1)), constant(4))
+    chunks = b.lshr(b.add(window.steps, make_int_constant(LANES - 1)), make_int_constant(4))
 
     def emit_run(position: Value, *before: Value) -> list[Any]:
         loop = Loop(b, chunks, [position, window.steps, *before], [4 * LANES, -LANES])
         position, left, *totals = loop.values
         is_loaded = b.icmp_unsigned("<", lanes, splat(b, b.trunc(left, I32)))
-        ones = splat_constant(_BYTES, 1)
+        ones = make_splat_constant(_BYTES, 1)
         added = [
             _add_dot_products(b, total, ones, _masked_load(b, b.add(corner, position), is_loaded))
             for total, corner in zip(totals, corners, strict=True)
         ]
         return loop.end(added)[2:]
 
-    totals = loop_over_runs(b, window, constant(0), [zeros(INT32S)] * EXCESS_PIXELS, emit_run)
+    totals = emit_run_loops(
+        b, window, make_int_constant(0), [make_zero_constant(INT32S)] * EXCESS_PIXELS, emit_run
+    )
     while len(totals) > 1:
         totals = [_add_pairs(b, *two) for two in zip(totals[::2], totals[1::2], strict=True)]
     total = _add_pairs(b, totals[0], totals[0])
     sums = shuffle(b, total, total, list(range(EXCESS_PIXELS)))
-    store(b, b.shl(sums, splat_constant(sums.type, 7)), out, 4)
+    store(b, b.shl(sums, make_splat_constant(sums.type, 7)), out, 4)
 
 
 def _masked_load(b: IRBuilder, address: Value, mask: Value) -> Any:
     """Load 32-bit lanes; those whose flag is not set are 0."""
     pointer = b.inttoptr(address, INT32S.as_pointer())
     name = "masked.load.v16i32.p0"
-    return call_intrinsic(b, name, INT32S, pointer, Constant(I32, 1), mask, zeros(INT32S))
+    return call_intrinsic(
+        b, name, INT32S, pointer, Constant(I32, 1), mask, make_zero_constant(INT32S)
+    )
 
 
 EXCESS_PIXELS = 8

@@ -43,14 +43,14 @@ from nmpsim.kernels.vector_code import (
     Loop,
     WindowRows,
     add_offset,
-    constant,
-    int_vector,
+    emit_run_loops,
     load,
-    loop_over_runs,
+    make_int_constant,
+    make_int_vector_type,
+    make_zero_constant,
     splat,
     store,
     switch,
-    zeros,
 )
 from nmpsim.kernels.weight_packing import PACKED, UNUSED, pack_blocks
 from nmpsim.kernels.workspace_size import MAX_PIXELS
@@ -61,7 +61,11 @@ PATCH_BYTES = 3 << 16
 """Bytes for the windows of pixels; more would exceed the host's inner caches."""
 PAIR_PIXELS = 5
 """Pixels of a register block that takes two steps at a time."""
-_BYTES, _PAIRS, _SUMS = int_vector(8, 32), int_vector(16, 16), int_vector(32, 8)
+_BYTES, _PAIRS, _SUMS = (
+    make_int_vector_type(8, 32),
+    make_int_vector_type(16, 16),
+    make_int_vector_type(32, 8),
+)
 _BOTH_SUMS = ir.LiteralStructType([_SUMS, _SUMS])
 
 
@@ -160,9 +164,9 @@ def _emit_block(
     initial = [load(b, add_offset(b, starts, 32 * side), _SUMS, 4) for side in range(2)]
     loaded_ones = load(b, ones, _PAIRS, 8)
     unroll = 2 if in_pairs else 1
-    count = b.lshr(b.add(depth, constant(4 * unroll - 4)), constant(1 + unroll))
+    count = b.lshr(b.add(depth, make_int_constant(4 * unroll - 4)), make_int_constant(1 + unroll))
     moves = [4 * unroll, STEP_BYTES * unroll]
-    steps = Loop(b, count, [constant(0), weights, *(initial * pixels)], moves)
+    steps = Loop(b, count, [make_int_constant(0), weights, *(initial * pixels)], moves)
     position, weights_at, *sums = steps.values
     if in_pairs:
         added = _add_two_steps(b, sums, corners, position, weights_at, loaded_ones)
@@ -188,7 +192,7 @@ def _emit_products(b: IRBuilder, pixels: Value, in_pairs: Value, *operands: Valu
         for is_paired, most in ((False, PIXELS), (True, PAIR_PIXELS))
         for p in range(1, most + 1)
     }
-    return switch(b, b.add(pixels, b.mul(in_pairs, constant(PIXELS))), cases)
+    return switch(b, b.add(pixels, b.mul(in_pairs, make_int_constant(PIXELS))), cases)
 
 
 def _emit_gather(
@@ -201,26 +205,26 @@ def _emit_gather(
     mask, none = b.trunc(flipped, I32), Constant(I32, 0)
 
     def copy_run(run: Value, patch: Value, found: Value) -> list[Any]:
-        count = b.lshr(window.steps, constant(3))
+        count = b.lshr(window.steps, make_int_constant(3))
         large = Loop(b, count, [run, patch, found], [32, 32], may_be_empty=True)
         at, to, found = large.values
         values = load(b, at, _SUMS, 1)
         store(b, b.xor(values, splat(b, mask, 8)), to, 1)
         at, to, found = large.end([b.or_(found, values)])
-        count = b.and_(window.steps, constant(7))
+        count = b.and_(window.steps, make_int_constant(7))
         small = Loop(b, count, [at, to, none], [4, 4], may_be_empty=True)
         at, to, some = small.values
         value = load(b, at, I32, 1)
         store(b, b.xor(value, mask), to, 1)
         _, to, some = small.end([b.or_(some, value)])
-        return [to, b.or_(found, b.insert_element(zeros(_SUMS), some, none))]
+        return [to, b.or_(found, b.insert_element(make_zero_constant(_SUMS), some, none))]
 
-    over_pixels = Loop(b, pixels, [offsets, patches, zeros(_SUMS)], [8])
+    over_pixels = Loop(b, pixels, [offsets, patches, make_zero_constant(_SUMS)], [8])
     offset, *carried = over_pixels.values
     corner = b.add(window.base, load(b, offset, I64, 8))
-    patch, found = loop_over_runs(b, window, corner, carried, copy_run)
+    patch, found = emit_run_loops(b, window, corner, carried, copy_run)
     _, _, found = over_pixels.end([patch, found])
-    signs = b.icmp_signed("<", b.bitcast(found, _BYTES), zeros(_BYTES))
+    signs = b.icmp_signed("<", b.bitcast(found, _BYTES), make_zero_constant(_BYTES))
     return b.zext(b.bitcast(signs, I32), I64)
 
 

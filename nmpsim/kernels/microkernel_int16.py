@@ -35,18 +35,18 @@ from nmpsim.kernels.vector_code import (
     WindowRows,
     add_offset,
     call_intrinsic,
-    constant,
-    int_vector,
+    emit_run_loops,
+    emit_signed_max,
     load,
     load_corners,
-    loop_over_runs,
+    make_int_constant,
+    make_int_vector_type,
+    make_splat_constant,
+    make_zero_constant,
     shuffle,
-    signed_max,
     splat,
-    splat_constant,
     store,
     switch,
-    zeros,
 )
 from nmpsim.kernels.workspace_size import LEVELS, MAX_PIXELS
 
@@ -58,13 +58,13 @@ MAX_PRODUCTS: Any = np.int64((1 << 31) - (1 << 16))
 GRANULE = 16
 """Inputs whose squares are summed together: those of the steps of the middle level."""
 
-_PAIRS, _WIDE_SUMS = int_vector(16, 2 * LANES), int_vector(64)
+_PAIRS, _WIDE_SUMS = make_int_vector_type(16, 2 * LANES), make_int_vector_type(64)
 
 
 def _multiply_pairs(b: IRBuilder, weights: Value, inputs: Value) -> Any:
     """Return the sums of the products of 16-bit pairs."""
     count = weights.type.count
-    wide = int_vector(32, count)
+    wide = make_int_vector_type(32, count)
     products = b.mul(b.sext(weights, wide), b.sext(inputs, wide))
     even = shuffle(b, products, products, list(range(0, count, 2)))
     odd = shuffle(b, products, products, list(range(1, count, 2)))
@@ -99,7 +99,7 @@ Two vectors for each sum of a register block, and those of a step, fill 32 regis
 PORTABLE = Target(
     {1: 4},
     lambda b, total, weights, inputs: b.add(total, _multiply_pairs(b, weights, inputs)),
-    lambda b, high, total: b.add(high, b.ashr(total, splat_constant(INT32S, 16))),
+    lambda b, high, total: b.add(high, b.ashr(total, make_splat_constant(INT32S, 16))),
 )
 """Any processor: products of pairs widened to 32 bits."""
 
@@ -112,7 +112,7 @@ def _unsigned_min(b: IRBuilder, one: Value, other: Value) -> Any:
 
 def _count_chunks(b: IRBuilder, count: Value, size: Value) -> Any:
     """Return ``ceil(count / size)``."""
-    return b.udiv(b.add(count, b.sub(size, constant(1))), size)
+    return b.udiv(b.add(count, b.sub(size, make_int_constant(1))), size)
 
 
 def _emit_block(
@@ -128,7 +128,7 @@ def _emit_block(
     out_stride: Value,
 ) -> None:
     """Compute the sums of one register block, carried after ``steps`` steps and after each run."""
-    low_bits = splat_constant(INT32S, 0xFFFF)
+    low_bits = make_splat_constant(INT32S, 0xFFFF)
     corners = load_corners(b, window, offsets, pixels)
     sum_count = pixels * blocks
     chunks = _count_chunks(b, window.steps, steps)
@@ -153,9 +153,9 @@ def _emit_block(
         lows = [b.and_(total, low_bits) for total in totals]
         return over_chunks.end([b.sub(left, count), position, weights_at, *lows, *highs])[2:]
 
-    initial = [zeros(INT32S)] * (2 * sum_count)
-    _, *sums = loop_over_runs(b, window, constant(0), [weights, *initial], emit_run)
-    shift = splat_constant(_WIDE_SUMS, 16)
+    initial = [make_zero_constant(INT32S)] * (2 * sum_count)
+    _, *sums = emit_run_loops(b, window, make_int_constant(0), [weights, *initial], emit_run)
+    shift = make_splat_constant(_WIDE_SUMS, 16)
     for i, (low, high) in enumerate(zip(sums[:sum_count], sums[sum_count:], strict=True)):
         total = b.add(b.shl(b.sext(high, _WIDE_SUMS), shift), b.sext(low, _WIDE_SUMS))
         to = add_offset(b, out, i // blocks, out_stride)
@@ -169,7 +169,7 @@ def _emit_products(b: IRBuilder, pixels: Value, blocks: Value, *operands: Any) -
         for n, most in _target.shapes.items()
         for p in range(1, most + 1)
     }
-    return switch(b, b.add(b.mul(blocks, constant(MAX_PIXELS)), pixels), cases)
+    return switch(b, b.add(b.mul(blocks, make_int_constant(MAX_PIXELS)), pixels), cases)
 
 
 def _emit_bounds(
@@ -179,7 +179,7 @@ def _emit_bounds(
 
     They are the sum of the magnitudes of one sign, that of all magnitudes, and that of squares.
     """
-    ones, no_sums = splat_constant(_PAIRS, 1), [zeros(INT32S)] * 3
+    ones, no_sums = make_splat_constant(_PAIRS, 1), [make_zero_constant(INT32S)] * 3
     chunks = _count_chunks(b, run_steps, steps)
     over_runs = Loop(b, runs, [weights, *no_sums])
     over_chunks = Loop(b, chunks, [run_steps, *over_runs.values])
@@ -188,15 +188,15 @@ def _emit_bounds(
     over_steps = Loop(b, count, [weights_at, *no_sums], [STEP_BYTES])
     weights_at, positive, negative, squares = over_steps.values
     value = load(b, weights_at, _PAIRS, 2)
-    above = signed_max(b, value, zeros(_PAIRS))
+    above = emit_signed_max(b, value, make_zero_constant(_PAIRS))
     added = [
         b.add(positive, _multiply_pairs(b, above, ones)),
         b.sub(negative, _multiply_pairs(b, b.sub(value, above), ones)),
         b.add(squares, _sum_squares(b, value)),
     ]
     weights_at, *sums = over_steps.end(added)
-    found = signed_max(b, *sums[:2]), b.add(*sums[:2]), sums[2]
-    most = [signed_max(b, *two) for two in zip(found, most, strict=True)]
+    found = emit_signed_max(b, *sums[:2]), b.add(*sums[:2]), sums[2]
+    most = [emit_signed_max(b, *two) for two in zip(found, most, strict=True)]
     most = over_runs.end(over_chunks.end([b.sub(left, count), weights_at, *most])[1:])[1:]
     for row, bound in enumerate(most):
         store(b, bound, add_offset(b, bounds, STEP_BYTES * row), 4)
@@ -205,22 +205,24 @@ def _emit_bounds(
 def _sum_squares(b: IRBuilder, values: Value) -> Any:
     """Return an upper bound of the sum of two squares divided by 256, as an unsigned number."""
     squares = _multiply_pairs(b, values, values)
-    shifted = b.lshr(squares, splat_constant(squares.type, 8))
-    return b.add(shifted, splat_constant(squares.type, 1))
+    shifted = b.lshr(squares, make_splat_constant(squares.type, 8))
+    return b.add(shifted, make_splat_constant(squares.type, 1))
 
 
 def _emit_energy(b: IRBuilder, inputs: Value, granules: Value, known: Value) -> Any:
     """Return the maximum of ``known`` and of the sums of squares of GRANULE inputs."""
     lanes, first = GRANULE // 2, Constant(I32, 0)
-    most = b.insert_element(zeros(int_vector(32, lanes)), b.trunc(known, I32), first)
+    most = b.insert_element(
+        make_zero_constant(make_int_vector_type(32, lanes)), b.trunc(known, I32), first
+    )
     loop = Loop(b, granules, [inputs, most], [2 * GRANULE])
     at, most = loop.values
-    sums = _sum_squares(b, load(b, at, int_vector(16, GRANULE), 2))
+    sums = _sum_squares(b, load(b, at, make_int_vector_type(16, GRANULE), 2))
     distance = lanes // 2
     while distance:
         sums = b.add(sums, shuffle(b, sums, sums, [i ^ distance for i in range(lanes)]))
         distance //= 2
-    _, most = loop.end([signed_max(b, most, sums)])
+    _, most = loop.end([emit_signed_max(b, most, sums)])
     return b.zext(b.extract_element(most, first), I64)
 
 

@@ -53,22 +53,22 @@ from nmpsim.kernels.vector_code import (
     LANES,
     Loop,
     add_offset,
-    any_lane,
-    constant,
     count_if,
-    int_vector,
+    emit_any_lane,
+    emit_signed_max,
+    emit_signed_min,
     load,
-    signed_max,
-    signed_min,
+    make_int_constant,
+    make_int_vector_type,
+    make_splat_constant,
+    make_zero_constant,
     splat,
-    splat_constant,
     store,
     switch,
-    zeros,
 )
 from nmpsim.kernels.workspace_size import COUNT_ROWS
 
-_LONGS = int_vector(64)
+_LONGS = make_int_vector_type(64)
 
 
 class FormulaCase(NamedTuple):
@@ -137,8 +137,10 @@ def _saturate_to(b: IRBuilder, values: Value, kind: ir.VectorType) -> Any:
     """Return values in other bits, limited to what these hold: often one instruction."""
     if values.type.element.width <= kind.element.width:
         return values if values.type == kind else b.sext(values, kind)
-    low, high = (splat_constant(values.type, limit) for limit in _range_of_bits(kind.element.width))
-    return b.trunc(signed_min(b, signed_max(b, values, low), high), kind)
+    low, high = (
+        make_splat_constant(values.type, limit) for limit in _range_of_bits(kind.element.width)
+    )
+    return b.trunc(emit_signed_min(b, emit_signed_max(b, values, low), high), kind)
 
 
 class _Code:
@@ -157,18 +159,22 @@ class _Code:
         self._parameters = find_parameters(case.formula)
         count = len(case.inputs) + len(self._parameters)
         if case.is_sum:
-            self.input_kind = self.watched_kind = int_vector(32 << element)
+            self.input_kind = self.watched_kind = make_int_vector_type(32 << element)
             self._range = _range_of_bits(32 + 16 * element)
             self._words = _load_rows(b, parameters, count, _LONGS)
         else:
-            self.input_kind = int_vector(16 << element)
+            self.input_kind = make_int_vector_type(16 << element)
             self._range = -(2 << (8 << element) - 1) + 1, (2 << (8 << element) - 1) - 1
             self._words = [splat(b, word) for word in _load_rows(b, parameters, count, I64)]
-            result, _ = self.evaluate([zeros(self.input_kind)] * len(case.inputs))
-            self.watched_kind = int_vector(result.bits)
+            result, _ = self.evaluate([make_zero_constant(self.input_kind)] * len(case.inputs))
+            self.watched_kind = make_int_vector_type(result.bits)
 
     def _resize(self, word: Value, bits: int) -> Any:
-        return word if word.type == int_vector(bits) else self._b.trunc(word, int_vector(bits))
+        return (
+            word
+            if word.type == make_int_vector_type(bits)
+            else self._b.trunc(word, make_int_vector_type(bits))
+        )
 
     def evaluate(self, inputs: Iterable[Value]) -> tuple[IntegerVector, Trace]:
         """Evaluate the formula; the trace has the limits that are assumed not to be met."""
@@ -199,7 +205,7 @@ class _Code:
     def is_limited(self, inputs: Iterable[Value]) -> Any:
         """Return the lanes whose results are invalid."""
         _, trace = self.evaluate(inputs)
-        found = zeros(int_vector(1))
+        found = make_zero_constant(make_int_vector_type(1))
         for emit in trace.limits:
             found = self._b.or_(found, emit())
         return found
@@ -221,11 +227,11 @@ def _emit(case: FormulaCase, element: int, b: IRBuilder, block: BlockArguments) 
     too large, no sum is.
     """
     code = _Code(b, case, element, block.parameters)
-    kind, result_kind = int_vector(16 << element), int_vector(8 << element)
+    kind, result_kind = make_int_vector_type(16 << element), make_int_vector_type(8 << element)
     low, high = (splat(b, b.trunc(limit, kind.element)) for limit in (block.low, block.high))
-    none = zeros(kind)
+    none = make_zero_constant(kind)
     least, most = _range_of_bits(code.watched_kind.element.width)
-    ends = [splat_constant(code.watched_kind, end) for end in (most, least)]
+    ends = [make_splat_constant(code.watched_kind, end) for end in (most, least)]
     moves = block.stride, block.stride, block.result_stride
     carried = block.values, block.others, block.results, *[none] * 4, *ends
     loop = Loop(b, block.pixels, carried, moves)
@@ -238,7 +244,7 @@ def _emit(case: FormulaCase, element: int, b: IRBuilder, block: BlockArguments) 
     result = code.compute(inputs)
     watched = inputs[0] if case.is_sum else result
     value = _saturate_to(b, result, kind)
-    clipped = signed_min(b, signed_max(b, value, low), high)
+    clipped = emit_signed_min(b, emit_signed_max(b, value, low), high)
     store(b, _saturate_to(b, clipped, result_kind), to, 1 << element)
     below = count_if(b, below, "<", value, low)
     above = count_if(b, above, ">", value, high)
@@ -248,18 +254,21 @@ def _emit(case: FormulaCase, element: int, b: IRBuilder, block: BlockArguments) 
             above,
             count_if(b, before_low, "==", below, none),
             count_if(b, before_high, "==", above, none),
-            signed_min(b, watched, lowest),
-            signed_max(b, watched, highest),
+            emit_signed_min(b, watched, lowest),
+            emit_signed_max(b, watched, highest),
         ]
     )
     is_low, is_high = (b.icmp_signed("!=", count, none) for count in (below, above))
-    extremes, is_too_large = [lowest, highest], constant(0)
+    extremes, is_too_large = [lowest, highest], make_int_constant(0)
     if case.is_sum:
         limited = b.or_(*(code.is_limited([end]) for end in extremes))
-        extremes, is_too_large = [code.compute([end]) for end in extremes], any_lane(b, limited)
+        extremes, is_too_large = (
+            [code.compute([end]) for end in extremes],
+            emit_any_lane(b, limited),
+        )
     counts = _load_rows(b, block.counts, SAVED, INT32S)
     lowest, highest = (_widen(b, end, b.sext) for end in extremes)
-    pixel, never = splat(b, b.trunc(block.pixel, I32)), splat_constant(INT32S, INT32_MAX)
+    pixel, never = splat(b, b.trunc(block.pixel, I32)), make_splat_constant(INT32S, INT32_MAX)
     firsts = [
         b.select(mask, b.add(pixel, _widen(b, count, b.zext)), never)
         for mask, count in ((is_low, before_low), (is_high, before_high))
@@ -267,14 +276,16 @@ def _emit(case: FormulaCase, element: int, b: IRBuilder, block: BlockArguments) 
     after = dict(enumerate(counts, SAVED)) | {
         BELOW: b.add(counts[BELOW], _widen(b, below, b.zext)),
         ABOVE: b.add(counts[ABOVE], _widen(b, above, b.zext)),
-        LEAST: signed_min(b, counts[LEAST], signed_min(b, lowest, highest)),
-        MOST: signed_max(b, counts[MOST], signed_max(b, lowest, highest)),
-        FIRST_BELOW: signed_min(b, counts[FIRST_BELOW], firsts[0]),
-        FIRST_ABOVE: signed_min(b, counts[FIRST_ABOVE], firsts[1]),
+        LEAST: emit_signed_min(b, counts[LEAST], emit_signed_min(b, lowest, highest)),
+        MOST: emit_signed_max(b, counts[MOST], emit_signed_max(b, lowest, highest)),
+        FIRST_BELOW: emit_signed_min(b, counts[FIRST_BELOW], firsts[0]),
+        FIRST_ABOVE: emit_signed_min(b, counts[FIRST_ABOVE], firsts[1]),
     }
     for row, value in after.items():
         store(b, value, add_offset(b, block.counts, 4 * LANES * row), 4)
-    return b.or_(any_lane(b, b.or_(is_low, is_high)), b.mul(is_too_large, constant(TOO_LARGE)))
+    return b.or_(
+        emit_any_lane(b, b.or_(is_low, is_high)), b.mul(is_too_large, make_int_constant(TOO_LARGE))
+    )
 
 
 def _emit_check(case: FormulaCase, element: int, b: IRBuilder, parameters: Value) -> Any:
@@ -287,7 +298,7 @@ def _emit_check(case: FormulaCase, element: int, b: IRBuilder, parameters: Value
     least, most = _range_of_bits(8 << element)
     corners = [least, most] * (LANES // 2), [least, least, most, most] * (LANES // 4)
     inputs = [Constant(code.input_kind, list(end)) for end in corners]
-    return any_lane(b, code.is_limited(inputs[: len(case.inputs)]))
+    return emit_any_lane(b, code.is_limited(inputs[: len(case.inputs)]))
 
 
 def _define(

@@ -17,25 +17,25 @@ FLOATS, DOUBLES = (ir.VectorType(kind, LANES) for kind in (ir.FloatType(), ir.Do
 # --- constants and memory --------------------------------------------------------------------
 
 
-def int_vector(bits: int, lanes: int = LANES) -> Any:
+def make_int_vector_type(bits: int, lanes: int = LANES) -> Any:
     """Return the type of a vector of integers."""
     return ir.VectorType(ir.IntType(bits), lanes)
 
 
-INT32S = int_vector(32)
+INT32S = make_int_vector_type(32)
 
 
-def constant(value: int) -> Any:
+def make_int_constant(value: int) -> Any:
     """Return an integer as a 64-bit constant."""
     return Constant(I64, value)
 
 
-def splat_constant(kind: ir.VectorType, value: float) -> Any:
+def make_splat_constant(kind: ir.VectorType, value: float) -> Any:
     """Return a vector constant with equal lanes."""
     return Constant(kind, [value] * kind.count)
 
 
-def zeros(kind: ir.Type) -> Any:
+def make_zero_constant(kind: ir.Type) -> Any:
     """Return zero as a constant of a type."""
     return Constant(kind, None)
 
@@ -56,7 +56,10 @@ def add_offset(b: IRBuilder, address: Value, offset: int, stride: Value | None =
     """Return ``address + offset``, or ``address + offset * stride``."""
     if offset == 0:
         return address
-    return b.add(address, constant(offset) if stride is None else b.mul(stride, constant(offset)))
+    return b.add(
+        address,
+        make_int_constant(offset) if stride is None else b.mul(stride, make_int_constant(offset)),
+    )
 
 
 # --- lanes -----------------------------------------------------------------------------------
@@ -64,7 +67,7 @@ def add_offset(b: IRBuilder, address: Value, offset: int, stride: Value | None =
 
 def shuffle(b: IRBuilder, first: Value, second: Value, lanes: list[int]) -> Any:
     """Select lanes of two vectors; lane numbers of ``second`` follow those of ``first``."""
-    return b.shuffle_vector(first, second, Constant(int_vector(32, len(lanes)), lanes))
+    return b.shuffle_vector(first, second, Constant(make_int_vector_type(32, len(lanes)), lanes))
 
 
 def splat(b: IRBuilder, value: Value, count: int = LANES) -> Any:
@@ -74,17 +77,17 @@ def splat(b: IRBuilder, value: Value, count: int = LANES) -> Any:
     return shuffle(b, first, first, [0] * count)
 
 
-def signed_max(b: IRBuilder, one: Value, other: Value) -> Any:
+def emit_signed_max(b: IRBuilder, one: Value, other: Value) -> Any:
     """Return the larger signed integer of each lane."""
     return b.select(b.icmp_signed(">", one, other), one, other)
 
 
-def signed_min(b: IRBuilder, one: Value, other: Value) -> Any:
+def emit_signed_min(b: IRBuilder, one: Value, other: Value) -> Any:
     """Return the smaller signed integer of each lane."""
     return b.select(b.icmp_signed("<", one, other), one, other)
 
 
-def any_lane(b: IRBuilder, mask: Value) -> Any:
+def emit_any_lane(b: IRBuilder, mask: Value) -> Any:
     """Return 1 as a 64-bit integer if any of LANES flags is set, else 0."""
     bits = b.bitcast(mask, ir.IntType(LANES))
     return b.zext(b.icmp_unsigned("!=", bits, Constant(ir.IntType(LANES), 0)), I64)
@@ -132,17 +135,17 @@ class Loop:
     ) -> None:
         carried = list(carried)
         self._b, self._count = b, count
-        self._steps = [constant(step) if isinstance(step, int) else step for step in steps]
+        self._steps = [make_int_constant(step) if isinstance(step, int) else step for step in steps]
         self._skipped = (b.block, carried) if may_be_empty else None
         before = b.block
         self._body, self._after = b.append_basic_block("body"), b.append_basic_block("after")
         if may_be_empty:
-            b.cbranch(b.icmp_unsigned("!=", count, constant(0)), self._body, self._after)
+            b.cbranch(b.icmp_unsigned("!=", count, make_int_constant(0)), self._body, self._after)
         else:
             b.branch(self._body)
         b.position_at_end(self._body)
         self._index = b.phi(I64)
-        self._index.add_incoming(constant(0), before)
+        self._index.add_incoming(make_int_constant(0), before)
         self.values = [b.phi(value.type) for value in carried]
         """Carried values at the start of an iteration."""
         for phi, value in zip(self.values, carried, strict=True):
@@ -156,7 +159,7 @@ class Loop:
         b, last = self._b, self._b.block
         stepped = zip(self.values, self._steps, strict=False)
         values = [*(b.add(value, step) for value, step in stepped), *values]
-        following = b.add(self._index, constant(1))
+        following = b.add(self._index, make_int_constant(1))
         self._index.add_incoming(following, last)
         for phi, value in zip(self.values, values, strict=True):
             phi.add_incoming(value, last)
@@ -192,7 +195,7 @@ def load_corners(b: IRBuilder, window: WindowRows, offsets: Value, pixels: int) 
     ]
 
 
-def loop_over_runs(
+def emit_run_loops(
     b: IRBuilder,
     window: WindowRows,
     start: Value,
@@ -214,12 +217,12 @@ def switch(b: IRBuilder, number: Value, cases: Mapping[int, Callable[[], Any]]) 
     """Emit a switch over a number; return the case's 64-bit result, or 0 if no case matches."""
     done = b.append_basic_block("done")
     choice = b.switch(number, done)
-    results = [(constant(0), b.block)]
+    results = [(make_int_constant(0), b.block)]
     for case, emit in cases.items():
         block = b.append_basic_block("case")
-        choice.add_case(constant(case), block)
+        choice.add_case(make_int_constant(case), block)
         b.position_at_end(block)
-        results.append((emit() or constant(0), b.block))
+        results.append((emit() or make_int_constant(0), b.block))
         b.branch(done)
     b.position_at_end(done)
     result = b.phi(I64)

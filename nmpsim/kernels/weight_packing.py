@@ -26,21 +26,25 @@ from nmpsim.kernels.vector_code import (
     Loop,
     add_offset,
     call_intrinsic,
-    constant,
-    int_vector,
+    emit_signed_max,
     load,
-    signed_max,
-    splat_constant,
+    make_int_constant,
+    make_int_vector_type,
+    make_splat_constant,
+    make_zero_constant,
     store,
-    zeros,
 )
 
 _MAX_PAIR, _MAX_FOUR = 128, 258
 """Largest sum of two weights of the same sign, 255 times which fits 16 bits; largest sum of four,
 127 times which does."""
-_BYTES, _PAIRS, _SUMS = int_vector(8, 32), int_vector(16, 16), int_vector(32, 8)
-_NO_WEIGHTS, _NO_SUMS = zeros(_BYTES), zeros(_SUMS)
-_ONE_BYTES, _ONE_PAIRS = splat_constant(_BYTES, 1), splat_constant(_PAIRS, 1)
+_BYTES, _PAIRS, _SUMS = (
+    make_int_vector_type(8, 32),
+    make_int_vector_type(16, 16),
+    make_int_vector_type(32, 8),
+)
+_NO_WEIGHTS, _NO_SUMS = make_zero_constant(_BYTES), make_zero_constant(_SUMS)
+_ONE_BYTES, _ONE_PAIRS = make_splat_constant(_BYTES, 1), make_splat_constant(_PAIRS, 1)
 
 
 def _add_pairs(b: IRBuilder, unsigned: Value, signed: Value) -> Any:
@@ -49,12 +53,12 @@ def _add_pairs(b: IRBuilder, unsigned: Value, signed: Value) -> Any:
 
 def _sum_by_sign(b: IRBuilder, value: Value) -> list[Any]:
     """Return the sums of two positive weights, and of two negative ones as positive numbers."""
-    positive = signed_max(b, value, _NO_WEIGHTS)
+    positive = emit_signed_max(b, value, _NO_WEIGHTS)
     return [_add_pairs(b, part, _ONE_BYTES) for part in (positive, b.sub(positive, value))]
 
 
 def _is_any_above(b: IRBuilder, sums: list[Any], most: int) -> Any:
-    above = b.icmp_signed(">", signed_max(b, *sums), splat_constant(_PAIRS, most))
+    above = b.icmp_signed(">", emit_signed_max(b, *sums), make_splat_constant(_PAIRS, most))
     return b.icmp_unsigned("!=", b.bitcast(above, ir.IntType(16)), ir.IntType(16)(0))
 
 
@@ -71,10 +75,15 @@ def _emit_pack_halves(
 
     A lane starts at minus 128 times the sum of its weights.
     """
-    loop = Loop(b, steps, [constant(0), constant(0), constant(0), *[_NO_SUMS] * 2], [1])
+    loop = Loop(
+        b,
+        steps,
+        [make_int_constant(0), make_int_constant(0), make_int_constant(0), *[_NO_SUMS] * 2],
+        [1],
+    )
     step, *after = loop.values
     for side in range(2):
-        at = add_offset(b, b.mul(step, constant(STEP_BYTES)), 32 * side)
+        at = add_offset(b, b.mul(step, make_int_constant(STEP_BYTES)), 32 * side)
         value = load(b, b.add(weights, at), _BYTES, 1)
         is_large = _is_any_above(b, _sum_by_sign(b, value), _MAX_PAIR)
         half = b.select(is_large, b.ashr(value, _ONE_BYTES), value)
@@ -86,7 +95,7 @@ def _emit_pack_halves(
         after[2 + side] = b.add(after[2 + side], sums)
     _, *after = loop.end(after)
     for side in range(2):
-        scaled = b.sub(_NO_SUMS, b.shl(after[2 + side], splat_constant(_SUMS, 7)))
+        scaled = b.sub(_NO_SUMS, b.shl(after[2 + side], make_splat_constant(_SUMS, 7)))
         store(b, scaled, add_offset(b, starts, 32 * side), 4)
     return _pad_residuals(b, residuals, offsets, after[:2])
 
@@ -104,10 +113,12 @@ def _emit_pack_pairs(
 
     Returns the number of residual steps.
     """
-    loop = Loop(b, b.lshr(steps, constant(1)), [constant(0)] * 3, [2], may_be_empty=True)
+    loop = Loop(
+        b, b.lshr(steps, make_int_constant(1)), [make_int_constant(0)] * 3, [2], may_be_empty=True
+    )
     step, *after = loop.values
     for side in range(2):
-        at = add_offset(b, b.mul(step, constant(STEP_BYTES)), 32 * side)
+        at = add_offset(b, b.mul(step, make_int_constant(STEP_BYTES)), 32 * side)
         first, second = (
             load(b, add_offset(b, b.add(weights, at), STEP_BYTES * n), _BYTES, 1) for n in range(2)
         )
@@ -117,10 +128,10 @@ def _emit_pack_pairs(
         store(b, first, b.add(packed, at), 1)
         store(b, together, add_offset(b, b.add(packed, at), STEP_BYTES), 1)
         to = residuals, offsets, after[side], side
-        following = b.add(step, constant(1))
+        following = b.add(step, make_int_constant(1))
         after[side] = _store_residual(b, *to, b.sub(second, together), following, is_large)
     step, *after = loop.end(after)
-    at = b.mul(step, constant(STEP_BYTES))
+    at = b.mul(step, make_int_constant(STEP_BYTES))
     with b.if_then(b.icmp_unsigned("<", step, steps)):
         for side in range(2):
             here = add_offset(b, at, 32 * side)
@@ -144,20 +155,20 @@ def _store_residual(
     """Store a side's residual step after ``count`` others; return how many of them are needed."""
     residual, offset = _residual_at(b, residuals, offsets, count, side)
     store(b, value, residual, 1)
-    store(b, b.mul(step, constant(4)), offset, 8)
+    store(b, b.mul(step, make_int_constant(4)), offset, 8)
     return b.add(count, b.zext(is_needed, I64))
 
 
 def _pad_residuals(b: IRBuilder, residuals: Value, offsets: Value, counts: list[Value]) -> Any:
     """Give the side with fewer residual steps zeros, and return the number of both."""
-    count = signed_max(b, *counts)
+    count = emit_signed_max(b, *counts)
     for side, first in enumerate(counts):
         residual, offset = _residual_at(b, residuals, offsets, first, side)
         moves = STEP_BYTES, OFFSETS_BYTES
         missing = Loop(b, b.sub(count, first), [residual, offset], moves, may_be_empty=True)
         residual, offset = missing.values
         store(b, _NO_WEIGHTS, residual, 1)
-        store(b, constant(0), offset, 8)
+        store(b, make_int_constant(0), offset, 8)
         missing.end()
     return count
 
@@ -166,8 +177,12 @@ def _residual_at(
     b: IRBuilder, residuals: Value, offsets: Value, number: Value, side: int
 ) -> tuple[Any, Any]:
     """Return the addresses of one side's residual step and of its input offset."""
-    residual = add_offset(b, b.add(residuals, b.mul(number, constant(STEP_BYTES))), 32 * side)
-    offset = add_offset(b, b.add(offsets, b.mul(number, constant(OFFSETS_BYTES))), 8 * side)
+    residual = add_offset(
+        b, b.add(residuals, b.mul(number, make_int_constant(STEP_BYTES))), 32 * side
+    )
+    offset = add_offset(
+        b, b.add(offsets, b.mul(number, make_int_constant(OFFSETS_BYTES))), 8 * side
+    )
     return residual, offset
 
 

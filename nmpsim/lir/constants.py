@@ -34,11 +34,11 @@ _MAX_HINTS = 20
 
 def find_tensors_file(lir_path: Path) -> Path | None:
     """Return the path ``X.tensors.json`` next to ``X.lir.txt``, or None if it does not exist."""
-    path = sibling_path(lir_path, ".tensors.json")
+    path = replace_lir_suffix(lir_path, ".tensors.json")
     return path if path is not None and path.is_file() else None
 
 
-def sibling_path(lir_path: Path, ending: str) -> Path | None:
+def replace_lir_suffix(lir_path: Path, ending: str) -> Path | None:
     """Return the path with the LIR suffix replaced by ``ending``, or None if it has none."""
     for suffix in LIR_SUFFIXES:
         if lir_path.name.endswith(suffix):

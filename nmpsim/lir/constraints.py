@@ -33,7 +33,7 @@ class Problem:
 
 
 @frozen
-class Expected:
+class ExpectedShape:
     """Shape that an operand must have, with the reason."""
 
     role: str
@@ -64,7 +64,7 @@ class TypedInstruction:
 
 
 Rule = Callable[[TypedInstruction], Iterator[Problem]]
-Checks = Iterator[Problem | Expected]
+Checks = Iterator[Problem | ExpectedShape]
 
 
 def shape_rule(check: Callable[..., Checks]) -> Rule:
@@ -91,15 +91,15 @@ def shape_rule(check: Callable[..., Checks]) -> Rule:
 def check_shape(site: TypedInstruction, role: str, expected: Shape, why: str) -> Iterator[Problem]:
     """Yield a problem if an operand does not have the expected shape."""
     if site.shape(role) != expected:
-        yield wrong_shape(role, site.shape(role), f"{format_shape(expected)}, {why}")
+        yield make_shape_problem(role, site.shape(role), f"{format_shape(expected)}, {why}")
 
 
-def wrong_shape(role: str, shape: Shape, expected: str) -> Problem:
+def make_shape_problem(role: str, shape: Shape, expected: str) -> Problem:
     """Return the problem that an operand does not have the expected shape."""
     return Problem(role, f"{role} has the wrong shape", format_shape(shape), expected)
 
 
-def wrong_attribute(name: str, message: str, found: object, expected: str) -> Problem:
+def make_attribute_problem(name: str, message: str, found: object, expected: str) -> Problem:
     """Return the problem (LIR008) that an attribute does not fit the operands."""
     return Problem(None, message, str(found), expected, "LIR008", name)
 

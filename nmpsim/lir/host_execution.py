@@ -1,7 +1,7 @@
 """Execution of single operations on the host, by the rows of the opcode table.
 
-:func:`execute` reads all operands, then returns new contents for the output operands and, where an
-operation saturates, what the saturation has changed. The functions are in
+:func:`execute_operation` reads all operands, then returns new contents for the output operands and,
+where an operation saturates, what the saturation has changed. The functions are in
 :mod:`nmpsim.kernels.hostops`.
 """
 
@@ -26,7 +26,7 @@ from nmpsim.kernels.hostops.numerics import ARITHMETIC
 from nmpsim.kernels.hostops.rounding import quantize_reals
 from nmpsim.kernels.hostops.tensors import make_result, saturate, store
 from nmpsim.kernels.scale import InvalidScaleError
-from nmpsim.lir.opcode import IN, WEIGHTED, Kind, Opcode, Profiles
+from nmpsim.lir.opcode import IN, WEIGHTED, Opcode, OpcodeKind, Profiles
 from nmpsim.lir.opcodes import NO_WORK, OPCODES
 
 check_exhaustive(
@@ -37,11 +37,11 @@ check_exhaustive(
 
 _OF_TFLITE = ("rescalequantized", "resizebilinear")
 """Operations of profile q31, besides those of every profile."""
-_STORES_INTEGERS = frozenset({Kind.CONVERSION, Kind.RESCALE, Kind.MOVE})
+_STORES_INTEGERS = frozenset({OpcodeKind.CONVERSION, OpcodeKind.RESCALE, OpcodeKind.MOVE})
 """Kinds whose formula does not apply to integers of any width."""
 
 
-def supports(
+def find_unsupported_reason(
     opcode: str, dtypes: Sequence[np.dtype[Any]], numerics: str = "glow-int"
 ) -> str | None:
     """Return the reason why the host cannot execute an operation on these dtypes, or None."""
@@ -62,7 +62,7 @@ def _numerics_mismatch(row: Opcode, dtypes: Sequence[np.dtype[Any]], numerics: s
     if row.name == "softmax":
         has_formula = names[0] in arithmetic.softmax
         return None if has_formula else f"the host has no {numerics} softmax of {names[0]}"
-    is_nmp = row.kind is Kind.HOST or (row.kind not in WEIGHTED and names[0] == "int8")
+    is_nmp = row.kind is OpcodeKind.HOST or (row.kind not in WEIGHTED and names[0] == "int8")
     if (
         numerics in ("glow-int", "glow-float")
         or (numerics == "nmp" and is_nmp)
@@ -72,7 +72,7 @@ def _numerics_mismatch(row: Opcode, dtypes: Sequence[np.dtype[Any]], numerics: s
     return f"the host has no {numerics} arithmetic for {row.name}"
 
 
-def execute(
+def execute_operation(
     opcode: str,
     operands: Sequence[HostTensor],
     attributes: Attributes,
@@ -121,7 +121,7 @@ def prepare_operation(
     UnsupportedHostOp
         As far as it is known without values.
     """
-    reason = supports(opcode, [operand.dtype for operand in operands], numerics)
+    reason = find_unsupported_reason(opcode, [operand.dtype for operand in operands], numerics)
     if reason is not None:
         raise UnsupportedHostOp(opcode, reason)
     own = [attrs.evolve(operand, numerics=numerics) for operand in operands]

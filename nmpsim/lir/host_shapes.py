@@ -11,15 +11,15 @@ from collections.abc import Iterator
 
 from nmpsim.lir.constraints import (
     Checks,
-    Expected,
+    ExpectedShape,
     Problem,
     Rule,
     Shape,
     TypedInstruction,
     format_shape,
+    make_attribute_problem,
+    make_shape_problem,
     shape_rule,
-    wrong_attribute,
-    wrong_shape,
 )
 from nmpsim.lir.shapes import Factors, check_divisible_channels
 
@@ -35,7 +35,7 @@ def require_axis(attribute: str, role: str, beyond: int = 0) -> Rule:
         if not -beyond * rank <= value < rank:
             message = f"{attribute} is not a dimension of {role}"
             expected = f"{-rank} to {rank - 1}" if beyond else f"below {rank}"
-            yield wrong_attribute(attribute, message, value, expected)
+            yield make_attribute_problem(attribute, message, value, expected)
 
     return rule
 
@@ -45,12 +45,12 @@ def check_axes(axes: Shape, batch: Shape, dest: Shape) -> Checks:
     """Check that Axes are distinct dimensions of Batch and that Dest is Batch without them."""
     if not axes or len(set(axes)) != len(axes) or max(axes) >= len(batch):
         expected = f"distinct values from 0 to {len(batch) - 1}"
-        yield wrong_attribute(
+        yield make_attribute_problem(
             "Axes", "Axes are not distinct dimensions of Batch", list(axes), expected
         )
     elif dest != tuple(1 if d in axes else n for d, n in enumerate(batch)):
         left = tuple(n for d, n in enumerate(batch) if d not in axes)
-        yield Expected("Dest", left, "Batch without Axes")
+        yield ExpectedShape("Dest", left, "Batch without Axes")
 
 
 @shape_rule
@@ -58,24 +58,26 @@ def check_top_k_shape(input_: Shape, k: int) -> Checks:
     """Check that Values and Indices have the shape of Input with a last dimension of K."""
     if not input_ or k > input_[-1]:
         expected = f"at most {input_[-1]}" if input_ else "an Input with at least one dimension"
-        yield wrong_attribute("K", "K is larger than the last dimension of Input", k, expected)
+        yield make_attribute_problem(
+            "K", "K is larger than the last dimension of Input", k, expected
+        )
         return
     for role in ("Values", "Indices"):
-        yield Expected(role, (*input_[:-1], k), "Input with K as its last dimension")
+        yield ExpectedShape(role, (*input_[:-1], k), "Input with K as its last dimension")
 
 
 @shape_rule
 def check_arg_extreme_shape(src: Shape, axis: int, keep_dims: int) -> Checks:
     """Check that Dest has the shape of Src without Axis, or with 1 in its place."""
     shape = (*src[:axis], *((1,) if keep_dims else ()), *src[axis + 1 :])
-    yield Expected("Dest", shape, "from Src" if keep_dims else "Src without Axis")
+    yield ExpectedShape("Dest", shape, "from Src" if keep_dims else "Src without Axis")
 
 
 @shape_rule
 def check_gather_shape(data: Shape, indices: Shape, batch_dims: int) -> Checks:
     """Check that Dest has the shape of Data with that of Indices in place of BatchDims."""
     shape = (*data[:batch_dims], *indices, *data[batch_dims + 1 :])
-    yield Expected("Dest", shape, "from Data and Indices")
+    yield ExpectedShape("Dest", shape, "from Data and Indices")
 
 
 @shape_rule
@@ -89,7 +91,7 @@ def check_gather_nd_shape(data: Shape, indices: Shape, batch_dims: int) -> Check
         found = f"{shapes}, BatchDims {batch_dims}"
         yield Problem("Indices", "Indices has the wrong shape for Data", found, expected)
     else:
-        yield Expected("Dest", (*indices[:-1], *data[within:]), "from Data and Indices")
+        yield ExpectedShape("Dest", (*indices[:-1], *data[within:]), "from Data and Indices")
 
 
 @shape_rule
@@ -99,7 +101,7 @@ def check_gather_elements_shape(data: Shape, indices: Shape, dim: int) -> Checks
         d == dim or n <= m for d, (n, m) in enumerate(zip(indices, data, strict=True))
     )
     if fits:
-        yield Expected("Dest", indices, "as Indices")
+        yield ExpectedShape("Dest", indices, "as Indices")
     else:
         expected = f"no larger than Data {format_shape(data)}, except in dimension {dim}"
         yield Problem(
@@ -111,9 +113,9 @@ def check_gather_elements_shape(data: Shape, indices: Shape, dim: int) -> Checks
 def check_gather_ranges_shape(ranges: Shape) -> Checks:
     """Check that Ranges has the shape [examples, ranges, 2] and Lengths [examples]."""
     if len(ranges) != 3 or ranges[2] != 2:
-        yield wrong_shape("Ranges", ranges, "<E x R x 2>")
+        yield make_shape_problem("Ranges", ranges, "<E x R x 2>")
     else:
-        yield Expected("Lengths", ranges[:1], "one for each example")
+        yield ExpectedShape("Lengths", ranges[:1], "one for each example")
 
 
 @shape_rule
@@ -125,7 +127,7 @@ def check_scatter_shape(data: Shape, indices: Shape) -> Checks:
             "Indices", "Indices has the wrong shape for Data", format_shape(indices), expected
         )
     else:
-        yield Expected("Slices", (indices[0], *data[indices[1] :]), "from Data and Indices")
+        yield ExpectedShape("Slices", (indices[0], *data[indices[1] :]), "from Data and Indices")
 
 
 @shape_rule
@@ -142,14 +144,14 @@ def check_boundaries(boundaries: Factors) -> Checks:
     """Check that Boundaries are in ascending order."""
     if not all(a <= b for a, b in itertools.pairwise(boundaries)):
         message, found = "Boundaries are not in ascending order", str(list(boundaries))[:60]
-        yield wrong_attribute("Boundaries", message, found, "values in ascending order")
+        yield make_attribute_problem("Boundaries", message, found, "values in ascending order")
 
 
 @shape_rule
 def check_one_hot_shape(data: Shape, values: Shape) -> Checks:
     """Check the shapes Data [B, F], Lengths [F], Values [V] and Dest [B, V]."""
-    yield Expected("Lengths", data[1:], "one for each feature")
-    yield Expected("Dest", (data[0], *values), "from Data and Values")
+    yield ExpectedShape("Lengths", data[1:], "one for each feature")
+    yield ExpectedShape("Dest", (data[0], *values), "from Data and Values")
 
 
 @shape_rule
@@ -163,23 +165,23 @@ def check_suppression_shapes(
     """Check the operand shapes of NonMaxSuppression, in the ONNX form or the TensorFlow V4 form."""
     if len(boxes) != (2 if is_tf_version4 else 3) or boxes[-1] != 4:
         expected = "<boxes x 4>" if is_tf_version4 else "<batches x boxes x 4>"
-        yield wrong_shape("Boxes", boxes, expected)
+        yield make_shape_problem("Boxes", boxes, expected)
         return
     batches, count = (1, boxes[0]) if is_tf_version4 else (boxes[0], boxes[1])
     if is_tf_version4:
-        yield Expected("Scores", (count,), "one for each box")
+        yield ExpectedShape("Scores", (count,), "one for each box")
     elif len(scores) != 3 or (scores[0], scores[2]) != (batches, count):
-        yield wrong_shape("Scores", scores, f"<{batches} x classes x {count}>")
+        yield make_shape_problem("Scores", scores, f"<{batches} x classes x {count}>")
     columns = () if is_tf_version4 else (3,)
     if not indices or indices[1:] != columns:
-        yield wrong_shape("Indices", indices, "<rows>" if is_tf_version4 else "<rows x 3>")
+        yield make_shape_problem("Indices", indices, "<rows>" if is_tf_version4 else "<rows x 3>")
     elif indices[0] % batches:
         message = "the number of rows of Indices is not a multiple of the number of batches"
         expected = f"a multiple of {batches} rows"
         yield Problem("Indices", message, format_shape(indices), expected)
     numbers = (batches * max_output_boxes_per_class,)
     why = "MaxOutputBoxesPerClass for each batch"
-    yield Expected("NumberOfSelectedIndices", numbers, why)
+    yield ExpectedShape("NumberOfSelectedIndices", numbers, why)
 
 
 @shape_rule
@@ -193,7 +195,7 @@ def check_block_shape(src: Shape, block_size: int) -> Checks:
     else:
         pixels = height // block_size, width // block_size
         shape = (images, *pixels, channels * block_size * block_size)
-        yield Expected("Dest", shape, "from Src and BlockSize")
+        yield ExpectedShape("Dest", shape, "from Src and BlockSize")
 
 
 @shape_rule
@@ -201,7 +203,7 @@ def check_resize_factors(scale: Factors) -> Checks:
     """Check that Scale is positive and changes only height and width."""
     if len(scale) != 4 or scale[0] != 1 or scale[3] != 1 or not min(scale) > 0:
         message = "Scale changes more than height and width"
-        yield wrong_attribute(
+        yield make_attribute_problem(
             "Scale", message, list(scale), "[1, height, width, 1] with positive factors"
         )
 
@@ -210,8 +212,8 @@ def check_resize_factors(scale: Factors) -> Checks:
 def check_batch_product_shape(lhs: Shape, rhs: Shape) -> Checks:
     """Check the shapes LHS [B, M, K], RHS [B, K, N] and Dest [B, M, N]."""
     batch, rows, inner = lhs
-    yield Expected("RHS", (batch, inner, rhs[2]), "to match LHS")
-    yield Expected("Dest", (batch, rows, rhs[2]), "from LHS and RHS")
+    yield ExpectedShape("RHS", (batch, inner, rhs[2]), "to match LHS")
+    yield ExpectedShape("Dest", (batch, rows, rhs[2]), "from LHS and RHS")
 
 
 @shape_rule
@@ -220,10 +222,10 @@ def check_channel_parameters(src: Shape, channel_idx: int) -> Checks:
     if len(src) < 2 or channel_idx not in (1, len(src) - 1):
         expected = f"1 or {len(src) - 1}" if len(src) > 1 else "two dimensions or more"
         message = "ChannelIdx is not the channel dimension"
-        yield wrong_attribute("ChannelIdx", message, channel_idx, expected)
+        yield make_attribute_problem("ChannelIdx", message, channel_idx, expected)
         return
     for role in ("Scale", "Bias", "Mean", "Var"):
-        yield Expected(role, (src[channel_idx],), "one for each channel")
+        yield ExpectedShape(role, (src[channel_idx],), "one for each channel")
 
 
 @shape_rule
@@ -240,7 +242,7 @@ def check_adaptive_pool_shape(src: Shape, dest: Shape) -> Checks:
     same = (src[0], src[3]) == (dest[0], dest[3])
     if not same or dest[1] > src[1] or dest[2] > src[2]:
         expected = f"{src[0]} images of {src[3]} channels, no larger than Src"
-        yield wrong_shape("Dest", dest, expected)
+        yield make_shape_problem("Dest", dest, expected)
 
 
 @shape_rule
@@ -253,8 +255,8 @@ def check_transposed_groups(src: Shape, dest: Shape, group: int) -> Checks:
 def check_transposed_filter(src: Shape, dest: Shape, kernels: Shape, group: int) -> Checks:
     """Check that Filter has the layout OHWI for one group, and the length of Bias."""
     expected = (dest[3] // group, *kernels, src[3])
-    yield Expected("Filter", expected, "OHWI with O = channels / Group")
-    yield Expected("Bias", dest[3:], "one for each output channel")
+    yield ExpectedShape("Filter", expected, "OHWI with O = channels / Group")
+    yield ExpectedShape("Bias", dest[3:], "one for each output channel")
 
 
 @shape_rule
@@ -266,7 +268,7 @@ def check_transposed_shape(
     least = [(n - 1) * s + (k - 1) * d + 1 - p - q for n, k, s, d, p, q in parts]
     if min(least) < 1:
         message, found = "the pads are larger than the result", f"Pads {list(pads)}"
-        yield wrong_attribute("Pads", message, found, "pads smaller than the windows")
+        yield make_attribute_problem("Pads", message, found, "pads smaller than the windows")
     elif dest[0] != src[0] or dest[1] < least[0] or dest[2] < least[1]:
         sizes = f"H >= {least[0]} and W >= {least[1]}"
-        yield wrong_shape("Dest", dest, f"<{src[0]} x H x W x channels> with {sizes}")
+        yield make_shape_problem("Dest", dest, f"<{src[0]} x H x W x channels> with {sizes}")

@@ -27,7 +27,7 @@ ACTIVATION_ARGUMENTS = {
 """Fused activation -> number of FusedActivationArgs."""
 
 
-class Kind(Enum):
+class OpcodeKind(Enum):
     """Category of an operation, which determines the order of its operands.
 
     A unit of the device does those
@@ -68,9 +68,14 @@ class Kind(Enum):
     """Any other operation, which the host executes."""
 
 
-WEIGHTED = frozenset({Kind.CONVOLUTION, Kind.FULLY_CONNECTED})
+WEIGHTED = frozenset({OpcodeKind.CONVOLUTION, OpcodeKind.FULLY_CONNECTED})
 """Kinds with weights and a bias: result, source, weights, bias."""
-SATURATES_ANYWHERE = WEIGHTED | {Kind.PRODUCT, Kind.BATCHED_ADD, Kind.AVERAGE_POOL, Kind.PAIR}
+SATURATES_ANYWHERE = WEIGHTED | {
+    OpcodeKind.PRODUCT,
+    OpcodeKind.BATCHED_ADD,
+    OpcodeKind.AVERAGE_POOL,
+    OpcodeKind.PAIR,
+}
 """Kinds that rescale to the result and then saturate, to any limits."""
 
 
@@ -152,7 +157,7 @@ class Signature:
         return None
 
 
-def dtypes(*operands: DtypeNames, mixed: bool = False) -> tuple[Signature]:
+def make_signatures(*operands: DtypeNames, mixed: bool = False) -> tuple[Signature]:
     """Return a tuple of one signature, given the dtypes of each operand or of all operands."""
     return (Signature(operands, mixed),)
 
@@ -165,7 +170,7 @@ class Opcode:
     summary: str
     operands: tuple[OperandRole, ...]
     attributes: tuple[Attribute, ...] = ()
-    kind: Kind = Kind.HOST
+    kind: OpcodeKind = OpcodeKind.HOST
     rules: tuple[Rule, ...] = ()
     """Type rules in the order of checking; a rule may rely on the rules before it."""
     formula: Callable[..., Any] | None = None
@@ -214,13 +219,13 @@ def _is_int(value: object, minimum: int) -> bool:
     )
 
 
-def integer_kind(minimum: int) -> AttributeKind:
+def make_integer_kind(minimum: int) -> AttributeKind:
     """Return the attribute kind of integers from ``minimum`` to :data:`MAX_INTEGER`."""
     text = f"an integer of at least {minimum}, at most {MAX_INTEGER}"
     return AttributeKind(text, lambda v: _is_int(v, minimum))
 
 
-def integer_list_kind(words: str, minimum: int, *counts: int) -> AttributeKind:
+def make_integer_list_kind(words: str, minimum: int, *counts: int) -> AttributeKind:
     """Return the attribute kind of integer lists of one of several lengths."""
 
     def accepts(value: AttributeValue) -> bool:
@@ -237,7 +242,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def choice_kind(*words: str | int) -> AttributeKind:
+def make_choice_kind(*words: str | int) -> AttributeKind:
     """Return an attribute kind that accepts only the given words or numbers."""
     text = ", ".join(str(word) for word in words)
     return AttributeKind(
@@ -246,13 +251,13 @@ def choice_kind(*words: str | int) -> AttributeKind:
     )
 
 
-ANY_INTEGER = integer_kind(-MAX_INTEGER - 1)
-COUNT = integer_kind(1)
-AXIS = integer_kind(0)
-PAIR = integer_list_kind("[height, width]", 1, 2)
-PADS = integer_list_kind("[top, left, bottom, right]", 0, 4)
-INDICES = integer_list_kind("a list with one number for each dimension", 0)
-FLAG = choice_kind(0, 1)
+ANY_INTEGER = make_integer_kind(-MAX_INTEGER - 1)
+COUNT = make_integer_kind(1)
+AXIS = make_integer_kind(0)
+PAIR = make_integer_list_kind("[height, width]", 1, 2)
+PADS = make_integer_list_kind("[top, left, bottom, right]", 0, 4)
+INDICES = make_integer_list_kind("a list with one number for each dimension", 0)
+FLAG = make_choice_kind(0, 1)
 ANY_NUMBER = AttributeKind("a number", _is_number)
 NUMBERS = AttributeKind(
     "a list of numbers", lambda v: isinstance(v, tuple) and all(_is_number(item) for item in v)
@@ -279,18 +284,18 @@ WINDOW = (
 
 
 LINEAR_KINDS = (
-    *dtypes(FLOAT),
-    *dtypes(NARROW, NARROW, NARROW, BIAS_DTYPES),
-    *dtypes(INT16, INT16, INT8, BIAS_DTYPES),
+    *make_signatures(FLOAT),
+    *make_signatures(NARROW, NARROW, NARROW, BIAS_DTYPES),
+    *make_signatures(INT16, INT16, INT8, BIAS_DTYPES),
 )
 """dtypes of Dest, Src, weights and Bias."""
 
 
-def attributes(**kinds: AttributeKind) -> tuple[Attribute, ...]:
+def make_attributes(**kinds: AttributeKind) -> tuple[Attribute, ...]:
     """Return required attributes, given as keywords with their kinds."""
     return tuple(Attribute(name, kind) for name, kind in kinds.items())
 
 
-def input_roles(*names: str) -> tuple[OperandRole, ...]:
+def make_input_roles(*names: str) -> tuple[OperandRole, ...]:
     """Return roles of operands that are read, one for each name."""
     return tuple(OperandRole(name, IN) for name in names)

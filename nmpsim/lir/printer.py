@@ -49,7 +49,7 @@ def _format_quantization(quant: Quantization | None) -> str:
     return f"[S:{scale} O:{quant.offset}][{quant.low:.3f},{quant.high:.3f}]"
 
 
-def print_module(module: Module) -> str:
+def format_module(module: Module) -> str:
     """Return a module as LIR text, which ``parse`` converts back to the same module."""
     size = sum(weight.type.nbytes for weight in module.weights)
     lines = [f"function {module.name}", "declare {"]

@@ -36,7 +36,7 @@ def make_opcode_diagnostic(word: str, place: Place, may_hint: bool = True) -> Di
 
 
 @attrs.frozen
-class Refusal:
+class OpcodeRefusal:
     """Reason for refusing an opcode, and a hint for the user."""
 
     reason: str
@@ -44,35 +44,35 @@ class Refusal:
 
 
 _INFERENCE = "Compile the network for inference."
-_TRAINING = Refusal("it is part of training", _INFERENCE)
-_LOSS = Refusal("it is a loss function, a part of training", _INFERENCE)
-_SPARSE = Refusal(
+_TRAINING = OpcodeRefusal("it is part of training", _INFERENCE)
+_LOSS = OpcodeRefusal("it is a loss function, a part of training", _INFERENCE)
+_SPARSE = OpcodeRefusal(
     "it works on embedding tables or sparse lists, which nmpsim does not model",
     "Look up the rows on the host, and pass the dense result as an input.",
 )
-_AUDIO = Refusal(
+_AUDIO = OpcodeRefusal(
     "it preprocesses audio",
     "Preprocess the audio on the host, and pass the result as an input.",
 )
-_DETECTION = Refusal(
+_DETECTION = OpcodeRefusal(
     "it processes the regions of a detection network",
     "End the program before this instruction, and process its operands on the host.",
 )
-_OWN = Refusal(
+_OWN = OpcodeRefusal(
     "it is a custom operator defined by another program",
     "Split the program at this instruction, and compute it on the host.",
 )
 _LOWERED = "Print the program after lowering for Glow's Interpreter or CPU backend."
-_NOT_LOWERED = Refusal("Glow's Interpreter has no arithmetic for it", _LOWERED)
-_OTHER_BACKEND = Refusal(
+_NOT_LOWERED = OpcodeRefusal("Glow's Interpreter has no arithmetic for it", _LOWERED)
+_OTHER_BACKEND = OpcodeRefusal(
     "it uses the layout of another backend",
     "Print the program for Glow's Interpreter.",
 )
-_MEASURING = Refusal(
+_MEASURING = OpcodeRefusal(
     "it measures a run of Glow",
     "Print the program without profiling, instrumentation and tracing.",
 )
-_DYNAMIC = Refusal(
+_DYNAMIC = OpcodeRefusal(
     "its scales are chosen at run time",
     "Quantize the network with calibration, so that the scales are constant.",
 )
@@ -99,13 +99,13 @@ _BY_REASON = {
     _OTHER_BACKEND: "cpuconvdkkc8 oclbatchedreduceadd",
     _MEASURING: "instrument quantizationprofile traceevent",
     _DYNAMIC: "dynamicquantizedfullyconnected dynamicrowwisequantizedfullyconnected",
-    Refusal(
+    OpcodeRefusal(
         "its values are random",
         "Generate the values on the host, and pass them as an input.",
     ): "gaussianfill",
 }
 
-REFUSED: dict[str, Refusal] = {
+REFUSED: dict[str, OpcodeRefusal] = {
     opcode: refusal for refusal, opcodes in _BY_REASON.items() for opcode in opcodes.split()
 }
 """All refused opcodes by name."""

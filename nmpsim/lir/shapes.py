@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 from nmpsim.lir.constraints import (
     Checks,
-    Expected,
+    ExpectedShape,
     Problem,
     Rule,
     Shape,
     TypedInstruction,
     check_shape,
     format_shape,
+    make_attribute_problem,
     require_rank,
     shape_rule,
-    wrong_attribute,
 )
 from nmpsim.lir.opcode import ACTIVATION_ARGUMENTS
 
@@ -46,7 +46,7 @@ def _window(
         expected = "a window no larger than the padded Src"
         yield Problem("Src", "the window does not fit into Src", found, expected)
     else:
-        yield Expected("Dest", (src[0], *extents, channels), "from Src and the window")
+        yield ExpectedShape("Dest", (src[0], *extents, channels), "from Src and the window")
 
 
 @shape_rule
@@ -77,7 +77,7 @@ def check_average_dimensions(site: TypedInstruction) -> Iterator[Problem]:
         found = site.values[name.lower()]
         if len(found) != count:
             message = f"{name} does not match Layout {layout}"
-            yield wrong_attribute(name, message, list(found), f"{count} numbers")
+            yield make_attribute_problem(name, message, list(found), f"{count} numbers")
 
 
 @shape_rule
@@ -88,7 +88,7 @@ def check_average_pads(kernels: Shape, pads: Shape, count_include_pads: int) -> 
     if lies_outside and not count_include_pads:
         message = "a window can lie entirely in the padding"
         expected = f"pads smaller than Kernels {list(kernels)}"
-        yield wrong_attribute("Pads", message, f"Pads {list(pads)}", expected)
+        yield make_attribute_problem("Pads", message, f"Pads {list(pads)}", expected)
 
 
 def check_divisible_channels(group: int, **channels: int) -> Checks:
@@ -110,7 +110,7 @@ def check_filter_shape(src: Shape, filter_: Shape, kernels: Shape, group: int) -
     """Check that Filter has the layout OHWI or OTHWI for the channels of one group."""
     layout = "OHWI" if len(src) == 4 else "OTHWI"
     expected = (filter_[0], *kernels, src[-1] // group)
-    yield Expected("Filter", expected, f"{layout} with I = channels / Group")
+    yield ExpectedShape("Filter", expected, f"{layout} with I = channels / Group")
 
 
 def require_channel_vectors(count: str, dimension: int, *roles: str) -> Rule:
@@ -134,7 +134,7 @@ def check_activation_arguments(
     if len(arguments) != expected:
         message = f"{fused_activation} has the wrong number of FusedActivationArgs"
         at = "FusedActivation" if fused_activation_args is None else "FusedActivationArgs"
-        yield wrong_attribute(at, message, len(arguments), str(expected))
+        yield make_attribute_problem(at, message, len(arguments), str(expected))
     elif fused_activation == "CLIP":
         yield from _in_order(arguments[0], arguments[1], "FusedActivationArgs")
 
@@ -142,7 +142,7 @@ def check_activation_arguments(
 # Matrices
 
 
-def require_product_shape(left: str, right: str, rows_are_outputs: bool = False) -> Rule:
+def make_product_shape_rule(left: str, right: str, rows_are_outputs: bool = False) -> Rule:
     """Return a rule that checks the inner dimensions of a matrix product and the shape of Dest."""
 
     def rule(site: TypedInstruction) -> Iterator[Problem]:
@@ -160,7 +160,7 @@ def require_product_shape(left: str, right: str, rows_are_outputs: bool = False)
 @shape_rule
 def check_slice_shape(batch: Shape) -> Checks:
     """Check that Slice has the shape of one item of Batch."""
-    yield Expected("Slice", batch[1:], "one item of Batch")
+    yield ExpectedShape("Slice", batch[1:], "one item of Batch")
 
 
 @shape_rule
@@ -169,7 +169,7 @@ def check_reduced_shape(batch: Shape, axis: int) -> Checks:
     if axis >= len(batch):
         yield Problem("Batch", "Axis is not a dimension of Batch", str(axis), f"below {len(batch)}")
     else:
-        yield Expected("Dest", batch[:axis] + batch[axis + 1 :], "Batch without Axis")
+        yield ExpectedShape("Dest", batch[:axis] + batch[axis + 1 :], "Batch without Axis")
 
 
 # Moving data
@@ -182,7 +182,7 @@ def check_permutation(src: Shape, shuffle: Shape) -> Checks:
         expected = f"each of 0 to {len(src) - 1} once" if src else "an empty list"
         yield Problem(None, "Shuffle is not a permutation", str(list(shuffle)), expected)
     else:
-        yield Expected("Dest", tuple(src[i] for i in shuffle), "Src after Shuffle")
+        yield ExpectedShape("Dest", tuple(src[i] for i in shuffle), "Src after Shuffle")
 
 
 def _within(inner: str, extent: Shape, outer: str, limits: Shape, offsets: Shape) -> Checks:
@@ -268,4 +268,4 @@ def check_limit_order(min_: float, max_: float) -> Checks:
 def _in_order(low: float, high: float, attribute: str) -> Checks:
     if not low <= high:
         message = "Min is greater than Max"
-        yield wrong_attribute(attribute, message, f"{low} and {high}", "Min <= Max")
+        yield make_attribute_problem(attribute, message, f"{low} and {high}", "Min <= Max")

@@ -104,7 +104,7 @@ def find_bad_operand(kind: int, words: Any, spm_bytes: int, touches: Any) -> int
     """
     touches[0, IS_PLAIN] = 1
     touches[0, IS_WHOLE] = 1
-    footprint.footprint(kind, words, touches)
+    footprint.compute_footprint(kind, words, touches)
     bad = OK
     for row in range(1, touches[0, COUNT] + 1):
         what = touches[row, WHAT]

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from nmpsim.isa.descriptors import DESCRIPTORS
-from nmpsim.isa.layouts import Direction, Layout, RepeatAxis
+from nmpsim.isa.layouts import AccessDirection, OperandLayout, RepeatAxis
 from nmpsim.isa.records import Word
 from nmpsim.isa.words import KINDS, PART_FIRST, PART_LAST, PART_MIDDLE, PART_ONLY
-from nmpsim.memory.limits import PART_WORD, element_at, get_item_bytes
+from nmpsim.memory.limits import PART_WORD, get_element_code, get_item_bytes
 from nmpsim.memory.weight_tail import BLOCK_BYTES, LANES
 
 _NAMES = dict.fromkeys(word.name for d in DESCRIPTORS.values() for word in d.operands)
@@ -59,7 +59,7 @@ OF_FIRST_AXIS = FIRST_FACTOR + _MAX_FACTORS
 STEP, IS_WINDOWS, FIRST_COUNT, AXIS_COLUMNS = 0, 1, 2, 6
 """Columns of an axis: index of the step, whether it covers windows; then the indices of its counts,
 or of number, stride, taps and dilation of windows. An index of -1 ends the list."""
-READS, SUMS = int(Direction.READS), int(Direction.SUMS)
+READS, SUMS = int(AccessDirection.READS), int(AccessDirection.SUMS)
 
 
 def _axis(names: list[str], axis: RepeatAxis) -> list[int]:
@@ -69,7 +69,7 @@ def _axis(names: list[str], axis: RepeatAxis) -> list[int]:
     return [names.index(axis.step), int(axis.windows is not None), *indices, *[-1] * missing]
 
 
-def _columns(names: list[str], operand: Word, layout: Layout) -> list[int]:
+def _columns(names: list[str], operand: Word, layout: OperandLayout) -> list[int]:
     factors = [names.index(word) for word in layout.run]
     axes = [column for axis in layout.axes for column in _axis(names, axis)]
     return [
@@ -196,7 +196,7 @@ def get_run_bytes(kind: int, words: Any, layout: Any) -> int:
             words[layout[FIRST_FACTOR + 2]],
             words[layout[FIRST_FACTOR + 3]],
         )
-        block = BLOCK_BYTES >> element_at(kind, words)
+        block = BLOCK_BYTES >> get_element_code(kind, words)
         blocks = (columns * inputs + block - 1) // block
         return int(((channels + LANES - 1) // LANES) * rows * LANES * BLOCK_BYTES * blocks)
     for factor in range(FIRST_FACTOR, OF_FIRST_AXIS):
@@ -270,7 +270,7 @@ def is_read(direction: int, part: int, whole: int) -> bool:
     return bool(direction == READS)
 
 
-def footprint(kind: int, words: Any, touches: Any) -> None:
+def compute_footprint(kind: int, words: Any, touches: Any) -> None:
     """Compute the bytes that an instruction accesses, in ``touches``."""
     begin_touches(touches)
     whole, part = touches[0, IS_WHOLE], PART_ONLY
@@ -294,7 +294,7 @@ def count_runs(touches: Any, row: Any) -> int:
     return count
 
 
-def first_index_near(start: int, base: int, inner: int, step: int) -> int:
+def find_first_index_near(start: int, base: int, inner: int, step: int) -> int:
     """Return the first index along an axis whose ``inner`` bytes end after ``start``."""
     if step == 0 or base + inner > start:
         return 0
@@ -321,13 +321,15 @@ def overlaps_range(touches: Any, row: int, start: int, end: int) -> bool:
     inner1 = inner2 + (n2 - 1) * s2
     inner0 = inner1 + (n1 - 1) * s1
     a = touches[row, START]
-    for i in range(first_index_near(start, a, inner0, s0), end_index_near(end, a, n0, s0)):
+    for i in range(find_first_index_near(start, a, inner0, s0), end_index_near(end, a, n0, s0)):
         b = a + i * s0
-        for j in range(first_index_near(start, b, inner1, s1), end_index_near(end, b, n1, s1)):
+        for j in range(find_first_index_near(start, b, inner1, s1), end_index_near(end, b, n1, s1)):
             c = b + j * s1
-            for k in range(first_index_near(start, c, inner2, s2), end_index_near(end, c, n2, s2)):
+            for k in range(
+                find_first_index_near(start, c, inner2, s2), end_index_near(end, c, n2, s2)
+            ):
                 d = c + k * s2
-                if first_index_near(start, d, run, s3) < end_index_near(end, d, n3, s3):
+                if find_first_index_near(start, d, run, s3) < end_index_near(end, d, n3, s3):
                     return True
     return False
 

@@ -13,15 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.isa.descriptors import DESCRIPTORS
-from nmpsim.isa.layouts import Alignment, Size
-from nmpsim.isa.profiles import profile_mask
+from nmpsim.isa.layouts import Alignment, RunSize
+from nmpsim.isa.profiles import compute_profile_mask
 from nmpsim.isa.records import Descriptor, Word
-from nmpsim.isa.words import KINDS, MAX_WORDS, PART_ONLY, word_positions
+from nmpsim.isa.words import KINDS, MAX_WORDS, PART_ONLY, find_word_positions
 from nmpsim.memory.bounds import OK, exceeds_element
 
 _ANY = 1 << 62
 
-ELEMENT, SUM, RIGHT_SIDE = int(Size.ELEMENT), int(Size.SUM), int(Size.RIGHT_SIDE)
+ELEMENT, SUM, RIGHT_SIDE = int(RunSize.ELEMENT), int(RunSize.SUM), int(RunSize.RIGHT_SIDE)
 _UNITS = {
     Alignment.NONE: 1,
     Alignment.ELEMENT: ELEMENT,
@@ -48,7 +48,7 @@ def _of_descriptors(of: Callable[[Descriptor], int]) -> npt.NDArray[np.int64]:
 def _mask(name: str, word: Word) -> int:
     """Return the valid values as bits; 0 if only ``LEAST`` and ``MOST`` limit the word."""
     if word.name == "profile":
-        return profile_mask(name)
+        return compute_profile_mask(name)
     return sum(1 << value for value in word.values or range(len(word.choices)))
 
 
@@ -59,11 +59,11 @@ IS_ELEMENT = _of_words(lambda _, word: int(word.is_element), 0)
 UNITS = _of_words(lambda _, word: _UNITS[word.alignment], 1)
 WORDS = _of_descriptors(lambda descriptor: len(descriptor.words))
 ELEMENT_WORD, PART_WORD, SIDE_WORD, CLIP_WORD = (
-    np.array(word_positions(name)) for name in ("element", "part", "rhs_kind", "clip_low")
+    np.array(find_word_positions(name)) for name in ("element", "part", "rhs_kind", "clip_low")
 )
 
 
-def element_at(kind: int, words: Any) -> int:
+def get_element_code(kind: int, words: Any) -> int:
     """Return 0 for Int8 and 1 for Int16; 0 for a descriptor without the word ``element``."""
     return words[ELEMENT_WORD[kind]] if ELEMENT_WORD[kind] >= 0 else 0
 
@@ -79,7 +79,7 @@ def find_out_of_range(kind: int, words: Any, first: int, end: int) -> int:
             return index
         if value < LEAST[kind, index] or value > MOST[kind, index]:
             return index
-        if IS_ELEMENT[kind, index] and exceeds_element(value, element_at(kind, words)):
+        if IS_ELEMENT[kind, index] and exceeds_element(value, get_element_code(kind, words)):
             return index
     return OK
 
@@ -105,10 +105,10 @@ def find_bad_clip(kind: int, words: Any) -> int:
 
 
 def get_item_bytes(kind: int, words: Any, size: int) -> int:
-    """Return the size in bytes that a value of :class:`~nmpsim.isa.layouts.Size` stands for."""
+    """Return the size in bytes that a value of :class:`~nmpsim.isa.layouts.RunSize` stands for."""
     if size > 0:
         return size
-    element = element_at(kind, words)
+    element = get_element_code(kind, words)
     if size == SUM:
         return int(4 << element)
     if size == RIGHT_SIDE and words[SIDE_WORD[kind]]:

@@ -14,7 +14,7 @@ from nmpsim.isa.descriptors import DESCRIPTORS
 from nmpsim.isa.profiles import Q31, ROWS, PairWords
 from nmpsim.isa.shared_words import OPERATIONS
 from nmpsim.isa.table import SCRATCHPAD_BASE
-from nmpsim.isa.words import AVGPOOL, ELTWISE, KINDS, SCALE, SCALE_BYTES, word_positions
+from nmpsim.isa.words import AVGPOOL, ELTWISE, KINDS, SCALE, SCALE_BYTES, find_word_positions
 from nmpsim.memory.bounds import (
     INFINITY_BITS,
     OK,
@@ -22,7 +22,7 @@ from nmpsim.memory.bounds import (
     is_bad_result_scale,
     is_bad_scale,
 )
-from nmpsim.memory.limits import element_at
+from nmpsim.memory.limits import get_element_code
 
 _AVGPOOL, _ELTWISE, _RESCALE = KINDS["avgpool"], KINDS["eltwise"], KINDS["rescale"]
 _HAS_COMMON_SHIFT = np.array([row.form.has_common_shift for row in ROWS])
@@ -31,7 +31,8 @@ _SUMS_USE_RESULT_SCALE = np.array([row.sums_use_result_scale for row in ROWS])
 _AVERAGE_USES_RESULT_SCALE = np.array([row.average_uses_result_scale for row in ROWS])
 _RESCALE_USES_RESULT_SCALE = np.array([row.rescale_uses_result_scale for row in ROWS])
 _PROFILE, _RESULT_SCALE, _ACTIVATION, _OUT = (
-    np.array(word_positions(name)) for name in ("profile", "result_scale", "activation", "out_pre")
+    np.array(find_word_positions(name))
+    for name in ("profile", "result_scale", "activation", "out_pre")
 )
 _HAS_SUMS = np.array(
     [any(word.name in ("channels", "partial") for word in d.operands) for d in DESCRIPTORS.values()]
@@ -121,7 +122,7 @@ def check_scales(kind: int, words: Any) -> int:
         if scale < 0:
             break
         # The reduced multiplier is for the sums of Int16 only.
-        element = element_at(kind, words) if _HAS_SUMS[kind] and scale == _OUT[kind] else 0
+        element = get_element_code(kind, words) if _HAS_SUMS[kind] and scale == _OUT[kind] else 0
         if is_bad_out_scale(words, scale, element, profile):
             return int(scale)
     if kind == _ELTWISE and _HAS_ADDENDS[profile, words[ELTWISE.operation]]:

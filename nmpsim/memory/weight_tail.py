@@ -13,7 +13,7 @@ BLOCK_BYTES = 4
 """Bytes of each lane of a block."""
 
 
-def weight_tail(words: Any, scratchpad: Any) -> int:
+def find_nonzero_padding(words: Any, scratchpad: Any) -> int:
     """Return the address of the first padding byte of packed weights that is not 0, or -1.
 
     ``words`` is a valid descriptor of ``nmp.conv``, ``scratchpad`` the memory of its core.

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from nmpsim.diagnostics import fail
 from nmpsim.interpreter import (
-    decibels,
+    compute_energy,
+    convert_to_decibels,
     dequantize,
-    energy,
     execute_exact,
     execute_real,
     locate_tensors,
@@ -40,13 +40,13 @@ class _Energy:
     error: float = 0.0
 
     def add(self, reference: Array, actual: Array) -> None:
-        self.signal += energy(reference)
-        self.error += energy(actual - reference)
+        self.signal += compute_energy(reference)
+        self.error += compute_energy(actual - reference)
 
     @property
     def sqnr_db(self) -> float:
         """Signal-to-quantization-noise ratio in dB."""
-        return decibels(self.signal, self.error)
+        return convert_to_decibels(self.signal, self.error)
 
 
 @attrs.frozen

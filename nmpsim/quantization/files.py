@@ -17,7 +17,7 @@ from nmpsim.frontends.model_origin import SUFFIX, ModelOrigin
 from nmpsim.lir.constants import CONSTANT_PREFIX, FLOAT_PREFIX, LIR_SUFFIXES
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.opcodes import IN
-from nmpsim.lir.printer import print_module
+from nmpsim.lir.printer import format_module
 
 
 class TensorEntry(TypedDict):
@@ -76,7 +76,7 @@ def write_program(program: ImportedModel, lir: Path) -> ProgramFiles:
     write_npz(files.constants, arrays)
     sidecar = json.dumps(describe_tensors(module), indent=1)
     write_file(files.tensors, sidecar.encode() + b"\n")
-    text = print_module(module)
+    text = format_module(module)
     write_file(files.lir, text)
     return files
 

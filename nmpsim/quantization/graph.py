@@ -18,7 +18,7 @@ import numpy.typing as npt
 from nmpsim.diagnostics import fail
 from nmpsim.interpreter import Location, locate_tensors
 from nmpsim.lir.nodes import AttributeValue, Instruction, Module, Span, TensorType
-from nmpsim.lir.opcodes import IN, INOUT, NO_WORK, OPCODES, Kind
+from nmpsim.lir.opcodes import IN, INOUT, NO_WORK, OPCODES, OpcodeKind
 
 
 @attrs.frozen
@@ -61,7 +61,7 @@ class Node:
         return self.instruction.opcode
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> OpcodeKind:
         """Kind of the operation."""
         return OPCODES[self.opcode].kind
 

@@ -14,11 +14,11 @@ from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE, find_host_reason
 from nmpsim.interpreter import evaluate_operation
 from nmpsim.lir.nodes import Quantization, TensorType
 from nmpsim.lir.opcode import WEIGHTED
-from nmpsim.lir.opcodes import OPCODES, Kind, find_opcodes
+from nmpsim.lir.opcodes import OPCODES, OpcodeKind, find_opcodes
 from nmpsim.quantization.graph import Graph, Node, Value
 from nmpsim.quantization.parameters import Settings
 
-MOVES = find_opcodes(Kind.MOVE, Kind.FILL) | {"touch", "tensorview"}
+MOVES = find_opcodes(OpcodeKind.MOVE, OpcodeKind.FILL) | {"touch", "tensorview"}
 """Opcodes that move or fill values, float or quantized."""
 
 _MOVES_FLOAT = "it moves values that stay float"
@@ -111,7 +111,7 @@ def _reason(node: Node, graph: Graph, settings: Settings) -> str:
         return asked
     if not _is_float(node):
         return "not all of its operands are float"
-    if node.kind is Kind.FUNCTION and settings.elem == "i8":
+    if node.kind is OpcodeKind.FUNCTION and settings.elem == "i8":
         return ""
     return find_host_reason(_probe(node, graph, settings))
 
@@ -139,7 +139,13 @@ def _view(value: Value, elem: str, graph: Graph) -> View:
     return View(value.name, buffer, 0, type_)
 
 
-_KINDS = (Kind.PAIR, Kind.CLIP, Kind.RESCALE, Kind.FUNCTION, Kind.HOST)
+_KINDS = (
+    OpcodeKind.PAIR,
+    OpcodeKind.CLIP,
+    OpcodeKind.RESCALE,
+    OpcodeKind.FUNCTION,
+    OpcodeKind.HOST,
+)
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -204,8 +210,8 @@ def _number(value: Value, graph: Graph) -> float | None:
 def _is_worth_it(chain: ElementwiseChain) -> bool:
     kinds = [node.kind for node in chain.nodes]
     if len(kinds) == 1:
-        return kinds[0] not in KINDS_ON_THE_DEVICE and kinds[0] is not Kind.FUNCTION
-    return any(kind is not Kind.CLIP for kind in kinds)
+        return kinds[0] not in KINDS_ON_THE_DEVICE and kinds[0] is not OpcodeKind.FUNCTION
+    return any(kind is not OpcodeKind.CLIP for kind in kinds)
 
 
 def _evaluate(

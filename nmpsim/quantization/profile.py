@@ -23,7 +23,7 @@ from nmpsim.extras import require_extra
 from nmpsim.input_files import read_text
 from nmpsim.kernels.hostops.convolution import apply_fused_activation
 from nmpsim.lir.names import strip_numeric_suffix
-from nmpsim.lir.opcodes import Kind
+from nmpsim.lir.opcodes import OpcodeKind
 from nmpsim.quantization.graph import Graph, Node, Value
 
 MAX_BYTES = 1 << 26
@@ -225,10 +225,10 @@ def _range_of(
 ) -> Range | None:
     """Return the range of a node's result; a moved value may have that of its source."""
     name = node.instruction.name + (f":{number}" if number else "")
-    if node.kind is Kind.FILL:
+    if node.kind is OpcodeKind.FILL:
         return Range.from_values(np.array(node.instruction.attributes["Value"], np.float32))
     before = ranges.get(node.sources[0]) if node.sources else None
-    if node.is_implicit or (node.keeps_scale and node.kind is not Kind.CLIP):
+    if node.is_implicit or (node.keeps_scale and node.kind is not OpcodeKind.CLIP):
         return recorded.get(name) or before
     found = recorded.find(name, excluded=before)
     return found and _activated(node, found)

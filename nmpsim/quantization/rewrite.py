@@ -18,7 +18,7 @@ from nmpsim.lir.nodes import (
     Quantization,
     TensorType,
 )
-from nmpsim.lir.opcode import WEIGHTED, Kind
+from nmpsim.lir.opcode import WEIGHTED, OpcodeKind
 from nmpsim.lir.opcodes import IN
 from nmpsim.quantization.graph import Graph, Node, Value
 from nmpsim.quantization.module_builder import QuantizedModuleBuilder
@@ -158,7 +158,7 @@ class _Rewriter(QuantizedModuleBuilder):
         if result not in self.quantized:
             return node.opcode, [self.get_tensor(s, s.type) for s in node.sources], attributes
         chain = self._chains.get(result)
-        if chain is None and node.kind is Kind.FUNCTION:
+        if chain is None and node.kind is OpcodeKind.FUNCTION:
             chain = ElementwiseChain(node.sources[0], (node,))
         if chain:
             return "intlookuptable", (self._read(chain.source), self._add_table(node, chain)), {}
@@ -176,7 +176,7 @@ class _Rewriter(QuantizedModuleBuilder):
             whole = self.get_type(node.results[0])
             types = [attrs.evolve(whole, shape=source.type.shape) for source in node.sources]
             return list(map(self.get_tensor, node.sources, types))
-        if node.kind is Kind.BATCHED_ADD and (chosen := self._find_slice_parameters(node)):
+        if node.kind is OpcodeKind.BATCHED_ADD and (chosen := self._find_slice_parameters(node)):
             batch, bias = node.sources
             return [self._read(batch), self._add_bias(bias, chosen)]
         return list(map(self._read, node.sources))
@@ -188,7 +188,9 @@ class _Rewriter(QuantizedModuleBuilder):
         """
         batch, bias = node.sources
         producers = self.graph.producers.get(batch, [])
-        is_product = [one.kind for one in producers] == [Kind.PRODUCT] and batch in self.quantized
+        is_product = [one.kind for one in producers] == [
+            OpcodeKind.PRODUCT
+        ] and batch in self.quantized
         if not is_product or self.graph.get_constant(bias) is None:
             return None
         source, weights = producers[0].sources
@@ -210,7 +212,7 @@ class _Rewriter(QuantizedModuleBuilder):
     def _make_weighted_form(self, node: Node) -> _QuantizedForm:
         """Return the quantized form of a convolution or fully connected layer."""
         source, settings = self._read(node.sources[0]), self._settings
-        if settings.per_channel and node.kind is Kind.CONVOLUTION:
+        if settings.per_channel and node.kind is OpcodeKind.CONVOLUTION:
             return self._make_channelwise_form(node, source)
         if settings.per_channel and settings.elem == "i8":  # there is no row-wise Int16
             return self._make_rowwise_form(node, source)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends.module_builder import make_quantized_type
 from nmpsim.lir.nodes import Quantization, TensorType
-from nmpsim.lir.opcode import SATURATES_ANYWHERE, Kind
+from nmpsim.lir.opcode import SATURATES_ANYWHERE, OpcodeKind
 from nmpsim.quantization.graph import Graph, Node, Value
 from nmpsim.quantization.parameters import Parameters, Settings, choose_parameters
 from nmpsim.quantization.profile import Range, check_finite
@@ -77,7 +77,7 @@ class ValueScales:
             return
         source = node.sources[0]
         alone = len(self._graph.producers[result]) == 1
-        if node.kind is Kind.CLIP and alone and self._may_narrow(source):
+        if node.kind is OpcodeKind.CLIP and alone and self._may_narrow(source):
             self._parent[source] = result
             self.narrowed[source] = node
         elif node.keeps_scale:

@@ -11,22 +11,22 @@ from nmpsim.timing.compute import ceil_div, convert_to_cycles, count_lanes
 from nmpsim.timing.costs import Costs
 
 
-def macs_per_cycle(config: DeviceConfig, wide: int) -> int:
+def count_macs_per_cycle(config: DeviceConfig, wide: int) -> int:
     """Return how many products all MAC arrays compute per cycle; ``wide`` is 1 for Int16."""
     return config.cores_count * config.mac_out_lanes * count_lanes(config.mac_in_lanes, wide)
 
 
-def mac_bound(macs: int, wide: int, config: DeviceConfig) -> int:
+def compute_mac_bound(macs: int, wide: int, config: DeviceConfig) -> int:
     """Return the minimum cycles in which all MAC arrays compute ``macs`` products."""
-    return ceil_div(macs, macs_per_cycle(config, wide))
+    return ceil_div(macs, count_macs_per_cycle(config, wide))
 
 
-def vector_bound(busy_cycles: int, config: DeviceConfig) -> int:
+def compute_vector_bound(busy_cycles: int, config: DeviceConfig) -> int:
     """Return the minimum cycles in which all vector units do ``busy_cycles`` cycles of work."""
     return ceil_div(busy_cycles, config.cores_count)
 
 
-def memory_bound(bursts: int, costs: Costs) -> int:
+def compute_memory_bound(bursts: int, costs: Costs) -> int:
     """Return the minimum cycles in which the DRAM serves ``bursts`` bursts, without row misses."""
     return convert_to_cycles(bursts * costs.dram_burst_bytes, costs)
 

@@ -22,7 +22,7 @@ def count_lanes(lanes: int, wide: int) -> int:
     return max(lanes >> wide, 1)
 
 
-def conv_cycles(
+def count_conv_cycles(
     pixels: int,
     kernel_h: int,
     kernel_w: int,
@@ -39,14 +39,14 @@ def conv_cycles(
     return cycles
 
 
-def depthwise_cycles(pixels: int, taps: int, channels: int, wide: int, costs: Any) -> int:
+def count_depthwise_cycles(pixels: int, taps: int, channels: int, wide: int, costs: Any) -> int:
     """Return the cycles of a depthwise convolution."""
     blocks = ceil_div(channels, count_lanes(costs.mac_out_lanes, wide))
     cycles: int = costs.mac_startup_cycles + pixels * taps * blocks
     return cycles
 
 
-def gemm_cycles(rows: int, inner: int, columns: int, wide: int, costs: Any) -> int:
+def count_gemm_cycles(rows: int, inner: int, columns: int, wide: int, costs: Any) -> int:
     """Return the cycles of a matrix product."""
     steps = ceil_div(inner, count_lanes(costs.mac_in_lanes, wide))
     steps *= ceil_div(columns, costs.mac_out_lanes)
@@ -54,19 +54,19 @@ def gemm_cycles(rows: int, inner: int, columns: int, wide: int, costs: Any) -> i
     return cycles
 
 
-def vector_cycles(rows: int, columns: int, wide: int, costs: Any) -> int:
+def count_vector_cycles(rows: int, columns: int, wide: int, costs: Any) -> int:
     """Return the cycles of the vector unit for rows of elements, ``vector_lanes`` per cycle."""
     steps = ceil_div(columns, count_lanes(costs.vector_lanes, wide))
     cycles: int = costs.vector_startup_cycles + rows * steps
     return cycles
 
 
-def pool_cycles(pixels: int, taps: int, channels: int, wide: int, costs: Any) -> int:
+def count_pool_cycles(pixels: int, taps: int, channels: int, wide: int, costs: Any) -> int:
     """Return the cycles of a pool."""
-    return vector_cycles(pixels * taps, channels, wide, costs)
+    return count_vector_cycles(pixels * taps, channels, wide, costs)
 
 
-def transpose_cycles(elements: int, costs: Any) -> int:
+def count_transpose_cycles(elements: int, costs: Any) -> int:
     """Return the cycles of a transpose, one per element."""
     return int(costs.vector_startup_cycles + elements)
 
@@ -81,6 +81,6 @@ def convert_to_cycles(ticks: int, costs: Any) -> int:
     return ceil_div(ticks, costs.dram_bytes_per_cycle)
 
 
-def grant_ticks(nbytes: int, costs: Any) -> int:
+def count_grant_ticks(nbytes: int, costs: Any) -> int:
     """Return the ticks in which one channel moves a number of bytes."""
     return int(nbytes * costs.dram_channels)

@@ -12,13 +12,18 @@ import numpy as np
 
 from nmpsim.isa.descriptors import DESCRIPTORS
 from nmpsim.isa.layouts import Throughput
-from nmpsim.isa.words import word_positions
-from nmpsim.timing.compute import conv_cycles, depthwise_cycles, transpose_cycles, vector_cycles
+from nmpsim.isa.words import find_word_positions
+from nmpsim.timing.compute import (
+    count_conv_cycles,
+    count_depthwise_cycles,
+    count_transpose_cycles,
+    count_vector_cycles,
+)
 
 PRODUCT, DEPTHWISE = int(Throughput.PRODUCT), int(Throughput.DEPTHWISE)
 LANES, ELEMENT = int(Throughput.LANES), int(Throughput.ELEMENT)
 _THROUGHPUTS = np.array([int(d.work.throughput) for d in DESCRIPTORS.values()], np.int64)
-_ELEMENT_WORD = np.array(word_positions("element"))
+_ELEMENT_WORD = np.array(find_word_positions("element"))
 
 
 def _indices(number: str) -> Any:
@@ -37,7 +42,7 @@ _ROWS, _DEPTH, _COLUMNS, _GROUPS = (
 )
 
 
-def product(factors: Any, kind: int, d: Any) -> int:
+def multiply_words(factors: Any, kind: int, d: Any) -> int:
     """Return the product of descriptor words that a table lists for a kind of instruction."""
     result = 1
     for index in factors[kind]:
@@ -47,36 +52,40 @@ def product(factors: Any, kind: int, d: Any) -> int:
     return result
 
 
-def unit_cycles(
+def count_unit_cycles(
     throughput: int, rows: int, depth: int, columns: int, groups: int, wide: int, costs: Any
 ) -> int:
     """Return the cycles of a unit for an amount of work; 0 for a transfer."""
     if throughput == PRODUCT:
-        return conv_cycles(rows, 1, 1, depth, columns, groups, wide, costs)
+        return count_conv_cycles(rows, 1, 1, depth, columns, groups, wide, costs)
     if throughput == DEPTHWISE:
-        return depthwise_cycles(rows, 1, columns, wide, costs)
+        return count_depthwise_cycles(rows, 1, columns, wide, costs)
     if throughput == LANES:
-        return vector_cycles(rows, columns, wide, costs)
+        return count_vector_cycles(rows, columns, wide, costs)
     if throughput == ELEMENT:
-        return transpose_cycles(rows, costs)
+        return count_transpose_cycles(rows, costs)
     return 0
 
 
-def macs(kind: int, d: Any) -> int:
+def count_macs(kind: int, d: Any) -> int:
     """Return the number of multiplications of an instruction; 0 if it has none."""
     if _THROUGHPUTS[kind] not in (PRODUCT, DEPTHWISE):
         return 0
-    return product(_ROWS, kind, d) * product(_DEPTH, kind, d) * product(_COLUMNS, kind, d)
+    return (
+        multiply_words(_ROWS, kind, d)
+        * multiply_words(_DEPTH, kind, d)
+        * multiply_words(_COLUMNS, kind, d)
+    )
 
 
-def cycles(kind: int, d: Any, costs: Any) -> int:
+def count_busy_cycles(kind: int, d: Any, costs: Any) -> int:
     """Return the cycles for which an instruction keeps its unit busy; 0 for a transfer."""
-    return unit_cycles(
+    return count_unit_cycles(
         _THROUGHPUTS[kind],
-        product(_ROWS, kind, d),
-        product(_DEPTH, kind, d),
-        product(_COLUMNS, kind, d),
-        product(_GROUPS, kind, d),
+        multiply_words(_ROWS, kind, d),
+        multiply_words(_DEPTH, kind, d),
+        multiply_words(_COLUMNS, kind, d),
+        multiply_words(_GROUPS, kind, d),
         d[_ELEMENT_WORD[kind]] if _ELEMENT_WORD[kind] >= 0 else 0,
         costs,
     )

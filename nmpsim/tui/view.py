@@ -25,7 +25,7 @@ from nmpsim.debugger.work_log import WorkLog
 from nmpsim.diagnostics import UserError
 from nmpsim.escape import escape_line
 from nmpsim.lir.nodes import Module
-from nmpsim.lir.printer import print_module
+from nmpsim.lir.printer import format_module
 from nmpsim.report.analyses import MemoryBlock
 from nmpsim.report.data import RunReport
 
@@ -57,7 +57,7 @@ def read_facts(shell: Shell) -> ProgramFacts:
     bundle, module, operands = shell.debugger.bundle, None, LirOperands({}, {})
     try:
         module = shell.get_module()
-        text = print_module(module)
+        text = format_module(module)
         operands = find_lir_operands(module, bundle.metadata.layers)
     except UserError as error:
         text = str(error)

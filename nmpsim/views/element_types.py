@@ -6,7 +6,7 @@ import math
 from typing import Annotated
 
 from nmpsim.bundle import Layer, Metadata, ProgramStep
-from nmpsim.lir.opcodes import OPCODES, Kind, find_opcodes
+from nmpsim.lir.opcodes import OPCODES, OpcodeKind, find_opcodes
 from nmpsim.records import frozen
 
 KINDS = {
@@ -17,7 +17,7 @@ KINDS = {
     "other": "other",
 }
 """Element type of layers -> its name, in the order of tables."""
-CONVERSIONS = find_opcodes(Kind.CONVERSION)
+CONVERSIONS = find_opcodes(OpcodeKind.CONVERSION)
 SOURCE, FILTER = 1, 2
 """Positions of the input and the weights among the operands of a host step."""
 
@@ -81,8 +81,8 @@ def _host_macs(step: ProgramStep | None) -> int:
     result, source, weights = (step.operands[at].tensor for at in (0, SOURCE, FILTER))
     row = OPCODES.get(step.opcode)
     kind = row.kind if row else None
-    if kind is Kind.CONVOLUTION:
+    if kind is OpcodeKind.CONVOLUTION:
         return math.prod(result.shape) * math.prod(weights.shape[1:])
-    if kind in (Kind.FULLY_CONNECTED, Kind.PRODUCT):
+    if kind in (OpcodeKind.FULLY_CONNECTED, OpcodeKind.PRODUCT):
         return math.prod(result.shape) * source.shape[-1]
     return 0

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from nmpsim.config import from_settings
+from nmpsim.config import make_device_config
 from nmpsim.escape import escape_line
 from nmpsim.records import frozen
 from nmpsim.report.data import LayerReport, RunReport, saturates_notably
@@ -401,7 +401,7 @@ def list_layer_columns(report: RunReport, view: str) -> list[Column]:
         used: Counter[int] = Counter()
         for block in report.scratchpads:
             used[block.layer] += block.end - block.begin
-        size = from_settings(report.device).scratchpad_bytes
+        size = make_device_config(report.device).scratchpad_bytes
         columns["scratchpad"] = NumberColumn(
             "scratchpad %",
             lambda layer: make_share_cell(used[layer.index], size),

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import nmpsim
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.bundle.patch import Change, apply_patch
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.changes import ProgramChanges
@@ -56,7 +56,7 @@ def corrupted_weight(folder: Path, arrays: dict[str, Any], tensors: dict[str, An
 def wrong_shift(folder: Path, arrays: dict[str, Any], tensors: dict[str, Any]) -> bytes:
     """The compiler has shifted the sums of the second convolution by one bit too few."""
     image = compiled(folder, TEXT, arrays, tensors)
-    debugger = Debugger(bundle_from_bytes(image), {"data": SEVEN})
+    debugger = Debugger(parse_bundle(image), {"data": SEVEN})
     changes, layer = ProgramChanges(debugger), find_layer(debugger.layers, "conv2")
     shift = next(
         one.words["out_post"] for one in changes.trace_layer(layer) if "out_post" in one.words
@@ -76,7 +76,7 @@ def retyped_bias(folder: Path, arrays: dict[str, Any], tensors: dict[str, Any]) 
 def missing_wait(folder: Path, arrays: dict[str, Any], tensors: dict[str, Any]) -> bytes:
     """A core does not wait for its operands of the second convolution."""
     image = compiled(folder, TEXT, arrays, tensors)
-    debugger = Debugger(bundle_from_bytes(image), {"data": SEVEN})
+    debugger = Debugger(parse_bundle(image), {"data": SEVEN})
     debugger.run_to_end()
     trace = ProgramChanges(debugger).trace_layer(find_layer(debugger.layers, "conv2"))
     wait = next(

@@ -7,7 +7,7 @@ from corpus import compiled
 
 import nmpsim
 from nmpsim.analysis.memory_map import memory_map
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.bundle.assembly import assemble
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
@@ -56,7 +56,7 @@ def test_live_blocks_do_not_overlap(blocks):
 
 def test_a_bundle_without_lir_shows_written_blocks():
     settings = nmpsim.default_device().settings()
-    bundle = bundle_from_bytes(assemble(ASSEMBLY, "net.s", settings).bundle())
+    bundle = parse_bundle(assemble(ASSEMBLY, "net.s", settings).bundle())
     blocks = {block.name: block for block in memory_map(bundle)}
     assert {block.kind for block in blocks.values()} == {
         "program",

@@ -7,15 +7,15 @@ import pytest
 from nmpsim.bundle import HostOperand, Layer, Metadata, ProgramStep, Tensor
 from nmpsim.bundle.write import BundleBuilder
 from nmpsim.isa.codec import BY_MNEMONIC, encode, encode_descriptor
-from nmpsim.isa.expressions import high_part, low_part
+from nmpsim.isa.expressions import compute_high_part, compute_low_part
 from nmpsim.isa.table import DESCRIPTORS
 
 
 def tensor_instruction(mnemonic: str, descriptor: int) -> list[int]:
     """What the compiler emits: the descriptor's address into t0, then the instruction."""
     return [
-        encode("lui", {"rd": 5, "imm": high_part(descriptor) << 12}),
-        encode("addi", {"rd": 5, "rs1": 5, "imm": low_part(descriptor)}),
+        encode("lui", {"rd": 5, "imm": compute_high_part(descriptor) << 12}),
+        encode("addi", {"rd": 5, "rs1": 5, "imm": compute_low_part(descriptor)}),
         encode(mnemonic, {"rs1": 5}),
     ]
 

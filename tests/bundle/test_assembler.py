@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.bundle.layout import RW_BASE
 from nmpsim.diagnostics import UserError
@@ -65,7 +65,7 @@ def test_sections_symbols_and_addresses_are_written():
     assert program.metadata.program == "two"
     assert program.metadata.device == {"cores": 1}
     assert program.metadata.steps[0].entry == start
-    bundle = bundle_from_bytes(program.bundle())
+    bundle = parse_bundle(program.bundle())
     assert bundle.symbols["table"] == table
     assert bundle.image[-16:].tobytes() == program.text
 

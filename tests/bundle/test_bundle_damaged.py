@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiers import examples
 
-from nmpsim.bundle import Layer, Metadata, ProgramStep, Tensor, bundle_from_bytes
+from nmpsim.bundle import Layer, Metadata, ProgramStep, Tensor, parse_bundle
 from nmpsim.bundle.elffile import ElfFile
 from nmpsim.bundle.file import DIGEST_BYTES, compute_digest
 from nmpsim.bundle.layout import DIGEST, META, RW_BASE
-from nmpsim.bundle.schema import metadata_from_json, metadata_to_json
+from nmpsim.bundle.schema import format_metadata, parse_metadata
 from nmpsim.bundle.write import BundleBuilder
 from nmpsim.diagnostics import Place, UserError
 
@@ -38,7 +38,7 @@ def redigested(data: bytes) -> bytes:
 def outcome(data: bytes) -> str:
     """The one error's code, or nothing."""
     try:
-        bundle_from_bytes(data, "net.bin")
+        parse_bundle(data, "net.bin")
     except UserError as error:
         (diagnostic,) = error.diagnostics
         assert diagnostic.place is not None
@@ -111,14 +111,14 @@ def test_other_files_are_refused(bundle_bytes, at, value, text):
     changed = bytearray(bundle_bytes)
     changed[at : at + len(value)] = value
     with pytest.raises(UserError) as raised:
-        bundle_from_bytes(bytes(changed))
+        parse_bundle(bytes(changed))
     assert raised.value.diagnostics[0].code == "BUN001"
     assert text in str(raised.value)
 
 
 def test_an_executable_without_metadata_is_refused(bundle_bytes):
     with pytest.raises(UserError) as raised:
-        bundle_from_bytes(bundle_bytes.replace(META.encode() + b"\0", b".comment\0\0\0\0\0"))
+        parse_bundle(bundle_bytes.replace(META.encode() + b"\0", b".comment\0\0\0\0\0"))
     assert raised.value.diagnostics[0].code == "BUN001"
     assert "nmpsim asm" in str(raised.value)
 
@@ -126,7 +126,7 @@ def test_an_executable_without_metadata_is_refused(bundle_bytes):
 def test_a_damaged_bundle_names_the_byte(bundle_bytes):
     changed = bundle_bytes.replace(b"glow-int", b"glow-ins")
     with pytest.raises(UserError) as raised:
-        bundle_from_bytes(changed, "net.bin")
+        parse_bundle(changed, "net.bin")
     assert raised.value.diagnostics[0].code == "BUN002"
     assert "net.bin at byte 0x" in str(raised.value)
 
@@ -134,7 +134,7 @@ def test_a_damaged_bundle_names_the_byte(bundle_bytes):
 def test_another_version_is_refused(bundle_bytes):
     changed = redigested(bundle_bytes.replace(b"nmpsim-bundle-2", b"nmpsim-bundle-9"))
     with pytest.raises(UserError) as raised:
-        bundle_from_bytes(changed)
+        parse_bundle(changed)
     assert raised.value.diagnostics[0].code == "BUN003"
     assert "'nmpsim-bundle-9'" in str(raised.value)
 
@@ -143,13 +143,13 @@ def test_another_version_is_refused(bundle_bytes):
 
 
 def _read(text: bytes) -> Metadata:
-    return metadata_from_json(text, Place("net.bin", offset=64))
+    return parse_metadata(text, Place("net.bin", offset=64))
 
 
 def test_metadata_survives_a_round_trip(metadata):
     """Nothing derived is written, whether or not the types of the fields are resolved."""
     attrs.resolve_types(Layer)
-    text = metadata_to_json(metadata)
+    text = format_metadata(metadata)
     assert "display_name" not in text.decode()
     assert _read(text) == metadata
 
@@ -199,7 +199,7 @@ def test_invalid_metadata_is_refused(text):
     ],
 )
 def test_metadata_of_the_wrong_shape_is_refused(metadata, path, value):
-    document = json.loads(metadata_to_json(metadata))
+    document = json.loads(format_metadata(metadata))
     *way, last = path
     target = document
     for key in way:
@@ -236,7 +236,7 @@ def _tensor(**changes) -> Tensor:
 )
 def test_impossible_tensors_are_refused(build_with, tensor, text):
     with pytest.raises(UserError) as raised:
-        bundle_from_bytes(build_with(inputs=(tensor,)))
+        parse_bundle(build_with(inputs=(tensor,)))
     assert raised.value.diagnostics[0].code == "BUN002"
     assert text in str(raised.value)
 
@@ -277,7 +277,7 @@ def _layers(metadata: Metadata, **changes) -> dict[str, tuple[Layer, ...]]:
 )
 def test_contradictory_metadata_is_refused(build_with, metadata, change, text):
     with pytest.raises(UserError) as raised:
-        bundle_from_bytes(build_with(**change(metadata)))
+        parse_bundle(build_with(**change(metadata)))
     assert raised.value.diagnostics[0].code == "BUN002"
     assert text in str(raised.value)
 
@@ -294,10 +294,10 @@ def _segments_changed(bundle_bytes: bytes, index: int, **fields: int) -> bytes:
 
 
 def test_segments_at_other_distances_are_assembled(bundle_bytes):
-    plain = bundle_from_bytes(bundle_bytes)
+    plain = parse_bundle(bundle_bytes)
     (old, end), moved = plain.text[0], 0x8100_0000
     changed = bundle_bytes.replace(str(old).encode(), str(moved).encode())
-    foreign = bundle_from_bytes(_segments_changed(changed, 1, address=moved))
+    foreign = parse_bundle(_segments_changed(changed, 1, address=moved))
     assert foreign.image_base == plain.image_base
     assert foreign.text == ((moved, moved + end - old),)
     at = moved - foreign.image_base
@@ -318,7 +318,7 @@ def test_segments_at_other_distances_are_assembled(bundle_bytes):
 )
 def test_unloadable_segments_are_refused(bundle_bytes, index, fields, text):
     with pytest.raises(UserError) as raised:
-        bundle_from_bytes(_segments_changed(bundle_bytes, index, **fields))
+        parse_bundle(_segments_changed(bundle_bytes, index, **fields))
     assert raised.value.diagnostics[0].code == "BUN002"
     assert text in str(raised.value)
 
@@ -328,5 +328,5 @@ def test_a_builder_accepts_any_symbols():
     names = ["ä", "a b", "%x", "x" * 1000, ".L1", "1"]
     for number, name in enumerate(names):
         builder.set_symbol(name, 4 * number)
-    bundle = bundle_from_bytes(builder.finish(Metadata("", "", "", {}, (), (), (), ())))
+    bundle = parse_bundle(builder.finish(Metadata("", "", "", {}, (), (), (), ())))
     assert list(bundle.symbols) == names

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from nmpsim.bundle import Metadata, bundle_from_bytes, read_bundle
+from nmpsim.bundle import Metadata, parse_bundle, read_bundle
 from nmpsim.bundle.layout import RW_BASE, RW_LIMIT
 from nmpsim.bundle.write import BundleBuilder, write_bundle
 from nmpsim.diagnostics import UserError
@@ -60,7 +60,7 @@ def test_the_image_is_private(path: Path, bundle_bytes: bytes):
 
 @pytest.mark.parametrize("offset", range(1, 64, 9))
 def test_a_bundle_from_bytes_is_aligned(bundle_bytes: bytes, offset: int):
-    bundle = bundle_from_bytes(memoryview(b"-" * offset + bundle_bytes)[offset:])
+    bundle = parse_bundle(memoryview(b"-" * offset + bundle_bytes)[offset:])
     assert bundle.image.ctypes.data % 64 == 0
 
 
@@ -89,9 +89,7 @@ def _cut(path: Path, status: os.stat_result) -> os.stat_result:
 
 def test_the_same_parts_give_the_same_file(build_with, bundle_bytes: bytes):
     assert build_with() == bundle_bytes
-    assert (
-        bundle_from_bytes(bundle_bytes).digest != bundle_from_bytes(build_with(program="x")).digest
-    )
+    assert parse_bundle(bundle_bytes).digest != parse_bundle(build_with(program="x")).digest
 
 
 def test_the_builder_returns_addresses_immediately():
@@ -107,14 +105,14 @@ def test_the_builder_returns_addresses_immediately():
     assert builder.add_code(np.array([0x13], np.uint32), "start") == third + 64
     assert builder.get_code_address() == third + 68
     builder.set_symbol("one", 1)
-    bundle = bundle_from_bytes(builder.finish(NOTHING))
+    bundle = parse_bundle(builder.finish(NOTHING))
     at = second - bundle.image_base
     assert bundle.image[at : at + 4].tolist() == [1, 0, 2, 0]
     assert bundle.symbols["one"] == 1
 
 
 def test_an_empty_bundle_can_be_made():
-    bundle = bundle_from_bytes(BundleBuilder().finish(NOTHING))
+    bundle = parse_bundle(BundleBuilder().finish(NOTHING))
     assert bundle.text == ()
     assert bundle.symbols == {}
     assert bundle.rw_bytes == 0
@@ -204,7 +202,7 @@ def test_a_file_without_permission_is_an_error(path: Path):
 
 def test_another_elf_reader_agrees(bundle_bytes: bytes):
     elf = ELFFile(io.BytesIO(bundle_bytes))
-    bundle = bundle_from_bytes(bundle_bytes)
+    bundle = parse_bundle(bundle_bytes)
     symbols = {
         s.name: s["st_value"] for s in elf.get_section_by_name(".symtab").iter_symbols() if s.name
     }

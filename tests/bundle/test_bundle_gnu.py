@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 
 PREFIX = "riscv64-unknown-elf-"
 pytestmark = pytest.mark.skipif(
@@ -36,7 +36,7 @@ def test_readelf_reads_a_bundle(path: Path, bundle_bytes: bytes):
     assert re.search(r"00 +\.constants \.descriptors", text)
     assert re.search(r"01 +\.text", text)
     assert re.search(r"02 +\.activations", text)
-    start = bundle_from_bytes(bundle_bytes).symbols["start"]
+    start = parse_bundle(bundle_bytes).symbols["start"]
     assert re.search(rf"{start:08x} +\d+ FUNC +GLOBAL DEFAULT +3 start", text)
     assert re.search(r"70 OBJECT +GLOBAL DEFAULT +1 conv/weights", text)
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from nmpsim.bundle import bundle_from_bytes, limits
+from nmpsim.bundle import limits, parse_bundle
 from nmpsim.bundle.elffile import ElfFile
-from nmpsim.bundle.schema import metadata_from_json, metadata_to_json
+from nmpsim.bundle.schema import format_metadata, parse_metadata
 from nmpsim.bundle.write import BundleBuilder
 from nmpsim.diagnostics import Place, UserError
 
@@ -55,13 +55,13 @@ HOSTILE = [
 def test_metadata_beyond_its_limits_is_refused(
     metadata: Any, path: tuple[Any, ...], value: Any
 ) -> None:
-    document = json.loads(metadata_to_json(metadata))
+    document = json.loads(format_metadata(metadata))
     target = document
     for key in path[:-1]:
         target = target[key]
     target[path[-1]] = value
     with pytest.raises(UserError) as raised:
-        metadata_from_json(json.dumps(document).encode(), Place("net.bin"))
+        parse_metadata(json.dumps(document).encode(), Place("net.bin"))
     (diagnostic,) = raised.value.diagnostics
     assert diagnostic.code == "BUN002"
     assert diagnostic.found is not None
@@ -77,7 +77,7 @@ def test_an_empty_tensor_has_a_limit_of_channels(build_with: Any, metadata: Any)
     output = attrs.evolve(metadata.layers[0].output, shape=(0, 1 << 32))
     layers = (attrs.evolve(metadata.layers[0], output=output), metadata.layers[1])
     with pytest.raises(UserError, match="impossible shape"):
-        bundle_from_bytes(build_with(layers=layers))
+        parse_bundle(build_with(layers=layers))
 
 
 def test_code_outside_the_file_is_refused(bundle_bytes: bytes) -> None:
@@ -88,7 +88,7 @@ def test_code_outside_the_file_is_refused(bundle_bytes: bytes) -> None:
     changed = bytearray(bundle_bytes)
     struct.pack_into("<I", changed, header + 20, 400 << 20)
     with pytest.raises(UserError, match="the file does not contain all of its code"):
-        bundle_from_bytes(redigested(bytes(changed)))
+        parse_bundle(redigested(bytes(changed)))
 
 
 def test_too_many_layers_are_not_written(metadata: Any) -> None:

@@ -12,15 +12,15 @@ from shared_files import shared_names
 from test_bundle_damaged import redigested
 from tiers import each_value, examples, program_parts
 
-from nmpsim.bundle import Metadata, bundle_from_bytes, read_bundle
+from nmpsim.bundle import Metadata, parse_bundle, read_bundle
 from nmpsim.bundle.assembly import assemble, disassemble_bundle
-from nmpsim.bundle.debug import PackedConstant, make_debug_sections
+from nmpsim.bundle.debug import PackedConstantPlace, make_debug_sections
 from nmpsim.bundle.layout import DEBUG_SECTIONS, LIR_CONSTANTS, LIR_INDEX, LIR_TEXT
 from nmpsim.bundle.write import BundleBuilder, write_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import default_device
 from nmpsim.diagnostics import UserError
-from nmpsim.isa.layouts import pack
+from nmpsim.isa.layouts import pack_weights
 from nmpsim.isa.table import DRAM_BASE
 from nmpsim.lir.constants import attach_arrays, attach_constants, find_tensors_file
 from nmpsim.lir.nodes import Module
@@ -81,14 +81,14 @@ def build(module: Module, held: dict[str, np.ndarray] | None = None) -> bytes:
 
 
 def test_the_module_survives_a_round_trip(module):
-    assert_same(bundle_from_bytes(build(module)).module(), module)
+    assert_same(parse_bundle(build(module)).module(), module)
     image = compile_module(module, default_device())
-    assert_same(bundle_from_bytes(image).module(), module)
+    assert_same(parse_bundle(image).module(), module)
 
 
 def test_constants_of_the_image_are_not_stored_twice(module):
     data = build(module, {"c": VALUES["c"]})
-    bundle = bundle_from_bytes(data)
+    bundle = parse_bundle(data)
     assert_same(bundle.module(), module)
     assert len(bundle.debug[LIR_CONSTANTS]) == 64 + 12
     assert np.shares_memory(bundle.module().constants["c"], bundle.image)
@@ -111,24 +111,24 @@ def test_recorded_programs_survive(shared, name):
     if not values.exists() or "resnet50" in name:
         pytest.skip("its constants are not recorded")
     recorded, _ = attach_constants(parse_file(path), values, find_tensors_file(path))
-    assert_same(bundle_from_bytes(build(recorded)).module(), recorded)
+    assert_same(parse_bundle(build(recorded)).module(), recorded)
 
 
 def test_a_module_without_constants_is_stored(module):
     text = TEXT.replace("const", "mutable")
     plain, _ = attach_arrays(parse(text), {})
-    assert_same(bundle_from_bytes(build(plain)).module(), plain)
+    assert_same(parse_bundle(build(plain)).module(), plain)
 
 
 def test_debug_sections_are_not_loaded(module):
-    bundle = bundle_from_bytes(build(module))
+    bundle = parse_bundle(build(module))
     assert not set(DEBUG_SECTIONS) & set(bundle.sections)
     assert bundle.image.size < 200
 
 
 def test_a_bundle_without_module_runs(bundle_bytes):
     with pytest.raises(UserError, match="BUN005") as raised:
-        bundle_from_bytes(bundle_bytes, "net.bin").module()
+        parse_bundle(bundle_bytes, "net.bin").module()
     (diagnostic,) = raised.value.diagnostics
     assert str(diagnostic.place) == "net.bin"
     assert LIR_TEXT in str(diagnostic.found)
@@ -137,9 +137,9 @@ def test_a_bundle_without_module_runs(bundle_bytes):
 
 def test_the_assembler_keeps_the_module(module):
     data = build(module, {"c": VALUES["c"]})
-    text = disassemble_bundle(bundle_from_bytes(data), data=True)
+    text = disassemble_bundle(parse_bundle(data), data=True)
     assert assemble(text).bundle() == data
-    assert LIR_TEXT not in disassemble_bundle(bundle_from_bytes(data))
+    assert LIR_TEXT not in disassemble_bundle(parse_bundle(data))
 
 
 @pytest.mark.parametrize(
@@ -163,18 +163,18 @@ def in_pieces(module: Module) -> bytes:
     """A bundle that has ``w`` packed in two pieces along its outputs, two along its inputs."""
     builder, weights = BundleBuilder(), module.constants["w"].T[:, None, None]
     at = [
-        builder.add_constant("", pack(weights[out, :, :, depth]))
+        builder.add_constant("", pack_weights(weights[out, :, :, depth]))
         for out in (slice(0, 2), slice(2, 3))
         for depth in (slice(0, 3), slice(3, 4))
     ]
-    packed = PackedConstant("w", "IO", (0, 2, 3), (0, 3, 4), tuple(at))
+    packed = PackedConstantPlace("w", "IO", (0, 2, 3), (0, 3, 4), tuple(at))
     for name, chunks in make_debug_sections(module, {}, {"w": packed}).items():
         builder.set_debug(name, chunks)
     return bytes(builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ())))
 
 
 def test_packed_weights_are_stored_once(module):
-    bundle = bundle_from_bytes(in_pieces(module))
+    bundle = parse_bundle(in_pieces(module))
     assert_same(bundle.module(), module)
     assert len(bundle.debug[LIR_CONSTANTS]) == 64 + 8  # the bias and a constant of float32
 
@@ -199,9 +199,9 @@ def test_packed_weights_are_stored_once(module):
     ],
 )
 def test_impossible_packed_weights_are_refused(module, change):
-    index = json.loads(bytes(bundle_from_bytes(in_pieces(module)).debug[LIR_INDEX]))
+    index = json.loads(bytes(parse_bundle(in_pieces(module)).debug[LIR_INDEX]))
     index["packed"][0].update(change)
-    image = bundle_from_bytes(in_pieces(module)).image
+    image = parse_bundle(in_pieces(module)).image
     assert outcome(with_section(module, LIR_INDEX, json.dumps(index).encode(), image)) == "BUN002"
 
 
@@ -216,8 +216,8 @@ def test_many_constants_cannot_share_packed_bytes():
 
     def built(sharing: list[str]) -> bytes:
         builder = BundleBuilder()
-        at = builder.add_constant("", pack(VALUES["w"].T[:, None, None]))
-        packed = {name: PackedConstant(name, "IO", (0, 3), (0, 4), (at,)) for name in sharing}
+        at = builder.add_constant("", pack_weights(VALUES["w"].T[:, None, None]))
+        packed = {name: PackedConstantPlace(name, "IO", (0, 3), (0, 4), (at,)) for name in sharing}
         for name, chunks in make_debug_sections(module, {}, packed).items():
             builder.set_debug(name, chunks)
         return bytes(builder.finish(Metadata("p", "p.lir", "nmp", {}, (), (), (), ())))
@@ -240,7 +240,7 @@ def with_section(module: Module, name: str, contents: bytes, image: bytes = b"")
 def outcome(data: bytes) -> str:
     """The one error's code, or nothing."""
     try:
-        bundle_from_bytes(data, "net.bin").module()
+        parse_bundle(data, "net.bin").module()
     except UserError as error:
         (diagnostic,) = error.diagnostics
         assert diagnostic.place is not None
@@ -280,7 +280,7 @@ def test_an_impossible_index_is_refused(module, change, code):
 
 def test_misaligned_values_of_another_tool_are_read(module):
     data = changed_index(module, lambda index: index["constants"][1].update(at=3))
-    values = bundle_from_bytes(data).module().constants["b"]
+    values = parse_bundle(data).module().constants["b"]
     assert values.flags.aligned
     assert values.shape == (3,)
 
@@ -311,11 +311,11 @@ def test_truncated_constants_are_refused(module):
 def test_the_digest_covers_the_module(module):
     data = build(module)
     for name in DEBUG_SECTIONS:
-        at = data.index(bytes(bundle_from_bytes(data).debug[name]))
+        at = data.index(bytes(parse_bundle(data).debug[name]))
         damaged = bytearray(data)
         damaged[at + 5] ^= 4
         with pytest.raises(UserError, match="do not match its digest"):
-            bundle_from_bytes(bytes(damaged))
+            parse_bundle(bytes(damaged))
 
 
 @examples(600)

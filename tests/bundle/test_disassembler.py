@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiers import examples
 
-from nmpsim.bundle import Metadata, ProgramStep, bundle_from_bytes
+from nmpsim.bundle import Metadata, ProgramStep, parse_bundle
 from nmpsim.bundle.assembly import assemble, disassemble_bundle
 from nmpsim.bundle.layout import RW_BASE
 from nmpsim.bundle.write import BundleBuilder
@@ -19,12 +19,12 @@ NAMES = sorted(p.stem for p in PROGRAMS.glob("*.s"))
 
 
 def test_text_with_data_assembles_to_the_bundle(bundle_bytes):
-    text = disassemble_bundle(bundle_from_bytes(bundle_bytes), data=True)
+    text = disassemble_bundle(parse_bundle(bundle_bytes), data=True)
     assert assemble(text).bundle() == bundle_bytes
 
 
 def test_text_without_data_is_readable(bundle_bytes):
-    text = disassemble_bundle(bundle_from_bytes(bundle_bytes))
+    text = disassemble_bundle(parse_bundle(bundle_bytes))
     for line in (
         "# program net from net.lir",
         "# input data i8[S:0.3333333333333333 O:-5]<1 x 4 x 4 x 3> at 0xa0000000",
@@ -52,7 +52,7 @@ def test_text_without_data_is_readable(bundle_bytes):
 def test_a_branch_target_inside_a_pair_splits_the_pair():
     source = "_start: lui t0, 0x80000\ninto: addi t0, t0, 192\nbnez t0, into\nnmp.load t0"
     data = assemble(source).bundle()
-    text = disassemble_bundle(bundle_from_bytes(data), data=True)
+    text = disassemble_bundle(parse_bundle(data), data=True)
     assert "    lui t0, 0x80000\ninto:\n    addi t0, t0, 192\n" in text
     assert assemble(text).bundle() == data
 
@@ -64,7 +64,7 @@ COMPUTES_ADDRESSES = {"contention"}
 @pytest.mark.parametrize("name", NAMES)
 def test_programs_survive_a_round_trip(name):
     data = assemble((PROGRAMS / f"{name}.s").read_text(), f"{name}.s", {"cores": 32}).bundle()
-    bundle = bundle_from_bytes(data)
+    bundle = parse_bundle(data)
     text = disassemble_bundle(bundle, data=True)
     assert assemble(text).bundle() == data
     assert (".word" in disassemble_bundle(bundle)) == (name in COMPUTES_ADDRESSES)
@@ -128,6 +128,6 @@ def test_any_bundle_survives_a_round_trip(constants, descriptors, code, symbols,
         builder.set_symbol(name, (RW_BASE if number % 3 == 2 else DRAM_BASE + 180) + offset, nbytes)
     metadata = Metadata(label, label, "nmp", {}, (), (), (), (ProgramStep("device", (), entry),))
     data = bytes(builder.finish(metadata))
-    text = disassemble_bundle(bundle_from_bytes(data), data=True)
+    text = disassemble_bundle(parse_bundle(data), data=True)
     assert assemble(text).bundle() == data
-    disassemble_bundle(bundle_from_bytes(data))
+    disassemble_bundle(parse_bundle(data))

@@ -61,7 +61,7 @@ def test_hazards_accept_no_other_limit(project, value):
 
 
 def test_many_hazards_are_told_layer_by_layer(project, racing):
-    bundle = nmpsim.bundle.bundle_from_bytes(racing)
+    bundle = nmpsim.bundle.parse_bundle(racing)
     inputs = {"data": np.load(project.folder / "images" / "7.npy")}
     device = nmpsim.Device(nmpsim.get_device(bundle))
     found = find_hazards(bundle, inputs, device.config)
@@ -72,7 +72,7 @@ def test_many_hazards_are_told_layer_by_layer(project, racing):
 
 
 def test_hazards_equal_those_of_the_debugger(project, racing):
-    bundle = nmpsim.bundle.bundle_from_bytes(racing)
+    bundle = nmpsim.bundle.parse_bundle(racing)
     inputs = {"data": np.load(project.folder / "images" / "7.npy")}
     debugger = Debugger(bundle, inputs)
     debugger.run_to_end()

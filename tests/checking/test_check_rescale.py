@@ -8,7 +8,7 @@ import pytest
 from bundle_edits import change_bytes, change_descriptor, descriptors
 
 import nmpsim
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.checking import Case, ExpectedArrays
 from nmpsim.checking.baseline import Baseline, make_baseline
 from nmpsim.checking.case import judge_run
@@ -141,7 +141,7 @@ def test_a_changed_padding_value_fails(tmp_path):
 def rescale(text: Path, weights: Path, inputs: dict, slicing: str, cores: int) -> tuple[str, ...]:
     config = attrs.evolve(DEVICE, cores_count=cores, scratchpad_bytes=65536)
     image = nmpsim.compile(text, weights, device=config, slicing=slicing).image
-    return run_bundle(nmpsim.Device(config), bundle_from_bytes(image), inputs).rescale
+    return run_bundle(nmpsim.Device(config), parse_bundle(image), inputs).rescale
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ if __name__ == "__main__":
 import numpy as np
 from report_samples import TRAP, sample_report
 
-from nmpsim.bundle import bundle_from_bytes, read_bundle
+from nmpsim.bundle import parse_bundle, read_bundle
 from nmpsim.bundle.assembly import assemble
-from nmpsim.config import DeviceConfig, from_settings
+from nmpsim.config import DeviceConfig, make_device_config
 
 PROGRAM = """
     .input data, i8[S:0.5 O:0]<1 x 4>
@@ -51,13 +51,13 @@ class Session(types.ModuleType):
     def compile(self, lir: Path, *files: Path | None, **options: Any) -> types.SimpleNamespace:
         self.calls.append({"lir": lir, "files": files, **options})
         image = one_input_image()
-        metadata = bundle_from_bytes(image).metadata
+        metadata = parse_bundle(image).metadata
         file = types.SimpleNamespace(metadata=metadata, nbytes=len(image), check=lambda path: None)
         return types.SimpleNamespace(file=file, image=image, warnings=self.warnings)
 
     def save(self, compiled: types.SimpleNamespace, path: Path) -> str:
         Path(path).write_bytes(compiled.image)
-        return bundle_from_bytes(compiled.image).digest
+        return parse_bundle(compiled.image).digest
 
     def is_model(self, path: Path) -> bool:
         """Return False: the tests use no model files."""
@@ -67,7 +67,7 @@ class Session(types.ModuleType):
         return read_bundle(path)
 
     def get_device(self, bundle: Any) -> DeviceConfig:
-        return from_settings(bundle.metadata.device)
+        return make_device_config(bundle.metadata.device)
 
     def Device(  # noqa: N802
         self, config: Any = None, engine: str = "compiled", **_: Any

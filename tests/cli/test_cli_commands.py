@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from nmpsim.bundle import bundle_from_bytes, read_bundle
+from nmpsim.bundle import parse_bundle, read_bundle
 from nmpsim.cli.app import COMMANDS
 from nmpsim.config import list_setting_names
 
@@ -125,7 +125,7 @@ def test_assembly_survives_a_round_trip(nmpsim_cli, tmp_path):
     assert nmpsim_cli("disasm", first, "--data", "-o", text).exit_code == 0
     assert nmpsim_cli("asm", text, "-o", second).exit_code == 0
     assert second.read_bytes() == first.read_bytes()
-    recorded = bundle_from_bytes(first.read_bytes()).metadata.device
+    recorded = parse_bundle(first.read_bytes()).metadata.device
     assert recorded["cores_count"] == 32
 
 

@@ -15,7 +15,7 @@ def runs(tmp_path_factory):
     """Return a folder with the bundle, reports and layers of two digits."""
     import nmpsim
     from nmpsim.atomic import write_npz
-    from nmpsim.bundle import bundle_from_bytes
+    from nmpsim.bundle import parse_bundle
     from nmpsim.report.json import format_json, to_json
 
     folder = tmp_path_factory.mktemp("two runs")
@@ -24,7 +24,7 @@ def runs(tmp_path_factory):
     device = nmpsim.Device(engine="reference")
     for digit in ("7", "3"):
         image = np.load(DIGITS / "images" / f"{digit}.npy")
-        bundle = bundle_from_bytes(compiled.image)
+        bundle = parse_bundle(compiled.image)
         report = device.run(bundle, {"data": image}, save_layers=True)
         (folder / f"{digit}.json").write_text(format_json(to_json(report)))
         write_npz(folder / f"{digit}.npz", report.layer_outputs)

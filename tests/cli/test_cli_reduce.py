@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import nmpsim
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.cli.app import app
 
@@ -153,7 +153,7 @@ def test_a_wrong_descriptor_is_reduced_to_its_instruction(nmpsim_cli, tmp_path):
     assert "kernel_h is 0" in report.trap.message
     assert facts["trap"] == report.trap.message
     assert nmpsim_cli("asm", folder / "repro.s", "--help").exit_code == 0
-    assert bundle_from_bytes((folder / "repro.bin").read_bytes()).digest == bundle.digest
+    assert parse_bundle((folder / "repro.bin").read_bytes()).digest == bundle.digest
     assert "nmp.conv" in (folder / "repro.s").read_text()
 
 

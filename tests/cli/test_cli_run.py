@@ -6,7 +6,7 @@ import jsonschema
 import numpy as np
 import pytest
 
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.config import default_device
 from nmpsim.report.json import make_report_schema
 
@@ -94,7 +94,7 @@ def test_outputs_and_layers_are_saved(fake, nmpsim_cli, one_input, data, tmp_pat
 def test_fused_layers_are_listed(fake, nmpsim_cli, one_input, data, tmp_path, monkeypatch):
     import attrs
 
-    bundle = bundle_from_bytes(one_input.read_bytes())
+    bundle = parse_bundle(one_input.read_bytes())
     fused = attrs.evolve(bundle.metadata.layers[0], fused=("fc", "relu", "more"))
     metadata = attrs.evolve(bundle.metadata, layers=(fused,))
     monkeypatch.setattr(fake, "load", lambda *_, **__: attrs.evolve(bundle, metadata=metadata))

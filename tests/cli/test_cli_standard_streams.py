@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.cli.app import app
 from nmpsim.cli.stdin import copy_stream_to_file
 from nmpsim.diagnostics import UserError
@@ -31,7 +31,7 @@ def npy(tmp_path: Path) -> bytes:
 def test_a_program_is_read_and_a_bundle_written() -> None:
     result = invoke("asm", "-", "-o", "-", given=SOURCE)
     assert result.exit_code == 0, result.stderr
-    bundle = bundle_from_bytes(result.stdout_bytes)
+    bundle = parse_bundle(result.stdout_bytes)
     assert [one.name for one in bundle.metadata.inputs] == ["data"]
     assert not Path("-").exists()
     assert "nmp.halt" in invoke("disasm", "-", "-o", "-", given=result.stdout_bytes).stdout

@@ -13,7 +13,7 @@ import pytest
 
 import nmpsim
 from nmpsim.bundle import Metadata, read_bundle
-from nmpsim.bundle.schema import metadata_from_json, metadata_to_json
+from nmpsim.bundle.schema import format_metadata, parse_metadata
 from nmpsim.bundle.write import BundleBuilder
 from nmpsim.diagnostics import Diagnostic, Place
 from nmpsim.escape import (
@@ -51,12 +51,12 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     finish = BundleBuilder.finish
 
     def renamed(builder: Any, metadata: Metadata) -> bytes:
-        text = metadata_to_json(metadata).decode()
+        text = format_metadata(metadata).decode()
         for name in RENAMED:
             text = text.replace(f'"{name}"', json.dumps(f"{HOSTILE}{name}"))
         symbols = {f"{HOSTILE}{name}": at for name, at in builder._symbols.items()}
         monkeypatch.setattr(builder, "_symbols", symbols)
-        return finish(builder, metadata_from_json(text.encode(), Place()))
+        return finish(builder, parse_metadata(text.encode(), Place()))
 
     monkeypatch.setattr(BundleBuilder, "finish", renamed)
     path = tmp_path / "hostile.bin"

@@ -12,7 +12,7 @@ from lir_oracle import Done, run_module
 from program_writer import Program
 from report_laws import Later, check_cuts, check_laws, multiplications
 
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
@@ -34,7 +34,7 @@ class Run:
 def compiled(program: Program, config: DeviceConfig, fuse: bool) -> Bundle | None:
     """The bundle, or None if the device's scratchpad is too small for a tile."""
     try:
-        return bundle_from_bytes(
+        return parse_bundle(
             compile_module(
                 program.module,
                 config,

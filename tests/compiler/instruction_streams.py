@@ -16,7 +16,7 @@ import numpy as np
 
 from nmpsim.bundle import Bundle
 from nmpsim.config import DeviceConfig
-from nmpsim.isa.codec import Decoded, decode, decode_descriptor
+from nmpsim.isa.codec import DecodedInstruction, decode, decode_descriptor
 from nmpsim.isa.table import DESCRIPTORS, SCRATCHPAD_BASE, Unit
 
 Words = Mapping[str, int]
@@ -56,7 +56,7 @@ Event = Job | tuple[str, int, int]
 
 def core_steps(
     bundle: Bundle, entry: int, core: int
-) -> Iterator[tuple[int, Decoded, Sequence[int]]]:
+) -> Iterator[tuple[int, DecodedInstruction, Sequence[int]]]:
     """What a core comes to from ``entry`` to its halt: address, instruction, registers before it.
 
     The scalar part is straight-line code.
@@ -115,7 +115,7 @@ def _bytes(bundle: Bundle, address: int, count: int) -> bytes:
     return bundle.image[start : start + count].tobytes()
 
 
-def _job(bundle: Bundle, one: Decoded, address: int) -> Job:
+def _job(bundle: Bundle, one: DecodedInstruction, address: int) -> Job:
     kind = str(one.instruction.descriptor)
     words = decode_descriptor(kind, _bytes(bundle, address, DESCRIPTORS[kind].nbytes))
     reads, writes = TOUCHES[kind](words)

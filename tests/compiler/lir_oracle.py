@@ -16,7 +16,7 @@ import numpy as np
 from profile_oracle import answer, is_of_profile
 
 from nmpsim.kernels.hostops import HostResult, HostTensor
-from nmpsim.lir.host_execution import execute
+from nmpsim.lir.host_execution import execute_operation
 from nmpsim.lir.nodes import Instruction, Module, TensorType
 
 Array = np.ndarray[Any, Any]
@@ -133,12 +133,12 @@ def _do(instruction: Instruction, memory: Memory, numerics: str) -> Done:
             {0: answer(instruction.opcode, operands, instruction.attributes, numerics)}
         )
     else:
-        result = execute(instruction.opcode, operands, instruction.attributes, numerics)
+        result = execute_operation(instruction.opcode, operands, instruction.attributes, numerics)
     for index, values in result.outputs.items():
         defined = np.ones(values.shape, np.bool_)
         if instruction.opcode == "inserttensor":
             tensors = [HostTensor(mask) for mask in masks]
-            defined = execute("inserttensor", tensors, instruction.attributes).outputs[0]
+            defined = execute_operation("inserttensor", tensors, instruction.attributes).outputs[0]
         memory.write(instruction.operands[index].name, values, defined)
         masks[index] = defined
     unclipped = result.unclipped.get(0)

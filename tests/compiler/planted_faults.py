@@ -14,7 +14,7 @@ import numpy as np
 from instruction_streams import core_steps
 
 from nmpsim.bundle import Bundle
-from nmpsim.isa.codec import Decoded, decode_descriptor, descriptor_offsets, encode
+from nmpsim.isa.codec import DecodedInstruction, decode_descriptor, encode, get_word_indices
 from nmpsim.isa.table import DESCRIPTORS, Unit
 
 NOP = encode("addi", {"rd": 0, "rs1": 0, "imm": 0})
@@ -29,7 +29,7 @@ class Block:
     """Address of the first of them."""
     pc: int
     """Address of the instruction itself."""
-    decoded: Decoded
+    decoded: DecodedInstruction
     rs1: int
     """Address of the descriptor, if there is one."""
     rs2: int
@@ -100,7 +100,7 @@ def words_of(bundle: Bundle, block: Block) -> dict[str, int]:
 
 def word_at(block: Block, name: str) -> int:
     """Address of a word of a block's descriptor."""
-    return block.rs1 + 4 * descriptor_offsets(block.kind)[name]
+    return block.rs1 + 4 * get_word_indices(block.kind)[name]
 
 
 def removed(bundle: Bundle, mnemonic: str) -> Iterator[Fault]:

@@ -13,7 +13,7 @@ from lir_draft import Draft, Ref, random_values, tensor_type
 
 from nmpsim.config import default_device
 from nmpsim.lir.nodes import ELEM_DTYPES, Module
-from nmpsim.lir.printer import print_module
+from nmpsim.lir.printer import format_module
 
 Array = np.ndarray[Any, Any]
 CORES = (1, 2, 3, 4, 7, 8, 16, 31, 32, 64)
@@ -36,7 +36,7 @@ class Program:
         self.by_layer = by_layer
 
     def __repr__(self) -> str:
-        return f"{self.numerics} {dict(self.by_layer)}\n{print_module(self.module)}"
+        return f"{self.numerics} {dict(self.by_layer)}\n{format_module(self.module)}"
 
 
 class Size:

@@ -12,7 +12,7 @@ from lir_oracle import Done
 from nmpsim.config import DeviceConfig
 from nmpsim.kernels.hostops import HostTensor
 from nmpsim.kernels.hostops.rounding import quantize_value
-from nmpsim.lir.host_execution import execute
+from nmpsim.lir.host_execution import execute_operation
 from nmpsim.report.data import LayerReport, RunReport
 
 Array = np.ndarray[Any, Any]
@@ -194,7 +194,7 @@ def _before_activation(done: Done) -> tuple[Array, int, int]:
         low, high = (quantize_value(a, dest) for a in arguments)
     plain = {**attributes, "FusedActivation": "NONE", "FusedActivationArgs": ()}
     opcode, operands = done.instruction.opcode, done.operands
-    value = execute(opcode, operands, plain, done.numerics).unclipped[0]
+    value = execute_operation(opcode, operands, plain, done.numerics).unclipped[0]
     return value, low, high
 
 
@@ -223,7 +223,7 @@ def _clips_behind(done: Done) -> bool:
 
 
 def _rescaled(done: Done) -> Array:
-    return execute("rescalequantized", done.operands, {}, done.numerics).unclipped[0]
+    return execute_operation("rescalequantized", done.operands, {}, done.numerics).unclipped[0]
 
 
 def _add_clamped_input(done: Done, overshoots: Overshoots) -> None:

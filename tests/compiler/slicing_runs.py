@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from program_writer import Program
 
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.tiling.search import TiledLayer
 from nmpsim.config import DeviceConfig
@@ -48,4 +48,4 @@ def sliced(
         slicing=slicing,
         on_slicing=layers.append,
     )
-    return bundle_from_bytes(image), layers
+    return parse_bundle(image), layers

@@ -7,7 +7,7 @@ import numpy as np
 from lir_draft import Draft, Ref, int8, random_values
 from program_writer import Program
 
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig, default_device
 from nmpsim.lir.nodes import TensorType
@@ -29,7 +29,7 @@ def program(draft: Draft, seed: int = 0) -> Program:
 
 
 def bundle_of(draft: Draft, config: DeviceConfig = SMALL, fuse: bool = True) -> Bundle:
-    return bundle_from_bytes(compile_module(draft.module(), config, fuse_activations=fuse))
+    return parse_bundle(compile_module(draft.module(), config, fuse_activations=fuse))
 
 
 def image(draft: Draft, channels: int = 8, elem: str = "i8") -> Ref:

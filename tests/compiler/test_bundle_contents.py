@@ -8,7 +8,7 @@ from lir_draft import Draft, int8, tensor_type
 from lir_oracle import run_module
 from small_programs import SMALL, bundle_of, convolve, image, out_kind, program
 
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.core.device import Device
 
@@ -65,7 +65,7 @@ def test_device_and_program_are_stored() -> None:
     assert metadata.numerics == "glow-int"
     assert metadata.program == "drafted"
     module = attrs.evolve(two_layers().module(), file="net.lir")
-    assert bundle_from_bytes(compile_module(module, SMALL)).metadata.source == "net.lir"
+    assert parse_bundle(compile_module(module, SMALL)).metadata.source == "net.lir"
 
 
 def test_every_tensor_has_a_symbol() -> None:

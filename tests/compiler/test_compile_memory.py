@@ -11,9 +11,9 @@ from lir_draft import Draft, int8
 from traced_memory import at_most
 
 import nmpsim
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.diagnostics import UserError
-from nmpsim.lir.printer import print_module
+from nmpsim.lir.printer import format_module
 
 WIDE, LAYERS = 2048, 4
 WEIGHTS = WIDE * WIDE * LAYERS
@@ -36,7 +36,7 @@ def connected(wide: int, layers: int) -> Draft:
 def written(folder: Path, draft: Draft, save: Callable[..., None] = np.savez) -> tuple[Path, Path]:
     """Files of a network in LIR."""
     module, text, weights = draft.module(), folder / "net.lir.txt", folder / "net.npz"
-    text.write_text(print_module(module), encoding="utf-8")
+    text.write_text(format_module(module), encoding="utf-8")
     save(weights, **module.constants)
     return text, weights
 
@@ -56,7 +56,7 @@ def test_all_forms_of_a_compiled_network_are_equal(tmp_path: Path) -> None:
     digest = nmpsim.save(compiled, tmp_path / "net.bin")
     assert (tmp_path / "net.bin").read_bytes() == compiled.image == bytes(compiled.bundle.file)
     assert nmpsim.load(tmp_path / "net.bin").digest == compiled.bundle.digest == digest
-    assert bundle_from_bytes(compiled.image).metadata == compiled.file.metadata
+    assert parse_bundle(compiled.image).metadata == compiled.file.metadata
     assert pickle.loads(pickle.dumps(compiled)).image == compiled.image
 
 

@@ -29,7 +29,7 @@ from random_programs import write
 from small_programs import SMALL, bundle_of, convolve, image, out_kind, program
 from tiers import each_value, examples
 
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.numerics import PROFILES
 from nmpsim.config import DeviceConfig
@@ -85,7 +85,7 @@ def test_one_operation_agrees_on_both_engines(step: Step) -> None:
     @examples(8)
     @given(little(step))
     def check(case: Program) -> None:
-        bundle = bundle_from_bytes(compile_module(case.module, TINY))
+        bundle = parse_bundle(compile_module(case.module, TINY))
         on_both(bundle, case, TINY)
 
     check()
@@ -101,7 +101,7 @@ def test_one_operation_of_each_profile_agrees_on_both_engines(numerics: str, ele
     @given(st.sampled_from(steps).flatmap(lambda step: little(step, elem, numerics)))
     def check(case: Program) -> None:
         image = compile_module(case.module, config, numerics=numerics)
-        on_both(bundle_from_bytes(image), case, config)
+        on_both(parse_bundle(image), case, config)
 
     check()
 

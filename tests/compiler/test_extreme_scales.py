@@ -10,7 +10,7 @@ from lir_draft import Draft, int8, tensor_type
 from small_programs import SMALL, program
 from tiers import each_value, pairwise, tiling
 
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.numerics import PROFILES
 from nmpsim.core.device import Device
@@ -67,4 +67,4 @@ def check(draft: Draft, numerics: str) -> None:
         assert finding.place is not None
         assert finding.place.line
         return
-    assert Device(SMALL).run(bundle_from_bytes(image), case.inputs).trap is None
+    assert Device(SMALL).run(parse_bundle(image), case.inputs).trap is None

@@ -14,7 +14,7 @@ from lir_draft import Draft, random_values, tensor_type
 from small_programs import SMALL
 from tiers import pairwise, tiling
 
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.compiler import driver
 from nmpsim.compiler.operations import Operation
 from nmpsim.core.device import Device
@@ -205,7 +205,7 @@ def run(draft: Draft, numerics: str) -> tuple[str, tuple[Saturation, ...], Any]:
     bundle = driver.compile_module(draft.module(), SMALL, numerics=numerics, **tiling())
     rng = np.random.default_rng(4)
     inputs = {name: random_values(rng, kind) for name, kind in draft.inputs.items()}
-    report = Device(SMALL, "reference").run(bundle_from_bytes(bundle), inputs)
+    report = Device(SMALL, "reference").run(parse_bundle(bundle), inputs)
     (layer,) = report.layers
     (output,) = report.outputs.values()
     return layer.placement, layer.saturation, output

@@ -13,11 +13,11 @@ from recorded_programs import RESNET50, Recorded, Recording, programs, with_reci
 from small_programs import SMALL, bundle_of, convolve, image, out_kind
 from tiers import each_value, program_parts
 
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.layout import DESCRIPTORS
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig, default_device
-from nmpsim.isa.codec import decode, descriptor_offsets, encode
+from nmpsim.isa.codec import decode, encode, get_word_indices
 from nmpsim.isa.table import Unit
 from nmpsim.lir.constants import attach_arrays
 from nmpsim.lir.parser import parse_file
@@ -54,7 +54,7 @@ def test_streams_of_the_largest_network_are_correct(name: str) -> None:
     constants = with_recipe(recording)
     module, _ = attach_arrays(parse_file(text), constants, read_scales_file(scales))
     config = default_device()
-    bundle = bundle_from_bytes(compile_module(module, config))
+    bundle = parse_bundle(compile_module(module, config))
     assert check_streams(bundle, config) > 15_000
 
 
@@ -137,7 +137,7 @@ def change_store(bundle: Bundle, core: int, word: str, by: int) -> None:
     events = core_events(bundle, entry, core)
     job = next(e for e in events if isinstance(e, Job) and e.unit == Unit.STORE)
     record = job.words["dram"].to_bytes(4, "little")
-    index = descriptor_offsets("store")
+    index = get_word_indices("store")
     image_ = bundle.image.tobytes()
     start = image_.index(record, bundle.sections[DESCRIPTORS][0] - bundle.image_base)
     start += 4 * (index[word] - index["dram"])

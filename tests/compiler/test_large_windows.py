@@ -17,7 +17,7 @@ from random_programs import single_operations
 from small_programs import program
 from tiers import examples, tiling
 
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.numerics import PROFILES
 from nmpsim.config import DeviceConfig, default_device
@@ -39,9 +39,7 @@ def pool(opcode: str, source: Any, kernels: tuple[int, int], result: Any, **at: 
 
 
 def compiled(case: Program, config: DeviceConfig) -> Bundle:
-    return bundle_from_bytes(
-        compile_module(case.module, config, numerics=case.numerics, **tiling())
-    )
+    return parse_bundle(compile_module(case.module, config, numerics=case.numerics, **tiling()))
 
 
 def answer(case: Program, config: DeviceConfig) -> tuple[Array, str, str]:

@@ -25,20 +25,20 @@ from random_programs import chains, write
 from small_programs import SMALL, convolve, image, out_kind, program
 from tiers import examples, tiling
 
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.numerics import PROFILES
 from nmpsim.core.device import Device
 from nmpsim.diagnostics import Diagnostic, UserError
 from nmpsim.isa.codec import decode_descriptor
-from nmpsim.isa.profiles import NUMERICS, Numerics
+from nmpsim.isa.profiles import NUMERICS, NumericsProfile
 from nmpsim.isa.profiles import PROFILES as DEVICE_PROFILES
 from nmpsim.isa.table import DESCRIPTORS
 
 
 def compiled(draft: Draft, numerics: str = "glow-int", **by_layer: str) -> Bundle:
     options = {"numerics": numerics, "layer_numerics": by_layer, **tiling()}
-    return bundle_from_bytes(compile_module(draft.module(), SMALL, **options))
+    return parse_bundle(compile_module(draft.module(), SMALL, **options))
 
 
 def refusal(draft: Draft, numerics: str = "glow-int", **by_layer: str) -> Diagnostic:
@@ -349,7 +349,7 @@ def test_random_chains_are_exact(numerics: str, elem: str) -> None:
 
 
 @pytest.mark.parametrize("row", NUMERICS, ids=lambda row: row.name)
-def test_a_row_names_the_profiles_of_its_layers(row: Numerics) -> None:
+def test_a_row_names_the_profiles_of_its_layers(row: NumericsProfile) -> None:
     assert PROFILES[row.name].name == row.name
     drafts = [sum_and_relu("i8")]
     if row.name != "nmp":  # it needs a bias on another scale

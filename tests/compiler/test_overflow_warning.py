@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from lir_draft import Draft, int8
 
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import default_device
 from nmpsim.core.device import Device
@@ -29,7 +29,7 @@ def compile_and_run(draft: Draft, numerics: str = "glow-int") -> tuple[list[str]
     file = compile_module(draft.module(), device, numerics=numerics, on_warning=found.append)
     ((name, kind),) = draft.inputs.items()
     image = np.full(kind.shape, 127, np.int8)
-    report = Device(device, "reference").run(bundle_from_bytes(file), {name: image})
+    report = Device(device, "reference").run(parse_bundle(file), {name: image})
     stages = {one.stage for layer in report.layers for one in layer.saturation}
     return found, stages
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import nmpsim
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 
 TEXT = """function state
 declare {{
@@ -29,7 +29,7 @@ def test_a_partly_written_state_is_an_input_unless_touched(tmp_path: Path, touch
     lir = tmp_path / "state.lir.txt"
     touch = "  0 %t = touch @out %y\n" if touched else ""
     lir.write_text(TEXT.format(touch=touch, number=1 if touched else 0), encoding="utf-8")
-    bundle = bundle_from_bytes(nmpsim.compile(lir).image)
+    bundle = parse_bundle(nmpsim.compile(lir).image)
     inputs = {"a": np.array([1, 2], np.int8), "y": np.full(5, 9, np.int8)}
     if touched:
         del inputs["y"]

@@ -32,7 +32,7 @@ from planted_faults import (
 )
 
 import nmpsim
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.core import device as device_module
 from nmpsim.core.state import Machine
@@ -75,7 +75,7 @@ def network(shared: Path, name: str, cores: int, scratchpad_bytes: int) -> Netwo
     stem = shared / "lir" / name
     npz = stem.with_name(stem.name + ".npz")
     lir = stem.with_name(stem.name + ".lir.txt")
-    bundle = bundle_from_bytes(nmpsim.compile(lir, npz, device=config).image)
+    bundle = parse_bundle(nmpsim.compile(lir, npz, device=config).image)
     with np.load(npz) as file:
         inputs = {one.name: file[f"input/{one.name}"] for one in bundle.metadata.inputs}
     return Network(bundle, inputs, config)

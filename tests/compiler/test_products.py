@@ -13,7 +13,7 @@ from numerics.oracles import page
 from profile_formulas import NO_INT8_MATMUL
 from tiers import share_of, tiling
 
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.numerics import PROFILES
 from nmpsim.config import DeviceConfig, default_device
@@ -79,7 +79,7 @@ class Case:
 
 def compiled(case: Case, numerics: str, constant: bool, config: DeviceConfig) -> Bundle:
     module = case.draft(constant).module()
-    return bundle_from_bytes(compile_module(module, config, numerics=numerics, **tiling()))
+    return parse_bundle(compile_module(module, config, numerics=numerics, **tiling()))
 
 
 def run(

@@ -17,13 +17,13 @@ from small_programs import SMALL, WINDOW
 from tiers import examples
 
 import nmpsim
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.passes.rescale_bias import rescale_bias
 from nmpsim.core.device import Device
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.parser import parse
-from nmpsim.lir.printer import print_module
+from nmpsim.lir.printer import format_module
 from nmpsim.lir.verify import verify
 
 Array = np.ndarray[Any, Any]
@@ -167,7 +167,7 @@ def test_shared_tables_of_filters_stay() -> None:
     wanted = np.rint(bias * scales / np.float32(0.2) - 9)
     assert changed.constants[names[3]].tolist() == wanted.tolist()
     assert report.saturated == 0
-    bundle_from_bytes(compile_module(changed, SMALL, numerics="nmp"))
+    parse_bundle(compile_module(changed, SMALL, numerics="nmp"))
 
 
 @examples(25)
@@ -190,7 +190,7 @@ def test_power_of_two_results_equal_glow(seed: int, elem: str, exponent: int) ->
     if elem == "i8":
         answers = []
         for numerics in ("nmp", "glow-int"):
-            bundle = bundle_from_bytes(compile_module(module, SMALL, numerics=numerics))
+            bundle = parse_bundle(compile_module(module, SMALL, numerics=numerics))
             answers.append(Device(SMALL).run(bundle, program.inputs).outputs[draft.outputs[0]])
         assert answers[0].tobytes() == answers[1].tobytes()
 
@@ -215,9 +215,9 @@ def test_the_text_survives_a_round_trip() -> None:
     changed, _ = nmpsim.rescale_bias(
         two_layers(bias, "i32", [int8((), 0.002), int8((), 0.01)]).module()
     )
-    again = parse(print_module(changed))
+    again = parse(format_module(changed))
     assert [w.name for w in again.weights] == [w.name for w in changed.weights]
-    module = bundle_from_bytes(compile_module(changed, SMALL, numerics="nmp")).module()
+    module = parse_bundle(compile_module(changed, SMALL, numerics="nmp")).module()
     assert module.instructions == changed.instructions
     for ours, theirs in zip(module.weights, changed.weights, strict=True):
         assert (ours.name, ours.type.elem, ours.constant) == (

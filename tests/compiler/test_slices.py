@@ -8,10 +8,10 @@ from compiled_runs import check_program
 from lir_draft import Draft, int8
 from small_programs import SMALL, program
 
-from nmpsim.compiler.tiling.slices import Slice, join_atoms
+from nmpsim.compiler.tiling.slices import ChannelSlice, join_atoms
 
 
-def composition(atoms: list[Slice]) -> tuple[tuple[int, int], ...]:
+def composition(atoms: list[ChannelSlice]) -> tuple[tuple[int, int], ...]:
     """What a tiling depends on: channels of each atom, and which share their input."""
     return tuple((a.count, a.first_input - atoms[0].first_input) for a in atoms)
 
@@ -19,7 +19,7 @@ def composition(atoms: list[Slice]) -> tuple[tuple[int, int], ...]:
 def test_shares_differ_by_at_most_one() -> None:
     """33 channels a group are 16, 16 and 1; two of them share their input, or they do not."""
     blocks = [
-        Slice(33 * group + first, count, 1, 5 * group)
+        ChannelSlice(33 * group + first, count, 1, 5 * group)
         for group in range(2)
         for first, count in ((0, 16), (16, 16), (32, 1))
     ]

@@ -19,9 +19,9 @@ from slicing_runs import FEW, digits, sliced
 from tiers import examples
 
 from nmpsim.compiler.tiling.compiled import entries
-from nmpsim.compiler.tiling.compiled.events import simulated
+from nmpsim.compiler.tiling.compiled.events import simulate_plan
 from nmpsim.compiler.tiling.compiled.items import NEVER
-from nmpsim.compiler.tiling.compiled.state import new_state
+from nmpsim.compiler.tiling.compiled.state import make_state
 from nmpsim.compiler.tiling.cost_model import DramModel, estimate_box_cycles
 from nmpsim.compiler.tiling.grid import TileGrid
 from nmpsim.compiler.tiling.plan import LOAD, STORE, PlanBuilder, make_box_words
@@ -108,9 +108,9 @@ def test_the_simulation_is_the_same_without_compiler() -> None:
     builder.add(STORE, make_box_words(DRAM_BASE + 700 * grid.number, SCRATCHPAD_BASE, 700))
     plan = builder.build()
     work, costs = prepare_simulation(plan), DramModel(COSTS).costs
-    plain, compiled = new_state(work), new_state(work)
-    cycles = simulated(work, plain, costs, False, NEVER)
-    assert entries.simulated(work, compiled, costs, False, NEVER) == cycles
+    plain, compiled = make_state(work), make_state(work)
+    cycles = simulate_plan(work, plain, costs, False, NEVER)
+    assert entries.simulate_plan(work, compiled, costs, False, NEVER) == cycles
     for one, other in zip(plain, compiled, strict=True):
         np.testing.assert_array_equal(one, other)
 

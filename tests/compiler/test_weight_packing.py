@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from lir_draft import Draft, int8
 from small_programs import bundle_of, convolve, image, out_kind
 
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.bundle.layout import LIR_INDEX
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.tiling.weighted import compute_zero_terms
 from nmpsim.config import default_device
-from nmpsim.isa.layouts import pack, packed_bytes, unpack
+from nmpsim.isa.layouts import count_packed_bytes, pack_weights, unpack_weights
 
 
 def test_one_channel_is_packed() -> None:
     """[1][1][3][2]: six values of a kernel row, padded to eight; lanes 1 to 15 are empty."""
     weights = np.array([[[[1, 2], [3, 4], [5, 6]]]], np.int8)
-    packed = pack(weights)
+    packed = pack_weights(weights)
     assert packed.shape == (2 * 16 * 4,)
     assert packed[:4].tolist() == [1, 2, 3, 4]
     assert packed[64:68].tolist() == [5, 6, 0, 0]
@@ -32,7 +32,7 @@ def test_one_channel_is_packed() -> None:
 def test_seventeen_channels_are_packed() -> None:
     """Block, kernel row, quad, lane, value in the quad: channel 16 begins the second block."""
     weights = np.arange(17 * 2 * 1 * 3, dtype=np.int8).reshape(17, 2, 1, 3)
-    packed = pack(weights).reshape(2, 2, 1, 16, 4)
+    packed = pack_weights(weights).reshape(2, 2, 1, 16, 4)
     assert packed[0, 0, 0, 0].tolist() == [0, 1, 2, 0]
     assert packed[0, 1, 0, 0].tolist() == [3, 4, 5, 0]
     assert packed[0, 0, 0, 5].tolist() == [30, 31, 32, 0]
@@ -46,10 +46,10 @@ shapes = st.tuples(st.integers(1, 40), st.integers(1, 4), st.integers(1, 4), st.
 @given(shapes, st.integers(0, 2**32 - 1))
 def test_every_weight_has_its_place(shape: tuple[int, int, int, int], seed: int) -> None:
     weights = np.random.default_rng(seed).integers(-128, 128, shape).astype(np.int8)
-    packed = pack(weights)
+    packed = pack_weights(weights)
     _, height, width, depth = shape
     out, height, width, depth = shape
-    assert packed.size == packed_bytes(out, height, width * depth)
+    assert packed.size == count_packed_bytes(out, height, width * depth)
     quads = -(-width * depth // 4)
     blocks = packed.reshape(-1, height, quads, 16, 4)
     for o, y, x, i in np.ndindex(shape):
@@ -57,7 +57,7 @@ def test_every_weight_has_its_place(shape: tuple[int, int, int, int], seed: int)
         assert blocks[o // 16, y, quad, o % 16, place] == weights[o, y, x, i]
     assert packed.astype(np.int64).sum() == weights.astype(np.int64).sum()
     again = np.zeros_like(weights)
-    unpack(packed.view(np.uint8), again)
+    unpack_weights(packed.view(np.uint8), again)
     assert np.array_equal(again, weights)
 
 
@@ -91,7 +91,7 @@ def test_all_weights_of_a_network_are_stored_once() -> None:
     convolve(draft, grouped, draft.output(out_kind(grouped, 33)))
     module = draft.module()
     small = attrs.evolve(default_device(), scratchpad_bytes=4096, cores_count=3)
-    bundle = bundle_from_bytes(compile_module(module, small))
+    bundle = parse_bundle(compile_module(module, small))
     for name, values in bundle.module().constants.items():
         assert np.array_equal(values, module.constants[name])
     index = json.loads(bytes(bundle.debug[LIR_INDEX]))

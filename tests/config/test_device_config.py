@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nmpsim.config import default_device, from_settings, list_setting_names, load_device
+from nmpsim.config import default_device, list_setting_names, load_device, make_device_config
 from nmpsim.diagnostics import UserError
 
 
@@ -146,7 +146,10 @@ def test_an_unreadable_file_is_an_error(tmp_path: Path, what: str) -> None:
 def test_settings_survive_a_bundle() -> None:
     device = default_device()
 
-    assert from_settings(device.settings()) == device
-    assert from_settings({**device.settings(), "cores_count": 8}).sources["cores_count"] == "given"
+    assert make_device_config(device.settings()) == device
+    assert (
+        make_device_config({**device.settings(), "cores_count": 8}).sources["cores_count"]
+        == "given"
+    )
     with pytest.raises(UserError):
-        from_settings({"cores_count": "many"})
+        make_device_config({"cores_count": "many"})

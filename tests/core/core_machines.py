@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import DeviceConfig, default_device
 from nmpsim.core.compiled.issue import IS_JIT_DISABLED
@@ -86,7 +86,7 @@ def from_text(text: str, **settings: object) -> Program:
     """A program in assembly; entry is ``_start``, or the first instruction."""
     if "_start:" not in text:
         text = "_start:\n" + text
-    bundle = bundle_from_bytes(assemble(text).bundle())
+    bundle = parse_bundle(assemble(text).bundle())
     entry = next(step.entry for step in bundle.metadata.steps)
     memory = {"image": bytes(bundle.image), "image_base": bundle.image_base, "entry": entry}
     return Program(**memory, **settings)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ import pytest
 
 import nmpsim
 from nmpsim.bundle.assembly import assemble
-from nmpsim.bundle.read import bundle_from_bytes
+from nmpsim.bundle.read import parse_bundle
 from nmpsim.compile_notice import COMPILE_NOTICE, print_compile_notice
 from nmpsim.core.reference.engine import ReferenceEngine
 from nmpsim.core.run import Progress, notify_compiling
@@ -75,5 +75,5 @@ def test_a_run_without_progress_callback_shows_the_notice(
 
     monkeypatch.setattr(ReferenceEngine, "run", compiles)
     text = assemble("_start: nmp.halt", "halt.s", CORE.settings())
-    nmpsim.Device(CORE, "reference").run(bundle_from_bytes(text.bundle()), {})
+    nmpsim.Device(CORE, "reference").run(parse_bundle(text.bundle()), {})
     assert [record.getMessage() for record in caplog.records] == [COMPILE_NOTICE]

@@ -10,7 +10,7 @@ import pytest
 from traced_memory import at_most
 
 import nmpsim
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import DeviceConfig
 from nmpsim.core import contract_check
@@ -78,7 +78,7 @@ ENGINES = ("reference", "compiled")
 
 def bundle_of(text: str, device: DeviceConfig = TWO_CORES) -> Bundle:
     source = TABLES + "_start:\n" + text
-    return bundle_from_bytes(assemble(source, "test.s", device.settings()).bundle())
+    return parse_bundle(assemble(source, "test.s", device.settings()).bundle())
 
 
 def runs(text: str, device: DeviceConfig = TWO_CORES) -> list[RunReport]:

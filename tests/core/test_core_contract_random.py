@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from tiers import examples
 
 import nmpsim
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.checking.hazards import MAX_HAZARDS, find_hazards
 from nmpsim.config import DeviceConfig
@@ -262,7 +262,7 @@ def make_source(writer: Writer, is_data: bool) -> str:
 
 
 def bundle_of(cores: int, text: str) -> Bundle:
-    return bundle_from_bytes(assemble(text, "test.s", config(cores).settings()).bundle())
+    return parse_bundle(assemble(text, "test.s", config(cores).settings()).bundle())
 
 
 ORDER, UNWRITTEN = "order", "unwritten"

@@ -6,7 +6,7 @@ import pytest
 from core_machines import IMAGE_BASE, SPM, Program, from_text, registers, run_both, words
 
 from nmpsim.core.state import CSR_COLUMN, Outcome, TrapField
-from nmpsim.isa.table import Cause, Csr
+from nmpsim.isa.table import CsrAddress, TrapCause
 
 BRANCHES = [
     # mnemonic, (1, 1), (-1, 1), (1, -1)
@@ -124,44 +124,46 @@ def test_dram_and_mailbox_accesses_take_their_cycles() -> None:
 
 
 FAULTS = [
-    ("lw a0, 2(t0)", Cause.LOAD_MISALIGNED, SPM + 2),
-    ("lh a0, 1(t0)", Cause.LOAD_MISALIGNED, SPM + 1),
-    ("lhu a0, 3(t0)", Cause.LOAD_MISALIGNED, SPM + 3),
-    ("sw a0, 1(t0)", Cause.STORE_MISALIGNED, SPM + 1),
-    ("sh a0, -1(t0)", Cause.STORE_MISALIGNED, SPM - 1),
-    ("lb a0, -1(t0)", Cause.LOAD_FAULT, SPM - 1),
-    ("lw a0, 0(zero)", Cause.LOAD_FAULT, 0),
-    ("sw a0, -4(zero)", Cause.STORE_FAULT, 0xFFFF_FFFC),
-    ("sw a0, -4(t0)", Cause.STORE_FAULT, SPM - 4),
-    ("sb a0, 0(t1)", Cause.STORE_FAULT, IMAGE_BASE),
-    ("ecall", Cause.ENVIRONMENT_CALL, 0),
-    ("jalr ra, 2(t0)", Cause.FETCH_MISALIGNED, SPM + 2),
-    ("jalr ra, 0(zero)", Cause.FETCH_FAULT, 0),
-    (".word 0", Cause.ILLEGAL_INSTRUCTION, 0),
-    (".word 0xFFFFFFFF", Cause.ILLEGAL_INSTRUCTION, 0xFFFF_FFFF),
-    (".word 0x02001013", Cause.ILLEGAL_INSTRUCTION, 0x0200_1013),
-    ("csrrw a0, 0x7C0, zero", Cause.ILLEGAL_INSTRUCTION, 0x7C00_1573),
-    ("csrrw zero, mhartid, zero", Cause.ILLEGAL_INSTRUCTION, 0xF140_1073),
-    ("csrrs a0, mhartid, t0", Cause.ILLEGAL_INSTRUCTION, 0xF142_A573),
-    ("nmp.wait 5, 0", Cause.ILLEGAL_INSTRUCTION, None),
+    ("lw a0, 2(t0)", TrapCause.LOAD_MISALIGNED, SPM + 2),
+    ("lh a0, 1(t0)", TrapCause.LOAD_MISALIGNED, SPM + 1),
+    ("lhu a0, 3(t0)", TrapCause.LOAD_MISALIGNED, SPM + 3),
+    ("sw a0, 1(t0)", TrapCause.STORE_MISALIGNED, SPM + 1),
+    ("sh a0, -1(t0)", TrapCause.STORE_MISALIGNED, SPM - 1),
+    ("lb a0, -1(t0)", TrapCause.LOAD_FAULT, SPM - 1),
+    ("lw a0, 0(zero)", TrapCause.LOAD_FAULT, 0),
+    ("sw a0, -4(zero)", TrapCause.STORE_FAULT, 0xFFFF_FFFC),
+    ("sw a0, -4(t0)", TrapCause.STORE_FAULT, SPM - 4),
+    ("sb a0, 0(t1)", TrapCause.STORE_FAULT, IMAGE_BASE),
+    ("ecall", TrapCause.ENVIRONMENT_CALL, 0),
+    ("jalr ra, 2(t0)", TrapCause.FETCH_MISALIGNED, SPM + 2),
+    ("jalr ra, 0(zero)", TrapCause.FETCH_FAULT, 0),
+    (".word 0", TrapCause.ILLEGAL_INSTRUCTION, 0),
+    (".word 0xFFFFFFFF", TrapCause.ILLEGAL_INSTRUCTION, 0xFFFF_FFFF),
+    (".word 0x02001013", TrapCause.ILLEGAL_INSTRUCTION, 0x0200_1013),
+    ("csrrw a0, 0x7C0, zero", TrapCause.ILLEGAL_INSTRUCTION, 0x7C00_1573),
+    ("csrrw zero, mhartid, zero", TrapCause.ILLEGAL_INSTRUCTION, 0xF140_1073),
+    ("csrrs a0, mhartid, t0", TrapCause.ILLEGAL_INSTRUCTION, 0xF142_A573),
+    ("nmp.wait 5, 0", TrapCause.ILLEGAL_INSTRUCTION, None),
 ]  # fmt: skip
 SETUP = f"la t0, {SPM:#x}\nla t1, {IMAGE_BASE:#x}\nli a0, 1\nli ra, 1\n"
 
 
 @pytest.mark.parametrize(("line", "cause", "value"), FAULTS)
-def test_a_trap_without_handler_ends_the_run(line: str, cause: Cause, value: int | None) -> None:
+def test_a_trap_without_handler_ends_the_run(
+    line: str, cause: TrapCause, value: int | None
+) -> None:
     m = run_both(from_text(SETUP + line + "\nnmp.halt"), Outcome.TRAP)
     trap = m.shared.trap[0]
     assert trap[TrapField.CORE] == 0
     assert trap[TrapField.CAUSE] == cause
     assert value is None or trap[TrapField.VALUE] == value
     # jalr to a place without memory has happened; the fetch fails, one jump of 3 cycles later.
-    assert trap[TrapField.CYCLE] == (9 if cause == Cause.FETCH_FAULT else 6)
+    assert trap[TrapField.CYCLE] == (9 if cause == TrapCause.FETCH_FAULT else 6)
     assert registers(m)[10] == 1, "a trap leaves its destination alone"
 
 
 @pytest.mark.parametrize(("line", "cause", "value"), FAULTS)
-def test_a_handler_learns_what_happened(line: str, cause: Cause, value: int | None) -> None:
+def test_a_handler_learns_what_happened(line: str, cause: TrapCause, value: int | None) -> None:
     m = run_both(
         from_text(
             "_start: la s0, handler + 3\ncsrrw zero, mtvec, s0\ncsrrsi zero, mstatus, 8\n"
@@ -185,7 +187,7 @@ def test_a_handler_learns_what_happened(line: str, cause: Cause, value: int | No
     r = registers(m)
     assert r[9] == cause
     assert value is None or r[18] == value
-    assert r[19] == (0 if cause == Cause.FETCH_FAULT else r[23])
+    assert r[19] == (0 if cause == TrapCause.FETCH_FAULT else r[23])
     assert r[20] == 0x1880, "previous mode is machine, MPIE set, MIE clear"
     assert r[21] == r[22], "the low bits of mtvec are zero"
 
@@ -236,7 +238,7 @@ def test_csr_instructions_read_and_write() -> None:
     assert r[8:10].tolist() == [0, 0xF0]
     assert r[18:24].tolist() == [0xFC, 0x0C, 31, 31, 30, 31]
     assert r[5] == 31, "the old value, also where both registers are the same"
-    assert m.cores.csr[0, CSR_COLUMN[Csr.MSCRATCH]] == 0xF0
+    assert m.cores.csr[0, CSR_COLUMN[CsrAddress.MSCRATCH]] == 0xF0
 
 
 def test_csrs_have_their_reset_values() -> None:
@@ -344,7 +346,7 @@ def test_counters_are_readable() -> None:
 def test_a_write_to_a_read_only_counter_traps(csr: str, instruction: str) -> None:
     """Even if a1 is zero: what counts is that it is not x0."""
     m = run_both(from_text(instruction.format(csr) + "\nnmp.halt"), expect=Outcome.TRAP)
-    assert m.shared.trap[0, TrapField.CAUSE] == Cause.ILLEGAL_INSTRUCTION
+    assert m.shared.trap[0, TrapField.CAUSE] == TrapCause.ILLEGAL_INSTRUCTION
     assert not m.cores.registers.any()
 
 
@@ -371,4 +373,10 @@ def test_code_may_be_written_and_run_in_dram() -> None:
 
 def test_the_end_of_memory_is_a_fault() -> None:
     m = run_both(Program(image=words(("addi", {"rd": 1, "rs1": 0, "imm": 1}))), Outcome.TRAP)
-    assert m.shared.trap[0].tolist() == [0, Cause.FETCH_FAULT, IMAGE_BASE + 4, IMAGE_BASE + 4, 1]
+    assert m.shared.trap[0].tolist() == [
+        0,
+        TrapCause.FETCH_FAULT,
+        IMAGE_BASE + 4,
+        IMAGE_BASE + 4,
+        1,
+    ]

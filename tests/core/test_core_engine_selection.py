@@ -13,7 +13,7 @@ import pytest
 import nmpsim
 from nmpsim.bundle import Bundle
 from nmpsim.bundle.assembly import assemble
-from nmpsim.bundle.read import bundle_from_bytes
+from nmpsim.bundle.read import parse_bundle
 from nmpsim.core import engine_selection
 from nmpsim.core.engine_selection import AutoEngine, estimate_reference_seconds, make_engine
 from nmpsim.core.limits import NO_LIMITS, Limits
@@ -39,7 +39,7 @@ def digits() -> Bundle:
 
 @pytest.fixture
 def loop() -> Bundle:
-    return bundle_from_bytes(assemble(LOOP, "loop.s", CORE.settings()).bundle())
+    return parse_bundle(assemble(LOOP, "loop.s", CORE.settings()).bundle())
 
 
 def chosen(

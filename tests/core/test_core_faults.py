@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from tiers import examples
 
 from nmpsim.core.state import Outcome, TrapField
-from nmpsim.isa.codec import BY_MNEMONIC, descriptor_offsets
-from nmpsim.isa.table import DESCRIPTORS, Cause
+from nmpsim.isa.codec import BY_MNEMONIC, get_word_indices
+from nmpsim.isa.table import DESCRIPTORS, TrapCause
 
 
 @pytest.mark.parametrize("address", [SPM + 2, 0, SPM + 131072 - 56, 0xFFFF_FFFC])
 def test_a_descriptor_outside_memory_traps(address: int) -> None:
     m = run_both(from_text(f"la t0, {address:#x}\nnmp.load t0"), Outcome.TRAP)
     trap = m.shared.trap[0]
-    assert [trap[TrapField.CAUSE], trap[TrapField.VALUE]] == [Cause.DESCRIPTOR_FAULT, address]
+    assert [trap[TrapField.CAUSE], trap[TrapField.VALUE]] == [TrapCause.DESCRIPTOR_FAULT, address]
 
 
 IMAGE = {"in_row_stride": 64, "in_pixel_stride": 16, "out_row_stride": 64, "out_pixel_stride": 16}
@@ -271,8 +271,8 @@ def test_an_operand_fault_names_the_word(
     assert name is not None
     descriptor = IMAGE_BASE + 16  # behind la, the instruction and the halt
     trap = m.shared.trap[0]
-    assert trap[TrapField.CAUSE] == Cause.OPERAND_FAULT
-    assert trap[TrapField.VALUE] == descriptor + 4 * descriptor_offsets(name)[word]
+    assert trap[TrapField.CAUSE] == TrapCause.OPERAND_FAULT
+    assert trap[TrapField.VALUE] == descriptor + 4 * get_word_indices(name)[word]
     assert trap[TrapField.PC] == IMAGE_BASE + 8
     assert trap[TrapField.CYCLE] == (10 if word == "dram" else 2)
 
@@ -304,8 +304,7 @@ def test_an_impossible_scale_record_traps(
     name = BY_MNEMONIC[mnemonic].descriptor
     assert name is not None
     assert (
-        m.shared.trap[0, TrapField.VALUE]
-        == IMAGE_BASE + 16 + 4 * descriptor_offsets(name)["scales"]
+        m.shared.trap[0, TrapField.VALUE] == IMAGE_BASE + 16 + 4 * get_word_indices(name)["scales"]
     )
 
 

@@ -13,7 +13,7 @@ from tiers import examples
 from nmpsim.isa.table import DESCRIPTORS
 from nmpsim.isa.words import KINDS
 from nmpsim.memory import footprint as f
-from nmpsim.memory.weight_tail import weight_tail
+from nmpsim.memory.weight_tail import find_nonzero_padding
 
 SIZES, STEPS = st.integers(1, 4), st.integers(0, 40)
 
@@ -32,7 +32,7 @@ def touched(
     values = np.array([words.get(word.name, 0) for word in DESCRIPTORS[name]], np.int64)
     rows = np.zeros((f.MAX_TOUCHES, f.TOUCH_WORDS), np.int64)
     rows[0, f.IS_PLAIN] = plain
-    f.footprint(KINDS[name], values, rows)
+    f.compute_footprint(KINDS[name], values, rows)
     found = {}
     for row in range(1, int(rows[0, f.COUNT]) + 1):
         found[row <= rows[0, f.WRITES], f.OPERANDS[int(rows[row, f.WHAT])]] = bytes_of(rows, row)
@@ -161,9 +161,9 @@ def test_padding_of_weights_is_found(h: int, w: int, ins: int, outs: int, wide: 
     words = [d.get(word.name, 0) for word in DESCRIPTORS["conv"]]
     places = list(blocks(w * ins, outs, h, wide))
     memory = np.array([1 if real else 0 for _, real in places], np.uint8)
-    assert weight_tail(words, memory) == -1
+    assert find_nonzero_padding(words, memory) == -1
     for at, real in places:
         if not real:
             memory[at] = 1
-            assert weight_tail(words, memory) == 0x2000_0000 + at
+            assert find_nonzero_padding(words, memory) == 0x2000_0000 + at
             memory[at] = 0

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import nmpsim
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.diagnostics import UserError
 from nmpsim.isa import words
 from nmpsim.kernels import rounding
@@ -20,7 +20,7 @@ DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 
 def with_last_step(**changes: Any) -> Bundle:
     compiled = nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz")
-    bundle = bundle_from_bytes(compiled.image)
+    bundle = parse_bundle(compiled.image)
     *steps, last = bundle.metadata.steps
     assert last.opcode == "softmax"
     metadata = attrs.evolve(bundle.metadata, steps=(*steps, attrs.evolve(last, **changes)))

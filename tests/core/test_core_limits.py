@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import nmpsim
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.core import run as run_module
 from nmpsim.core.engine import Compilation
@@ -24,7 +24,7 @@ DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 @pytest.fixture(scope="module")
 def loop() -> Bundle:
     allowed = attrs.evolve(nmpsim.default_device(), limits_cycles=1 << 62)
-    return bundle_from_bytes(assemble("_start: j _start", "loop.s", allowed.settings()).bundle())
+    return parse_bundle(assemble("_start: j _start", "loop.s", allowed.settings()).bundle())
 
 
 @pytest.fixture(scope="module")

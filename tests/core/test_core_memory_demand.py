@@ -17,7 +17,7 @@ from corpus import image_of
 
 import nmpsim
 from nmpsim import host_memory
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.core import memory_demand
 from nmpsim.core.memory_demand import STEP_BYTES, check_run_memory
 from nmpsim.debugger import Debugger
@@ -25,7 +25,7 @@ from nmpsim.diagnostics import UserError
 from nmpsim.host_memory import SMALL_BYTES, Part, check_memory, get_default_memory_limit
 from nmpsim.isa.profiles import NUMERICS_NAMES
 from nmpsim.kernels.hostops import HostTensor
-from nmpsim.lir.host_execution import execute, supports
+from nmpsim.lir.host_execution import execute_operation, find_unsupported_reason
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 LIMIT = 200 << 20
@@ -35,7 +35,7 @@ IMAGE = DIGITS / "images" / "7.npy"
 @pytest.fixture(scope="module")
 def digits() -> Bundle:
     image = image_of(DIGITS / "digits.lir.txt")
-    return bundle_from_bytes(image, "digits.bin")
+    return parse_bundle(image, "digits.bin")
 
 
 def with_layer(bundle: Bundle, **changes: Any) -> Bundle:
@@ -236,10 +236,10 @@ def test_no_operation_exceeds_its_estimated_memory(name: str, dtype: str, bias: 
     opcode, operands, attributes = greedy_steps(dtype, bias)[name]
     elements = sum(one.values.size for one in operands)
     for numerics in NUMERICS_NAMES:
-        if supports(opcode, [one.dtype for one in operands], numerics) is not None:
+        if find_unsupported_reason(opcode, [one.dtype for one in operands], numerics) is not None:
             continue
         tracemalloc.start()
-        execute(opcode, operands, attributes, numerics)
+        execute_operation(opcode, operands, attributes, numerics)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak <= STEP_BYTES * elements + 10_000, numerics

@@ -12,7 +12,7 @@ from toy_rows import add_descriptor, add_instruction, add_tensor_instruction
 
 from nmpsim.isa import table
 from nmpsim.isa.descriptors import DESCRIPTORS
-from nmpsim.isa.fields import Kind
+from nmpsim.isa.fields import InstructionKind
 
 Additions = dict[Callable[[pytest.MonkeyPatch], None], str]
 
@@ -63,7 +63,7 @@ def find_rows_without_vectors() -> set[str]:
 
 def find_rows_without_jobs() -> set[str]:
     """Return the tensor instructions, and the descriptors, without random jobs."""
-    tensor = [row for row in table.INSTRUCTIONS if row.kind is Kind.TENSOR]
+    tensor = [row for row in table.INSTRUCTIONS if row.kind is InstructionKind.TENSOR]
     without = {row.mnemonic for row in tensor} ^ set(" ".join(JOBS).split())
     return without | set(DESCRIPTORS) ^ {row.descriptor for row in tensor}
 

@@ -15,7 +15,7 @@ from core_machines import (
 
 from nmpsim.core.state import CoreStatus, Outcome, TrapField
 from nmpsim.core.stop_conditions import MAX_STEPS
-from nmpsim.isa.table import Cause
+from nmpsim.isa.table import TrapCause
 from nmpsim.timing import get_costs
 
 TWO = device(2)
@@ -84,7 +84,7 @@ def test_the_earliest_trap_ends_the_run() -> None:
     trap = m.shared.trap[0]
     assert [trap[TrapField.CORE], trap[TrapField.CAUSE], trap[TrapField.CYCLE]] == [
         1,
-        Cause.BREAKPOINT,
+        TrapCause.BREAKPOINT,
         4,
     ]
 

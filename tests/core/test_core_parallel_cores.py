@@ -17,7 +17,7 @@ from test_core_contract_random import bundle_of, config, program
 from tiers import examples
 
 import nmpsim
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import DeviceConfig
 from nmpsim.core import run
@@ -117,7 +117,7 @@ again:
 
 
 def loops(end: str) -> Bundle:
-    return bundle_from_bytes(assemble(LOOPS.format(end=end), "t.s", TWO_CORES.settings()).bundle())
+    return parse_bundle(assemble(LOOPS.format(end=end), "t.s", TWO_CORES.settings()).bundle())
 
 
 @pytest.mark.parametrize("strict", [True, False])
@@ -174,7 +174,7 @@ more:
 
 def in_dram(end: str) -> Bundle:
     text = IN_DRAM.format(end=end)
-    return bundle_from_bytes(assemble(text, "t.s", TWO_CORES.settings()).bundle())
+    return parse_bundle(assemble(text, "t.s", TWO_CORES.settings()).bundle())
 
 
 def compare_serial_and_parallel(bundle: Bundle, status: str, *, is_apart: bool = True) -> RunReport:
@@ -242,7 +242,7 @@ def test_a_core_that_polls_dram_does_not_run_ahead(
     monkeypatch.setattr(parallel_cores.ParallelCores, "_run_parallel", measured)
     monkeypatch.setattr(parallel_cores, "STEPS", 100)
     monkeypatch.setattr(parallel_cores, "MAX_LEAD", 2000)
-    bundle = bundle_from_bytes(assemble(POLL, "t.s", TWO_CORES.settings()).bundle())
+    bundle = parse_bundle(assemble(POLL, "t.s", TWO_CORES.settings()).bundle())
     compare_serial_and_parallel(bundle, "violated", is_apart=False)
     most = 100 * (1 + TWO_CORES.control_dram_access_cycles)
     assert 0 < max(leads) <= 2000 + most

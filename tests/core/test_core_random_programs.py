@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tiers import examples
 
 from nmpsim.isa.codec import BY_MNEMONIC
-from nmpsim.isa.table import Csr, Format
+from nmpsim.isa.table import CsrAddress, InstructionFormat
 
 Instruction = tuple[str, Mapping[str, int]]
 
@@ -20,15 +20,15 @@ FREE = st.integers(0, SPM_POINTER - 1)
 ANY = st.integers(0, 31)
 WORDS = st.integers(0, 0xFFFF_FFFF) | st.sampled_from([0, 1, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF])
 IMMEDIATES = st.integers(-2048, 2047)
-CSRS = st.sampled_from([int(c) for c in Csr if c not in (Csr.MTVEC, Csr.MEPC)])
+CSRS = st.sampled_from([int(c) for c in CsrAddress if c not in (CsrAddress.MTVEC, CsrAddress.MEPC)])
 
 
-def _named(form: Format) -> list[str]:
+def _named(form: InstructionFormat) -> list[str]:
     return [i.mnemonic for i in BY_MNEMONIC.values() if i.format is form]
 
 
-LOADS = [m for m in _named(Format.LOAD) if m != "jalr"]
-BRANCHES = _named(Format.B)
+LOADS = [m for m in _named(InstructionFormat.LOAD) if m != "jalr"]
+BRANCHES = _named(InstructionFormat.B)
 
 
 @st.composite
@@ -36,25 +36,33 @@ def operations(draw: st.DrawFn) -> Instruction:
     """Draw an instruction that neither branches nor traps on its operands."""
     form = draw(
         st.sampled_from(
-            [Format.R] * 4
-            + [Format.I, Format.SHIFT, Format.U, Format.LOAD, Format.S, Format.CSR, Format.CSR_IMM]
+            [InstructionFormat.R] * 4
+            + [
+                InstructionFormat.I,
+                InstructionFormat.SHIFT,
+                InstructionFormat.U,
+                InstructionFormat.LOAD,
+                InstructionFormat.S,
+                InstructionFormat.CSR,
+                InstructionFormat.CSR_IMM,
+            ]
         )
     )
-    mnemonic = draw(st.sampled_from(LOADS if form is Format.LOAD else _named(form)))
+    mnemonic = draw(st.sampled_from(LOADS if form is InstructionFormat.LOAD else _named(form)))
     rd, rs1, rs2 = draw(FREE), draw(ANY), draw(ANY)
-    if form is Format.R:
+    if form is InstructionFormat.R:
         return mnemonic, {"rd": rd, "rs1": rs1, "rs2": rs2}
-    if form is Format.I:
+    if form is InstructionFormat.I:
         return mnemonic, {"rd": rd, "rs1": rs1, "imm": draw(IMMEDIATES)}
-    if form is Format.SHIFT:
+    if form is InstructionFormat.SHIFT:
         return mnemonic, {"rd": rd, "rs1": rs1, "shamt": draw(st.integers(0, 31))}
-    if form is Format.U:
+    if form is InstructionFormat.U:
         return mnemonic, {"rd": rd, "imm": draw(WORDS) & 0xFFFF_F000}
-    if form in (Format.LOAD, Format.S):
+    if form in (InstructionFormat.LOAD, InstructionFormat.S):
         base = draw(st.sampled_from([SPM_POINTER, RAM_POINTER, MAILBOX_POINTER]))
         place = {"imm": 4 * draw(st.integers(0, 15)), "rs1": base}
-        return mnemonic, place | ({"rd": rd} if form is Format.LOAD else {"rs2": rs2})
-    if form is Format.CSR:
+        return mnemonic, place | ({"rd": rd} if form is InstructionFormat.LOAD else {"rs2": rs2})
+    if form is InstructionFormat.CSR:
         return mnemonic, {"rd": rd, "csr": draw(CSRS), "rs1": rs1}
     return mnemonic, {"rd": rd, "csr": draw(CSRS), "zimm": draw(st.integers(0, 31))}
 

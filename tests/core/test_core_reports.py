@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 import nmpsim
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.report.data import RunReport
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
@@ -19,7 +19,7 @@ DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 
 @pytest.fixture(scope="module")
 def digits() -> Bundle:
-    return bundle_from_bytes(nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz").image)
+    return parse_bundle(nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz").image)
 
 
 def image(digit: int) -> dict[str, npt.NDArray[Any]]:

@@ -15,7 +15,7 @@ from nmpsim.core.state import (
     NEVER,
     CoreStatus,
     Count,
-    Csr,
+    CsrAddress,
     CycleCause,
     Job,
     Machine,
@@ -102,7 +102,7 @@ def test_records_have_room_for_all_fields() -> None:
     assert core["queueing"].shape == core["queueing_charged"].shape == (2,)
     assert core["served"].shape == core["request"].shape == (2,)
     assert core["queueing_at"].shape == (2, 16)
-    assert core["csr"].shape == (len(Csr),)
+    assert core["csr"].shape == (len(CsrAddress),)
     assert core["issued"].shape == core["unit_free"].shape == (4,)
     assert core["finished"].shape == (4, 16)
     assert core["jobs"].shape == (2, 16, 16)
@@ -136,10 +136,10 @@ def test_reset_restores_the_initial_state() -> None:
     for array in (m.ram, m.control, m.scratchpad, m.channel_saturated):
         assert not array.any()
     cores, layers, shared = m.cores, m.layers, m.shared[0]
-    csr = {name: cores.csr[:, CSR_COLUMN[name]].tolist() for name in Csr}
-    assert csr.pop(Csr.MISA) == [0x4000_1100] * CORES, "RV32, I and M"
-    assert csr.pop(Csr.MSTATUS) == [0x1800] * CORES, "MPP is machine mode"
-    assert csr.pop(Csr.MHARTID) == [0, 1, 2]
+    csr = {name: cores.csr[:, CSR_COLUMN[name]].tolist() for name in CsrAddress}
+    assert csr.pop(CsrAddress.MISA) == [0x4000_1100] * CORES, "RV32, I and M"
+    assert csr.pop(CsrAddress.MSTATUS) == [0x1800] * CORES, "MPP is machine mode"
+    assert csr.pop(CsrAddress.MHARTID) == [0, 1, 2]
     assert all(values == [0] * CORES for values in csr.values())
     assert (cores.status == CoreStatus.HALTED).all()
     assert (cores.request == NEVER).all()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nmpsim
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.diagnostics import UserError
 from nmpsim.report.data import RunReport
@@ -19,13 +19,13 @@ TWO_CORES = attrs.evolve(nmpsim.default_device(), cores_count=2)
 
 
 def run_assembly(text: str) -> RunReport:
-    bundle = bundle_from_bytes(assemble(text, "test.s", TWO_CORES.settings()).bundle())
+    bundle = parse_bundle(assemble(text, "test.s", TWO_CORES.settings()).bundle())
     return nmpsim.Device(TWO_CORES).run(bundle, {})
 
 
 @pytest.fixture(scope="module")
 def digits() -> Bundle:
-    return bundle_from_bytes(nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz").image)
+    return parse_bundle(nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz").image)
 
 
 def test_a_deadlock_names_waiting_cores_and_causes() -> None:

@@ -15,7 +15,12 @@ from pathlib import Path
 import pytest
 from tiers import each_value
 
-from nmpsim.isa.exhaustive import IncompleteError, check_exhaustive, dispatches_on, exhaustive_table
+from nmpsim.isa.exhaustive import (
+    IncompleteError,
+    check_exhaustive,
+    dispatches_on,
+    make_exhaustive_table,
+)
 
 TESTS = Path(__file__).parent
 BEGIN = """
@@ -251,9 +256,9 @@ sys.exit(pytest.main(["-qx", "-p", "no:cacheprovider", *quiet, *files]))
 
 
 def test_incomplete_tables_raise_an_error() -> None:
-    assert exhaustive_table("here", {"a": 1, "b": 2}, ("b", "a")) == {"a": 1, "b": 2}
+    assert make_exhaustive_table("here", {"a": 1, "b": 2}, ("b", "a")) == {"a": 1, "b": 2}
     with pytest.raises(IncompleteError, match="here has no entry for b, c"):
-        exhaustive_table("here", {"a": 1}, "abc")
+        make_exhaustive_table("here", {"a": 1}, "abc")
     with pytest.raises(IncompleteError, match="here has an entry too many: z"):
         check_exhaustive("here", "az", "a")
 

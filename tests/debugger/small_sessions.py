@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import nmpsim
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.shell import Shell
@@ -37,7 +37,7 @@ def make_debugger(text: str, tables: str = "", cores: int = 2) -> Debugger:
     """Return a debugger of an assembly program on ``cores`` cores, with zeros as input."""
     device = attrs.evolve(TWO_CORES, cores_count=cores)
     source = TABLES + tables + "_start:\n" + text
-    bundle = bundle_from_bytes(assemble(source, "test.s", device.settings()).bundle())
+    bundle = parse_bundle(assemble(source, "test.s", device.settings()).bundle())
     return Debugger(bundle, {"from": np.zeros(256, np.int8)})
 
 

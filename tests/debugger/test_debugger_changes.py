@@ -11,7 +11,7 @@ import pytest
 from corpus import image_of
 
 import nmpsim
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.patch import apply_patch, load_patch
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.shell import Shell
@@ -40,7 +40,7 @@ def test_a_patch_has_the_effect_of_its_session(
     assert by_name["conv1__2"]["saturated"] > by_name["conv1__2"]["saturated_before"]
     path = tmp_path / "changes.json"
     shell.execute(f"export {path}")
-    bundle = bundle_from_bytes(apply_patch(image, load_patch(path), "digits"))
+    bundle = parse_bundle(apply_patch(image, load_patch(path), "digits"))
     report = nmpsim.Device(nmpsim.get_device(bundle)).run(bundle, seven, save_layers=True)
     for layer in shell.debugger.layers:
         saved = report.layer_outputs[f"{layer.number:04d}:{layer.name}"]
@@ -64,7 +64,7 @@ def run_with_scales(
     (folder / "net.lir.txt").write_text(text)
     (folder / "net.tensors.json").write_text(json.dumps(tensors))
     compiled = nmpsim.compile(folder / "net.lir.txt", DIGITS / "digits.npz", numerics=numerics)
-    debugger = Debugger(bundle_from_bytes(compiled.image), inputs)
+    debugger = Debugger(parse_bundle(compiled.image), inputs)
     debugger.run()
     return debugger.layer_outputs
 
@@ -74,7 +74,7 @@ def test_another_scale_gives_the_compilers_words(
     numerics: str, seven: dict[str, Any], tmp_path: Path
 ) -> None:
     compiled = nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz", numerics=numerics)
-    shell = Shell(Debugger(bundle_from_bytes(compiled.image), seven), lambda _: pytest.fail("no"))
+    shell = Shell(Debugger(parse_bundle(compiled.image), seven), lambda _: pytest.fail("no"))
     told = shell.execute("change conv1 scale 0.02").text
     assert "pool1__2 has it now\n  conv2__2 reads it and follows" in told
     shell.execute("until end")
@@ -113,7 +113,7 @@ def test_layers_with_the_old_scale_are_listed(shell: Shell) -> None:
 
 def test_an_impossible_scale_is_refused(seven: dict[str, Any]) -> None:
     compiled = nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz", numerics="q31")
-    shell = Shell(Debugger(bundle_from_bytes(compiled.image), seven), lambda _: pytest.fail("no"))
+    shell = Shell(Debugger(parse_bundle(compiled.image), seven), lambda _: pytest.fail("no"))
     with pytest.raises(UserError, match="numerics q31 needs the bias on the scale of the sum"):
         shell.execute("change conv1 scale 0.02")
     assert shell.execute("effect").data["changed"] == []

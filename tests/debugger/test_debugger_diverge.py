@@ -12,7 +12,7 @@ import pytest
 
 import nmpsim
 from nmpsim.analysis.difference import dequantize_values
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.metadata import Layer
 from nmpsim.compiler.driver import compile_module
 from nmpsim.core.run import make_layer_key
@@ -103,7 +103,7 @@ def skip() -> FaultInjector:
     device = attrs.evolve(nmpsim.default_device(), cores_count=4)
     rng = np.random.default_rng(3)
     image = rng.integers(-60, 60, (1, 8, 8, 16)).astype(np.int8)
-    return FaultInjector(bundle_from_bytes(compile_module(module, device)), {"x": image})
+    return FaultInjector(parse_bundle(compile_module(module, device)), {"x": image})
 
 
 def word(done: ExecutedInstruction, name: str, change: Callable[[int], int]) -> Piece:

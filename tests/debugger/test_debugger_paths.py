@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from small_sessions import FAR, GET, TABLES, TWO_CORES, USE, WAIT_LOAD, WAIT_VECTOR
 from tiers import examples
 
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.core.device import Device
 from nmpsim.debugger import Debugger
@@ -34,7 +34,7 @@ def make_source(cores: list[list[list[str]]]) -> str:
 
 
 def make_bundle(text: str) -> Bundle:
-    return bundle_from_bytes(assemble(text, "test.s", TWO_CORES.settings()).bundle())
+    return parse_bundle(assemble(text, "test.s", TWO_CORES.settings()).bundle())
 
 
 @st.composite

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import default_device
 from nmpsim.debugger.scale_changes import change_scale, recompile_bundle
@@ -32,7 +32,7 @@ code {
 def test_a_scale_shared_by_a_host_operation_is_refused() -> None:
     module = parse(TEXT, "net.lir")
     verify(module)
-    bundle = bundle_from_bytes(compile_module(module, default_device()))
+    bundle = parse_bundle(compile_module(module, default_device()))
     with pytest.raises(UserError) as caught:
         change_scale(recompile_bundle(bundle, module), bundle.metadata.layers[0], 0.25)
     (problem,) = caught.value.diagnostics

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from small_sessions import END, GET, ONLY_0, PUT, USE, WAIT_LOAD, WAIT_VECTOR, make_shell
 
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.patch import apply_patch, load_patch
 from nmpsim.cli.arrays import ArrayFile
 from nmpsim.debugger import Debugger
@@ -159,7 +159,7 @@ def test_overlapping_edits_make_a_valid_patch(shell: Shell, digits: Bundle, tmp_
             at, value = start + int(rng.integers(0, 12)), int(rng.integers(0, 256))
             shell.execute(f"set {at:#x} {value} {nbytes}")
         shell.execute(f"export {path}")
-        patched = bundle_from_bytes(apply_patch(bytes(digits.file), load_patch(path), "digits"))
+        patched = parse_bundle(apply_patch(bytes(digits.file), load_patch(path), "digits"))
         image: Mapping[str, Any] = {"now": shell.debugger.machine.image}
         np.testing.assert_array_equal(patched.image, image["now"])
 

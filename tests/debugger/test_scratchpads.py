@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import nmpsim
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import default_device
 from nmpsim.core.state import WORK
@@ -18,7 +18,7 @@ PROGRAMS = Path(__file__).parents[2] / "programs"
 @pytest.fixture
 def one_conv():
     text = (PROGRAMS / "assembly" / "one_conv.s").read_text()
-    return bundle_from_bytes(assemble(text, "one_conv.s", default_device().settings()).bundle())
+    return parse_bundle(assemble(text, "one_conv.s", default_device().settings()).bundle())
 
 
 def recorded(bundle, inputs, engine):

@@ -38,7 +38,7 @@ from small_sessions import (
 from tiers import examples
 
 import nmpsim
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.bundle.patch import apply_patch
 from nmpsim.checking.hazards import find_hazards
@@ -72,9 +72,9 @@ def program(number: int) -> tuple[Bundle, Inputs]:
     if number < len(CODES):
         source = TABLES + "_start:\n" + CODES[number]
         image = assemble(source, "test.s", DEVICES[0].settings()).bundle()
-        return bundle_from_bytes(image), {"from": np.arange(-128, 128, dtype=np.int8)}
+        return parse_bundle(image), {"from": np.arange(-128, 128, dtype=np.int8)}
     lir, npz = DIGITS / "digits.lir.txt", DIGITS / "digits.npz"
-    bundle = bundle_from_bytes(nmpsim.compile(lir, npz, device=DEVICES[1]).image)
+    bundle = parse_bundle(nmpsim.compile(lir, npz, device=DEVICES[1]).image)
     return bundle, {"data": np.load(DIGITS / "images" / "7.npy")}
 
 
@@ -246,7 +246,7 @@ class Session:
             return
         self.do("until end")
         patched = apply_patch(bytes(bundle.file), build_patch(bundle, edits), "patched")
-        other = bundle_from_bytes(patched)
+        other = parse_bundle(patched)
         config = self.debugger.config
         report = nmpsim.Device(config, threads=1).run(other, inputs, strict=False)
         trap = self.debugger.trap

@@ -18,7 +18,7 @@ import nmpsim
 from nmpsim.cli.app import app
 from nmpsim.core.build_report import find_quantized_from_float
 from nmpsim.frontends import ImportedModel, ImportOptions, import_model
-from nmpsim.interpreter import execute_exact, execute_real, sqnr_db
+from nmpsim.interpreter import compute_sqnr_db, execute_exact, execute_real
 from nmpsim.lir.opcodes import NO_WORK
 
 Array = np.ndarray[Any, Any]
@@ -217,7 +217,7 @@ def test_a_float_model_is_quantized_and_its_errors_are_explained(tmp_path: Path)
     reports = [device.run(one, {"image": held[0]}, save_layers=True) for one in bundles]
     np.testing.assert_array_equal(*(report.outputs["y"] for report in reports))
     right = expected(path, held[0])
-    assert sqnr_db(right, reports[0].outputs["y"] - right) > 30
+    assert compute_sqnr_db(right, reports[0].outputs["y"] - right) > 30
     shadows = [
         nmpsim.Shadow(one).evaluate(report, {"image": held[0]}).shadow
         for one, report in zip(bundles, reports, strict=True)
@@ -293,7 +293,7 @@ def test_functions_of_one_value_become_one_table(tmp_path: Path) -> None:
     assert fates["1 Sigmoid s"].why == "no layer of its own"
     *_, (_, _, values) = execute_exact(program.module, {"image": image})
     right = expected(path, image)
-    assert sqnr_db(right, values - right) > 38
+    assert compute_sqnr_db(right, values - right) > 38
     # As four operations and a table of its own.
     other = nmpsim.quantize(path, calibration={"image": image}, keep_float=["m"])
     assert "elementmul" in [result.opcode for result in other.staying_float]

@@ -14,7 +14,7 @@ from nmpsim import frontends
 from nmpsim.diagnostics import Place
 from nmpsim.extras import install_command
 from nmpsim.lir.parser import parse
-from nmpsim.lir.printer import print_module
+from nmpsim.lir.printer import format_module
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_each_operator_has_a_mapping(model: Path) -> None:
 
 def test_any_name_is_read_back(model: Path) -> None:
     module = nmpsim.compile(model).bundle.module()
-    assert parse(print_module(module)) == parse(print_module(parse(print_module(module))))
+    assert parse(format_module(module)) == parse(format_module(parse(format_module(module))))
     assert "größe" in {weight.name for weight in module.weights}
 
 

@@ -20,7 +20,7 @@ from tflite_files import FileOperator, FileTensor, tflite_file
 from torch_records import RecordingWriter, pack_weights
 
 import nmpsim
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.cli.app import app
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import default_device
@@ -174,7 +174,7 @@ def from_lir(layer: Layer, path: Path, numerics: str = "glow-int", fuse: bool = 
         draft.emit("clip", draft.output(kind), made, Min=0.0, Max=6.0)
     module = draft.module()
     made_of = compile_module(module, default_device(), numerics=numerics, fuse_activations=fuse)
-    return bundle_from_bytes(made_of)
+    return parse_bundle(made_of)
 
 
 def check_saturation(bundle: Bundle, expected: Entries) -> None:

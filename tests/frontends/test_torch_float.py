@@ -12,7 +12,7 @@ import nmpsim
 from nmpsim.frontends import ImportedModel
 from nmpsim.frontends.torch import lower_recording
 from nmpsim.frontends.torch.recording import RecordedTensor
-from nmpsim.interpreter import execute_real, sqnr_db
+from nmpsim.interpreter import compute_sqnr_db, execute_real
 
 Array = np.ndarray[Any, Any]
 SAMPLES = np.random.default_rng(11).normal(size=(8, 1, 4, 4, 6)).astype(np.float32)
@@ -96,7 +96,7 @@ def test_a_float_network_is_quantized() -> None:
     bundle = nmpsim.compile(quantized, slicing="simple").bundle
     output = nmpsim.Device(threads=1).run(bundle, {"x": X}).outputs["output"]
     right = by_hand(X)
-    assert sqnr_db(right, output - right) > 28
+    assert compute_sqnr_db(right, output - right) > 28
     assert {"act", "pool", "mean", "fc"} <= {layer.name for layer in bundle.metadata.layers}
 
 
@@ -209,7 +209,7 @@ def test_a_live_float_model_is_imported() -> None:
     bundle = nmpsim.compile(program).bundle
     inputs = {"input": example.numpy()}
     report = nmpsim.Device().run(bundle, inputs, save_layers=True)
-    assert sqnr_db(right, report.outputs["output"] - right) > 25
+    assert compute_sqnr_db(right, report.outputs["output"] - right) > 25
     shadow = nmpsim.Shadow(bundle).evaluate(report, inputs).shadow
     assert shadow is not None
     assert shadow.float_weights == "the bundle"

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 import nmpsim
 from nmpsim.analysis.reduce.extract import extract_layers
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig
@@ -53,7 +53,7 @@ def assembled(name: str = "one_conv.s") -> bytes:
 @cache
 def one_conv() -> tuple[Bundle, dict[str, npt.NDArray[Any]]]:
     """The smallest program with a layer, and its inputs."""
-    bundle = bundle_from_bytes(assembled(), "one_conv.bin")
+    bundle = parse_bundle(assembled(), "one_conv.bin")
     inputs = inputs_of(bundle.metadata)
     assert inputs is not None
     return bundle, inputs

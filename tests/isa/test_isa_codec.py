@@ -13,14 +13,14 @@ from nmpsim.isa.codec import (
     RECORDS,
     decode,
     decode_descriptor,
-    descriptor_offsets,
     encode,
     encode_descriptor,
-    word_range,
+    get_word_indices,
+    get_word_range,
 )
 from nmpsim.isa.expressions import tokenize
-from nmpsim.isa.fields import BitField, Piece, simple_field
-from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, Format
+from nmpsim.isa.fields import BitField, BitRange, make_simple_field
+from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, InstructionFormat
 
 
 def _error(raised) -> str:
@@ -49,7 +49,9 @@ def test_no_name_is_used_twice():
 
 def test_every_tensor_instruction_has_its_descriptor():
     for instruction in INSTRUCTIONS:
-        assert (instruction.descriptor is not None) == (instruction.format is Format.DESCRIPTOR)
+        assert (instruction.descriptor is not None) == (
+            instruction.format is InstructionFormat.DESCRIPTOR
+        )
         assert instruction.descriptor is None or instruction.descriptor in DESCRIPTORS
 
 
@@ -116,7 +118,7 @@ def test_impossible_operands_are_refused(mnemonic, operands, text):
 @st.composite
 def descriptors(draw):
     record = draw(st.sampled_from(list(RECORDS.values())))
-    return record.name, {w.name: draw(st.integers(*word_range(w))) for w in record}
+    return record.name, {w.name: draw(st.integers(*get_word_range(w))) for w in record}
 
 
 @given(descriptors())
@@ -134,7 +136,7 @@ def test_a_descriptor_is_encoded_word_by_word():
         "01000000 01000000 10000020 03000000 feffffff"
     )
     names = ("layer", "element", "output", "count", "value")
-    assert descriptor_offsets("fill") == {name: n for n, name in enumerate(names)}
+    assert get_word_indices("fill") == {name: n for n, name in enumerate(names)}
     assert decode_descriptor("fill", memoryview(bytes(24)))["count"] == 0
 
 
@@ -142,7 +144,7 @@ def test_a_choice_may_be_given_by_name():
     values = {w.name: 0 for w in DESCRIPTORS["conv"]} | {"part": "last", "out_offset": -128}
     data = encode_descriptor("conv", values)
     assert decode_descriptor("conv", data)["part"] == 3
-    at = 4 * descriptor_offsets("conv")["out_offset"]
+    at = 4 * get_word_indices("conv")["out_offset"]
     assert data[at : at + 4] == b"\x80\xff\xff\xff"
 
 
@@ -178,7 +180,7 @@ def test_a_missing_word_and_an_unknown_descriptor_are_refused():
 
 def test_a_field_with_a_gap_or_an_overlap_is_refused():
     with pytest.raises(ValueError, match="gap"):
-        BitField("x", (Piece(0, 0, 2), Piece(4, 3, 2)))
+        BitField("x", (BitRange(0, 0, 2), BitRange(4, 3, 2)))
     with pytest.raises(ValueError, match="overlap"):
-        BitField("x", (Piece(0, 0, 2), Piece(1, 2, 2)))
-    assert simple_field("x", 3, 2).mask == 0b11000
+        BitField("x", (BitRange(0, 0, 2), BitRange(1, 2, 2)))
+    assert make_simple_field("x", 3, 2).mask == 0b11000

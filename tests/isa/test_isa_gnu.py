@@ -10,7 +10,7 @@ import pytest
 
 from nmpsim.isa.assembly import disassemble_word
 from nmpsim.isa.codec import encode
-from nmpsim.isa.table import INSTRUCTIONS, Csr
+from nmpsim.isa.table import INSTRUCTIONS, CsrAddress
 
 OBJDUMP = shutil.which("riscv64-unknown-elf-objdump")
 BASE = 0x8000_0000
@@ -30,7 +30,7 @@ def _words() -> list[int]:
                 step = 1 << field.lowest_bit
                 operands[field.name] = generator.randint(low // step, high // step) * step
             if "csr" in operands:
-                operands["csr"] = int(generator.choice(list(Csr)))
+                operands["csr"] = int(generator.choice(list(CsrAddress)))
             words.append(encode(instruction.mnemonic, operands))
     return words
 

@@ -13,9 +13,9 @@ from nmpsim.isa.profiles import (
     PROFILES_OF,
     ROWS,
     ScaleKind,
+    compute_profile_mask,
+    compute_real_factor,
     list_profiles_with_form,
-    profile_mask,
-    real_factor,
 )
 
 PAGE = Path(__file__).parents[2] / "docs" / "numerics.md"
@@ -34,7 +34,7 @@ def test_profiles_and_references_match() -> None:
 def test_masks_and_forms_derive_from_the_rows() -> None:
     for descriptor, names in PROFILES_OF.items():
         numbers = {row.number for row in ROWS if row.name in names}
-        assert profile_mask(descriptor) == sum(1 << number for number in numbers)
+        assert compute_profile_mask(descriptor) == sum(1 << number for number in numbers)
         assert all(descriptor in ROWS[number].instructions for number in numbers)
     for row in ROWS:
         assert row.number in list_profiles_with_form(row.form)
@@ -58,4 +58,4 @@ def test_the_page_on_numerics_begins_with_the_references() -> None:
     ],
 )
 def test_words_give_their_factor(kind: ScaleKind, words: tuple[int, int, int], real: float) -> None:
-    assert real_factor(kind, *words) == real
+    assert compute_real_factor(kind, *words) == real

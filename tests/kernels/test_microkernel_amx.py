@@ -35,7 +35,7 @@ from nmpsim.kernels.host_cpu import remove_forbidden_features
 from nmpsim.kernels.ir_functions import emit_function, flatten
 from nmpsim.kernels.operands import InputWindow
 from nmpsim.kernels.targets import SETTING, TARGETS, choose_target, restrict_features
-from nmpsim.kernels.vector_code import I64, LANES, constant
+from nmpsim.kernels.vector_code import I64, LANES, make_int_constant
 from nmpsim.kernels.workspace_size import MAX_PIXELS
 
 Array = npt.NDArray[Any]
@@ -203,7 +203,7 @@ def module_of(calls: list[Call]) -> str:
     kernel = ir.Function(module, ir.FunctionType(ir.VoidType(), []), "kernel")
     b = ir.IRBuilder(kernel.append_basic_block("entry"))
     for name, numbers in calls:
-        b.call(functions[name], [constant(int(one)) for one in flatten(numbers)])
+        b.call(functions[name], [make_int_constant(int(one)) for one in flatten(numbers)])
     b.ret_void()
     return str(module)
 

@@ -19,7 +19,7 @@ from nmpsim.kernels.host_cpu import add_implied_features
 from nmpsim.kernels.microkernel import SDOT, emit_block
 from nmpsim.kernels.operands import InputWindow
 from nmpsim.kernels.targets import TARGETS, choose_target, restrict_features
-from nmpsim.kernels.vector_code import I64, LANES, WindowRows, constant
+from nmpsim.kernels.vector_code import I64, LANES, WindowRows, make_int_constant
 
 Array = npt.NDArray[Any]
 Emit = Callable[[ir.IRBuilder, list[ir.Value]], None]
@@ -136,7 +136,7 @@ def run_under_qemu(
         to = out
         for pixels in PIXELS:
             where = [at_offsets, at_inputs, *counts, -(-window.length // 4), at_weights, 0]
-            emit_sdot(b, pixels, *map(constant, [*where, to, row, to]))
+            emit_sdot(b, pixels, *map(make_int_constant, [*where, to, row, to]))
             to += pixels * row
 
     size = sum(PIXELS) * row

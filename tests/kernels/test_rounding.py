@@ -121,9 +121,9 @@ def test_whole_numbers() -> None:
 def test_products_of_32_bits(mul: int) -> None:
     xs = [*EDGES, 12345, -12345, 987654321, -987654321]
     expected = [high_product(x, mul) for x in xs]
-    assert reference.doubling_high(np.array(xs, np.int64), mul).tolist() == expected
+    assert reference.compute_doubling_high(np.array(xs, np.int64), mul).tolist() == expected
     several = np.full(len(xs), mul, np.int64)
-    assert reference.doubling_high(np.array(xs, np.int64), several).tolist() == expected
+    assert reference.compute_doubling_high(np.array(xs, np.int64), several).tolist() == expected
 
 
 def test_products_by_hand() -> None:
@@ -133,7 +133,7 @@ def test_products_by_hand() -> None:
         (one, half, 1), (-one, half, 0), (one, half - 1, 0), (-one, half + 1, -1), (3, half, 2),
         (-3, half, -1), (INT32[0], INT32[0], INT32[1]), (INT32[0], INT32[1], -INT32[1]),
     ):  # fmt: skip
-        assert reference.doubling_high(np.array([x], np.int64), mul).tolist() == [product]
+        assert reference.compute_doubling_high(np.array([x], np.int64), mul).tolist() == [product]
 
 
 @pytest.mark.parametrize("shift", [0, 1, 2, 5, 30, 31])

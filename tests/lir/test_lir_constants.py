@@ -22,7 +22,7 @@ from nmpsim.lir.constants import (
 )
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.parser import parse, parse_file
-from nmpsim.lir.printer import print_module
+from nmpsim.lir.printer import format_module
 from nmpsim.lir.verify import verify
 
 PROGRAMS = [n for n in shared_names("*.lir.txt") if "before_opt" not in n]
@@ -262,7 +262,7 @@ def test_exact_scales_go_to_weights_buffers_and_views():
     scales = [scale_of(module, name) for name in ("w", "x", "a_res", "v", "u")]
     assert scales == [EXACT, other, other, other, other]
     assert warnings == ()
-    assert print_module(module) == print_module(program())
+    assert format_module(module) == format_module(program())
 
 
 def test_the_hex_form_is_preferred():
@@ -398,7 +398,7 @@ def test_constants_of_reference_programs_are_read(shared, recipe, name):
     exact, warnings = attach_arrays(module, arrays, tensors)
     assert warnings == ()
     verify(exact)
-    assert print_module(exact) == print_module(module)
+    assert format_module(exact) == format_module(module)
     assert set(exact.constants) == {w.name for w in module.weights if w.constant}
     for key, found in tensors.items():
         quantized = "scale" in found

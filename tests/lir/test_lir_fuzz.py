@@ -22,7 +22,7 @@ from nmpsim.lir.nodes import (
 )
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.lir.parser import parse
-from nmpsim.lir.printer import print_module
+from nmpsim.lir.printer import format_module
 from nmpsim.lir.verify import verify
 
 REAL = "lir/lenet/i8_asym_b32/cpu.lir.txt"
@@ -138,10 +138,10 @@ def modules(draw):
 @examples(200)
 @given(modules())
 def test_printed_modules_parse_back(module):
-    text = print_module(module)
+    text = format_module(module)
     again = parse(text)
     assert again == module
-    assert print_module(again) == text
+    assert format_module(again) == text
 
 
 @examples(100)

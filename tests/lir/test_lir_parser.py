@@ -6,7 +6,7 @@ from counted_work import calls_of
 from nmpsim.diagnostics import Diagnostic, Place, UserError
 from nmpsim.lir.nodes import Instruction, Module, Operand, Quantization, Span, TensorType, WeightVar
 from nmpsim.lir.parser import MAX_ERRORS, parse, parse_file
-from nmpsim.lir.printer import print_module
+from nmpsim.lir.printer import format_module
 
 PROGRAM = """\
 function main
@@ -254,7 +254,7 @@ ANY_NAMES = (
 def test_any_name_is_read_back(name: str) -> None:
     kind = TensorType("float", (2,))
     weights = tuple(WeightVar(n, kind, False, Span(0, 0)) for n in (name, "plain.name-1$"))
-    text = print_module(Module("main", weights, ()))
+    text = format_module(Module("main", weights, ()))
     assert "%plain.name-1$ =" in text
     assert parse(text).weights == weights
 

@@ -10,7 +10,7 @@ from tiers import pairwise, program_parts
 
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.lir.parser import parse, parse_file
-from nmpsim.lir.printer import print_module
+from nmpsim.lir.printer import format_module
 from nmpsim.lir.verify import verify
 
 FILES = shared_names("*.lir.txt")
@@ -25,7 +25,7 @@ def test_reference_files_survive_a_round_trip(shared, name):
     text = (shared / name).read_text()
     module = parse(text, name)
     verify(module)
-    printed = print_module(module)
+    printed = format_module(module)
     assert without_comments(printed) == without_comments(text)
     assert parse(printed) == module
 
@@ -34,7 +34,7 @@ def test_printed_sizes_equal_glows_sizes(shared):
     sizes = re.compile(r"// size: \d+")
     for name in FILES:
         text = (shared / name).read_text()
-        assert sizes.findall(print_module(parse(text))) == sizes.findall(text)
+        assert sizes.findall(format_module(parse(text))) == sizes.findall(text)
 
 
 def test_the_opcode_table_covers_reference_files(shared):

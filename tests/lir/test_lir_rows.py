@@ -5,24 +5,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nmpsim.lir.opcode import Kind
+from nmpsim.lir.opcode import OpcodeKind
 from nmpsim.lir.opcodes import IN, OPCODES, Opcode
 
 OPERANDS = {
-    Kind.CONVOLUTION: ("Dest", "Src", "Filter", "Bias"),
-    Kind.FULLY_CONNECTED: ("Dest", "Src", "Weights", "Bias"),
-    Kind.PRODUCT: ("Dest", "LHS", "RHS"),
-    Kind.BATCHED_ADD: ("Dest", "Batch", "Slice"),
-    Kind.MAX_POOL: ("Dest", "Src"),
-    Kind.AVERAGE_POOL: ("Dest", "Src"),
-    Kind.PAIR: ("Dest", "LHS", "RHS"),
-    Kind.CLIP: ("Dest", "Src"),
-    Kind.RESCALE: ("Dest", "Src"),
-    Kind.LOOK_UP: ("Dest", "Src", "Mapping"),
-    Kind.FILL: ("Dest",),
-    Kind.MOVE: ("Dest", "Src"),
-    Kind.CONVERSION: ("Dest", "Src"),
-    Kind.FUNCTION: ("Dest", "Src"),
+    OpcodeKind.CONVOLUTION: ("Dest", "Src", "Filter", "Bias"),
+    OpcodeKind.FULLY_CONNECTED: ("Dest", "Src", "Weights", "Bias"),
+    OpcodeKind.PRODUCT: ("Dest", "LHS", "RHS"),
+    OpcodeKind.BATCHED_ADD: ("Dest", "Batch", "Slice"),
+    OpcodeKind.MAX_POOL: ("Dest", "Src"),
+    OpcodeKind.AVERAGE_POOL: ("Dest", "Src"),
+    OpcodeKind.PAIR: ("Dest", "LHS", "RHS"),
+    OpcodeKind.CLIP: ("Dest", "Src"),
+    OpcodeKind.RESCALE: ("Dest", "Src"),
+    OpcodeKind.LOOK_UP: ("Dest", "Src", "Mapping"),
+    OpcodeKind.FILL: ("Dest",),
+    OpcodeKind.MOVE: ("Dest", "Src"),
+    OpcodeKind.CONVERSION: ("Dest", "Src"),
+    OpcodeKind.FUNCTION: ("Dest", "Src"),
 }
 """Kind -> what its operands begin with, or all of them."""
 ROWS = [pytest.param(row, id=name) for name, row in OPCODES.items()]
@@ -51,7 +51,7 @@ def test_a_formula_takes_read_operands_and_attributes(row: Opcode) -> None:
 
 @pytest.mark.parametrize("row", ROWS)
 def test_limits_agree_with_the_formula(row: Opcode) -> None:
-    assert (row.limits is not None) == (row.kind is Kind.CLIP)
+    assert (row.limits is not None) == (row.kind is OpcodeKind.CLIP)
     if row.limits is None or row.formula is None:
         return
     given = {a.name: float(-2 + 5 * place) for place, a in enumerate(row.attributes)}

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 import nmpsim
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import default_device
 from nmpsim.lir.nodes import Instruction, Module, Operand, Quantization, Span, TensorType, WeightVar
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.lir.parser import parse
-from nmpsim.lir.printer import print_module
+from nmpsim.lir.printer import format_module
 from nmpsim.lir.scales import resolve_exact_scales
 from nmpsim.lir.verify import verify
 
@@ -73,7 +73,7 @@ class OneInstruction:
                 copied = (("@out", role.name), ("@in", f"{role.name}_before"))
                 emit("begin", "copy", copied, {})
         emit("it", self.opcode, operands, self.attributes)
-        return print_module(Module("one", tuple(weights), tuple(instructions)))
+        return format_module(Module("one", tuple(weights), tuple(instructions)))
 
     def module(self) -> Module:
         """The program read from its text."""
@@ -86,7 +86,7 @@ class OneInstruction:
         return {f"{n}_before" if kinds[n] == "@inout" else n: v for n, v in self.values.items()}
 
     def bundle(self, numerics: str = "glow-int") -> Bundle:
-        return bundle_from_bytes(compile_module(self.module(), DEVICE, numerics=numerics))
+        return parse_bundle(compile_module(self.module(), DEVICE, numerics=numerics))
 
     def run(self, numerics: str = "glow-int") -> dict[str, Array]:
         """What each result holds after the device ran it."""

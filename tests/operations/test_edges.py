@@ -13,7 +13,7 @@ from one_instruction import OneInstruction, plain, quantized
 from nmpsim.diagnostics import UserError
 from nmpsim.interpreter import execute_exact, execute_real
 from nmpsim.kernels.hostops import HostTensor
-from nmpsim.lir.host_execution import execute
+from nmpsim.lir.host_execution import execute_operation
 from nmpsim.lir.nodes import TensorType
 
 F, I8 = np.float32, np.int8
@@ -24,7 +24,7 @@ def run(opcode: str, out: Any, *sources: Any, dtype: Any = F, **attributes: Any)
     """The first result, of sources that are plain."""
     arrays = [np.asarray(s, F) if not isinstance(s, np.ndarray) else s for s in sources]
     dest = HostTensor(np.zeros(out, dtype))
-    result = execute(opcode, [dest, *map(HostTensor, arrays)], attributes)
+    result = execute_operation(opcode, [dest, *map(HostTensor, arrays)], attributes)
     return result.outputs[0].tolist()
 
 
@@ -36,7 +36,7 @@ def test_maxima_handle_ties_and_nan() -> None:
     x = np.array([1, NAN, 3, 3, -INF, INF, -0.0, 0.0], F)
     operands = [HostTensor(np.zeros(8, F)), HostTensor(np.zeros(8, np.int64)), HostTensor(x)]
     scratch = HostTensor(np.zeros(1, I8))
-    result = execute("topk", [*operands, scratch], {"K": 8})
+    result = execute_operation("topk", [*operands, scratch], {"K": 8})
     assert result.outputs[1].tolist() == [5, 2, 3, 0, 6, 7, 4, 1]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import nmpsim
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.bundle.assembly import assemble
 
 FOLDER = Path(__file__).parents[2] / "programs" / "assembly"
@@ -32,7 +32,7 @@ def test_programs_give_their_outputs(program: str, engine: str, expected: Module
     config = attrs.evolve(nmpsim.default_device(), cores_count=2)
     path = FOLDER / f"{program}.s"
     assembled = assemble(path.read_text(encoding="utf-8"), str(path), config.settings())
-    bundle = bundle_from_bytes(assembled.bundle(), str(path))
+    bundle = parse_bundle(assembled.bundle(), str(path))
     inputs = expected.example_inputs(program)
 
     report = nmpsim.Device(config, engine=engine).run(bundle, inputs)
@@ -50,7 +50,7 @@ def test_an_int16_program_equals_results_by_hand(engine: str) -> None:
     """The numbers that the program's comment works out."""
     config = attrs.evolve(nmpsim.default_device(), cores_count=2)
     text = (FOLDER / "int16_conv.s").read_text(encoding="utf-8")
-    bundle = bundle_from_bytes(assemble(text, device=config.settings()).bundle())
+    bundle = parse_bundle(assemble(text, device=config.settings()).bundle())
     image = np.array([[[10_000] * 4, [0] * 4]], np.int16)
 
     report = nmpsim.Device(config, engine=engine).run(bundle, {"image": image})

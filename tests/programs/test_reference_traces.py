@@ -13,7 +13,7 @@ import pytest
 
 import nmpsim
 from nmpsim.analysis.trace import DramTrace, Selection, TimelineTrace
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.report.json import to_json
 from nmpsim.timing import get_costs
@@ -27,7 +27,7 @@ def test_the_trace_of_the_digits_is_unchanged(engine: str) -> None:
     compiled = nmpsim.compile(folder / "digits.lir.txt", folder / "digits.npz")
     image = np.load(folder / "images" / "7.npy")
 
-    bundle = bundle_from_bytes(compiled.image)
+    bundle = parse_bundle(compiled.image)
     report = nmpsim.Device(engine=engine).run(bundle, {"data": image})
     report = attrs.evolve(report, memory=nmpsim.memory_map(bundle))
 
@@ -43,7 +43,7 @@ def test_the_trace_of_two_cores_is_unchanged(engine: str) -> None:
     config = attrs.evolve(nmpsim.default_device(), cores_count=2)
     text = (ROOT / "programs" / "assembly" / "contention.s").read_text(encoding="utf-8")
     assembled = assemble(text, "contention.s", config.settings())
-    bundle = bundle_from_bytes(assembled.bundle())
+    bundle = parse_bundle(assembled.bundle())
     file, addresses = io.BytesIO(), io.BytesIO()
     timeline = TimelineTrace(file, bundle, 2, Selection())
     dram = DramTrace(addresses, get_costs(config), Selection())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lir_draft import Draft, Ref, tensor_type
 
 from nmpsim.lir.nodes import Module
-from nmpsim.lir.printer import print_module
+from nmpsim.lir.printer import format_module
 
 Array = np.ndarray[Any, Any]
 
@@ -23,7 +23,7 @@ class FloatNet:
         self.samples = samples
 
     def __repr__(self) -> str:
-        return print_module(self.module)
+        return format_module(self.module)
 
 
 def real(*shape: int) -> Any:

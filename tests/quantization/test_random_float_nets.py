@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from random_float_nets import FloatNet, float_nets
 from tiers import examples
 
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import default_device
 from nmpsim.core.device import Device
@@ -126,7 +126,7 @@ def test_the_device_runs_random_networks(net, choices):
     program = quantized(net, choices)
     if program is None:
         return
-    bundle = bundle_from_bytes(compile_module(program.module, default_device()))
+    bundle = parse_bundle(compile_module(program.module, default_device()))
     inputs = sample(net)
     report = Device(default_device()).run(bundle, inputs)
     expected = get_outputs(execute_exact(program.module, inputs), program.module)
@@ -145,7 +145,7 @@ def test_quantized_layers_run_on_the_device(choices, net):
     program = quantized(net, choices)
     if program is None:
         return
-    bundle = bundle_from_bytes(compile_module(program.module, default_device()))
+    bundle = parse_bundle(compile_module(program.module, default_device()))
     placed = {layer.operand: layer.placement for layer in bundle.metadata.layers}
     for layer in bundle.metadata.layers:
         if layer.op not in ("quantize", "dequantize") and layer.output.elem in ("i8", "i16"):

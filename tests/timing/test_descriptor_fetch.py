@@ -81,7 +81,9 @@ def test_a_descriptor_in_two_rows_takes_two_grants() -> None:
 @given(programs(), drams())
 @examples(20)
 def test_both_engines_agree(text: str, config: DeviceConfig) -> None:
-    fetching = nmpsim.config.from_settings({**config.settings(), "control_descriptor_fetch": 1})
+    fetching = nmpsim.config.make_device_config(
+        {**config.settings(), "control_descriptor_fetch": 1}
+    )
     m = run_both(from_text(text, config=fetching))
     counts = m.layers.counts.sum(axis=0)
     busy = int(counts[Count.BUSY_LOAD] + counts[Count.BUSY_STORE])

@@ -31,7 +31,7 @@ from nmpsim.memory.dram import (
     take_grant,
 )
 from nmpsim.timing import Costs, get_costs
-from nmpsim.timing.compute import convert_to_cycles, convert_to_ticks, grant_ticks
+from nmpsim.timing.compute import convert_to_cycles, convert_to_ticks, count_grant_ticks
 from nmpsim.timing.dram import CHANNEL_WORDS, reset_dram, serve_grant
 
 Box = tuple[int, int, int, int, int, int]
@@ -178,7 +178,7 @@ def test_a_grant_takes_its_cycles() -> None:
         numbers = costs(**settings)
         dram = np.zeros((1, CHANNEL_WORDS), np.int64)
         reset_dram(dram)
-        ticks = grant_ticks(bursts * numbers.dram_burst_bytes, numbers)
+        ticks = count_grant_ticks(bursts * numbers.dram_burst_bytes, numbers)
         begin, _ = serve_grant(dram[0], 7 if row_miss else 3, 0, 0, 0, 0, numbers)
         end, is_miss = serve_grant(dram[0], 3, 0, begin, begin, ticks, numbers)
         assert is_miss == row_miss

@@ -16,7 +16,7 @@ from toy_rows import add_descriptor
 from nmpsim.config import default_device
 from nmpsim.isa.descriptors import DESCRIPTORS
 from nmpsim.timing import get_costs
-from nmpsim.timing.work import cycles, macs
+from nmpsim.timing.work import count_busy_cycles, count_macs
 
 COSTS = get_costs(default_device())
 KINDS = list(DESCRIPTORS)
@@ -73,7 +73,7 @@ def test_an_instruction_takes_its_cycles(
     row = np.array(list(named.values()), np.int64)
     kind = KINDS.index(name)
     for d in (row, row.tolist()):  # as each engine has it
-        assert (macs(kind, d), cycles(kind, d, COSTS)) == (its_macs, its_cycles)
+        assert (count_macs(kind, d), count_busy_cycles(kind, d, COSTS)) == (its_macs, its_cycles)
 
 
 def without_cycles() -> set[str]:

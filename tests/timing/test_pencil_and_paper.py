@@ -16,7 +16,7 @@ import pytest
 from core_machines import device, from_text, run_both
 
 import nmpsim
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.core.state import CycleCause, Machine
 from nmpsim.report.data import LayerReport, RunReport
@@ -190,7 +190,7 @@ def run_program(name: str, engine: str, cores: int = 2) -> RunReport:
     config = attrs.evolve(nmpsim.default_device(), cores_count=cores)
     path = ROOT / "programs" / "assembly" / f"{name}.s"
     assembled = assemble(path.read_text(encoding="utf-8"), str(path), config.settings())
-    bundle = bundle_from_bytes(assembled.bundle(), str(path))
+    bundle = parse_bundle(assembled.bundle(), str(path))
     inputs = {
         t.name: np.zeros(t.shape, np.int16 if t.elem == "i16" else np.int8)
         for t in bundle.metadata.inputs

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from core_machines import device
 
 import nmpsim
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.cli.app import app
 from nmpsim.config import list_setting_names
@@ -94,7 +94,7 @@ def test_an_assembly_program_is_not_compiled_again() -> None:
     config = device(2)
     path = ROOT / "programs" / "assembly" / "contention.s"
     text = path.read_text(encoding="utf-8")
-    bundle: Bundle = bundle_from_bytes(assemble(text, str(path), config.settings()).bundle())
+    bundle: Bundle = parse_bundle(assemble(text, str(path), config.settings()).bundle())
     block = {"block": np.zeros(256, np.int8)}
     found = measure_sensitivity(bundle, block, nmpsim.Device(config).run(bundle, block), config)
     (scratchpad,) = (s for s in found.skipped if s.setting == "scratchpad_bytes")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import nmpsim
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import default_device
 from nmpsim.diagnostics import UserError
@@ -29,7 +29,7 @@ def runs(
 ) -> nmpsim.RunReport:
     """Some runs of a program on two cores, on zeros."""
     device = attrs.evolve(default_device(), cores_count=2, **settings)
-    bundle = bundle_from_bytes(assemble(text, "<text>", device.settings()).bundle())
+    bundle = parse_bundle(assemble(text, "<text>", device.settings()).bundle())
     zeros = [np.zeros(tensor.shape, np.int8) for tensor in bundle.metadata.inputs]
     return nmpsim.Device(device, engine).run(bundle, zeros, repeat=repeat, strict=strict)
 

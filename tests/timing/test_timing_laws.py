@@ -31,7 +31,7 @@ from tiers import each_value, examples, program_parts
 
 import nmpsim
 from nmpsim import dram_presets
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.config import DeviceConfig
 from nmpsim.report.json import to_json
 
@@ -52,7 +52,7 @@ MORE = (
 @cache
 def digits() -> Bundle:
     config = device(CORES)
-    return bundle_from_bytes(
+    return parse_bundle(
         nmpsim.compile(DIGITS / "digits.lir.txt", DIGITS / "digits.npz", device=config).image
     )
 
@@ -182,7 +182,7 @@ def assembled(name: str, cores: int) -> Bundle:
     from nmpsim.bundle.assembly import assemble
 
     text = (ROOT / "programs" / "assembly" / f"{name}.s").read_text(encoding="utf-8")
-    return bundle_from_bytes(assemble(text, name, device(cores).settings()).bundle())
+    return parse_bundle(assemble(text, name, device(cores).settings()).bundle())
 
 
 def run_cycles(name: str, config: DeviceConfig) -> int:

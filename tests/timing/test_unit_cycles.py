@@ -11,21 +11,21 @@ from nmpsim.config import DeviceConfig, default_device
 from nmpsim.timing import Costs, get_costs
 from nmpsim.timing.bounds import (
     burst_efficiency,
-    mac_bound,
-    macs_per_cycle,
-    memory_bound,
-    vector_bound,
+    compute_mac_bound,
+    compute_memory_bound,
+    compute_vector_bound,
+    count_macs_per_cycle,
 )
 from nmpsim.timing.compute import (
     ceil_div,
-    conv_cycles,
+    count_conv_cycles,
+    count_depthwise_cycles,
+    count_gemm_cycles,
+    count_grant_ticks,
     count_lanes,
-    depthwise_cycles,
-    gemm_cycles,
-    grant_ticks,
-    pool_cycles,
-    transpose_cycles,
-    vector_cycles,
+    count_pool_cycles,
+    count_transpose_cycles,
+    count_vector_cycles,
 )
 
 INT8, INT16 = 0, 1
@@ -67,24 +67,24 @@ def test_cycles_equal_the_numbers_of_the_page() -> None:
     """Default device: 8 x 8 MACs after 8 cycles, 16 vector lanes after 4."""
     costs = get_costs(default_device())
     # 6 pixels, a 3x3 window of 5 channels: 3 rows of ceil(15 / 8) = 2 steps; 20 channels, 3 blocks.
-    assert conv_cycles(6, 3, 3, 5, 20, 1, INT8, costs) == 8 + 6 * (3 * 2) * 3
+    assert count_conv_cycles(6, 3, 3, 5, 20, 1, INT8, costs) == 8 + 6 * (3 * 2) * 3
     # Half the input lanes: ceil(15 / 4) = 4 steps a row.
-    assert conv_cycles(6, 3, 3, 5, 20, 1, INT16, costs) == 8 + 6 * (3 * 4) * 3
+    assert count_conv_cycles(6, 3, 3, 5, 20, 1, INT16, costs) == 8 + 6 * (3 * 4) * 3
     # Two groups of 10 channels are two times two blocks.
-    assert conv_cycles(6, 3, 3, 5, 20, 2, INT8, costs) == 8 + 6 * (3 * 2) * 4
+    assert count_conv_cycles(6, 3, 3, 5, 20, 2, INT8, costs) == 8 + 6 * (3 * 2) * 4
     # 9 taps of ceil(20 / 8) = 3 blocks; Int16 has 4 of the output lanes: 5 blocks.
-    assert depthwise_cycles(6, 9, 20, INT8, costs) == 8 + 6 * 9 * 3
-    assert depthwise_cycles(6, 9, 20, INT16, costs) == 8 + 6 * 9 * 5
+    assert count_depthwise_cycles(6, 9, 20, INT8, costs) == 8 + 6 * 9 * 3
+    assert count_depthwise_cycles(6, 9, 20, INT16, costs) == 8 + 6 * 9 * 5
     # 7 rows, ceil(30 / 8) = 4 steps, for Int16 ceil(30 / 4) = 8; 3 blocks of columns.
-    assert gemm_cycles(7, 30, 20, INT8, costs) == 8 + 7 * 4 * 3
-    assert gemm_cycles(7, 30, 20, INT16, costs) == 8 + 7 * 8 * 3
+    assert count_gemm_cycles(7, 30, 20, INT8, costs) == 8 + 7 * 4 * 3
+    assert count_gemm_cycles(7, 30, 20, INT16, costs) == 8 + 7 * 8 * 3
     # ceil(40 / 16) = 3 batches, for Int16 ceil(40 / 8) = 5.
-    assert vector_cycles(7, 40, INT8, costs) == 4 + 7 * 3
-    assert vector_cycles(7, 40, INT16, costs) == 4 + 7 * 5
-    assert pool_cycles(6, 9, 40, INT8, costs) == 4 + 6 * 9 * 3
-    assert pool_cycles(6, 9, 40, INT16, costs) == 4 + 6 * 9 * 5
-    assert transpose_cycles(64, costs) == 68
-    assert transpose_cycles(65, costs) == 69
+    assert count_vector_cycles(7, 40, INT8, costs) == 4 + 7 * 3
+    assert count_vector_cycles(7, 40, INT16, costs) == 4 + 7 * 5
+    assert count_pool_cycles(6, 9, 40, INT8, costs) == 4 + 6 * 9 * 3
+    assert count_pool_cycles(6, 9, 40, INT16, costs) == 4 + 6 * 9 * 5
+    assert count_transpose_cycles(64, costs) == 68
+    assert count_transpose_cycles(65, costs) == 69
 
 
 @ELEMENTS
@@ -98,7 +98,7 @@ def test_convolutions_take_their_cycles(config: DeviceConfig, wide: int) -> None
         steps = batches(kernel_w * depth, in_lanes)
         for _ in range(kernel_h * groups):
             cycles += pixels * steps * batches(channels, config.mac_out_lanes)
-        found = conv_cycles(
+        found = count_conv_cycles(
             pixels, kernel_h, kernel_w, depth, channels * groups, groups, wide, costs
         )
         assert found == cycles
@@ -110,7 +110,7 @@ def test_depthwise_convolutions_take_their_cycles(config: DeviceConfig, wide: in
     costs, out_lanes = get_costs(config), halved(config.mac_out_lanes, wide)
     for pixels, taps, channels in product((1, 6, 49), (1, 9, 25), (1, 3, 4, 8, 9, 33)):
         cycles = config.mac_startup_cycles + pixels * taps * batches(channels, out_lanes)
-        assert depthwise_cycles(pixels, taps, channels, wide, costs) == cycles
+        assert count_depthwise_cycles(pixels, taps, channels, wide, costs) == cycles
 
 
 @ELEMENTS
@@ -119,7 +119,7 @@ def test_matrix_products_take_their_cycles(config: DeviceConfig, wide: int) -> N
     costs, in_lanes = get_costs(config), halved(config.mac_in_lanes, wide)
     for rows, inner, columns in product((1, 7, 40), (1, 3, 8, 17, 70), (1, 5, 8, 9, 200)):
         steps = batches(inner, in_lanes) * batches(columns, config.mac_out_lanes)
-        assert gemm_cycles(rows, inner, columns, wide, costs) == (
+        assert count_gemm_cycles(rows, inner, columns, wide, costs) == (
             config.mac_startup_cycles + rows * steps
         )
 
@@ -130,17 +130,17 @@ def test_vector_instructions_take_their_cycles(config: DeviceConfig, wide: int) 
     costs, lanes = get_costs(config), halved(config.vector_lanes, wide)
     for rows, columns in product((1, 7, 40), (1, 3, 8, 16, 17, 65, 200)):
         cycles = config.vector_startup_cycles + rows * batches(columns, lanes)
-        assert vector_cycles(rows, columns, wide, costs) == cycles
+        assert count_vector_cycles(rows, columns, wide, costs) == cycles
     for pixels, taps, channels in product((1, 6), (1, 4, 9), (1, 16, 17, 64, 65)):
         cycles = config.vector_startup_cycles + pixels * taps * batches(channels, lanes)
-        assert pool_cycles(pixels, taps, channels, wide, costs) == cycles
+        assert count_pool_cycles(pixels, taps, channels, wide, costs) == cycles
 
 
 @pytest.mark.parametrize("config", DEVICES)
 def test_a_transpose_takes_a_cycle_for_each_element(config: DeviceConfig) -> None:
     costs = get_costs(config)
     for elements in (*range(1, 300), 4096, 100_000):
-        assert transpose_cycles(elements, costs) == config.vector_startup_cycles + elements
+        assert count_transpose_cycles(elements, costs) == config.vector_startup_cycles + elements
 
 
 def test_lanes_divide_the_work_into_batches() -> None:
@@ -158,18 +158,18 @@ def test_bounds_equal_their_formulas(config: DeviceConfig, wide: int, cores: int
     peak = 0
     for _ in range(cores * config.mac_out_lanes):
         peak += halved(config.mac_in_lanes, wide)
-    assert macs_per_cycle(config, wide) == peak
+    assert count_macs_per_cycle(config, wide) == peak
     for macs in (1, peak - 1, peak, peak + 1, 10 * peak, 10 * peak + 1):
-        assert mac_bound(macs, wide, config) == batches(macs, peak)
+        assert compute_mac_bound(macs, wide, config) == batches(macs, peak)
     for busy in (0, 1, cores - 1, cores, cores + 1, 7 * cores + 5):
-        assert vector_bound(busy, config) == batches(busy, cores)
+        assert compute_vector_bound(busy, config) == batches(busy, cores)
 
 
 @pytest.mark.parametrize(("burst", "width"), [(64, 16), (64, 24), (16, 64)])
 def test_the_memory_bound_equals_its_formula(burst: int, width: int) -> None:
     config = device(dram_burst_bytes=burst, dram_bytes_per_cycle=width)
     for bursts in (0, 1, 3, 64, 1000):
-        assert memory_bound(bursts, get_costs(config)) == batches(bursts * burst, width)
+        assert compute_memory_bound(bursts, get_costs(config)) == batches(bursts * burst, width)
 
 
 def test_burst_efficiency_is_the_share_of_used_bytes() -> None:
@@ -184,4 +184,4 @@ def test_burst_efficiency_is_the_share_of_used_bytes() -> None:
 def test_a_channel_moves_its_share_of_the_bandwidth(channels: int) -> None:
     """All channels together move one byte in a tick."""
     ticks = sum(1 for _ in range(100) for _ in range(channels))
-    assert grant_ticks(100, get_costs(device(dram_channels=channels))) == ticks
+    assert count_grant_ticks(100, get_costs(device(dram_channels=channels))) == ticks

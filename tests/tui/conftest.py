@@ -10,7 +10,7 @@ from corpus import compiled
 from screen import Start, session
 
 import nmpsim
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 
@@ -30,7 +30,7 @@ def start(digits: Bundle) -> Start:
 def lenet(shared: Path) -> Start:
     folder = shared / "lir/lenet"
     program = folder / "i8_asym_b32/cpu.lir.txt"
-    bundle = bundle_from_bytes(nmpsim.compile(program, folder / "i8_asym_b32/cpu.npz").image)
+    bundle = parse_bundle(nmpsim.compile(program, folder / "i8_asym_b32/cpu.npz").image)
     with np.load(folder / "calibration_inputs.npz") as archive:
         image = archive[archive.files[0]][:1]
     return lambda: session(bundle, image)

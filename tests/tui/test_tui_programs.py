@@ -10,7 +10,7 @@ import pytest
 from screen import SMALL, User, drive, session
 
 import nmpsim
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.config import default_device
 from nmpsim.debugger import Debugger
@@ -34,7 +34,7 @@ _start:
 
 def by_hand(text: str) -> Shell:
     image = assemble(text, "by_hand.s", default_device().settings()).bundle()
-    return Shell(Debugger(bundle_from_bytes(image), {}), lambda path: pytest.fail(str(path)))
+    return Shell(Debugger(parse_bundle(image), {}), lambda path: pytest.fail(str(path)))
 
 
 @pytest.mark.parametrize("text", [NO_LAYERS, TRAP], ids=["no layers", "trap"])

@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.compiler.numerics.ratios import Overflow, find_overflow
+from nmpsim.compiler.numerics.ratios import OverflowBounds, find_overflow
 from nmpsim.kernels.scale import IntegerScale, apply_integer_scale, make_integer_scale
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.quantization.parameters import SCHEMAS, Schema, choose_parameters
@@ -110,7 +110,7 @@ class FormErrors:
     """Mean magnitude of the error over all inputs."""
     differing: Annotated[float, "share of inputs whose result is not the nearest integer"]
     """Share of inputs whose result is not the nearest integer (halves round up)."""
-    overflow: Overflow
+    overflow: OverflowBounds
     """Inputs beyond which the 32-bit product overflows."""
 
     @property

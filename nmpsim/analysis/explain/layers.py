@@ -21,7 +21,7 @@ from nmpsim.analysis.explain.profiles import (
     find_float_bias_forms,
 )
 from nmpsim.analysis.weighted import read_weighted_scales
-from nmpsim.compiler.numerics import AveragePool, Pair, WeightedScales
+from nmpsim.compiler.numerics import AveragePool, OperandPair, WeightedScales
 from nmpsim.compiler.numerics.ratios import divide_float32, multiply_float32
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.placement import find_host_reason
@@ -235,10 +235,10 @@ def _list_ratios(module: Module, op: Operation) -> Iterator[tuple[str, str, list
         if layer is not None:
             yield from _list_weighted_ratios(op, layer)
     elif opcode in ("matmul", "elementmul"):
-        pair = Pair(opcode, target, sources[0], sources[1], place)
+        pair = OperandPair(opcode, target, sources[0], sources[1], place)
         yield "out", "S_lhs * S_rhs / S_out", [pair.product_ratio]
     elif opcode in PAIRS:
-        pair = Pair(opcode, target, sources[0], sources[1], place)
+        pair = OperandPair(opcode, target, sources[0], sources[1], place)
         if pair.rhs.type.quant is not None:
             for (name, _), ratio in zip(pair.sides, pair.ratios, strict=True):
                 yield name, f"S_{name} / S_out", [ratio]

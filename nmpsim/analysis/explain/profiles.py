@@ -12,8 +12,8 @@ from nmpsim.analysis.weighted import read_constant, read_weighted_scales
 from nmpsim.compiler.numerics import (
     PROFILES,
     AveragePool,
-    Pair,
-    Profile,
+    OperandPair,
+    ProfileEncoder,
     WeightedScales,
     Words,
     find_effective_profile,
@@ -29,8 +29,8 @@ from nmpsim.isa.profiles import (
     ROWS,
     ScaleForm,
     ScaleKind,
-    float64_scale,
-    real_factor,
+    compute_real_factor,
+    make_float64_scale,
 )
 from nmpsim.kernels.scale import IntegerScale
 from nmpsim.lir.nodes import Module
@@ -80,7 +80,7 @@ class ProfileForm:
 
     def list_values(self) -> tuple[float, ...]:
         """Return the real factors that the words represent."""
-        return tuple(real_factor(self.kind, s.pre, s.mul, s.post) for s in self.forms)
+        return tuple(compute_real_factor(self.kind, s.pre, s.mul, s.post) for s in self.forms)
 
 
 @attrs.frozen
@@ -155,7 +155,7 @@ _Stages = tuple[int, Mapping[str, tuple[IntegerScale, ...]]]
 """Number of the device's profile, and the forms of each stage."""
 
 
-def _requantize(profile: Profile, layer: WeightedScales) -> _Stages:
+def _requantize(profile: ProfileEncoder, layer: WeightedScales) -> _Stages:
     made = profile.requantize(layer)
     several = slice(None) if layer.by_channel else slice(1)
     stages = {"bias": made.bias_scales[several], "out": made.out_scales[several]}
@@ -166,11 +166,13 @@ def _requantize(profile: Profile, layer: WeightedScales) -> _Stages:
 
 
 def _join(out: IntegerScale, bias: IntegerScale) -> IntegerScale:
-    pre, mul, post = float64_scale((out.pre, out.mul, out.post), (bias.pre, bias.mul, bias.post))
+    pre, mul, post = make_float64_scale(
+        (out.pre, out.mul, out.post), (bias.pre, bias.mul, bias.post)
+    )
     return IntegerScale(pre, post, mul)
 
 
-def _make_words(profile: Profile, module: Module, op: Operation) -> Words:
+def _make_words(profile: ProfileEncoder, module: Module, op: Operation) -> Words:
     """Return the words of a profile for an operation without weights."""
     opcode, place = op.instruction.opcode, get_instruction_place(op.instruction, module.file)
     target, source = op.operands[:2]
@@ -178,7 +180,7 @@ def _make_words(profile: Profile, module: Module, op: Operation) -> Words:
         return profile.get_average_words(AveragePool.from_operation(op, place))
     if opcode in UNARY:
         return profile.get_unary_words(source, target, op.get_number("Alpha"), place)
-    pair = Pair(opcode, target, source, op.operands[2], place, op.is_unsigned)
+    pair = OperandPair(opcode, target, source, op.operands[2], place, op.is_unsigned)
     return profile.get_matmul_words(pair) if opcode == "matmul" else profile.get_pair_words(pair)
 
 

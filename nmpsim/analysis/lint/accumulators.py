@@ -13,7 +13,7 @@ from nmpsim.analysis.lint.findings import Problem
 from nmpsim.analysis.lint.subject import Bias, LintSubject
 from nmpsim.analysis.weighted import read_constant, read_weight_rows, read_weighted_scales
 from nmpsim.compiler.operations import Operation, View
-from nmpsim.lir.opcode import Kind
+from nmpsim.lir.opcode import OpcodeKind
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -65,7 +65,7 @@ def compute_sum_bounds(subject: LintSubject, op: Operation, bias: Bias | None) -
     """
     weights = _weight_matrix(subject, op)
     if weights is None:
-        return _matrix_product_bounds(op) if op.kind is Kind.PRODUCT else None
+        return _matrix_product_bounds(op) if op.kind is OpcodeKind.PRODUCT else None
     low, high = _input_limits(op.operands[1])
     below, above = _signed_weight_sums(*weights)
     # 0 is among the inputs, so each product alone can only widen the range: a partial sum too
@@ -79,7 +79,7 @@ def compute_sum_bounds(subject: LintSubject, op: Operation, bias: Bias | None) -
 
 def _weight_matrix(subject: LintSubject, op: Operation) -> tuple[Array, Array] | None:
     """Return weights [outputs, inputs] and zero points [outputs or 1]; None if not constant."""
-    if op.kind is Kind.PRODUCT:
+    if op.kind is OpcodeKind.PRODUCT:
         matrix = read_constant(subject.module, op.operands[2])
         return None if matrix is None else (matrix.T, np.array([op.operands[2].offset]))
     scales = read_weighted_scales(subject.module, op)

@@ -21,8 +21,8 @@ from nmpsim.analysis.shadow.constants import (
 from nmpsim.analysis.shadow.matching import MIN_MATCH_SQNR_DB, match_constants
 from nmpsim.analysis.weighted import read_weighted_scales
 from nmpsim.compiler.operations import Operation, View
-from nmpsim.interpreter import sqnr_db
-from nmpsim.lir.opcode import WEIGHTED, Kind
+from nmpsim.interpreter import compute_sqnr_db
+from nmpsim.lir.opcode import WEIGHTED, OpcodeKind
 
 
 def check_splat_values(subject: LintSubject) -> Iterator[Problem]:
@@ -30,7 +30,7 @@ def check_splat_values(subject: LintSubject) -> Iterator[Problem]:
     for op in subject.operations:
         view, value = op.operands[0], op.instruction.attributes.get("Value")
         if (
-            op.kind is not Kind.FILL
+            op.kind is not OpcodeKind.FILL
             or view.type.quant is None
             or not isinstance(value, int | float)
         ):
@@ -100,7 +100,7 @@ def read_quantized_weights(subject: LintSubject) -> dict[str, QuantizedWeights]:
     reals = read_quantized_constants(subject.module)
     found: dict[str, QuantizedWeights] = {}
     for op in subject.operations:
-        if op.kind not in (*WEIGHTED, Kind.PRODUCT):
+        if op.kind not in (*WEIGHTED, OpcodeKind.PRODUCT):
             continue
         view = op.operands[2]
         values = reals.get(view.buffer.name)
@@ -172,7 +172,7 @@ def _compare_by_name(
     explained = (source, cause) if cause else _find_explanation(one, forms)
     if explained is not None:
         return _describe_fault(one, *explained)
-    near = sqnr_db(floats, one.reals - floats)
+    near = compute_sqnr_db(floats, one.reals - floats)
     text = f"are not its float values: {near:.1f} dB of SQNR"
     hint = "Check the training run and the layout of the weights."
     severity: Severity = "error" if near < MIN_MATCH_SQNR_DB else "warning"

@@ -13,9 +13,9 @@ from nmpsim.compiler.driver import find_refusals
 from nmpsim.compiler.operations import Operation, View
 from nmpsim.compiler.placement import find_host_reason
 from nmpsim.lir.nodes import Quantization
-from nmpsim.lir.opcode import WEIGHTED, Kind
+from nmpsim.lir.opcode import WEIGHTED, OpcodeKind
 
-_MULTIPLYING = WEIGHTED | {Kind.PRODUCT}
+_MULTIPLYING = WEIGHTED | {OpcodeKind.PRODUCT}
 _MAX_SHOWN = 4
 
 
@@ -54,7 +54,7 @@ def check_any_quantized(subject: LintSubject) -> Iterator[Problem]:
 
 def _is_quantized(op: Operation) -> bool:
     """Return whether an operation computes on integers, conversions apart."""
-    return op.kind is not Kind.CONVERSION and any(v.type.quant for v in op.operands[:2])
+    return op.kind is not OpcodeKind.CONVERSION and any(v.type.quant for v in op.operands[:2])
 
 
 def check_islands(subject: LintSubject) -> Iterator[Problem]:
@@ -78,7 +78,7 @@ def find_islands(operations: Sequence[Operation]) -> tuple[FloatIsland, ...]:
     for members in parts:
         entries = [op for op in members if op.instruction.opcode == "dequantize"]
         exits = [op for op in members if op.instruction.opcode == "quantize"]
-        between = [op for op in members if op.kind is not Kind.CONVERSION]
+        between = [op for op in members if op.kind is not OpcodeKind.CONVERSION]
         if entries and exits:
             found.append(FloatIsland(tuple(between), tuple(entries), tuple(exits)))
     return tuple(found)

@@ -23,7 +23,7 @@ from nmpsim.isa.profiles import NUMERICS_NAMES
 from nmpsim.lir.constants import attach_arrays, find_tensors_file, read_constants
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.npz import NpzFile
-from nmpsim.lir.opcode import WEIGHTED, Kind
+from nmpsim.lir.opcode import WEIGHTED, OpcodeKind
 from nmpsim.lir.parser import parse_file
 from nmpsim.lir.printer import format_scale
 from nmpsim.lir.scales import (
@@ -59,7 +59,9 @@ def read_float_arrays(module: Module, path: Path) -> dict[str, Array]:
     UserError
         FILE001, CONST001 or PKG001, or CONST002 if no array has.
     """
-    weighted = [op for op in resolve_operands(module)[1] if op.kind in (*WEIGHTED, Kind.PRODUCT)]
+    weighted = [
+        op for op in resolve_operands(module)[1] if op.kind in (*WEIGHTED, OpcodeKind.PRODUCT)
+    ]
     views = [view for op in weighted for view in op.operands[2:4] if view.buffer.constant]
     sizes = {view.type.elements for view in views}
     arrays = read_floats(path, sizes)

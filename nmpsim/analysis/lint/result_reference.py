@@ -18,7 +18,7 @@ from nmpsim.compiler.operations import Operation, View
 from nmpsim.diagnostics import UserError
 from nmpsim.interpreter import execute_real
 from nmpsim.lir.nodes import TensorType
-from nmpsim.lir.opcode import Kind
+from nmpsim.lir.opcode import OpcodeKind
 from nmpsim.quantization import Range
 
 MAX_ADDED_BITS = 2.75
@@ -196,16 +196,16 @@ SAMPLE_COUNT = 2
 _GRID_CELLS = (2, 4, 8, 1 << 20)
 """Cells along each side of a random image; real images have most energy in coarse cells."""
 _PROPORTIONAL = {
-    Kind.CONVOLUTION,
-    Kind.FULLY_CONNECTED,
-    Kind.PRODUCT,
-    Kind.BATCHED_ADD,
-    Kind.MAX_POOL,
-    Kind.PAIR,
-    Kind.CLIP,
-    Kind.RESCALE,
-    Kind.MOVE,
-    Kind.CONVERSION,
+    OpcodeKind.CONVOLUTION,
+    OpcodeKind.FULLY_CONNECTED,
+    OpcodeKind.PRODUCT,
+    OpcodeKind.BATCHED_ADD,
+    OpcodeKind.MAX_POOL,
+    OpcodeKind.PAIR,
+    OpcodeKind.CLIP,
+    OpcodeKind.RESCALE,
+    OpcodeKind.MOVE,
+    OpcodeKind.CONVERSION,
 }
 """Kinds whose results are proportional to their sources."""
 
@@ -254,15 +254,15 @@ def estimate_ranges(subject: LintSubject) -> list[RangeEstimate]:
         view, range_ = op.operands[0], ranges.get(op.instruction.name)
         known = [holding[name] for name in sources if name in holding]
         parent = max(known, key=lambda one: one.surplus, default=None)
-        for one in known if op.kind is Kind.MOVE else ():
+        for one in known if op.kind is OpcodeKind.MOVE else ():
             one.is_moved = True
         if view.type.quant is None or range_ is None or not (range_.high > 0 or range_.low < 0):
             holding.pop(target, None)
-        elif op.kind is Kind.AVERAGE_POOL and parent is not None:
+        elif op.kind is OpcodeKind.AVERAGE_POOL and parent is not None:
             holding[target] = parent
         elif op.kind not in _PROPORTIONAL or op.instruction.opcode in ("elementmul", "elementdiv"):
             holding.pop(target, None)
-        elif target in holding and (target in sources or op.kind is Kind.MOVE):
+        elif target in holding and (target in sources or op.kind is OpcodeKind.MOVE):
             holding[target].range = range_
         else:
             new = RangeEstimate(op, view, range_, None if parent is None else parent.surplus)

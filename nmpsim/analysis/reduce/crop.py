@@ -11,7 +11,7 @@ import numpy.typing as npt
 from nmpsim.analysis.reduce.extract import ExtractedProgram
 from nmpsim.interpreter.memory import TensorMemory
 from nmpsim.lir.nodes import Instruction, Module, Span, WeightVar
-from nmpsim.lir.opcodes import IN, NO_WORK, OPCODES, OUT, Kind
+from nmpsim.lir.opcodes import IN, NO_WORK, OPCODES, OUT, OpcodeKind
 from nmpsim.lir.verify import verify
 
 Array = npt.NDArray[Any]
@@ -180,14 +180,14 @@ def _crop_insertion(numbers: Mapping[str, Any], box: Slices, shapes: Shapes) -> 
     return (tuple(source),), {"Offsets": (0,) * len(box), "Count": 1}
 
 
-_RULES: dict[Kind, Rule] = {
-    Kind.CONVOLUTION: _crop_convolution,
-    Kind.MAX_POOL: _crop_pool,
-    Kind.AVERAGE_POOL: _crop_pool,
-    Kind.FULLY_CONNECTED: _crop_fully_connected,
-    Kind.PRODUCT: lambda _, box, __: (((box[0], _ALL), (_ALL, box[1])), {}),
-    Kind.BATCHED_ADD: lambda _, box, __: ((box, box[1:]), {}),
-    Kind.FILL: lambda _, __, ___: ((), {}),
+_RULES: dict[OpcodeKind, Rule] = {
+    OpcodeKind.CONVOLUTION: _crop_convolution,
+    OpcodeKind.MAX_POOL: _crop_pool,
+    OpcodeKind.AVERAGE_POOL: _crop_pool,
+    OpcodeKind.FULLY_CONNECTED: _crop_fully_connected,
+    OpcodeKind.PRODUCT: lambda _, box, __: (((box[0], _ALL), (_ALL, box[1])), {}),
+    OpcodeKind.BATCHED_ADD: lambda _, box, __: ((box, box[1:]), {}),
+    OpcodeKind.FILL: lambda _, __, ___: ((), {}),
 }
 _MOVES: dict[str, Rule] = {
     "transpose": _crop_transpose,

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.reduce.failures import ViolationFailure
 from nmpsim.analysis.tensor_instructions import decode_tensor_instruction, read_image
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.bundle.metadata import Layer
 from nmpsim.bundle.patch import Change, apply_patch
@@ -288,7 +288,7 @@ def remove_instructions(
             return False
         image = _without(bundle, set(all_of_them) - set(kept))
         try:
-            report = device.run(bundle_from_bytes(image, "repro.bin"), inputs)
+            report = device.run(parse_bundle(image, "repro.bin"), inputs)
         except UserError:  # it is no program without them
             return False
         return failure.occurs_in(report)

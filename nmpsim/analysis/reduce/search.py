@@ -25,7 +25,7 @@ from nmpsim.analysis.reduce.instruction import (
     extract_instruction,
     remove_instructions,
 )
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.compiler.tiling.search import DEFAULT_TILING, TILINGS
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
@@ -138,7 +138,7 @@ class _Attempt:
             program = self.build()
             if program is None:
                 return None
-            bundle = bundle_from_bytes(program.image, "repro.bin")
+            bundle = parse_bundle(program.image, "repro.bin")
             device = Device(self.config, engine)
             report = device.run(bundle, program.inputs, save_layers=True, strict=strict)
         except UserError:  # this part is no program of its own: a larger one may be

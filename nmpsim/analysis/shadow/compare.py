@@ -36,12 +36,12 @@ from nmpsim.analysis.shadow.recording import (
     replay_layers,
 )
 from nmpsim.interpreter import (
+    compute_sqnr_db,
     dequantize,
     dequantize_operands,
     evaluate_operation,
     execute_real,
     read_part,
-    sqnr_db,
 )
 from nmpsim.lir.nodes import QUANTIZED_ELEMS, Module, TensorType
 from nmpsim.report.analyses import ErrorSize, ShadowLayer, Split
@@ -278,7 +278,7 @@ def measure_error(reference: Real, error: Real, step: float | None) -> ErrorSize
     """
     size = np.abs(error)
     return ErrorSize(
-        sqnr_db=sqnr_db(reference, error),
+        sqnr_db=compute_sqnr_db(reference, error),
         mean_error_ulp=None if step is None else float(size.mean()) / step,
         max_error_ulp=None if step is None else float(size.max(initial=0.0)) / step,
     )

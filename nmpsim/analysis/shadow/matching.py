@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.shadow.compare import Real
 from nmpsim.analysis.shadow.constants import AS_IS, Layout, find_best_layout, list_array_variants
-from nmpsim.interpreter import sqnr_db
+from nmpsim.interpreter import compute_sqnr_db
 from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
 from nmpsim.report.analyses import FloatWeight
 
@@ -56,7 +56,7 @@ class _Match:
     def error_db(self, real: Real) -> float:
         """Return the SQNR of the constant in dB."""
         values = self.layout.get_values()
-        return sqnr_db(values, real - values)
+        return compute_sqnr_db(values, real - values)
 
 
 def match_constants(

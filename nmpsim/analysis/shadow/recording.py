@@ -16,15 +16,15 @@ import numpy.typing as npt
 from nmpsim.interpreter import Location, evaluate_operation, read_part
 from nmpsim.interpreter.memory import TensorMemory
 from nmpsim.lir.nodes import Instruction, Module, TensorType
-from nmpsim.lir.opcodes import IN, NO_WORK, OPCODES, Kind
+from nmpsim.lir.opcodes import IN, NO_WORK, OPCODES, OpcodeKind
 
 Array = npt.NDArray[Any]
 
 
 _BIASES = {
-    Kind.CONVOLUTION: "Bias",
-    Kind.FULLY_CONNECTED: "Bias",
-    Kind.BATCHED_ADD: "Slice",
+    OpcodeKind.CONVOLUTION: "Bias",
+    OpcodeKind.FULLY_CONNECTED: "Bias",
+    OpcodeKind.BATCHED_ADD: "Slice",
 }
 """Roles of operands that are added to every result."""
 

@@ -13,7 +13,7 @@ from nmpsim.analysis.trace.instructions import Selection
 from nmpsim.isa.table import DRAM_BASE, Unit
 from nmpsim.memory.dram import get_next_address, take_grant
 from nmpsim.timing import Costs
-from nmpsim.timing.compute import grant_ticks
+from nmpsim.timing.compute import count_grant_ticks
 
 
 class DramTrace:
@@ -36,7 +36,7 @@ class DramTrace:
         burst = self._costs.dram_burst_bytes
         count = int(entry["bytes"]) // burst
         for number, address in enumerate(_bursts(entry["cursor"], count, self._costs)):
-            left = grant_ticks((count - number) * burst, self._costs)
+            left = count_grant_ticks((count - number) * burst, self._costs)
             cycle = int(entry["end"]) - left // self._costs.dram_bytes_per_cycle
             yield f"{address:#x} {operation} {cycle}\n"
 

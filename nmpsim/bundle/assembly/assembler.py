@@ -20,7 +20,7 @@ from nmpsim.bundle.assembly.draft import Draft, LayerRecord, Section, Variable
 from nmpsim.bundle.assembly.source import Statement, split_statements
 from nmpsim.bundle.layout import CONSTANTS, DESCRIPTORS, TEXT
 from nmpsim.bundle.metadata import Layer, Metadata, ProgramStep, Tensor
-from nmpsim.bundle.schema import metadata_from_json
+from nmpsim.bundle.schema import parse_metadata
 from nmpsim.bundle.write import BundleBuilder
 from nmpsim.diagnostics import Diagnostic, Place, UserError, did_you_mean
 from nmpsim.isa.assembly import PendingInstruction, parse_instruction
@@ -237,7 +237,7 @@ class _SecondPass:
     def _given_metadata(self, text: str, statement: Statement) -> Metadata:
         place = statement.place(1)
         try:
-            return metadata_from_json(text.encode("utf-8", "surrogatepass"), place)
+            return parse_metadata(text.encode("utf-8", "surrogatepass"), place)
         except UserError as error:
             self._draft.problems += [attrs.evolve(d, code="ASM001") for d in error.diagnostics]
         return Metadata("", "", NUMERICS, {}, (), (), (), ())

@@ -11,7 +11,7 @@ from nmpsim.bundle.assembly.draft import Draft, LayerRecord, Section
 from nmpsim.bundle.assembly.source import Statement
 from nmpsim.bundle.layout import CONSTANTS, DEBUG_SECTIONS, DESCRIPTORS, PART_ALIGNMENT, TEXT
 from nmpsim.diagnostics import UserError, did_you_mean
-from nmpsim.isa.codec import encode_descriptor, word_range
+from nmpsim.isa.codec import encode_descriptor, get_word_range
 from nmpsim.isa.expressions import (
     Cursor,
     Expression,
@@ -19,8 +19,8 @@ from nmpsim.isa.expressions import (
     SourceError,
     Token,
     make_constant,
+    make_unknown_name_error,
     parse_expression,
-    unknown_name,
 )
 from nmpsim.isa.table import DESCRIPTORS as DESCRIPTOR_KINDS
 from nmpsim.isa.table import Descriptor, Word
@@ -137,7 +137,7 @@ def _descriptor(draft: Draft, statement: Statement, cursor: Cursor) -> None:
     kind = DESCRIPTOR_KINDS.get(name.text)
     if kind is None:
         known = ", ".join(DESCRIPTOR_KINDS)
-        raise unknown_name("descriptor", name, DESCRIPTOR_KINDS, known)
+        raise make_unknown_name_error("descriptor", name, DESCRIPTOR_KINDS, known)
     values: dict[str, Expression] = {}
     while cursor.accept(","):
         word = _descriptor_word(kind, cursor, values)
@@ -186,7 +186,7 @@ def _descriptor_bytes(kind: Descriptor, values: dict[str, Expression], scope: Sc
     for word in kind:
         if word.name in values:
             message = f"{word.name} cannot hold this value"
-            numbers[word.name] = _limited(values[word.name], scope, *word_range(word), message)
+            numbers[word.name] = _limited(values[word.name], scope, *get_word_range(word), message)
     return encode_descriptor(kind.name, numbers)
 
 
@@ -316,7 +316,7 @@ def run_directive(name: Token, draft: Draft, statement: Statement, operands: lis
     """Execute an assembler directive; raise SourceError if it is unknown or malformed."""
     directive = DIRECTIVES.get(name.text)
     if directive is None:
-        raise unknown_name("directive", name, DIRECTIVES)
+        raise make_unknown_name_error("directive", name, DIRECTIVES)
     directive(draft, statement, statement.make_cursor(operands))
 
 

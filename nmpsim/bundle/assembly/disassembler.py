@@ -18,10 +18,10 @@ from nmpsim.bundle.check import Range
 from nmpsim.bundle.layout import CONSTANTS, DESCRIPTORS
 from nmpsim.bundle.metadata import Tensor
 from nmpsim.bundle.read import Bundle
-from nmpsim.bundle.schema import metadata_to_json
+from nmpsim.bundle.schema import format_metadata
 from nmpsim.escape import escape_json, escape_line
 from nmpsim.isa.assembly import disassemble_word
-from nmpsim.isa.codec import RECORDS, decode_descriptor, word_range
+from nmpsim.isa.codec import RECORDS, decode_descriptor, get_word_range
 from nmpsim.isa.expressions import PLAIN_NAME
 from nmpsim.isa.table import REGISTERS, Word
 
@@ -40,7 +40,7 @@ def disassemble_bundle(bundle: Bundle, data: bool = False) -> str:
     listing = _Listing(bundle)
     lines = [*listing.header(), *listing.absolute_symbols()]
     if data:
-        described = escape_json(metadata_to_json(bundle.metadata).decode())
+        described = escape_json(format_metadata(bundle.metadata).decode())
         lines += [f".metadata {described}", *listing.constants()]
     else:
         lines += listing.constants_summary()
@@ -182,7 +182,7 @@ class _Listing:
 
     def _is_possible(self, address: int, kind: str) -> bool:
         values = self._values(address, kind)
-        return all(values[w.name] <= word_range(w)[1] for w in RECORDS[kind])
+        return all(values[w.name] <= get_word_range(w)[1] for w in RECORDS[kind])
 
     def _values(self, address: int, kind: str) -> dict[str, int]:
         end = address + RECORDS[kind].nbytes

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import attrs
 
-from nmpsim.isa.codec import Decoded, decode
+from nmpsim.isa.codec import DecodedInstruction, decode
 
 _PAIR_BYTES = 8
 
@@ -18,7 +18,7 @@ class CodeAnalysis:
 
     start: int
     words: Sequence[int]
-    decoded: Sequence[Decoded | None]
+    decoded: Sequence[DecodedInstruction | None]
     targets: frozenset[int]
     """Targets of branches and jumps."""
     pairs: dict[int, tuple[int, int]]
@@ -49,7 +49,9 @@ def analyze_code(words: Sequence[int], start: int) -> CodeAnalysis:
     )
 
 
-def _absolute_pair(first: Decoded | None, second: Decoded | None) -> tuple[int, int] | None:
+def _absolute_pair(
+    first: DecodedInstruction | None, second: DecodedInstruction | None
+) -> tuple[int, int] | None:
     """Return register and value if two instructions are the expansion of ``la``."""
     if first is None or second is None:
         return None
@@ -62,7 +64,7 @@ def _absolute_pair(first: Decoded | None, second: Decoded | None) -> tuple[int, 
 
 
 def _uses(
-    decoded: Sequence[Decoded | None],
+    decoded: Sequence[DecodedInstruction | None],
     start: int,
     pairs: dict[int, tuple[int, int]],
     targets: frozenset[int],
@@ -83,7 +85,7 @@ def _uses(
     return found
 
 
-def _follow(one: Decoded, pair: tuple[int, int] | None, known: dict[int, int]) -> None:
+def _follow(one: DecodedInstruction, pair: tuple[int, int] | None, known: dict[int, int]) -> None:
     """Update the known register values after an instruction."""
     written = one.operands.get("rd")
     if written is None:

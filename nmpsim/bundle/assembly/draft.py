@@ -20,7 +20,7 @@ from nmpsim.bundle.layout import (
     TEXT,
 )
 from nmpsim.diagnostics import Diagnostic
-from nmpsim.isa.expressions import Expression, Scope, SourceError, Token, unknown_name
+from nmpsim.isa.expressions import Expression, Scope, SourceError, Token, make_unknown_name_error
 from nmpsim.isa.table import DRAM_BASE
 from nmpsim.lir.nodes import TensorType
 
@@ -175,4 +175,4 @@ class Draft:
 
     def make_unknown_symbol_error(self, name: Token) -> SourceError:
         """Return the error for an undefined symbol."""
-        return unknown_name("symbol", name, self.defined)
+        return make_unknown_name_error("symbol", name, self.defined)

@@ -27,12 +27,12 @@ def command(options: AsmOptions) -> None:
     source, output = options.source, options.output
     check_outputs([output], [source, options.device])
     config = load_device(options.device)
-    from nmpsim.bundle import bundle_from_bytes
+    from nmpsim.bundle import parse_bundle
     from nmpsim.bundle.assembly import assemble
     from nmpsim.config import resolve_device
 
     text = read_text(source, "program", code="ASM001")
     image = assemble(text, str(source), resolve_device(config).settings()).bundle()
-    bundle_from_bytes(image, str(output))  # a bundle that cannot be loaded is not written
+    parse_bundle(image, str(output))  # a bundle that cannot be loaded is not written
     write_file(output, image)
     print_message(f"wrote {output}: {len(image):,} bytes")

@@ -103,7 +103,7 @@ def command(options: CompileOptions) -> None:
 def _save(compiled: Compiled, options: CompileOptions) -> str:
     """Write the bundle, if it can be loaded, and return its digest."""
     from nmpsim import session
-    from nmpsim.bundle import bundle_from_bytes
+    from nmpsim.bundle import parse_bundle
     from nmpsim.bundle.write import write_bundle
 
     output = options.output
@@ -111,7 +111,7 @@ def _save(compiled: Compiled, options: CompileOptions) -> str:
     if options.patch is None:
         return session.save(compiled, output)
     image = session.apply_patch_file(compiled.image, options.patch, str(output))
-    digest = bundle_from_bytes(image, str(output)).digest
+    digest = parse_bundle(image, str(output)).digest
     write_bundle(output, image)
     return digest
 

@@ -6,36 +6,36 @@
 
 from __future__ import annotations
 
-from nmpsim.compiler.numerics.float import Float
-from nmpsim.compiler.numerics.glow import GlowFloat, GlowInt, Nmp
+from nmpsim.compiler.numerics.float import FloatEncoder
+from nmpsim.compiler.numerics.glow import GlowFloatEncoder, GlowIntEncoder, NmpEncoder
 from nmpsim.compiler.numerics.profile import (
     AveragePool,
-    Bias,
-    Pair,
-    Profile,
+    ChannelBias,
+    OperandPair,
+    ProfileEncoder,
     Requantization,
     WeightedScales,
     Words,
 )
-from nmpsim.compiler.numerics.q31 import Q31
-from nmpsim.compiler.numerics.torch import Fbgemm, Onednn, Qnnpack
+from nmpsim.compiler.numerics.q31 import Q31Encoder
+from nmpsim.compiler.numerics.torch import FbgemmEncoder, OnednnEncoder, QnnpackEncoder
 from nmpsim.compiler.operations import Operation
-from nmpsim.isa.exhaustive import exhaustive_table
+from nmpsim.isa.exhaustive import make_exhaustive_table
 from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
 from nmpsim.lir.opcode import Profiles
 from nmpsim.lir.opcodes import OPCODES
 
-_PROFILES: tuple[Profile, ...] = (
-    GlowInt(),
-    GlowFloat(),
-    Nmp(),
-    Q31(),
-    Float(),
-    Fbgemm(),
-    Qnnpack(),
-    Onednn(),
+_PROFILES: tuple[ProfileEncoder, ...] = (
+    GlowIntEncoder(),
+    GlowFloatEncoder(),
+    NmpEncoder(),
+    Q31Encoder(),
+    FloatEncoder(),
+    FbgemmEncoder(),
+    QnnpackEncoder(),
+    OnednnEncoder(),
 )
-PROFILES: dict[str, Profile] = exhaustive_table(
+PROFILES: dict[str, ProfileEncoder] = make_exhaustive_table(
     f"{__name__}.PROFILES", {profile.name: profile for profile in _PROFILES}, NUMERICS_NAMES
 )
 """Profiles by name, in the order of ``--numerics``."""
@@ -56,7 +56,7 @@ def find_effective_profile(numerics: str, op: Operation) -> str:
     return "glow-float" if numerics == "glow-int" and lacks else numerics
 
 
-def get_profile(op: Operation) -> Profile:
+def get_profile(op: Operation) -> ProfileEncoder:
     """Return the numerics profile of an operation."""
     return PROFILES[find_effective_profile(op.numerics, op)]
 
@@ -74,9 +74,9 @@ __all__ = [
     "EXACT",
     "PROFILES",
     "AveragePool",
-    "Bias",
-    "Pair",
-    "Profile",
+    "ChannelBias",
+    "OperandPair",
+    "ProfileEncoder",
     "Requantization",
     "WeightedScales",
     "Words",

@@ -15,8 +15,8 @@ from nmpsim.compiler.numerics.profile import (
     AveragePool,
     Floats,
     Integers,
-    Pair,
-    Profile,
+    OperandPair,
+    ProfileEncoder,
     Requantization,
     WeightedScales,
     Words,
@@ -40,12 +40,12 @@ UNSIGNED = 128
 """An Int8 tensor holds unsigned values minus this."""
 
 
-def reciprocal(value: float) -> float:
+def compute_reciprocal(value: float) -> float:
     """Return ``1 / value`` in float32."""
     return divide_float32(1.0, value)
 
 
-def integer_bias(layer: WeightedScales) -> Integers | None:
+def find_integer_bias(layer: WeightedScales) -> Integers | None:
     """Return the bias in units of the sum if it has the scale of the sum, else None."""
     bias = layer.bias
     if bias.is_float or not np.array_equal(bias.scales, layer.products):
@@ -69,7 +69,7 @@ def _constant(left: float, right: float, zeros: Sequence[int]) -> float:
         return float(np.float32(zeros[0]) - both)
 
 
-class Float(Profile):
+class FloatEncoder(ProfileEncoder):
     """Numerics profile of ONNX Runtime: float32 factors, rounded half to even."""
 
     name = "float"
@@ -79,18 +79,18 @@ class Float(Profile):
 
         The factors are float32, ``m = Sx * Sw / Sy``; the bias is in units of the sum.
         """
-        bias = integer_bias(layer)
+        bias = find_integer_bias(layer)
         if bias is None:
             reals = layer.bias.reals / layer.products
             bias = round_to_integers(reals, layer.target.accumulator_bits)
-        return float_requantization(layer, FLOAT, bias, layer.ratios)
+        return make_float_requantization(layer, FLOAT, bias, layer.ratios)
 
-    def get_matmul_words(self, pair: Pair) -> Words:
+    def get_matmul_words(self, pair: OperandPair) -> Words:
         """Return the descriptor words of a matrix product.
 
         Formula: ``rne(sum * m) + Oy``, ``m = Sl*Sr / Sy``.
         """
-        return float_words(pair.place, out=self._product_ratio(pair))
+        return make_float_words(pair.place, out=self._product_ratio(pair))
 
     def get_average_words(self, pool: AveragePool) -> Words:
         """Return the descriptor words of an average pool.
@@ -112,7 +112,7 @@ class Float(Profile):
             "out_offset": -moved,
         }
 
-    def get_pair_words(self, pair: Pair) -> Words:
+    def get_pair_words(self, pair: OperandPair) -> Words:
         """Return the descriptor words of an elementwise operation of two tensors.
 
         c and Oy are those of uint8 if the tensors are. Other operations are those of PyTorch.
@@ -123,12 +123,12 @@ class Float(Profile):
         moved = UNSIGNED if pair.is_unsigned else 0
         zeros = [view.offset + moved for view in (pair.target, pair.lhs, pair.rhs)]
         if pair.opcode == "elementmul":
-            words = float_words(place, out=self._product_ratio(pair))
+            words = make_float_words(place, out=self._product_ratio(pair))
             addend = float(zeros[0])
         else:
             left, right = pair.ratios
             addend = _constant(left, right, zeros)
-            words = float_words(place, lhs=left, rhs=right)
+            words = make_float_words(place, lhs=left, rhs=right)
             words |= {"lhs_offset": -moved, "rhs_offset": -moved}
         return words | {
             "profile": ONNX,
@@ -144,8 +144,8 @@ class Float(Profile):
         Formula: ``rne(x * Sx * (1 / Sy)) + Oy``.
         """
         factors = {"out": source.scale} | ({} if alpha is None else {"leaky": alpha})
-        words = float_words(place, **factors)
-        return words | {"result_scale": encode_float32(reciprocal(target.scale), place)}
+        words = make_float_words(place, **factors)
+        return words | {"result_scale": encode_float32(compute_reciprocal(target.scale), place)}
 
     def quantize(self, value: float, grid: View) -> int:
         """Quantize a real bound with a tensor's scale and offset.
@@ -156,25 +156,27 @@ class Float(Profile):
             real = np.float32(value) / np.float32(grid.scale)
         return int(round_to_integers(np.asarray(real))) + grid.offset
 
-    def _product_ratio(self, pair: Pair) -> float:
+    def _product_ratio(self, pair: OperandPair) -> float:
         """Return the factor of a product: ``m = Sl*Sr / Sy``."""
         return pair.product_ratio
 
-    def _real_words(self, pair: Pair) -> Words:
+    def _real_words(self, pair: OperandPair) -> Words:
         """Return sums of real values, ``rne(t * (1 / Sy)) + Oy``; mul ``rne(l * r * m) + Oy``."""
         place = pair.place
         if pair.opcode == "elementmul":
-            return float_words(place, out=self._product_ratio(pair))
-        words = float_words(place, lhs=pair.lhs.scale, rhs=pair.rhs.scale)
-        return words | {"result_scale": encode_float32(reciprocal(pair.target.scale), place)}
+            return make_float_words(place, out=self._product_ratio(pair))
+        words = make_float_words(place, lhs=pair.lhs.scale, rhs=pair.rhs.scale)
+        return words | {
+            "result_scale": encode_float32(compute_reciprocal(pair.target.scale), place)
+        }
 
 
-def float_words(place: Place, **factors: float) -> Words:
+def make_float_words(place: Place, **factors: float) -> Words:
     """Return the descriptor words of float32 factors, which are given by name prefix."""
     return make_factor_words(FLOAT, to_float_scale, place, **factors)
 
 
-def float_requantization(
+def make_float_requantization(
     layer: WeightedScales, profile: int, bias: Integers, factors: Floats
 ) -> Requantization:
     """Return a requantization with a float32 factor for each channel."""

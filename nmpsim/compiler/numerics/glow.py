@@ -12,8 +12,8 @@ import numpy as np
 
 from nmpsim.compiler.numerics.profile import (
     AveragePool,
-    Pair,
-    Profile,
+    OperandPair,
+    ProfileEncoder,
     Requantization,
     WeightedScales,
     Words,
@@ -38,7 +38,7 @@ WORKING_SCALE = 32768.0
 """Glow's Interpreter adds at a scale of 2^-15."""
 
 
-class Glow(Profile):
+class GlowEncoder(ProfileEncoder):
     """Base class of Glow's numerics profiles."""
 
     def quantize(self, value: float, grid: View) -> int:
@@ -53,7 +53,7 @@ class Glow(Profile):
         return int(np.clip(np.rint(np.float64(real)), -(1 << 31), (1 << 31) - 1))
 
 
-class GlowInt(Glow):
+class GlowIntEncoder(GlowEncoder):
     """Numerics profile of Glow's compiled kernels (libjit): shifts and multipliers."""
 
     name = "glow-int"
@@ -72,7 +72,7 @@ class GlowInt(Glow):
             GLOW_INT, bias, scales, convert_factors(to_integer_scale, layer.ratios, layer.place)
         )
 
-    def get_matmul_words(self, pair: Pair) -> Words:
+    def get_matmul_words(self, pair: OperandPair) -> Words:
         """Return the descriptor words of a matrix product.
 
         Formula: ``scale(sum; Sl*Sr / Sy) + Oy``.
@@ -86,7 +86,7 @@ class GlowInt(Glow):
         """
         return pool.words(self.device, _form_for(pool.target))
 
-    def get_pair_words(self, pair: Pair) -> Words:
+    def get_pair_words(self, pair: OperandPair) -> Words:
         """Return the descriptor words of an elementwise operation of two tensors.
 
         Operands are scaled to the result: ``scale(l - Ol; Sl / Sy)``.
@@ -123,7 +123,7 @@ def _form_for(target: View) -> ScaleForm:
     return partial(to_integer_scale, accumulator_bits=target.accumulator_bits)
 
 
-class Nmp(GlowInt):
+class NmpEncoder(GlowIntEncoder):
     """Numerics profile assumed for the NMP's library: ``glow-int``, with a bias in result units."""
 
     name = "nmp"
@@ -148,7 +148,7 @@ class Nmp(GlowInt):
         return Requantization(NMP, bias, (ZERO_SCALE,) * layer.channels, out, bias_in_sum=False)
 
 
-class GlowFloat(Glow):
+class GlowFloatEncoder(GlowEncoder):
     """Numerics profile of Glow's Interpreter: float32, rounded half away from zero."""
 
     name = "glow-float"
@@ -168,7 +168,7 @@ class GlowFloat(Glow):
             profile, bias, scales, convert_factors(to_float_scale, layer.ratios, layer.place)
         )
 
-    def get_matmul_words(self, pair: Pair) -> Words:
+    def get_matmul_words(self, pair: OperandPair) -> Words:
         """Return the descriptor words of a matrix product.
 
         Formula: ``rha(sum * m + Oy)``, ``m = Sl*Sr / Sy``.
@@ -182,7 +182,7 @@ class GlowFloat(Glow):
         """
         return pool.words(GLOW_FLOAT, to_float_scale)
 
-    def get_pair_words(self, pair: Pair) -> Words:
+    def get_pair_words(self, pair: OperandPair) -> Words:
         """Return the descriptor words of an elementwise operation of two tensors."""
         place, target = pair.place, pair.target
         if pair.opcode == "elementmul":

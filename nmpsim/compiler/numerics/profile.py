@@ -34,7 +34,7 @@ Words: TypeAlias = dict[str, int]
 
 
 @attrs.frozen(eq=False)
-class Bias:
+class ChannelBias:
     """Bias of each output channel with its scale and offset."""
 
     values: Array
@@ -75,7 +75,7 @@ class WeightedScales:
     """[O]"""
     by_channel: bool
     """Whether the scales of the weights may differ from channel to channel."""
-    bias: Bias
+    bias: ChannelBias
     opcode: str
     place: Place
 
@@ -110,7 +110,7 @@ class WeightedScales:
             weight_scales=scales,
             weight_offsets=offsets,
             by_channel=bool(tables),
-            bias=Bias(values.reshape(-1), bias_scales, bias_offsets),
+            bias=ChannelBias(values.reshape(-1), bias_scales, bias_offsets),
             opcode=op.instruction.opcode,
             place=place,
         )
@@ -140,7 +140,7 @@ class WeightedScales:
         """Scale of the sums divided by that of the result, ``fl(fl(Sx * Sw) / Sy)`` [O]."""
         return self.products / np.float32(self.target.scale)
 
-    def integer_bias(self, profile: Profile) -> Integers:
+    def integer_bias(self, profile: ProfileEncoder) -> Integers:
         """Return the bias minus its offset; raise UserError (COMP001) for a float bias."""
         if self.bias.is_float:
             raise fail(
@@ -154,7 +154,7 @@ class WeightedScales:
 
 
 @attrs.frozen
-class Pair:
+class OperandPair:
     """Operands and result of an elementwise operation or matrix product of two tensors."""
 
     opcode: str
@@ -260,7 +260,7 @@ class Requantization:
         return cls(words["profile"], bias, (ZERO_SCALE,) * channels, (out,) * channels)
 
 
-class Profile(ABC):
+class ProfileEncoder(ABC):
     """Numerics profile: converts scales to descriptor words; raises UserError if unsupported."""
 
     name: str
@@ -274,7 +274,7 @@ class Profile(ABC):
         """Return the requantization of a convolution or fully connected layer."""
         raise self.make_unsupported_error("a layer with weights", layer.place)
 
-    def get_matmul_words(self, pair: Pair) -> Words:
+    def get_matmul_words(self, pair: OperandPair) -> Words:
         """Return the descriptor words of a matrix product."""
         raise self.make_unsupported_error("matmul", pair.place)
 
@@ -287,7 +287,7 @@ class Profile(ABC):
         if beta != 1:
             raise self.make_unsupported_error("softmax with a Beta", place)
 
-    def get_pair_words(self, pair: Pair) -> Words:
+    def get_pair_words(self, pair: OperandPair) -> Words:
         """Return the descriptor words of an elementwise operation of two tensors."""
         raise self.make_unsupported_error(pair.opcode, pair.place)
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from nmpsim.compiler.numerics.profile import (
     AveragePool,
-    Pair,
-    Profile,
+    OperandPair,
+    ProfileEncoder,
     Requantization,
     WeightedScales,
     Words,
@@ -41,7 +41,7 @@ BIAS_TOLERANCE = 1e-5
 """Relative tolerance of a bias's scale, which is rounded to float32."""
 
 
-class Q31(Profile):
+class Q31Encoder(ProfileEncoder):
     """Numerics profile of TFLite's reference kernels for Int8 and Int16."""
 
     name = "q31"
@@ -64,7 +64,7 @@ class Q31(Profile):
         high, low = zip(*(_float64_form(f, layer.place) for f in factors.tolist()), strict=True)
         return Requantization(device.Q31_ONCE, bias, low, high)
 
-    def get_matmul_words(self, pair: Pair) -> Words:
+    def get_matmul_words(self, pair: OperandPair) -> Words:
         """Return the descriptor words of a matrix product.
 
         Factor: ``float32(Sl * Sr) / Sy``.
@@ -101,7 +101,7 @@ class Q31(Profile):
         if (target.scale, target.offset) != RESULTS[elem]:
             raise self.make_unsupported_error(f"softmax to scale {target.scale:g}", place)
 
-    def get_pair_words(self, pair: Pair) -> Words:
+    def get_pair_words(self, pair: OperandPair) -> Words:
         """Return the descriptor words of an elementwise operation of two tensors."""
         place, target, lhs, rhs = pair.place, pair.target, pair.lhs, pair.rhs
         if pair.opcode == "elementmul":

@@ -31,7 +31,7 @@ ScaleForm: TypeAlias = Callable[[float, Place], IntegerScale]
 
 
 @frozen
-class Overflow:
+class OverflowBounds:
     """Smallest inputs whose rescaled values exceed 32 bits, below and above; None for none."""
 
     low: int | None
@@ -128,7 +128,7 @@ def make_factor_words(
     return words
 
 
-def find_overflow(form: IntegerScale, accumulator_bits: int) -> Overflow:
+def find_overflow(form: IntegerScale, accumulator_bits: int) -> OverflowBounds:
     """Return the smallest inputs whose rescaled values exceed 32 bits.
 
     The value is ``(x >> pre) * mul + half``. A side is None where no x of ``accumulator_bits`` bits
@@ -138,4 +138,4 @@ def find_overflow(form: IntegerScale, accumulator_bits: int) -> Overflow:
     high = ((INT32_MAX - half) // form.mul + 1) << form.pre
     low = (-((half - INT32_MIN) // form.mul) << form.pre) - 1
     limit = 1 << (accumulator_bits - 1)
-    return Overflow(low if low >= -limit else None, high if high < limit else None)
+    return OverflowBounds(low if low >= -limit else None, high if high < limit else None)

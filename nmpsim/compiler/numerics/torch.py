@@ -14,15 +14,15 @@ import numpy as np
 
 from nmpsim.compiler.numerics.float import (
     UNSIGNED,
-    Float,
-    float_requantization,
-    integer_bias,
-    reciprocal,
+    FloatEncoder,
+    compute_reciprocal,
+    find_integer_bias,
+    make_float_requantization,
     round_to_integers,
 )
 from nmpsim.compiler.numerics.profile import (
     AveragePool,
-    Pair,
+    OperandPair,
     Requantization,
     WeightedScales,
     Words,
@@ -43,10 +43,10 @@ QNNPACK_BITS = 21
 """The larger factor of qnnpack's addition is between 2^21 and 2^22."""
 
 
-class Torch(Float):
+class TorchEncoder(FloatEncoder):
     """Base class of the numerics profiles of PyTorch's engines."""
 
-    def get_matmul_words(self, pair: Pair) -> Words:
+    def get_matmul_words(self, pair: OperandPair) -> Words:
         """Return the descriptor words of a matrix product.
 
         Raise UserError (COMP001) for Int8.
@@ -72,7 +72,7 @@ class Torch(Float):
         """
         return pool.words(FBGEMM, to_float_scale)
 
-    def get_pair_words(self, pair: Pair) -> Words:
+    def get_pair_words(self, pair: OperandPair) -> Words:
         """Return the descriptor words of an elementwise operation of two tensors.
 
         Operands are dequantized.
@@ -86,12 +86,12 @@ class Torch(Float):
             words |= {f"{side}_offset": -moved, f"{side}_post": encode_float32(addend, pair.place)}
         return words
 
-    def _product_ratio(self, pair: Pair) -> float:
+    def _product_ratio(self, pair: OperandPair) -> float:
         """Return ``m = (Sl*Sr) * (1 / Sy)``."""
-        return multiply_float32(pair.product, reciprocal(pair.target.scale))
+        return multiply_float32(pair.product, compute_reciprocal(pair.target.scale))
 
 
-class Fbgemm(Torch):
+class FbgemmEncoder(TorchEncoder):
     """Numerics profile of PyTorch's engine fbgemm, which adds the bias in float."""
 
     name = "float-fbgemm"
@@ -106,11 +106,11 @@ class Fbgemm(Torch):
             bias = (real / layer.products).astype(np.float64)
         else:
             bias = real.astype(np.float64) * (ONE / layer.products)
-        result = float_requantization(layer, FBGEMM, bias.view(np.int64), layer.ratios)
+        result = make_float_requantization(layer, FBGEMM, bias.view(np.int64), layer.ratios)
         return attrs.evolve(result, bias_in_sum=False)
 
 
-class Onednn(Torch):
+class OnednnEncoder(TorchEncoder):
     """Numerics profile of PyTorch's engine onednn, which adds the bias to real sums."""
 
     name = "float-onednn"
@@ -126,16 +126,18 @@ class Onednn(Torch):
         if not layer.is_convolution:
             weights = ONE / (ONE / weights)
         bias = layer.bias.reals.astype(np.float64).view(np.int64)
-        source = to_float_scale(reciprocal(reciprocal(layer.source.scale)), layer.place)
+        source = to_float_scale(
+            compute_reciprocal(compute_reciprocal(layer.source.scale)), layer.place
+        )
         return attrs.evolve(
-            float_requantization(layer, ONEDNN, bias, weights),
+            make_float_requantization(layer, ONEDNN, bias, weights),
             bias_in_sum=False,
             bias_scales=(source,) * layer.channels,
-            result_scale=encode_float32(reciprocal(layer.target.scale), layer.place),
+            result_scale=encode_float32(compute_reciprocal(layer.target.scale), layer.place),
         )
 
 
-class Qnnpack(Torch):
+class QnnpackEncoder(TorchEncoder):
     """Numerics profile of PyTorch's engine qnnpack, with integer additions."""
 
     name = "float-qnnpack"
@@ -145,12 +147,12 @@ class Qnnpack(Torch):
 
         The factors are float32; the bias is rounded to units of the sum.
         """
-        bias = integer_bias(layer)
+        bias = find_integer_bias(layer)
         if bias is None:
             real = layer.bias.reals * (ONE / layer.products)
             bias = round_to_integers(real, layer.target.accumulator_bits)
         factors = layer.products * (ONE / np.float32(layer.target.scale))
-        return float_requantization(layer, FLOAT, bias, factors)
+        return make_float_requantization(layer, FLOAT, bias, factors)
 
     def get_average_words(self, pool: AveragePool) -> Words:
         """Return the descriptor words of an average pool.
@@ -159,7 +161,7 @@ class Qnnpack(Torch):
         """
         return attrs.evolve(pool, counts_padding=True).words(FLOAT, to_float_scale)
 
-    def get_pair_words(self, pair: Pair) -> Words:
+    def get_pair_words(self, pair: OperandPair) -> Words:
         """Return the descriptor words of an elementwise operation of two tensors.
 
         Additions have 22-bit factors and one shift.

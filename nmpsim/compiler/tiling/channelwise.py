@@ -15,7 +15,7 @@ import numpy as np
 
 from nmpsim.compiler.numerics import AveragePool
 from nmpsim.compiler.operations import Operation
-from nmpsim.compiler.tiling.context import Context, TilingOptions, select
+from nmpsim.compiler.tiling.context import PlanningContext, TilingOptions, select_tilings
 from nmpsim.compiler.tiling.cost_model import DramModel, RoughCost, Traffic, estimate_box_cycles
 from nmpsim.compiler.tiling.grid import (
     build_grid,
@@ -28,7 +28,7 @@ from nmpsim.compiler.tiling.grid import (
     split_evenly,
 )
 from nmpsim.compiler.tiling.image import (
-    Channels,
+    ChannelRange,
     ImageTiles,
     SpatialAxis,
     add_table,
@@ -47,12 +47,12 @@ from nmpsim.compiler.tiling.weighted import WeightedLayer, has_tables, make_clip
 from nmpsim.config import DeviceConfig
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import CHANNEL_BYTES, SCALE_BYTES
-from nmpsim.lir.opcode import Kind
-from nmpsim.timing.compute import ceil_div, depthwise_cycles, pool_cycles
+from nmpsim.lir.opcode import OpcodeKind
+from nmpsim.timing.compute import ceil_div, count_depthwise_cycles, count_pool_cycles
 
 VECTOR = 16
 """Ranges of channels are multiples of this if there are enough channels."""
-POOLS = frozenset({Kind.MAX_POOL, Kind.AVERAGE_POOL})
+POOLS = frozenset({OpcodeKind.MAX_POOL, OpcodeKind.AVERAGE_POOL})
 
 
 @attrs.frozen
@@ -98,7 +98,7 @@ class ChannelTiling(NamedTuple):
 
 def is_depthwise(op: Operation) -> bool:
     """Return whether an operation is a convolution with one group for each channel."""
-    if op.kind is not Kind.CONVOLUTION:
+    if op.kind is not OpcodeKind.CONVOLUTION:
         return False
     groups = op.get_number("Group")
     return bool(groups > 1 and groups == op.operands[1].shape[3] == op.operands[0].shape[3])
@@ -176,7 +176,7 @@ def list_channel_tilings(shape: ImageShape, config: DeviceConfig) -> ChannelTili
                 ones = np.ones_like(depth)
                 tiled = ChannelTiling(ones * across, ones * down, depth, high, ones * columns)
                 fits = compute_scratchpad_bytes(shape, tiled) <= config.scratchpad_bytes
-                found.append(select(tiled, fits))
+                found.append(select_tilings(tiled, fits))
                 if fits.any():
                     break
     return ChannelTiling(*(np.concatenate(column) for column in zip(*found, strict=True)))
@@ -217,7 +217,7 @@ class _Tiles:
 
     builder: PlanBuilder
     image: ImageTiles
-    channels: Channels
+    channels: ChannelRange
     input: Any
     output: Any
     tables: Any
@@ -231,7 +231,7 @@ def _options(
     unit_cycles: UnitCycles,
     addresses: tuple[int, int],
     add_commands: Callable[[_Tiles], None],
-    context: Context,
+    context: PlanningContext,
     macs: int = 0,
 ) -> TilingOptions:
     """Return the tilings of an operation whose commands are added by ``add_commands``."""
@@ -263,7 +263,7 @@ def _options(
         tiles = _Tiles(
             builder,
             ImageTiles.from_grid(grid, *shape.axes),
-            Channels(first, grid.end[0] - first, shape.channels, shape.element_bytes),
+            ChannelRange(first, grid.end[0] - first, shape.channels, shape.element_bytes),
             builder.allocate_buffers(input_size),
             builder.allocate_buffers(output_size),
             builder.allocate_buffers(table_size, changed=new),
@@ -277,7 +277,7 @@ def _options(
     return TilingOptions(key, simple, candidates, build)
 
 
-def plan_depthwise(op: Operation, layer: WeightedLayer, context: Context) -> TilingOptions:
+def plan_depthwise(op: Operation, layer: WeightedLayer, context: PlanningContext) -> TilingOptions:
     """Return the tiling options of a depthwise convolution."""
     taps, wide = layer.axes[0].kernel * layer.axes[1].kernel, layer.element_bytes
     records = context.add_constant("channels", layer.channel_records)
@@ -322,7 +322,7 @@ def plan_depthwise(op: Operation, layer: WeightedLayer, context: Context) -> Til
         builder.add("nmp.dwconv", words)
 
     def unit_cycles(pixels: Any, taps: int, channels: Any) -> Any:
-        return depthwise_cycles(pixels, taps, channels, layer.element, context.costs)
+        return count_depthwise_cycles(pixels, taps, channels, layer.element, context.costs)
 
     addresses = (source, target)
     return _options(
@@ -330,12 +330,12 @@ def plan_depthwise(op: Operation, layer: WeightedLayer, context: Context) -> Til
     )
 
 
-def plan_pool(op: Operation, context: Context) -> TilingOptions:
+def plan_pool(op: Operation, context: PlanningContext) -> TilingOptions:
     """Return the tiling options of a maximum or average pool."""
     target, source = op.output, op.operands[1]
     shape = read_image_shape(op)
     addresses = context.memory.get_address(source), context.memory.get_address(target)
-    is_average = op.kind is Kind.AVERAGE_POOL
+    is_average = op.kind is OpcodeKind.AVERAGE_POOL
     extra: dict[str, Any] = {"empty_value": source.offset}
     if is_average:
         extra = {
@@ -369,6 +369,6 @@ def plan_pool(op: Operation, context: Context) -> TilingOptions:
         tiles.builder.add("nmp.avgpool" if is_average else "nmp.maxpool", words)
 
     def unit_cycles(pixels: Any, taps: int, channels: Any) -> Any:
-        return pool_cycles(pixels, taps, channels, source.element, context.costs)
+        return count_pool_cycles(pixels, taps, channels, source.element, context.costs)
 
     return _options(shape, Unit.VECTOR, unit_cycles, addresses, add_commands, context)

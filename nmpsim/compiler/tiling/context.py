@@ -9,7 +9,7 @@ import attrs
 import numpy.typing as npt
 
 from nmpsim.bundle.elf import LazyBytes
-from nmpsim.compiler.numerics import Profile
+from nmpsim.compiler.numerics import ProfileEncoder
 from nmpsim.compiler.program_memory import ProgramMemory
 from nmpsim.compiler.tiling.cost_model import DramModel, RoughCost
 from nmpsim.compiler.tiling.plan import LayerPlan
@@ -19,13 +19,13 @@ from nmpsim.timing import Costs, get_costs
 
 
 @attrs.frozen(eq=False)
-class Context:
+class PlanningContext:
     """Device, numerics profile, addresses and constants for planning a layer."""
 
     name: str
     """Name of the layer's instruction, for messages."""
     config: DeviceConfig
-    profile: Profile
+    profile: ProfileEncoder
     """Arithmetic of the layer."""
     place: Place
     memory: ProgramMemory
@@ -73,11 +73,11 @@ class TilingOptions:
     """Returns the plan of a tiling; True if it is final, so that constants are placed."""
 
 
-def select(tilings: Any, which: Any) -> Any:
+def select_tilings(tilings: Any, which: Any) -> Any:
     """Return a subset of tilings, selected by a mask or by indices."""
     return type(tilings)(*(column[which] for column in tilings))
 
 
-def to_list(tilings: Any) -> list[Any]:
+def list_tilings(tilings: Any) -> list[Any]:
     """Convert tilings stored as arrays to a list of single tilings."""
     return [type(tilings)(*row) for row in zip(*(c.tolist() for c in tilings), strict=True)]

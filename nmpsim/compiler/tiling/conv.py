@@ -12,9 +12,9 @@ from functools import partial
 
 import numpy as np
 
-from nmpsim.bundle.debug import PackedConstant
+from nmpsim.bundle.debug import PackedConstantPlace
 from nmpsim.bundle.elf import Buffer, LazyBytes, encode_array
-from nmpsim.compiler.tiling.context import Context, TilingOptions
+from nmpsim.compiler.tiling.context import PlanningContext, TilingOptions
 from nmpsim.compiler.tiling.conv_scheme import (
     ConvTiling,
     choose_simple_tiling,
@@ -30,7 +30,7 @@ from nmpsim.compiler.tiling.grid import (
     divide_rows,
     split_evenly,
 )
-from nmpsim.compiler.tiling.image import Channels, ImageTiles, add_table, make_window_words
+from nmpsim.compiler.tiling.image import ChannelRange, ImageTiles, add_table, make_window_words
 from nmpsim.compiler.tiling.plan import (
     LOAD,
     STORE,
@@ -41,7 +41,7 @@ from nmpsim.compiler.tiling.plan import (
 )
 from nmpsim.compiler.tiling.slices import ChannelSlices, Slicer
 from nmpsim.compiler.tiling.weighted import WeightedLayer
-from nmpsim.isa.layouts import pack, packed_bytes
+from nmpsim.isa.layouts import count_packed_bytes, pack_weights
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import (
     CHANNEL_BYTES,
@@ -55,7 +55,7 @@ from nmpsim.isa.words import (
 _SLICE, _ROWS, _COLUMNS, _PART = range(4)
 
 
-def plan_conv(layer: WeightedLayer, context: Context) -> TilingOptions:
+def plan_conv(layer: WeightedLayer, context: PlanningContext) -> TilingOptions:
     """Return the tiling options of a convolution or fully connected layer."""
     config, slicer = context.config, Slicer(layer)
     simple = choose_simple_tiling(layer, slicer, config)
@@ -86,9 +86,9 @@ def plan_conv(layer: WeightedLayer, context: Context) -> TilingOptions:
         groups = slices.groups[slice_of]
         first_input = slices.first_input[slice_of] + part_begin
         in_depth = part_end - part_begin
-        inputs = Channels(first_input, groups * in_depth, layer.channels, layer.element_bytes)
+        inputs = ChannelRange(first_input, groups * in_depth, layer.channels, layer.element_bytes)
         count = slices.count[slice_of]
-        results = Channels(grid.begin[_SLICE], count, layer.out_channels, layer.element_bytes)
+        results = ChannelRange(grid.begin[_SLICE], count, layer.out_channels, layer.element_bytes)
 
         builder = PlanBuilder(grid, Unit.MAC, config, layer.macs)
         buffers = plan_buffers(layer, slicer.sizes(tiling.across, tiling.atoms), tiling)
@@ -160,16 +160,16 @@ def select_part_words(is_first: Integers, is_last: Integers) -> Integers:
 
 
 def _estimate_weights(
-    layer: WeightedLayer, context: Context, slices: ChannelSlices, parts: Ranges
+    layer: WeightedLayer, context: PlanningContext, slices: ChannelSlices, parts: Ranges
 ) -> tuple[Integers, Integers]:
     """Return [pieces] addresses and sizes that packed weights would have if placed next."""
     row = layer.axes[1].kernel * (parts.end - parts.begin) * layer.element_bytes
-    nbytes = packed_bytes(slices.count[:, None], layer.axes[0].kernel, row).reshape(-1)
+    nbytes = count_packed_bytes(slices.count[:, None], layer.axes[0].kernel, row).reshape(-1)
     return context.memory.get_next_address() + compute_offsets(align_size(nbytes))[:-1], nbytes
 
 
 def _place_weights(
-    layer: WeightedLayer, context: Context, slices: ChannelSlices, parts: Ranges
+    layer: WeightedLayer, context: PlanningContext, slices: ChannelSlices, parts: Ranges
 ) -> tuple[Integers, Integers]:
     """Place packed weights among the constants; return [pieces] their addresses and sizes."""
     _, nbytes = _estimate_weights(layer, context, slices, parts)
@@ -183,7 +183,7 @@ def _place_weights(
     ]
     context.memory.record_packed(
         layer.constant,
-        PackedConstant(
+        PackedConstantPlace(
             layer.constant.buffer.name,
             layer.order,
             (*outputs.begin.tolist(), layer.out_channels),
@@ -205,4 +205,4 @@ def _boxes(outputs: Ranges, inputs: Ranges) -> Iterator[tuple[slice, slice]]:
 
 def _pack_box(layer: WeightedLayer, box: tuple[slice, slice]) -> Buffer:
     out, depth = box
-    return encode_array(pack(layer.weights[out, :, :, depth]))
+    return encode_array(pack_weights(layer.weights[out, :, :, depth]))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import attrs
 import numpy as np
 
-from nmpsim.compiler.tiling.context import select, to_list
+from nmpsim.compiler.tiling.context import list_tilings, select_tilings
 from nmpsim.compiler.tiling.cost_model import DramModel, RoughCost, Traffic, estimate_box_cycles
 from nmpsim.compiler.tiling.grid import (
     Integers,
@@ -18,12 +18,12 @@ from nmpsim.compiler.tiling.grid import (
     list_part_counts,
 )
 from nmpsim.compiler.tiling.plan import align_size
-from nmpsim.compiler.tiling.slices import Slicer, SliceSizes, takes_whole_groups
+from nmpsim.compiler.tiling.slices import Slicer, SliceSizes, must_keep_groups_whole
 from nmpsim.compiler.tiling.weighted import WeightedLayer
 from nmpsim.config import DeviceConfig
-from nmpsim.isa.layouts import packed_bytes
+from nmpsim.isa.layouts import count_packed_bytes
 from nmpsim.isa.words import CHANNEL_BYTES
-from nmpsim.timing.compute import ceil_div, conv_cycles
+from nmpsim.timing.compute import ceil_div, count_conv_cycles
 
 GRIDS_AT_ONCE = 24
 """Grids of cores whose tilings are evaluated together."""
@@ -107,7 +107,7 @@ def plan_buffers(layer: WeightedLayer, sizes: SliceSizes, tiling: ConvTiling) ->
     in_pixels = layer.axes[0].count_inputs(tiling.rows) * layer.axes[1].count_inputs(tiling.columns)
     wide, kernel_h, kernel_w = layer.element_bytes, layer.axes[0].kernel, layer.axes[1].kernel
     return ConvBuffers(
-        packed_bytes(sizes.out, kernel_h, kernel_w * tiling.part * wide),
+        count_packed_bytes(sizes.out, kernel_h, kernel_w * tiling.part * wide),
         sizes.out * CHANNEL_BYTES,
         sizes.out * layer.scale_bytes,
         2 - ((sizes.slices == 1) & one_part),
@@ -174,7 +174,7 @@ def _grids(
     every = every._replace(rows=rows, columns=columns)
     bound = estimate_cost(layer, atoms, every, memory).bound
     order = np.argsort(bound, kind="stable")
-    return to_list(select(every, order)), bound[order]
+    return list_tilings(select_tilings(every, order)), bound[order]
 
 
 def _tilings(
@@ -212,7 +212,7 @@ def _tilings(
     several = (sizes.slices > 1) & ((rows < grid.rows) | (columns < grid.columns))
     both = chosen & several & (part == layer.depth) & (sizes.one_input == 1)
     for which, input_stays in ((chosen, False), (both, True)):
-        yield select(tilings._replace(input_stays=np.full(part.size, input_stays)), which)
+        yield select_tilings(tilings._replace(input_stays=np.full(part.size, input_stays)), which)
 
 
 def choose_simple_tiling(
@@ -260,10 +260,10 @@ def estimate_cost(
     tiles = ceil_div(rows, tiling.rows) * ceil_div(columns, tiling.columns)
     taken = np.minimum(tiling.atoms, share)
     out = np.minimum(taken * per_atom, layer.out_channels)
-    whole = takes_whole_groups(layer)
+    whole = must_keep_groups_whole(layer)
     groups = taken if whole else 1
     steps = slices * tiles * parts
-    sums = conv_cycles(
+    sums = count_conv_cycles(
         rows * columns,
         kernel_h,
         kernel_w,
@@ -273,7 +273,7 @@ def estimate_cost(
         layer.element,
         memory.costs,
     )
-    weights = packed_bytes(out, kernel_h, kernel_w * tiling.part * wide)
+    weights = count_packed_bytes(out, kernel_h, kernel_w * tiling.part * wide)
     weights = weights + out * (CHANNEL_BYTES + layer.scale_bytes)
     passes = np.where(parts == 1, slices, steps)
     passes = np.where(tiling.input_stays, slices * tiles, passes)

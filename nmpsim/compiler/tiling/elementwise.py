@@ -12,9 +12,9 @@ import attrs
 import numpy as np
 
 from nmpsim.compiler.clip_bounds import get_clip_range, get_input_range
-from nmpsim.compiler.numerics import Pair
+from nmpsim.compiler.numerics import OperandPair
 from nmpsim.compiler.operations import Operation, View
-from nmpsim.compiler.tiling.context import Context, TilingOptions
+from nmpsim.compiler.tiling.context import PlanningContext, TilingOptions
 from nmpsim.compiler.tiling.cost_model import DramModel, RoughCost, Traffic, estimate_box_cycles
 from nmpsim.compiler.tiling.grid import (
     Bounds,
@@ -34,7 +34,7 @@ from nmpsim.compiler.tiling.plan import (
     make_box_words,
 )
 from nmpsim.compiler.tiling.weighted import make_clip_words
-from nmpsim.isa.exhaustive import exhaustive_table
+from nmpsim.isa.exhaustive import make_exhaustive_table
 from nmpsim.isa.table import Unit
 from nmpsim.isa.words import (
     ACTIVATION_LEAKY,
@@ -46,10 +46,10 @@ from nmpsim.isa.words import (
     RHS_ELEMENT,
     RHS_INT32,
 )
-from nmpsim.lir.opcodes import OPCODES, Kind, find_opcodes
-from nmpsim.timing.compute import vector_cycles
+from nmpsim.lir.opcodes import OPCODES, OpcodeKind, find_opcodes
+from nmpsim.timing.compute import count_vector_cycles
 
-BINARY = exhaustive_table(
+BINARY = make_exhaustive_table(
     "the operations of nmp.eltwise",
     {
         "elementadd": OP_ADD,
@@ -59,7 +59,7 @@ BINARY = exhaustive_table(
         "elementmul": OP_MUL,
         "batchedadd": OP_ADD,
     },
-    find_opcodes(Kind.PAIR, Kind.BATCHED_ADD),
+    find_opcodes(OpcodeKind.PAIR, OpcodeKind.BATCHED_ADD),
 )
 """Opcode -> value of the word ``operation`` of ``nmp.eltwise``."""
 _PROFILE_OPCODES = {operation: opcode for opcode, operation in reversed(BINARY.items())}
@@ -102,7 +102,7 @@ class _FlatWork:
 
 def _options(
     work: _FlatWork,
-    context: Context,
+    context: PlanningContext,
     grid: Callable[[Bounds, int], TileGrid],
     add_commands: Callable[[PlanBuilder], None],
 ) -> TilingOptions:
@@ -123,7 +123,7 @@ def _options(
         tiles = -(-share // tile) * work.rows
         largest = np.minimum(tile, share)
         moved = Traffic(tiles, estimate_box_cycles(memory, largest * wide, aligned=unit % row == 0))
-        compute = vector_cycles(tiles, largest, wide - 1, context.costs)
+        compute = count_vector_cycles(tiles, largest, wide - 1, context.costs)
         loads = (moved,) * (len(work.addresses) - 1)
         return FlatTiling(cores, tile, unit), RoughCost(cores, compute, tiles, loads, moved)
 
@@ -147,7 +147,7 @@ def _flat_options(
     inputs: tuple[View, ...],
     copies: int,
     add_compute: Callable[[PlanBuilder, Any, Any, Any], None],
-    context: Context,
+    context: PlanningContext,
 ) -> TilingOptions:
     """Return the tilings of an operation whose operands all have the shape of the result.
 
@@ -156,7 +156,7 @@ def _flat_options(
     """
     wide = op.output.element_bytes
     addresses = tuple(context.memory.get_address(view) for view in (*inputs, op.output))
-    has_table = op.kind is Kind.LOOK_UP
+    has_table = op.kind is OpcodeKind.LOOK_UP
     table = context.memory.get_address(op.operands[2]) if has_table else 0
 
     def grid(bounds: Bounds, tile: int) -> TileGrid:
@@ -185,10 +185,10 @@ def _flat_options(
     return _options(work, context, grid, add_commands)
 
 
-_UNARY = frozenset({Kind.CLIP, Kind.RESCALE, Kind.LOOK_UP})
+_UNARY = frozenset({OpcodeKind.CLIP, OpcodeKind.RESCALE, OpcodeKind.LOOK_UP})
 
 
-def plan_binary(op: Operation, context: Context) -> TilingOptions:
+def plan_binary(op: Operation, context: PlanningContext) -> TilingOptions:
     """Return the tiling options of an elementwise operation of two tensors."""
     constant = {
         "operation": BINARY[op.instruction.opcode],
@@ -204,13 +204,13 @@ def plan_binary(op: Operation, context: Context) -> TilingOptions:
     return _flat_options(op, op.operands[1:], 2, add_compute, context)
 
 
-def plan_unary(op: Operation, context: Context) -> TilingOptions:
+def plan_unary(op: Operation, context: PlanningContext) -> TilingOptions:
     """Return the tiling options of a clip, rescale, leaky ReLU or table lookup."""
-    constant = {} if op.kind is Kind.LOOK_UP else _unary_words(op, context)
+    constant = {} if op.kind is OpcodeKind.LOOK_UP else _unary_words(op, context)
 
     def add_compute(builder: PlanBuilder, buffers: Any, begin: Any, count: Any) -> None:
         words = {"input": buffers[0], "output": buffers[-1], "count": count}
-        if op.kind is Kind.LOOK_UP:
+        if op.kind is OpcodeKind.LOOK_UP:
             builder.add("nmp.lut", words | {"table": buffers[1]})
         else:
             builder.add("nmp.rescale", constant | words | {"event_origin": begin})
@@ -218,7 +218,7 @@ def plan_unary(op: Operation, context: Context) -> TilingOptions:
     return _flat_options(op, op.operands[1:2], 2, add_compute, context)
 
 
-def plan_splat(op: Operation, context: Context) -> TilingOptions:
+def plan_splat(op: Operation, context: PlanningContext) -> TilingOptions:
     """Return the tiling options of filling a tensor with one value."""
     view = op.output
     value = view.clamp(context.profile.quantize(op.get_number("Value"), view))
@@ -231,7 +231,7 @@ def plan_splat(op: Operation, context: Context) -> TilingOptions:
     return _flat_options(op, (), 1, add_compute, context)
 
 
-def plan_batched_add(op: Operation, context: Context) -> TilingOptions:
+def plan_batched_add(op: Operation, context: PlanningContext) -> TilingOptions:
     """Return the tiling options of adding one tensor to every item of a batch."""
     _, batch, piece = op.operands
     wide, slice_wide = batch.element_bytes, piece.element_bytes
@@ -296,11 +296,11 @@ def plan_batched_add(op: Operation, context: Context) -> TilingOptions:
     return _options(work, context, grid, add_commands)
 
 
-def _pair_words(op: Operation, context: Context) -> dict[str, int]:
+def _pair_words(op: Operation, context: PlanningContext) -> dict[str, int]:
     target, lhs, rhs = op.operands
     opcode = op.instruction.opcode
-    known_as = _PROFILE_OPCODES[BINARY[opcode]] if op.kind is Kind.PAIR else opcode
-    pair = Pair(known_as, target, lhs, rhs, context.place, op.is_unsigned)
+    known_as = _PROFILE_OPCODES[BINARY[opcode]] if op.kind is OpcodeKind.PAIR else opcode
+    pair = OperandPair(known_as, target, lhs, rhs, context.place, op.is_unsigned)
     return {
         "element": lhs.element,
         "lhs_offset": lhs.offset,
@@ -311,7 +311,7 @@ def _pair_words(op: Operation, context: Context) -> dict[str, int]:
     }
 
 
-def _unary_words(op: Operation, context: Context) -> dict[str, int]:
+def _unary_words(op: Operation, context: PlanningContext) -> dict[str, int]:
     target, source = op.operands[:2]
     bounds = OPCODES[op.instruction.opcode].limits
     low, high = source.limits

@@ -75,7 +75,7 @@ def make_window_words(rows: SpatialAxis, columns: SpatialAxis, *names: str) -> d
 
 
 @attrs.frozen(eq=False)
-class Channels:
+class ChannelRange:
     """Range of channels of a tensor."""
 
     first: Numbers
@@ -138,7 +138,7 @@ class ImageTiles:
             "out_pixel_stride": out_run,
         }
 
-    def event_words(self, channels: Channels) -> dict[str, Numbers]:
+    def event_words(self, channels: ChannelRange) -> dict[str, Numbers]:
         """Return the descriptor words of the tile's position in the result."""
         return {
             "event_origin": self.pixel * channels.total + channels.first,
@@ -158,7 +158,7 @@ class ImageTiles:
         }
 
     def input_words(
-        self, dram: int, spm: Numbers, channels: Channels, width: Integers
+        self, dram: int, spm: Numbers, channels: ChannelRange, width: Integers
     ) -> dict[str, Numbers]:
         """Return the descriptor words of a load of the tile's input."""
         rows, columns, run = self.rows, self.columns, channels.run_bytes
@@ -177,7 +177,7 @@ class ImageTiles:
             spm_stride_y=run * width,
         )
 
-    def output_words(self, dram: int, spm: Numbers, channels: Channels) -> dict[str, Numbers]:
+    def output_words(self, dram: int, spm: Numbers, channels: ChannelRange) -> dict[str, Numbers]:
         """Return the descriptor words of a store of the tile's result."""
         pixel, run = channels.pixel_bytes, channels.run_bytes
         return make_box_words(
@@ -197,7 +197,7 @@ def add_table(
     builder: PlanBuilder,
     dram: int,
     spm: Numbers,
-    channels: Channels,
+    channels: ChannelRange,
     nbytes: int,
     where: npt.NDArray[np.bool_],
 ) -> None:

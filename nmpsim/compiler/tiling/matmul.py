@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmpsim.compiler.numerics import Pair
+from nmpsim.compiler.numerics import OperandPair
 from nmpsim.compiler.operations import Operation
-from nmpsim.compiler.tiling.context import Context, TilingOptions
+from nmpsim.compiler.tiling.context import PlanningContext, TilingOptions
 from nmpsim.compiler.tiling.conv import select_part_words
 from nmpsim.compiler.tiling.conv_scheme import SUM_BYTES
 from nmpsim.compiler.tiling.cost_model import DramModel, RoughCost, Traffic, estimate_box_cycles
@@ -30,7 +30,7 @@ from nmpsim.compiler.tiling.plan import (
 )
 from nmpsim.compiler.tiling.weighted import make_clip_words
 from nmpsim.isa.table import Unit
-from nmpsim.timing.compute import ceil_div, gemm_cycles
+from nmpsim.timing.compute import ceil_div, count_gemm_cycles
 
 
 class MatmulTiling(NamedTuple):
@@ -45,7 +45,7 @@ class MatmulTiling(NamedTuple):
         return f"{self.down}x{self.across} cores, the largest tiles"
 
 
-def plan_matmul(op: Operation, context: Context) -> TilingOptions:
+def plan_matmul(op: Operation, context: PlanningContext) -> TilingOptions:
     """Return the tiling options of a matrix product of two activations."""
     target, lhs, rhs = op.operands
     (rows, inner), columns, wide = lhs.shape, rhs.shape[1], target.element_bytes
@@ -55,7 +55,7 @@ def plan_matmul(op: Operation, context: Context) -> TilingOptions:
         "lhs_offset": lhs.offset,
         "rhs_offset": rhs.offset,
         **context.profile.get_matmul_words(
-            Pair(op.instruction.opcode, target, lhs, rhs, context.place)
+            OperandPair(op.instruction.opcode, target, lhs, rhs, context.place)
         ),
         "out_offset": target.offset,
         **make_clip_words(op, target),
@@ -96,7 +96,9 @@ def plan_matmul(op: Operation, context: Context) -> TilingOptions:
         high, wider, deep = np.array(sizes, np.int64).T
         results = ceil_div(h, high) * ceil_div(w, wider)
         steps = results * ceil_div(inner, deep)
-        compute = gemm_cycles(ceil_div(h, high) * high, inner, w, target.element, memory.costs)
+        compute = count_gemm_cycles(
+            ceil_div(h, high) * high, inner, w, target.element, memory.costs
+        )
         load_left, load_right, store = (
             estimate_box_cycles(memory, width * wide, height, stride * wide)
             for width, height, stride in (

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from nmpsim.compiler.operations import Operation, compute_row_major_strides
-from nmpsim.compiler.tiling.context import Context, TilingOptions
+from nmpsim.compiler.tiling.context import PlanningContext, TilingOptions
 from nmpsim.compiler.tiling.cost_model import DramModel, RoughCost, Traffic
 from nmpsim.compiler.tiling.grid import Integers, TileGrid, describe_count, split_evenly
 from nmpsim.compiler.tiling.plan import ALIGNMENT, LOAD, STORE, LayerPlan, PlanBuilder
 from nmpsim.isa.exhaustive import check_exhaustive
 from nmpsim.isa.table import Unit
-from nmpsim.lir.opcodes import Kind, find_opcodes
+from nmpsim.lir.opcodes import OpcodeKind, find_opcodes
 
 TRANSPOSE_DIMENSIONS = 4
 CORE_COUNTS = (64, 32, 16, 8, 4, 1)
@@ -32,11 +32,11 @@ MAX_TILE_BYTES = 16384
 check_exhaustive(
     "operations that move",
     ("copy", "transpose", "extracttensor", "inserttensor"),
-    find_opcodes(Kind.MOVE),
+    find_opcodes(OpcodeKind.MOVE),
 )
 
 
-class Dimension(NamedTuple):
+class BoxDimension(NamedTuple):
     """Dimension of a box to move: its size, and its read and write strides in bytes."""
 
     size: int
@@ -44,7 +44,7 @@ class Dimension(NamedTuple):
     write: int
 
 
-class Move(NamedTuple):
+class BoxMove(NamedTuple):
     """Box of elements to move from one DRAM region to another."""
 
     source: int
@@ -53,7 +53,7 @@ class Move(NamedTuple):
     """DRAM address of the first element that is written."""
     element: int
     """Bytes of an element."""
-    dimensions: tuple[Dimension, ...]
+    dimensions: tuple[BoxDimension, ...]
 
     @property
     def nbytes(self) -> int:
@@ -66,7 +66,7 @@ class Move(NamedTuple):
         reads = [d.read for d in self.dimensions]
         return reads != sorted(reads, reverse=True)
 
-    def split(self) -> tuple[Move, Move]:
+    def split(self) -> tuple[BoxMove, BoxMove]:
         """Split the box in half along its outermost dimension."""
         index = next(i for i, d in enumerate(self.dimensions) if d.size > 1)
         d = self.dimensions[index]
@@ -76,12 +76,12 @@ class Move(NamedTuple):
             for size in (low, d.size - low)
         )
         source, target = self.source + low * d.read, self.target + low * d.write
-        return self._replace(dimensions=first), Move(source, target, self.element, second)
+        return self._replace(dimensions=first), BoxMove(source, target, self.element, second)
 
 
-def merge_dimensions(dimensions: Sequence[Dimension], element: int) -> tuple[Dimension, ...]:
+def merge_dimensions(dimensions: Sequence[BoxDimension], element: int) -> tuple[BoxDimension, ...]:
     """Merge adjacent dimensions that are contiguous for reading and for writing."""
-    merged: list[Dimension] = []
+    merged: list[BoxDimension] = []
     for d in dimensions:
         outer = merged[-1] if merged else None
         if d.size == 1:
@@ -90,10 +90,10 @@ def merge_dimensions(dimensions: Sequence[Dimension], element: int) -> tuple[Dim
             merged[-1] = d._replace(size=outer.size * d.size)
         else:
             merged.append(d)
-    return tuple(merged) or (Dimension(1, element, element),)
+    return tuple(merged) or (BoxDimension(1, element, element),)
 
 
-def read_moves(op: Operation, context: Context) -> list[Move]:
+def read_moves(op: Operation, context: PlanningContext) -> list[BoxMove]:
     """Return the moves of element boxes that compute an operation."""
     target, source = op.output, op.operands[1]
     read, write = compute_row_major_strides(source.shape), compute_row_major_strides(target.shape)
@@ -110,12 +110,12 @@ def read_moves(op: Operation, context: Context) -> list[Move]:
             starts = [(0, first + i * step) for i in range(op.get_number("Count"))]
     element = source.element_bytes
     dimensions = [
-        Dimension(size, element * r, element * w)
+        BoxDimension(size, element * r, element * w)
         for size, r, w in zip(shape, read, write, strict=True)
     ]
     merged = merge_dimensions(dimensions, element)
     from_, to = context.memory.get_address(source), context.memory.get_address(target)
-    return [Move(from_ + element * r, to + element * w, element, merged) for r, w in starts]
+    return [BoxMove(from_ + element * r, to + element * w, element, merged) for r, w in starts]
 
 
 class MoveTiling(NamedTuple):
@@ -130,7 +130,7 @@ class MoveTiling(NamedTuple):
         return f"{describe_count(self.cores, 'core')}, tiles of at most {self.limit} bytes"
 
 
-def plan_move(op: Operation, context: Context) -> TilingOptions:
+def plan_move(op: Operation, context: PlanningContext) -> TilingOptions:
     """Return the tiling options of an operation that moves elements."""
     moves = read_moves(op, context)
     config = context.config
@@ -184,7 +184,7 @@ def plan_move(op: Operation, context: Context) -> TilingOptions:
     return TilingOptions(("move", *key), tiling(config.cores_count, 1), candidates, build)
 
 
-def _tiles(move: Move, limit: int, reorders: bool) -> Iterator[Move]:
+def _tiles(move: BoxMove, limit: int, reorders: bool) -> Iterator[BoxMove]:
     pending = [move]
     while pending:
         tile = pending.pop()
@@ -195,14 +195,14 @@ def _tiles(move: Move, limit: int, reorders: bool) -> Iterator[Move]:
             yield tile
 
 
-def _packed(tile: Move, by_source: bool) -> list[tuple[Dimension, int]]:
+def _packed(tile: BoxMove, by_source: bool) -> list[tuple[BoxDimension, int]]:
     """Return the dimensions and strides of a tile packed in the order of its source or result."""
     order = sorted(tile.dimensions, key=lambda d: -d.read) if by_source else tile.dimensions
     strides = compute_row_major_strides(tuple(d.size for d in order))
     return [(d, tile.element * s) for d, s in zip(order, strides, strict=True) if d.size > 1]
 
 
-def _transpose_row(tile: Move) -> list[tuple[int, int, int]]:
+def _transpose_row(tile: BoxMove) -> list[tuple[int, int, int]]:
     """Return (size, in_stride, out_stride) of each dimension that a transpose has."""
     reads = {d.write: stride for d, stride in _packed(tile, by_source=True)}
     rows = [(d.size, reads[d.write], stride) for d, stride in _packed(tile, by_source=False)]
@@ -210,7 +210,7 @@ def _transpose_row(tile: Move) -> list[tuple[int, int, int]]:
 
 
 def _add_transfers(
-    builder: PlanBuilder, mnemonic: str, tiles: Sequence[Move], spm: Integers, by_source: bool
+    builder: PlanBuilder, mnemonic: str, tiles: Sequence[BoxMove], spm: Integers, by_source: bool
 ) -> None:
     """Add the loads or stores of tiles that are packed in the scratchpad."""
     boxes = [
@@ -228,7 +228,7 @@ def _add_transfers(
 _Box: TypeAlias = tuple[int, ...]
 
 
-def _boxes(tile: Move, is_load: bool, by_source: bool) -> Iterator[_Box]:
+def _boxes(tile: BoxMove, is_load: bool, by_source: bool) -> Iterator[_Box]:
     """Yield DRAM address, offset in the buffer, bytes of a run, and two dimensions of each box."""
     rows = [(d.size, d.read if is_load else d.write, s) for d, s in _packed(tile, by_source)]
     run = tile.element

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nmpsim.compiler.tiling.grid import Integers, Numbers, TileGrid, compute_offsets, compute_sizes
 from nmpsim.config import DeviceConfig
-from nmpsim.isa.codec import BY_MNEMONIC, descriptor_offsets
+from nmpsim.isa.codec import BY_MNEMONIC, get_word_indices
 from nmpsim.isa.table import SCRATCHPAD_BASE, Unit
 
 ALIGNMENT = 64
@@ -22,7 +22,7 @@ LOAD, STORE = "nmp.load", "nmp.store"
 
 
 @attrs.frozen(eq=False)
-class Commands:
+class TileInstructions:
     """Tensor instructions of one type for all tiles of a layer."""
 
     mnemonic: str
@@ -39,9 +39,9 @@ class LayerPlan:
     unit: Unit
     cores: Integers
     """[cores + 1]: the tiles of core c are ``cores[c]`` to ``cores[c + 1]``."""
-    loads: Commands
-    computes: Commands
-    stores: Commands
+    loads: TileInstructions
+    computes: TileInstructions
+    stores: TileInstructions
     macs: int = 0
 
 
@@ -111,7 +111,7 @@ class PlanBuilder:
         loads, computes, stores = map(self._commands, (LOAD, computing, STORE))
         return LayerPlan(self._unit, compute_offsets(counts), loads, computes, stores, self._macs)
 
-    def _commands(self, mnemonic: str) -> Commands:
+    def _commands(self, mnemonic: str) -> TileInstructions:
         offsets, parts = get_word_offsets(mnemonic), self._parts.get(mnemonic, [])
         tiles = np.concatenate([np.zeros(0, np.int64), *(tiles for tiles, _ in parts)])
         words = np.zeros((tiles.size, len(offsets)), np.int64)
@@ -122,14 +122,14 @@ class PlanBuilder:
             first += at.size
         if len(parts) > 1:
             words = words[np.argsort(tiles, kind="stable")]
-        return Commands(
+        return TileInstructions(
             mnemonic, words, compute_offsets(np.bincount(tiles, minlength=self.grid.ends[-1]))
         )
 
 
 def get_word_offsets(mnemonic: str) -> Mapping[str, int]:
     """Return the index of each descriptor word of an instruction by name."""
-    return descriptor_offsets(str(BY_MNEMONIC[mnemonic].descriptor))
+    return get_word_indices(str(BY_MNEMONIC[mnemonic].descriptor))
 
 
 def make_box_words(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from nmpsim.compiler.operations import Operation
 from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE
 from nmpsim.compiler.tiling.channelwise import is_depthwise, plan_depthwise, plan_pool
-from nmpsim.compiler.tiling.context import Context, TilingOptions
+from nmpsim.compiler.tiling.context import PlanningContext, TilingOptions
 from nmpsim.compiler.tiling.conv import plan_conv
 from nmpsim.compiler.tiling.elementwise import (
     plan_batched_add,
@@ -18,18 +18,18 @@ from nmpsim.compiler.tiling.elementwise import (
 from nmpsim.compiler.tiling.matmul import plan_matmul
 from nmpsim.compiler.tiling.movement import plan_move
 from nmpsim.compiler.tiling.weighted import read_weighted
-from nmpsim.isa.exhaustive import exhaustive_table
-from nmpsim.lir.opcode import Kind
+from nmpsim.isa.exhaustive import make_exhaustive_table
+from nmpsim.lir.opcode import OpcodeKind
 
 
-def _weighted(op: Operation, context: Context) -> TilingOptions:
+def _weighted(op: Operation, context: PlanningContext) -> TilingOptions:
     layer = read_weighted(op, context)
     if is_depthwise(op):
         return plan_depthwise(op, layer, context)
     return plan_conv(layer, context)
 
 
-def _matmul(op: Operation, context: Context) -> TilingOptions:
+def _matmul(op: Operation, context: PlanningContext) -> TilingOptions:
     """Treat a constant right side as weights if no order of summation can saturate a sum.
 
     Sums with weights begin with a zero point term, those of activations do not, so that only exact
@@ -43,24 +43,24 @@ def _matmul(op: Operation, context: Context) -> TilingOptions:
     return plan_matmul(op, context)
 
 
-_BY_KIND: dict[Kind, Callable[[Operation, Context], TilingOptions]] = {
-    Kind.CONVOLUTION: _weighted,
-    Kind.FULLY_CONNECTED: _weighted,
-    Kind.PRODUCT: _matmul,
-    Kind.BATCHED_ADD: plan_batched_add,
-    Kind.MAX_POOL: plan_pool,
-    Kind.AVERAGE_POOL: plan_pool,
-    Kind.PAIR: plan_binary,
-    Kind.CLIP: plan_unary,
-    Kind.RESCALE: plan_unary,
-    Kind.LOOK_UP: plan_unary,
-    Kind.FILL: plan_splat,
-    Kind.MOVE: plan_move,
+_BY_KIND: dict[OpcodeKind, Callable[[Operation, PlanningContext], TilingOptions]] = {
+    OpcodeKind.CONVOLUTION: _weighted,
+    OpcodeKind.FULLY_CONNECTED: _weighted,
+    OpcodeKind.PRODUCT: _matmul,
+    OpcodeKind.BATCHED_ADD: plan_batched_add,
+    OpcodeKind.MAX_POOL: plan_pool,
+    OpcodeKind.AVERAGE_POOL: plan_pool,
+    OpcodeKind.PAIR: plan_binary,
+    OpcodeKind.CLIP: plan_unary,
+    OpcodeKind.RESCALE: plan_unary,
+    OpcodeKind.LOOK_UP: plan_unary,
+    OpcodeKind.FILL: plan_splat,
+    OpcodeKind.MOVE: plan_move,
 }
-PLANNERS = exhaustive_table("the planners", _BY_KIND, KINDS_ON_THE_DEVICE)
+PLANNERS = make_exhaustive_table("the planners", _BY_KIND, KINDS_ON_THE_DEVICE)
 """Planner of each kind of operation that the device supports."""
 
 
-def plan_operation(op: Operation, context: Context) -> TilingOptions:
+def plan_operation(op: Operation, context: PlanningContext) -> TilingOptions:
     """Return the tiling options of an operation."""
     return PLANNERS[op.kind](op, context)

@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 
 from nmpsim.compiler.tiling.compiled.items import NEVER
-from nmpsim.compiler.tiling.context import TilingOptions, select, to_list
+from nmpsim.compiler.tiling.context import TilingOptions, list_tilings, select_tilings
 from nmpsim.compiler.tiling.cost_model import DramModel
 from nmpsim.compiler.tiling.plan import LayerPlan
 from nmpsim.compiler.tiling.simulate import Estimate, simulate, simulate_fully
@@ -39,7 +39,7 @@ BLIND_SHARE = 6
 
 
 @attrs.frozen
-class Trial:
+class TilingTrial:
     """Tiling of a layer with its simulated cost."""
 
     label: Annotated[str, Key("tiling")]
@@ -60,12 +60,12 @@ class TiledLayer:
     """Chosen tiling of a layer, with the tilings that were simulated."""
 
     layer: Annotated[LayerName, FLAT]
-    chosen: Annotated[Trial, "with all costs of the device, whatever chose it"]
+    chosen: Annotated[TilingTrial, "with all costs of the device, whatever chose it"]
     like: Annotated[
         str | None, "the layer that was searched, if another one with the same geometry was"
     ]
     trials: Annotated[
-        tuple[Trial, ...],
+        tuple[TilingTrial, ...],
         "as the mode sees them, the best first; none if it does not search",
         Key("candidates"),
     ]
@@ -105,10 +105,10 @@ def _reason(best: Estimate, second: Estimate, tried: int) -> str:
 class _Decision:
     layer: str
     tiling: Any
-    trials: tuple[Trial, ...]
+    trials: tuple[TilingTrial, ...]
 
 
-class Search:
+class TilingSearch:
     """Search for the fastest tiling of each layer; layers of one geometry share the result."""
 
     def __init__(
@@ -126,7 +126,7 @@ class Search:
         decision = self._decisions[options.key]
         plan = options.build(decision.tiling, True)
         if self._on_slicing:
-            chosen = Trial(decision.tiling.label, simulate_fully(plan, self._memory))
+            chosen = TilingTrial(decision.tiling.label, simulate_fully(plan, self._memory))
             like = None if decision.layer == layer.name else decision.layer
             self._on_slicing(TiledLayer(layer, chosen, like, decision.trials))
         return plan
@@ -135,7 +135,7 @@ class Search:
         if self._slicing == "simple":
             return _Decision(layer.name, options.simple, ())
         memory = attrs.evolve(self._memory, blind=self._slicing == "bytes")
-        trials: list[tuple[Trial, Any]] = []
+        trials: list[tuple[TilingTrial, Any]] = []
         slower = []
         fastest = NEVER
         for tiling in self._candidates(options):
@@ -143,12 +143,12 @@ class Search:
             if estimate is None:
                 slower.append(tiling)
             else:
-                trials.append((Trial(tiling.label, estimate), tiling))
+                trials.append((TilingTrial(tiling.label, estimate), tiling))
                 fastest = min(fastest, estimate.cycles)
         if self._on_slicing:  # the listener is told how much slower the others are
             for tiling in slower:
                 estimate = simulate_fully(options.build(tiling, False), memory)
-                trials.append((Trial(tiling.label, estimate), tiling))
+                trials.append((TilingTrial(tiling.label, estimate), tiling))
         trials.sort(key=lambda t: (t[0].estimate.cycles, t[0].estimate.cores))
         return _Decision(layer.name, trials[0][1], tuple(trial for trial, _ in trials))
 
@@ -173,4 +173,4 @@ def _rank(options: TilingOptions, memory: DramModel) -> tuple[list[Any], list[in
     tilings, cost = options.candidates(memory)
     order = np.argsort(cost.cycles, kind="stable")[:MAX_RANKED]
     tiles = np.broadcast_to(cost.cores * cost.tiles, cost.cycles.shape)[order].tolist()
-    return to_list(select(tilings, order)), tiles
+    return list_tilings(select_tilings(tilings, order)), tiles

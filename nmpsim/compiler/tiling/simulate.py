@@ -16,12 +16,12 @@ from nmpsim.compile_notice import print_compile_notice
 from nmpsim.compiler.tiling.compiled.items import NEVER, UNKNOWN
 from nmpsim.compiler.tiling.cost_model import DramModel
 from nmpsim.compiler.tiling.grid import Integers
-from nmpsim.compiler.tiling.plan import Commands, LayerPlan, get_word_offsets
+from nmpsim.compiler.tiling.plan import LayerPlan, TileInstructions, get_word_offsets
 from nmpsim.isa.codec import BY_MNEMONIC
 from nmpsim.isa.words import KINDS
 
 if TYPE_CHECKING:
-    from nmpsim.compiler.tiling.compiled.state import Work
+    from nmpsim.compiler.tiling.compiled.state import SimulationInput
 
 _BOX = ("run_bytes", "count_x", "count_y")
 
@@ -43,46 +43,46 @@ class Estimate:
 def order_items(plan: LayerPlan) -> tuple[Integers, Integers]:
     """Return the instruction order of all cores and the offset of each core's first instruction.
 
-    See :func:`~nmpsim.compiler.tiling.compiled.schedule.schedule`.
+    See :func:`~nmpsim.compiler.tiling.compiled.schedule_instructions.schedule_instructions`.
     """
-    from nmpsim.compiler.tiling.compiled.entries import schedule
+    from nmpsim.compiler.tiling.compiled.entries import schedule_instructions
 
     ends = (plan.loads.ends, plan.computes.ends, plan.stores.ends)
     most = sum(int(one[-1]) for one in ends) + 3 * int(plan.cores[-1]) + plan.cores.size
     items, begins = np.empty((most, 2), np.int64), np.zeros(plan.cores.size, np.int64)
-    return items[: schedule(plan.cores, *ends, items, begins)], begins
+    return items[: schedule_instructions(plan.cores, *ends, items, begins)], begins
 
 
-def prepare_simulation(plan: LayerPlan) -> Work:
+def prepare_simulation(plan: LayerPlan) -> SimulationInput:
     """Convert a plan to the arrays that the compiled simulation takes."""
-    from nmpsim.compiler.tiling.compiled.state import Work
+    from nmpsim.compiler.tiling.compiled.state import SimulationInput
 
     commands = (plan.loads, plan.stores, plan.computes)
     items, begins = order_items(plan)
     first = np.stack([one.ends[plan.cores] for one in commands], axis=1)
     computing = KINDS[str(BY_MNEMONIC[plan.computes.mnemonic].descriptor)]
     loads, stores, computes = (one.words for one in commands)
-    return Work(items, begins, loads, stores, computes, first, computing)
+    return SimulationInput(items, begins, loads, stores, computes, first, computing)
 
 
 @functools.cache
 def _announce() -> None:
     """Report that the simulation is being compiled, which takes seconds, if it is not cached."""
-    from nmpsim.compiler.tiling.compiled.entries import simulated
+    from nmpsim.compiler.tiling.compiled.entries import simulate_plan
 
-    if not simulated.is_cached():
+    if not simulate_plan.is_cached():
         print_compile_notice(logging.INFO)
 
 
 def simulate(plan: LayerPlan, memory: DramModel, limit: int = NEVER) -> Estimate | None:
     """Simulate a plan; return its cost, or None if it takes more than ``limit`` cycles."""
-    from nmpsim.compiler.tiling.compiled.entries import simulated
-    from nmpsim.compiler.tiling.compiled.state import WORKED, new_state
+    from nmpsim.compiler.tiling.compiled.entries import simulate_plan
+    from nmpsim.compiler.tiling.compiled.state import WORKED, make_state
 
     _announce()
     work = prepare_simulation(plan)
-    state = new_state(work)
-    cycles = simulated(work, state, memory.costs, memory.blind, limit)
+    state = make_state(work)
+    cycles = simulate_plan(work, state, memory.costs, memory.blind, limit)
     if cycles == UNKNOWN:
         return None
     compute = int(state.cores[:, WORKED].max())
@@ -99,6 +99,6 @@ def simulate_fully(plan: LayerPlan, memory: DramModel) -> Estimate:
     return estimate
 
 
-def _bytes_of(commands: Commands) -> int:
+def _bytes_of(commands: TileInstructions) -> int:
     offsets = get_word_offsets(commands.mnemonic)
     return int(commands.words[:, [offsets[name] for name in _BOX]].prod(axis=1).sum())

@@ -21,7 +21,7 @@ from nmpsim.isa.layouts import LANES
 
 
 @attrs.frozen
-class Slice:
+class ChannelSlice:
     """Range of output channels: whole groups, or channels of one group."""
 
     first: int
@@ -31,18 +31,18 @@ class Slice:
     """First input channel of the group."""
 
 
-def split_into_atoms(layer: WeightedLayer) -> list[Slice]:
+def split_into_atoms(layer: WeightedLayer) -> list[ChannelSlice]:
     """Return the smallest slices: blocks of 16 channels, or whole groups if smaller."""
     per_group = layer.out_channels // layer.groups
-    step = per_group if takes_whole_groups(layer) else LANES
+    step = per_group if must_keep_groups_whole(layer) else LANES
     return [
-        Slice(g * per_group + a, min(step, per_group - a), 1, g * layer.depth)
+        ChannelSlice(g * per_group + a, min(step, per_group - a), 1, g * layer.depth)
         for g in range(layer.groups)
         for a in range(0, per_group, step)
     ]
 
 
-def join_atoms(atoms: list[Slice], most: int, whole_groups: bool) -> Iterator[Slice]:
+def join_atoms(atoms: list[ChannelSlice], most: int, whole_groups: bool) -> Iterator[ChannelSlice]:
     """Yield slices of at most ``most`` consecutive atoms with the same input."""
     begin = 0
     while begin < len(atoms):
@@ -54,11 +54,11 @@ def join_atoms(atoms: list[Slice], most: int, whole_groups: bool) -> Iterator[Sl
         joined = atoms[begin:end]
         groups = len(joined) if whole_groups else 1
         channels = sum(atom.count for atom in joined)
-        yield Slice(joined[0].first, channels, groups, joined[0].first_input)
+        yield ChannelSlice(joined[0].first, channels, groups, joined[0].first_input)
         begin = end
 
 
-def takes_whole_groups(layer: WeightedLayer) -> bool:
+def must_keep_groups_whole(layer: WeightedLayer) -> bool:
     """Return whether groups are so small that slices consist of whole groups."""
     return layer.groups > 1 and layer.out_channels // layer.groups <= LANES
 
@@ -96,7 +96,7 @@ class Slicer:
     """Divider of a layer's output channels into slices, with a cache of results."""
 
     def __init__(self, layer: WeightedLayer) -> None:
-        self._whole = takes_whole_groups(layer)
+        self._whole = must_keep_groups_whole(layer)
         self._atoms = split_into_atoms(layer)
         self.atoms = len(self._atoms)
         self.slices = lru_cache(None)(self._slices)

@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.compiler.clip_bounds import get_clip_range
-from nmpsim.compiler.numerics import Pair, Requantization, WeightedScales
+from nmpsim.compiler.numerics import OperandPair, Requantization, WeightedScales
 from nmpsim.compiler.numerics.ratios import make_scale_words
 from nmpsim.compiler.operations import Operation, View
-from nmpsim.compiler.tiling.context import Context
+from nmpsim.compiler.tiling.context import PlanningContext
 from nmpsim.compiler.tiling.image import SpatialAxis, read_axes
 from nmpsim.diagnostics import fail
 from nmpsim.isa.words import ACTIVATION_LEAKY, SCALE_BYTES
-from nmpsim.lir.opcode import Kind
+from nmpsim.lir.opcode import OpcodeKind
 
 Array = npt.NDArray[Any]
 
@@ -91,12 +91,12 @@ class WeightedLayer:
         return self.total_rows * self.axes[1].out * int(self.weights.size)
 
 
-def read_weighted(op: Operation, context: Context) -> WeightedLayer:
+def read_weighted(op: Operation, context: PlanningContext) -> WeightedLayer:
     """Convert an operation with constant weights to geometry and descriptor words."""
     target, source, constant = op.operands[:3]
     values = context.memory.get_values(constant)
     order: Literal["OI", "IO"] = "OI"
-    if op.kind is Kind.CONVOLUTION:
+    if op.kind is OpcodeKind.CONVOLUTION:
         axes, weights, groups = read_axes(op), values, op.get_number("Group")
     else:
         if op.instruction.opcode != "rowwisequantizedfullyconnected":
@@ -138,11 +138,13 @@ def has_tables(op: Operation) -> bool:
     return len(op.operands) > 4
 
 
-def _requantization(op: Operation, context: Context, channels: int) -> tuple[Requantization, Array]:
+def _requantization(
+    op: Operation, context: PlanningContext, channels: int
+) -> tuple[Requantization, Array]:
     """Return how sums become results, and the zero point of each channel's weights."""
     target, source, weights = op.operands[:3]
-    if op.kind is Kind.PRODUCT:
-        pair = Pair(op.instruction.opcode, target, source, weights, context.place)
+    if op.kind is OpcodeKind.PRODUCT:
+        pair = OperandPair(op.instruction.opcode, target, source, weights, context.place)
         words = context.profile.get_matmul_words(pair)
         offsets = np.full(channels, weights.offset, np.int64)
         return Requantization.from_words(words, channels), offsets
@@ -161,7 +163,7 @@ def _requantization(op: Operation, context: Context, channels: int) -> tuple[Req
 
 
 def _largest_start(
-    op: Operation, context: Context, requantization: Requantization, terms: Array
+    op: Operation, context: PlanningContext, requantization: Requantization, terms: Array
 ) -> int:
     """Return the largest absolute value with which a sum starts, before any product.
 
@@ -192,7 +194,7 @@ def _scale_records(requantization: Requantization, offsets: Array) -> Array:
     return np.array(rows, np.int64).astype(np.int32)
 
 
-def _activation_words(op: Operation, target: View, context: Context) -> dict[str, int]:
+def _activation_words(op: Operation, target: View, context: PlanningContext) -> dict[str, int]:
     """Return the words of an operation's own and fused activations."""
     words: dict[str, int] = {}
     low, high = target.limits

@@ -79,7 +79,7 @@ from nmpsim.memory.footprint import (
     TENSOR,
     WORD,
     begin_touches,
-    footprint,
+    compute_footprint,
     touch,
 )
 from nmpsim.memory.footprint import WRITES as WRITE_COUNT
@@ -101,7 +101,7 @@ def check_tensor(c: ContractState, core: Int, number: Int, d: Int64s) -> None:
     c.issued[core, unit] = job + 1
     complete_jobs(c, core, core, unit, job + 1 - depth)  # the queue had room
     touches = c.touches[core, unit, job % depth]
-    footprint(FOOTPRINT_KIND[number], d, touches)
+    compute_footprint(FOOTPRINT_KIND[number], d, touches)
     record_origin(c, touches, unit, job)
     check_units(c, core, unit, touches)
     writes = touches[0, WRITE_COUNT]

@@ -14,7 +14,7 @@ import numpy as np
 
 from nmpsim.core.compiled.contract_state import make_contract_state
 from nmpsim.core.contract_events import EVENT_WORDS
-from nmpsim.isa.table import INSTRUCTIONS, Kind
+from nmpsim.isa.table import INSTRUCTIONS, InstructionKind
 from nmpsim.kernels.entries import Entry, Kernel
 
 
@@ -43,7 +43,7 @@ PARTS = (replay_epochs, work_loop, check_events)
 KERNELS = {
     number: Kernel(f"kernel.{i.mnemonic.removeprefix('nmp.')}", partial(_import_kernel, number), 4)
     for number, i in enumerate(INSTRUCTIONS)
-    if i.kind is Kind.TENSOR
+    if i.kind is InstructionKind.TENSOR
 }
 """Instruction number -> kernel, a function of the addresses of a context and a descriptor; see
 :mod:`~nmpsim.core.compiled.tensor_kernels`."""

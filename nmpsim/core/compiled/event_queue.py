@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.state import NEVER, CoreStatus, Machine
-from nmpsim.isa.exhaustive import exhaustive_table
-from nmpsim.isa.table import INSTRUCTIONS, Kind, list_mnemonics
+from nmpsim.isa.exhaustive import make_exhaustive_table
+from nmpsim.isa.table import INSTRUCTIONS, InstructionKind, list_mnemonics
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit
 
 RUNNING = int(CoreStatus.RUNNING)
-_RELEASES = exhaustive_table(
+_RELEASES = make_exhaustive_table(
     f"{__name__}._RELEASES",
     {
         "nmp.wait": False,
@@ -25,7 +25,7 @@ _RELEASES = exhaustive_table(
         "nmp.pend": False,
         "nmp.halt": False,
     },
-    list_mnemonics(Kind.SYNC),
+    list_mnemonics(InstructionKind.SYNC),
 )
 MAY_RELEASE = np.array([*(_RELEASES.get(i.mnemonic, False) for i in INSTRUCTIONS), False])
 """[instructions + 1] whether an instruction may release other cores; the last is ILLEGAL."""

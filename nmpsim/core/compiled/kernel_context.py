@@ -35,7 +35,7 @@ def read_clip(d: Int64s, i: Int) -> Any:
 
 
 @jit
-def scratchpad_offset(address: Int) -> Any:
+def compute_scratchpad_offset(address: Int) -> Any:
     """Return the scratchpad offset of an address."""
     return address - SCRATCHPAD_BASE
 

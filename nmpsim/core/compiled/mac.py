@@ -8,10 +8,10 @@ import numpy as np
 
 from nmpsim.core.compiled.kernel_context import (
     KernelContext,
+    compute_scratchpad_offset,
     get_layer_counters,
     read_clip,
     read_scale,
-    scratchpad_offset,
 )
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import CONV, DWCONV, GEMM, PART_FIRST, PART_LAST, PART_ONLY
@@ -98,11 +98,11 @@ read_conv_shape, read_dwconv_shape = make_shape_reader(CONV), make_shape_reader(
 def read_operand_offsets(d: Int64s, partial: Int) -> Any:
     """Return the scratchpad offsets of a convolution's operands."""
     return OperandOffsets(
-        scratchpad_offset(d[CONV.input]),
-        scratchpad_offset(d[CONV.weights]),
-        scratchpad_offset(d[CONV.channels]),
+        compute_scratchpad_offset(d[CONV.input]),
+        compute_scratchpad_offset(d[CONV.weights]),
+        compute_scratchpad_offset(d[CONV.channels]),
         get_scale_table_offset(d[CONV.scales]),
-        scratchpad_offset(d[CONV.output]),
+        compute_scratchpad_offset(d[CONV.output]),
         partial,
     )
 
@@ -112,7 +112,9 @@ def do_conv(w: KernelContext, d: Int64s, layer: Int) -> None:
     """Execute ``nmp.conv``."""
     shape = read_conv_shape(d, d[CONV.groups], d[CONV.in_channels], d[CONV.out_channels])
     part = d[CONV.part]
-    at = read_operand_offsets(d, NONE if part == PART_ONLY else scratchpad_offset(d[CONV.partial]))
+    at = read_operand_offsets(
+        d, NONE if part == PART_ONLY else compute_scratchpad_offset(d[CONV.partial])
+    )
     is_all = part in (PART_ONLY, PART_CACHED)
     tile = MacTile(
         struct_pointer(w.spm),
@@ -158,12 +160,12 @@ def do_gemm(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[GEMM.rhs_offset],
     )
     at = OperandOffsets(
-        scratchpad_offset(d[GEMM.lhs]),
-        scratchpad_offset(d[GEMM.rhs]),
+        compute_scratchpad_offset(d[GEMM.lhs]),
+        compute_scratchpad_offset(d[GEMM.rhs]),
         NONE,
         NONE,
-        scratchpad_offset(d[GEMM.output]),
-        scratchpad_offset(d[GEMM.partial]),
+        compute_scratchpad_offset(d[GEMM.output]),
+        compute_scratchpad_offset(d[GEMM.partial]),
     )
     part = d[GEMM.part]
     parts = SumParts(part in (PART_ONLY, PART_FIRST), part in (PART_ONLY, PART_LAST))

@@ -68,7 +68,7 @@ from nmpsim.core.instruction_tables import (
 )
 from nmpsim.core.state import Machine
 from nmpsim.core.stop_conditions import StopConditions
-from nmpsim.isa.table import Kind
+from nmpsim.isa.table import InstructionKind
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit, jit_inlined
 from nmpsim.timing import Costs
@@ -95,7 +95,12 @@ def divide(a: Int, b: Int, wants_remainder: bool) -> Any:
 
 
 @jit_inlined
-@decides_instructions(Kind.IMMEDIATE, Kind.REGISTER, Kind.MULTIPLY, Kind.DIVIDE)
+@decides_instructions(
+    InstructionKind.IMMEDIATE,
+    InstructionKind.REGISTER,
+    InstructionKind.MULTIPLY,
+    InstructionKind.DIVIDE,
+)
 def compute_arithmetic(number: Int, a: Int, b: Int) -> Any:
     """Return the int64 result of an integer instruction, or UNKNOWN for other instructions."""
     ua, ub = a & WORD, b & WORD
@@ -140,7 +145,7 @@ def compute_arithmetic(number: Int, a: Int, b: Int) -> Any:
 
 
 @jit_inlined
-@decides_instructions(Kind.BRANCH)
+@decides_instructions(InstructionKind.BRANCH)
 def is_branch_taken(number: Int, a: Int, b: Int) -> Any:
     """Return 1 if a branch is taken, 0 if not, or UNKNOWN for other instructions."""
     if number == OP.beq:
@@ -159,7 +164,7 @@ def is_branch_taken(number: Int, a: Int, b: Int) -> Any:
 
 
 @jit
-@decides_instructions(Kind.UPPER)
+@decides_instructions(InstructionKind.UPPER)
 def compute_upper(number: Int, pc: Int, word: Int) -> Any:
     """Return the result of ``lui`` or ``auipc``, or UNKNOWN for other instructions."""
     if number == OP.lui:
@@ -170,7 +175,7 @@ def compute_upper(number: Int, pc: Int, word: Int) -> Any:
 
 
 @jit
-@decides_instructions(Kind.JUMP)
+@decides_instructions(InstructionKind.JUMP)
 def compute_jump_target(number: Int, a: Int, offset: Int) -> Any:
     """Return the target address of a jump, or UNKNOWN for other instructions."""
     if number == OP.jal:

@@ -45,9 +45,9 @@ from nmpsim.core.instruction_tables import (
 from nmpsim.core.state import CSR_COLUMN, CSRS, Machine
 from nmpsim.core.synchronization import arrive, halt, pend, post
 from nmpsim.core.units import await_job
-from nmpsim.isa.csrs import CSR_ROWS, MIE, MPIE, MPP, Counter, is_read_only
-from nmpsim.isa.exhaustive import exhaustive_table
-from nmpsim.isa.table import SEMAPHORES, Kind, Unit
+from nmpsim.isa.csrs import CSR_ROWS, MIE, MPIE, MPP, CoreCounter, is_read_only
+from nmpsim.isa.exhaustive import make_exhaustive_table
+from nmpsim.isa.table import SEMAPHORES, InstructionKind, Unit
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit
 from nmpsim.timing import Costs
@@ -59,10 +59,10 @@ for _csr, _column in CSR_COLUMN.items():
     COLUMN_OF_CSR[_csr] = _column
 _ROWS = [CSR_ROWS[csr] for csr in CSRS]
 NO_COUNTER, CYCLES, INSTRUCTIONS = range(3)
-_COUNTERS = exhaustive_table(
+_COUNTERS = make_exhaustive_table(
     f"{__name__}._COUNTERS",
-    {None: NO_COUNTER, Counter.CYCLES: CYCLES, Counter.INSTRUCTIONS: INSTRUCTIONS},
-    (None, *Counter),
+    {None: NO_COUNTER, CoreCounter.CYCLES: CYCLES, CoreCounter.INSTRUCTIONS: INSTRUCTIONS},
+    (None, *CoreCounter),
 )
 COUNTER = np.array([_COUNTERS[row.counter] for row in _ROWS], np.int64)
 OFFSET = np.array([-1 if row.offset is None else CSR_COLUMN[row.offset] for row in _ROWS], np.int64)
@@ -111,7 +111,7 @@ def write_csr(m: Machine, core: Int, column: Int, value: Int) -> None:
 
 
 @jit
-@decides_instructions(Kind.CSR)
+@decides_instructions(InstructionKind.CSR)
 def access_csr(m: Machine, core: Int, number: Int, word: Int) -> Any:
     """Access a CSR by ``csrr*``; return its old value, or ILLEGAL_ACCESS."""
     column = COLUMN_OF_CSR[decode_csr(word)]
@@ -146,7 +146,7 @@ LAST_UNIT = int(max(Unit))
 
 
 @jit
-@decides_instructions(Kind.SYNC)
+@decides_instructions(InstructionKind.SYNC)
 def synchronize(m: Machine, costs: Costs, core: Int, number: Int, word: Int, has_turn: bool) -> Any:
     """Execute ``nmp.wait``, ``barrier``, ``post``, ``pend`` or ``halt``; return its status."""
     if number == OP.nmp_wait:
@@ -179,7 +179,7 @@ def synchronize(m: Machine, costs: Costs, core: Int, number: Int, word: Int, has
 
 
 @jit
-@decides_instructions(Kind.FENCE, Kind.SYSTEM)
+@decides_instructions(InstructionKind.FENCE, InstructionKind.SYSTEM)
 def execute_system(m: Machine, core: Int, number: Int, word: Int) -> Any:
     """Execute ``ecall``, ``ebreak``, ``mret``, a fence or ``wfi``; return its status."""
     if number == OP.ecall:

@@ -7,17 +7,19 @@ from typing import Any
 
 from nmpsim.core.compiled import mac, transfers, vector
 from nmpsim.core.compiled.kernel_context import get_descriptor_words, get_kernel_context
-from nmpsim.isa.exhaustive import exhaustive_table
-from nmpsim.isa.table import INSTRUCTIONS, Kind, list_mnemonics
+from nmpsim.isa.exhaustive import make_exhaustive_table
+from nmpsim.isa.table import INSTRUCTIONS, InstructionKind, list_mnemonics
 from nmpsim.kernels.array_types import Int
 
-KERNEL_OF = exhaustive_table(
+KERNEL_OF = make_exhaustive_table(
     f"{__name__}.KERNEL_OF",
     {**transfers.KERNELS, **mac.KERNELS, **vector.KERNELS},
-    list_mnemonics(Kind.TENSOR),
+    list_mnemonics(InstructionKind.TENSOR),
 )
 PYTHON_KERNELS: dict[int, Callable[..., Any]] = {
-    number: KERNEL_OF[i.mnemonic] for number, i in enumerate(INSTRUCTIONS) if i.kind is Kind.TENSOR
+    number: KERNEL_OF[i.mnemonic]
+    for number, i in enumerate(INSTRUCTIONS)
+    if i.kind is InstructionKind.TENSOR
 }
 """Instruction number -> function of a kernel context, a descriptor and a layer."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nmpsim.core.compiled.kernel_context import KernelContext, scratchpad_offset
+from nmpsim.core.compiled.kernel_context import KernelContext, compute_scratchpad_offset
 from nmpsim.core.compiled.memory import IMAGE, RAM, locate
 from nmpsim.core.state import Machine
 from nmpsim.core.units import count_padding_bytes
@@ -26,7 +26,7 @@ def compute_dram_extent(d: Int64s) -> Any:
 @jit
 def fill_padding(w: KernelContext, d: Int64s) -> None:
     """Fill the padding of a load, and bytes that the copy of the load then overwrites."""
-    run, start = d[LOAD.run_bytes], scratchpad_offset(d[LOAD.spm])
+    run, start = d[LOAD.run_bytes], compute_scratchpad_offset(d[LOAD.spm])
     step_x, step_y = d[LOAD.spm_stride_x], d[LOAD.spm_stride_y]
     wide = d[LOAD.pad_x_before] + d[LOAD.count_x] + d[LOAD.pad_x_after]
     high = d[LOAD.pad_y_before] + d[LOAD.count_y] + d[LOAD.pad_y_after]
@@ -46,7 +46,7 @@ def do_load(w: KernelContext, d: Int64s, layer: Int) -> None:
         return
     step_x, step_y = d[LOAD.spm_stride_x], d[LOAD.spm_stride_y]
     to = (
-        scratchpad_offset(d[LOAD.spm])
+        compute_scratchpad_offset(d[LOAD.spm])
         + d[LOAD.pad_y_before] * step_y
         + d[LOAD.pad_x_before] * step_x
     )
@@ -81,7 +81,11 @@ def do_store(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[STORE.dram_stride_y],
     )
     copy_strided(
-        w.scratchpad, scratchpad_offset(d[STORE.spm]), w.ram, d[STORE.dram] - w.ram_base, box
+        w.scratchpad,
+        compute_scratchpad_offset(d[STORE.spm]),
+        w.ram,
+        d[STORE.dram] - w.ram_base,
+        box,
     )
 
 

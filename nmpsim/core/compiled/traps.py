@@ -9,8 +9,8 @@ import numpy as np
 from nmpsim.core.cycle_accounting import CONTROL, spend_cycles
 from nmpsim.core.state import CSR_COLUMN, Machine
 from nmpsim.core.watch import record_end
-from nmpsim.isa.csrs import MIE, MPIE, MPP, Csr
-from nmpsim.isa.table import Cause
+from nmpsim.isa.csrs import MIE, MPIE, MPP, CsrAddress
+from nmpsim.isa.table import TrapCause
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.jit import jit
 
@@ -31,10 +31,17 @@ recorded."""
     ENVIRONMENT_CALL,
     DESCRIPTOR_FAULT,
     OPERAND_FAULT,
-) = map(np.int64, Cause)
+) = map(np.int64, TrapCause)
 
 MSTATUS, MTVEC, MEPC, MCAUSE, MTVAL = (
-    CSR_COLUMN[csr] for csr in (Csr.MSTATUS, Csr.MTVEC, Csr.MEPC, Csr.MCAUSE, Csr.MTVAL)
+    CSR_COLUMN[csr]
+    for csr in (
+        CsrAddress.MSTATUS,
+        CsrAddress.MTVEC,
+        CsrAddress.MEPC,
+        CsrAddress.MCAUSE,
+        CsrAddress.MTVAL,
+    )
 )
 WORD = 0xFFFF_FFFF
 ZERO = np.int64(0)

@@ -8,10 +8,10 @@ import numpy as np
 
 from nmpsim.core.compiled.kernel_context import (
     KernelContext,
+    compute_scratchpad_offset,
     get_layer_counters,
     read_clip,
     read_scale,
-    scratchpad_offset,
 )
 from nmpsim.core.compiled.mac import read_position
 from nmpsim.isa.words import (
@@ -78,8 +78,8 @@ def do_avgpool(w: KernelContext, d: Int64s, layer: Int) -> None:
 def read_pool_shape(d: Int64s, element: Int) -> Any:
     """Return the geometry of a pool; both pools have the same words up to the strides."""
     return PoolShape(
-        scratchpad_offset(d[MAXPOOL.input]) >> element,
-        scratchpad_offset(d[MAXPOOL.output]) >> element,
+        compute_scratchpad_offset(d[MAXPOOL.input]) >> element,
+        compute_scratchpad_offset(d[MAXPOOL.output]) >> element,
         d[MAXPOOL.channels],
         d[MAXPOOL.in_h],
         d[MAXPOOL.in_w],
@@ -106,9 +106,9 @@ def do_eltwise(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[ELTWISE.operation],
         element,
         LOG2_INT32_BYTES if d[ELTWISE.rhs_kind] == RHS_INT32 else element,
-        scratchpad_offset(d[ELTWISE.lhs]),
-        scratchpad_offset(d[ELTWISE.rhs]),
-        scratchpad_offset(d[ELTWISE.output]),
+        compute_scratchpad_offset(d[ELTWISE.lhs]),
+        compute_scratchpad_offset(d[ELTWISE.rhs]),
+        compute_scratchpad_offset(d[ELTWISE.output]),
         d[ELTWISE.rows],
         d[ELTWISE.columns],
         d[ELTWISE.lhs_stride],
@@ -148,7 +148,10 @@ def do_rescale(w: KernelContext, d: Int64s, layer: Int) -> None:
         read_clip(d, RESCALE.clip_low),
     )
     place = OutputPosition(d[RESCALE.event_origin], np.int64(0), np.int64(0))
-    source, target = scratchpad_offset(d[RESCALE.input]), scratchpad_offset(d[RESCALE.output])
+    source, target = (
+        compute_scratchpad_offset(d[RESCALE.input]),
+        compute_scratchpad_offset(d[RESCALE.output]),
+    )
     rescale_tile(w.spm, source, target, d[RESCALE.count], u, place, get_layer_counters(w, layer))
 
 
@@ -156,7 +159,7 @@ def do_rescale(w: KernelContext, d: Int64s, layer: Int) -> None:
 def do_fill(w: KernelContext, d: Int64s, layer: Int) -> None:
     """Execute ``nmp.fill``."""
     element, count = d[FILL.element], d[FILL.count]
-    start = scratchpad_offset(d[FILL.output]) >> element
+    start = compute_scratchpad_offset(d[FILL.output]) >> element
     if element:
         w.spm.i16[start : start + count] = d[FILL.value]
     else:
@@ -169,8 +172,8 @@ def do_transpose(w: KernelContext, d: Int64s, layer: Int) -> None:
     sizes = d[TRANSPOSE.size_0 : TRANSPOSE.size_0 + 4]
     permute(
         w.spm.i8,
-        scratchpad_offset(d[TRANSPOSE.input]),
-        scratchpad_offset(d[TRANSPOSE.output]),
+        compute_scratchpad_offset(d[TRANSPOSE.input]),
+        compute_scratchpad_offset(d[TRANSPOSE.output]),
         d[TRANSPOSE.element_bytes],
         sizes,
         d[TRANSPOSE.in_stride_0 : TRANSPOSE.in_stride_0 + 4],
@@ -181,9 +184,13 @@ def do_transpose(w: KernelContext, d: Int64s, layer: Int) -> None:
 @jit
 def do_lut(w: KernelContext, d: Int64s, layer: Int) -> None:
     """Execute ``nmp.lut``."""
-    table, count = scratchpad_offset(d[LUT.table]), d[LUT.count]
+    table, count = compute_scratchpad_offset(d[LUT.table]), d[LUT.count]
     look_up(
-        w.spm.i8, scratchpad_offset(d[LUT.input]), scratchpad_offset(d[LUT.output]), table, count
+        w.spm.i8,
+        compute_scratchpad_offset(d[LUT.input]),
+        compute_scratchpad_offset(d[LUT.output]),
+        table,
+        count,
     )
 
 

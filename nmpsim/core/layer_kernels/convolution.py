@@ -21,7 +21,7 @@ from nmpsim.core.layer_kernels.byte_origins import (
 from nmpsim.core.layer_kernels.patterns import Box, ConstantTable, LayerPattern, make_axes
 from nmpsim.core.layer_kernels.tasks import HostMemory, Task, make_load, split_evenly
 from nmpsim.core.state import Bytes, Int64s
-from nmpsim.isa.layouts import GROUP_BYTES, LANES, pack, packed_bytes, unpack
+from nmpsim.isa.layouts import GROUP_BYTES, LANES, count_packed_bytes, pack_weights, unpack_weights
 from nmpsim.isa.profiles import PROFILES
 from nmpsim.isa.words import CHANNEL_BYTES, CONV, DWCONV, INT16, PART_ONLY, SCALE, SCALE_BYTES
 from nmpsim.kernels.operands import PART_CACHED
@@ -190,7 +190,7 @@ class Convolution(WindowedProduct):
     def _count_bytes(self, channels: int, inputs: int) -> int:
         """Return the size of packed weights in bytes."""
         d, row = self._d, (self._d[CONV.kernel_w] * inputs) << self._element
-        return int(packed_bytes(channels, d[CONV.kernel_h], row))
+        return int(count_packed_bytes(channels, d[CONV.kernel_h], row))
 
     def _make_tasks(self, host: HostMemory) -> list[Task]:
         channels, weights = self._shape[2], self._pack_weights(host.image)
@@ -246,11 +246,11 @@ class Convolution(WindowedProduct):
                 blocks[channel // LANES : -(-end // LANES)] = packed.reshape(-1, blocks.shape[1])
                 continue
             part = weights[channel:end, :, :, done : done + inputs]
-            unpack(packed, part)
+            unpack_weights(packed, part)
             require(np.count_nonzero(part) == np.count_nonzero(packed.view(weights.dtype)))
             has_fragments = True
         if has_fragments:  # in other blocks than those that are complete
-            blocks |= pack(weights).view(np.uint8).reshape(blocks.shape)
+            blocks |= pack_weights(weights).view(np.uint8).reshape(blocks.shape)
         edges = blocks.reshape(len(blocks), high, -1, LANES, GROUP_BYTES)
         require(not edges[:, :, -1, :, row % GROUP_BYTES or GROUP_BYTES :].any())
         require(not edges[-1, :, :, channels % LANES or LANES :].any())

@@ -29,7 +29,15 @@ from nmpsim.core.layer_kernels.proof import (
 )
 from nmpsim.core.state import Machine
 from nmpsim.kernels.entries import pause_garbage_collection
-from nmpsim.memory.footprint import COUNT, END, MAX_TOUCHES, START, TOUCH_WORDS, WRITES, footprint
+from nmpsim.memory.footprint import (
+    COUNT,
+    END,
+    MAX_TOUCHES,
+    START,
+    TOUCH_WORDS,
+    WRITES,
+    compute_footprint,
+)
 
 MIN_PARTS = 4
 """Minimum number of parts of a pass, for as many threads."""
@@ -79,7 +87,7 @@ def make_part(instructions: Sequence[RecordedInstruction]) -> Part:
     writes: Spans = []
     first_write, touches = 0, np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
     for one in instructions:
-        footprint(int(FOOTPRINT_KIND[one.number]), np.array(one.words, np.int64), touches)
+        compute_footprint(int(FOOTPRINT_KIND[one.number]), np.array(one.words, np.int64), touches)
         written = int(touches[0, WRITES])
         spans = touches[1 : touches[0, COUNT] + 1, (START, END)].tolist()
         writes += map(tuple, spans[:written])

@@ -52,7 +52,7 @@ from nmpsim.memory.footprint import (
     START,
     TOUCH_WORDS,
     WRITES,
-    footprint,
+    compute_footprint,
 )
 
 PATTERNS: dict[int, type[LayerPattern]] = {
@@ -239,7 +239,9 @@ def find_last_reader(machine: Machine, steps: Sequence[PlanStep]) -> int:
         for core, part in step.replayed.items():
             own = written.setdefault(core, np.zeros(machine.scratchpad.shape[1], np.bool_))
             for one in part:
-                footprint(int(FOOTPRINT_KIND[one.number]), np.array(one.words, np.int64), touches)
+                compute_footprint(
+                    int(FOOTPRINT_KIND[one.number]), np.array(one.words, np.int64), touches
+                )
                 views = [_view_touch(own, touch) for touch in touches[1 : touches[0, COUNT] + 1]]
                 writes = int(touches[0, WRITES])
                 if not all(view.all() for view in views[writes:]):

@@ -8,7 +8,7 @@ from nmpsim.core.reference.context import InstructionContext, TrapError
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.words import to_signed, to_unsigned
 from nmpsim.core.state import Bytes
-from nmpsim.isa.table import INSTRUCTIONS, Cause, Kind
+from nmpsim.isa.table import INSTRUCTIONS, InstructionKind, TrapCause
 from nmpsim.memory.address_map import Region, find_region
 
 
@@ -46,10 +46,10 @@ def load(s: InstructionContext) -> None:
     """Load a byte, halfword or word into rd, sign-extended or zero-extended."""
     address, nbytes = to_unsigned(s.rs1 + s.immediate), s.instruction.access_bytes
     if address % nbytes:
-        raise TrapError(Cause.LOAD_MISALIGNED, address)
+        raise TrapError(TrapCause.LOAD_MISALIGNED, address)
     found = locate(s.core, address, nbytes)
     if found is None:
-        raise TrapError(Cause.LOAD_FAULT, address)
+        raise TrapError(TrapCause.LOAD_FAULT, address)
     if found.region.is_shared:
         s.require_turn()
     value = found.read(nbytes)
@@ -62,16 +62,16 @@ def store(s: InstructionContext) -> None:
     nbytes = s.instruction.access_bytes
     address, value = to_unsigned(s.rs1 + s.immediate), to_unsigned(s.rs2, 8 * nbytes)
     if address % nbytes:
-        raise TrapError(Cause.STORE_MISALIGNED, address)
+        raise TrapError(TrapCause.STORE_MISALIGNED, address)
     found = locate(s.core, address, nbytes)
     if found is None or found.region is Region.IMAGE:
-        raise TrapError(Cause.STORE_FAULT, address)
+        raise TrapError(TrapCause.STORE_FAULT, address)
     if found.region.is_shared:
         s.require_turn()
     found.write(nbytes, value)
     s.retire(get_access_cycles(s, found.region))
 
 
-_EXECUTE = {Kind.LOAD: load, Kind.STORE: store}
+_EXECUTE = {InstructionKind.LOAD: load, InstructionKind.STORE: store}
 ACCESS = {i.mnemonic: _EXECUTE[i.kind] for i in INSTRUCTIONS if i.kind in _EXECUTE}
 """Mnemonic -> definition."""

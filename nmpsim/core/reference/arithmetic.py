@@ -81,7 +81,7 @@ def shift_away(values: Int64s, shift: Any) -> Int64s:
     return result
 
 
-def doubling_high(values: Int64s, mul: Any) -> Int64s:
+def compute_doubling_high(values: Int64s, mul: Any) -> Int64s:
     """Compute ``values * mul / 2^31`` of 32-bit numbers, halves up (gemmlowp's product).
 
     gemmlowp adds 2^30, or 1 - 2^30 to a negative product, and drops the fraction;
@@ -147,7 +147,7 @@ def rescale_fixed_point(
     exact = np.clip(x, -limit, limit) << scale.pre
     shifted = saturate(exact, 32, RESCALE, place)
     yield make_step("shifted", shifted, "{what} << {pre}", exact, what=what, pre=scale.pre)
-    product = doubling_high(shifted, scale.mul)
+    product = compute_doubling_high(shifted, scale.mul)
     yield make_step("product", product, "* {mul} / 2^31, rounded", mul=scale.mul)
     result = shift_away(product, scale.post)
     yield make_step("rescaled", result, ">> {post}, rounded, halves away from 0", post=scale.post)

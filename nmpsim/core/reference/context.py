@@ -9,7 +9,7 @@ from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.words import to_unsigned
 from nmpsim.core.state import Machine
 from nmpsim.core.units import await_job
-from nmpsim.isa.table import INSTRUCTIONS, Cause, Instruction
+from nmpsim.isa.table import INSTRUCTIONS, Instruction, TrapCause
 from nmpsim.records import frozen
 from nmpsim.timing import Costs
 
@@ -20,7 +20,7 @@ NUMBERS = {i.mnemonic: number for number, i in enumerate(INSTRUCTIONS)}
 class TrapError(Exception):
     """Exception for a trap: the core continues at its trap handler."""
 
-    def __init__(self, cause: Cause, value: int) -> None:
+    def __init__(self, cause: TrapCause, value: int) -> None:
         super().__init__(f"{cause.name} {value:#x}")
         self.cause = cause
         self.value = to_unsigned(value)
@@ -121,4 +121,4 @@ class InstructionContext:
 
 def make_operand_fault(s: InstructionContext, word: int) -> TrapError:
     """Return the trap that names an invalid word of the descriptor at rs1."""
-    return TrapError(Cause.OPERAND_FAULT, s.unsigned_rs1 + 4 * word)
+    return TrapError(TrapCause.OPERAND_FAULT, s.unsigned_rs1 + 4 * word)

@@ -8,7 +8,7 @@ from nmpsim.core import synchronization
 from nmpsim.core.reference.context import EndOfTurnError, InstructionContext, TrapError
 from nmpsim.core.reference.words import to_unsigned
 from nmpsim.core.synchronization import arrive
-from nmpsim.isa.table import SEMAPHORES, Cause, Unit
+from nmpsim.isa.table import SEMAPHORES, TrapCause, Unit
 
 
 def jump(s: InstructionContext, target: int) -> None:
@@ -20,7 +20,7 @@ def check_target(target: int) -> int:
     """Return the address of a jump target; trap if it is misaligned."""
     address = to_unsigned(target)
     if address % 4:
-        raise TrapError(Cause.FETCH_MISALIGNED, address)
+        raise TrapError(TrapCause.FETCH_MISALIGNED, address)
     return address
 
 
@@ -77,7 +77,7 @@ def wait(s: InstructionContext) -> None:
     """Execute ``nmp.wait``: wait until at most ``outstanding`` jobs of a unit are unfinished."""
     unit = s.operands["unit"]
     if unit not in tuple(Unit):
-        raise TrapError(Cause.ILLEGAL_INSTRUCTION, s.word)
+        raise TrapError(TrapCause.ILLEGAL_INSTRUCTION, s.word)
     s.await_unit(unit, s.operands["outstanding"])
     s.retire()
 
@@ -111,7 +111,7 @@ def get_semaphore(s: InstructionContext) -> int:
     """Return the semaphore number in rs1; trap if it is out of range."""
     number = s.unsigned_rs1
     if number >= SEMAPHORES:
-        raise TrapError(Cause.ILLEGAL_INSTRUCTION, s.word)
+        raise TrapError(TrapCause.ILLEGAL_INSTRUCTION, s.word)
     return number
 
 

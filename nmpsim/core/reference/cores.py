@@ -6,7 +6,7 @@ from typing import Any
 
 from nmpsim.core.reference.words import to_signed
 from nmpsim.core.state import CSR_COLUMN, Machine
-from nmpsim.isa.table import Csr
+from nmpsim.isa.table import CsrAddress
 
 
 class _Integer:
@@ -47,10 +47,10 @@ class Core:
         if number != 0:
             self.record["registers"][number] = to_signed(value)
 
-    def get_csr(self, csr: Csr) -> int:
+    def get_csr(self, csr: CsrAddress) -> int:
         """Return the stored word of a CSR."""
         return int(self.record["csr"][CSR_COLUMN[csr]])
 
-    def set_csr(self, csr: Csr, value: int) -> None:
+    def set_csr(self, csr: CsrAddress, value: int) -> None:
         """Store the word of a CSR."""
         self.record["csr"][CSR_COLUMN[csr]] = value

@@ -40,17 +40,17 @@ from nmpsim.core.stop_conditions import StopConditions, default_stop_conditions
 from nmpsim.core.units import choose_grant, count_loggable_steps, serve
 from nmpsim.core.watch import count_turns, is_stop_address, is_trace_full, record_end
 from nmpsim.isa.codec import decode
-from nmpsim.isa.exhaustive import exhaustive_table
-from nmpsim.isa.table import Cause, Kind, list_mnemonics
+from nmpsim.isa.exhaustive import make_exhaustive_table
+from nmpsim.isa.table import InstructionKind, TrapCause, list_mnemonics
 from nmpsim.timing import Costs
 
 if TYPE_CHECKING:
     from nmpsim.core.compiled.contract_state import ContractState
 
-INSTRUCTIONS: dict[str, Callable[[InstructionContext], None]] = exhaustive_table(
+INSTRUCTIONS: dict[str, Callable[[InstructionContext], None]] = make_exhaustive_table(
     f"{__name__}.INSTRUCTIONS",
     {**INTEGER, **CONTROL, **ACCESS, **SYSTEM, **TENSOR, **SYNC},
-    list_mnemonics(*Kind),
+    list_mnemonics(*InstructionKind),
 )
 """Mnemonic -> definition, for every instruction of the instruction table."""
 MAX_STEPS = 1 << 11
@@ -207,13 +207,13 @@ def execute_instruction(core: Core, costs: Costs, has_turn: bool, watch: Executi
     """Fetch, decode and execute one instruction."""
     found = locate(core, core.pc, 4)
     if found is None:
-        raise TrapError(Cause.FETCH_FAULT, core.pc)
+        raise TrapError(TrapCause.FETCH_FAULT, core.pc)
     if found.region.is_shared and not has_turn:
         raise EndOfTurnError
     word = found.read(4)
     decoded = decode(word)
     if decoded is None:
-        raise TrapError(Cause.ILLEGAL_INSTRUCTION, word)
+        raise TrapError(TrapCause.ILLEGAL_INSTRUCTION, word)
     watch.begin_instruction(core, decoded, word)
     instruction, operands = decoded.instruction, decoded.operands
     step = InstructionContext(core, costs, instruction, operands, word, has_turn, watch.words)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nmpsim.core.reference.context import InstructionContext
 from nmpsim.core.reference.words import to_unsigned
-from nmpsim.isa.table import Kind
+from nmpsim.isa.table import InstructionKind
 
 
 def shift_left(a: int, b: int) -> int:
@@ -82,9 +82,9 @@ def execute_arithmetic(s: InstructionContext) -> None:
     b = to_unsigned(b) if operation.is_unsigned_b else b
     s.set_rd(operation.compute(a, b))
     extra = 0
-    if s.instruction.kind is Kind.MULTIPLY:
+    if s.instruction.kind is InstructionKind.MULTIPLY:
         extra = s.costs.control_multiply_cycles
-    elif s.instruction.kind is Kind.DIVIDE:
+    elif s.instruction.kind is InstructionKind.DIVIDE:
         extra = s.costs.control_divide_cycles
     s.retire(extra)
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.state import Int64s
 from nmpsim.isa import words
-from nmpsim.isa.exhaustive import exhaustive_table
+from nmpsim.isa.exhaustive import make_exhaustive_table
 from nmpsim.isa.shared_words import ELEMENTS as NAMES
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.records import frozen
@@ -76,7 +76,7 @@ class ElementType:
 
 INT8 = ElementType(nbytes=1, accumulator_bits=32)
 INT16 = ElementType(nbytes=2, accumulator_bits=48)
-ELEMENTS = exhaustive_table(
+ELEMENTS = make_exhaustive_table(
     f"{__name__}.ELEMENTS", {words.INT8: INT8, words.INT16: INT16}, range(len(NAMES))
 )
 

@@ -15,54 +15,57 @@ from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.words import to_signed, to_unsigned
 from nmpsim.core.state import CSR_COLUMN
 from nmpsim.core.watch import record_end
-from nmpsim.isa.csrs import CSR_ROWS, MIE, MPIE, MPP, Counter, Csr, is_read_only
-from nmpsim.isa.exhaustive import exhaustive_table
-from nmpsim.isa.table import Cause
+from nmpsim.isa.csrs import CSR_ROWS, MIE, MPIE, MPP, CoreCounter, CsrAddress, is_read_only
+from nmpsim.isa.exhaustive import make_exhaustive_table
+from nmpsim.isa.table import TrapCause
 
 
 def enter_trap(core: Core, trap: TrapError, has_turn: bool) -> None:
     """Continue at the handler in ``mtvec``; end the run if ``mtvec`` is 0."""
-    handler = core.get_csr(Csr.MTVEC)
+    handler = core.get_csr(CsrAddress.MTVEC)
     if handler == 0:
         if not has_turn:
             raise EndOfTurnError
         record_end(core.machine, core.number, core.pc, trap.cause, trap.value)
         raise EndOfRunError
-    core.set_csr(Csr.MEPC, core.pc)
-    core.set_csr(Csr.MCAUSE, trap.cause)
-    core.set_csr(Csr.MTVAL, trap.value)
-    was_enabled = core.get_csr(Csr.MSTATUS) & MIE
-    core.set_csr(Csr.MSTATUS, MPP | (MPIE if was_enabled else 0))
+    core.set_csr(CsrAddress.MEPC, core.pc)
+    core.set_csr(CsrAddress.MCAUSE, trap.cause)
+    core.set_csr(CsrAddress.MTVAL, trap.value)
+    was_enabled = core.get_csr(CsrAddress.MSTATUS) & MIE
+    core.set_csr(CsrAddress.MSTATUS, MPP | (MPIE if was_enabled else 0))
     spend_cycles(core.machine, core.number, CONTROL, 1)
     core.pc = handler
 
 
 def ecall(s: InstructionContext) -> None:
     """Trap with an environment call."""
-    raise TrapError(Cause.ENVIRONMENT_CALL, 0)
+    raise TrapError(TrapCause.ENVIRONMENT_CALL, 0)
 
 
 def ebreak(s: InstructionContext) -> None:
     """Trap with a breakpoint."""
-    raise TrapError(Cause.BREAKPOINT, s.core.pc)
+    raise TrapError(TrapCause.BREAKPOINT, s.core.pc)
 
 
 def mret(s: InstructionContext) -> None:
     """Return from a trap handler."""
-    was_enabled = s.core.get_csr(Csr.MSTATUS) & MPIE
-    s.core.set_csr(Csr.MSTATUS, MPP | MPIE | (MIE if was_enabled else 0))
-    s.retire(pc=s.core.get_csr(Csr.MEPC))
+    was_enabled = s.core.get_csr(CsrAddress.MSTATUS) & MPIE
+    s.core.set_csr(CsrAddress.MSTATUS, MPP | MPIE | (MIE if was_enabled else 0))
+    s.retire(pc=s.core.get_csr(CsrAddress.MEPC))
 
 
-COUNTER_VALUES: dict[Counter, Callable[[Core], int]] = exhaustive_table(
+COUNTER_VALUES: dict[CoreCounter, Callable[[Core], int]] = make_exhaustive_table(
     f"{__name__}.COUNTER_VALUES",
-    {Counter.CYCLES: lambda core: core.clock, Counter.INSTRUCTIONS: lambda core: core.retired},
-    Counter,
+    {
+        CoreCounter.CYCLES: lambda core: core.clock,
+        CoreCounter.INSTRUCTIONS: lambda core: core.retired,
+    },
+    CoreCounter,
 )
 """Counter -> its hardware value, without the offset that a program has written."""
 
 
-def read_csr(core: Core, csr: Csr) -> int:
+def read_csr(core: Core, csr: CsrAddress) -> int:
     """Return the value of a CSR, unsigned."""
     row = CSR_ROWS[csr]
     if row.counter is None:
@@ -72,7 +75,9 @@ def read_csr(core: Core, csr: Csr) -> int:
     return whole >> 32 if row.is_high else to_unsigned(whole)
 
 
-def write_counter(core: Core, csr: Csr, counter: Counter, offset: Csr, value: int) -> None:
+def write_counter(
+    core: Core, csr: CsrAddress, counter: CoreCounter, offset: CsrAddress, value: int
+) -> None:
     """Set one half of a counter; this instruction itself does not count."""
     now = COUNTER_VALUES[counter](core)
     whole = to_unsigned(now + core.get_csr(offset), 64)
@@ -84,7 +89,7 @@ def write_counter(core: Core, csr: Csr, counter: Counter, offset: Csr, value: in
     core.set_csr(offset, to_signed((high << 32 | low) - (now + 1), 64))
 
 
-def write_csr(core: Core, csr: Csr, value: int) -> None:
+def write_csr(core: Core, csr: CsrAddress, value: int) -> None:
     """Write a CSR; read-only bits keep their value."""
     row = CSR_ROWS[csr]
     if row.counter is not None and row.offset is not None:
@@ -93,12 +98,12 @@ def write_csr(core: Core, csr: Csr, value: int) -> None:
         core.set_csr(csr, core.get_csr(csr) & ~row.writable | value & row.writable)
 
 
-def get_accessed_csr(s: InstructionContext, writes: bool) -> Csr:
+def get_accessed_csr(s: InstructionContext, writes: bool) -> CsrAddress:
     """Return the instruction's CSR; trap if it does not exist or cannot be written."""
     address = s.operands["csr"]
     if address not in CSR_COLUMN or (writes and is_read_only(address)):
-        raise TrapError(Cause.ILLEGAL_INSTRUCTION, s.word)
-    return Csr(address)
+        raise TrapError(TrapCause.ILLEGAL_INSTRUCTION, s.word)
+    return CsrAddress(address)
 
 
 CSR_UPDATES: dict[str, Callable[[int, int], int]] = {

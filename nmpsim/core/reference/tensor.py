@@ -22,16 +22,23 @@ from nmpsim.core.reference.operands import Descriptor
 from nmpsim.core.reference.saturation import LayerCounters
 from nmpsim.core.units import fetch_descriptor, start_unit
 from nmpsim.isa.codec import decode_descriptor
-from nmpsim.isa.exhaustive import exhaustive_table
-from nmpsim.isa.table import DESCRIPTOR_ALIGNMENT, DESCRIPTORS, Cause, Kind, Unit, list_mnemonics
+from nmpsim.isa.exhaustive import make_exhaustive_table
+from nmpsim.isa.table import (
+    DESCRIPTOR_ALIGNMENT,
+    DESCRIPTORS,
+    InstructionKind,
+    TrapCause,
+    Unit,
+    list_mnemonics,
+)
 from nmpsim.memory import checks
 from nmpsim.memory.address_map import Region
 
 DEFINITIONS: dict[str, Callable[[InstructionContext, Descriptor, LayerCounters], None]] = (
-    exhaustive_table(
+    make_exhaustive_table(
         f"{__name__}.DEFINITIONS",
         {**transfers.INSTRUCTIONS, **mac.INSTRUCTIONS, **vector.INSTRUCTIONS},
-        list_mnemonics(Kind.TENSOR),
+        list_mnemonics(InstructionKind.TENSOR),
     )
 )
 """Mnemonic -> definition of the values."""
@@ -46,7 +53,7 @@ def execute_tensor(s: InstructionContext) -> None:
     nbytes = DESCRIPTORS[name].nbytes
     found = locate(s.core, address, nbytes)
     if found is None or address % DESCRIPTOR_ALIGNMENT:
-        raise TrapError(Cause.DESCRIPTOR_FAULT, address)
+        raise TrapError(TrapCause.DESCRIPTOR_FAULT, address)
     in_dram = found.region in (Region.IMAGE, Region.RAM)
     is_fetched = bool(s.costs.control_descriptor_fetch) and in_dram
     is_observable = unit in (Unit.LOAD, Unit.STORE) or found.region.is_shared or is_fetched

@@ -40,7 +40,7 @@ def read_valid_taps(d: Descriptor, spm: Scratchpad, y: int, x: int) -> Int64s:
     return spm.read(nbytes, taps).reshape(-1, d["channels"])
 
 
-def maximum(taps: Int64s, d: Descriptor) -> FormulaSteps:
+def compute_maximum(taps: Int64s, d: Descriptor) -> FormulaSteps:
     """Compute the maximum of the taps of a window [taps, channels]."""
     if len(taps):
         yield make_step("maximum", taps.max(axis=0), "of {count} taps", count=len(taps))
@@ -53,10 +53,10 @@ def maxpool(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
     """Execute ``nmp.maxpool``: write the maximum of the valid taps."""
     spm = Scratchpad(s.core)
     for y, x in iterate_pixels(d):
-        write_pixel(spm, d, y, x, evaluate(maximum(read_valid_taps(d, spm, y, x), d)))
+        write_pixel(spm, d, y, x, evaluate(compute_maximum(read_valid_taps(d, spm, y, x), d)))
 
 
-def average(taps: Int64s, d: Descriptor, place: ResultPositions) -> FormulaSteps:
+def compute_average(taps: Int64s, d: Descriptor, place: ResultPositions) -> FormulaSteps:
     """Sum a window's taps [taps, channels], apply the profile's formula, and clip the average."""
     count, offset = len(taps), d["in_offset"]
     sums = TOTALS[d["profile"]](taps - offset, d)
@@ -71,7 +71,7 @@ def avgpool(s: InstructionContext, d: Descriptor, account: LayerCounters) -> Non
     spm = Scratchpad(s.core)
     for y, x in iterate_pixels(d):
         place = ResultPositions(account, compute_channel_indices(d, y, x, d["channels"]))
-        steps = average(read_valid_taps(d, spm, y, x), d, place)
+        steps = compute_average(read_valid_taps(d, spm, y, x), d, place)
         write_pixel(spm, d, y, x, evaluate(steps))
     account.add_elements(d["out_h"] * d["out_w"] * d["channels"])
 

@@ -8,7 +8,7 @@ from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.words import to_unsigned
 from nmpsim.core.stop_conditions import TENSOR_STEPS, StopConditions, StopState
 from nmpsim.core.watch import record_instruction, should_stop_after
-from nmpsim.isa.codec import Decoded
+from nmpsim.isa.codec import DecodedInstruction
 from nmpsim.isa.table import RS1, RS2
 from nmpsim.timing import Costs
 
@@ -18,13 +18,13 @@ class ExecutionMonitor:
 
     def __init__(self, stops: StopConditions, costs: Costs) -> None:
         self.stops = stops
-        self._decoded: Decoded | None = None
+        self._decoded: DecodedInstruction | None = None
         self._word, self._source = 0, 0
         self.words: list[int] = []
         """Words of the last descriptor; tensor instructions set them."""
         self._costs = costs
 
-    def begin_instruction(self, core: Core, decoded: Decoded, word: int) -> None:
+    def begin_instruction(self, core: Core, decoded: DecodedInstruction, word: int) -> None:
         """Store the instruction that a core begins to execute."""
         self._decoded, self._word = decoded, word
         if len(self.stops.trace) > 0:

@@ -27,7 +27,7 @@ from nmpsim.debugger.commands.command import (
 )
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.explanation import Explanation, explain_element, find_readers
-from nmpsim.isa.profiles import LOW_BITS, ScaleKind, ScaleWords, real_factor
+from nmpsim.isa.profiles import LOW_BITS, ScaleKind, ScaleWords, compute_real_factor
 
 MAX_TERMS = 40
 """Maximum number of products in the text; ``all`` and JSON have every one."""
@@ -237,7 +237,7 @@ def format_factor(integers: ScaleWords, kind: ScaleKind) -> str:
     if kind == "fixed point":
         return f"(x << {pre}) * {mul} / 2^31 >> {post}"
     if kind == "float64":
-        return f"x * {real_factor(kind, *integers)!r}"
+        return f"x * {compute_real_factor(kind, *integers)!r}"
     added = f" + {float(np.uint32(post).view(np.float32)):.9g}" if post else ""
     return f"x * {float(np.uint32(mul & 0xFFFF_FFFF).view(np.float32)):.9g}{added}"
 

@@ -1,7 +1,7 @@
 """Arithmetic of operations that the device has no unit for and that the host executes instead.
 
 NumPy only, values in and values out. :mod:`nmpsim.lir.opcodes` says which function executes an
-operation, and :func:`nmpsim.lir.host_execution.execute` calls it.
+operation, and :func:`nmpsim.lir.host_execution.execute_operation` calls it.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from types import MappingProxyType
 import attrs
 import numpy as np
 
-from nmpsim.isa.exhaustive import exhaustive_table
+from nmpsim.isa.exhaustive import make_exhaustive_table
 from nmpsim.isa.profiles import NUMERICS_NAMES
 from nmpsim.kernels.hostops.rounding import (
     GridValues,
@@ -187,7 +187,7 @@ class HostArithmetic:
     """
 
 
-ARITHMETIC = exhaustive_table(
+ARITHMETIC = make_exhaustive_table(
     f"{__name__}.ARITHMETIC",
     {
         "glow-int": HostArithmetic(_glow_int, softmax=_GLOW),

@@ -18,7 +18,7 @@ __all__ = [
     "MISSING",
     "NOT_COUNTING",
     "PART_OPTIONS",
-    "object_file",
+    "make_object_file",
     "struct_pointer",
 ]
 
@@ -44,11 +44,11 @@ except (ImportError, AttributeError):  # members are passed one by one
     struct_pointer = register_jitable(_itself)
 
 
-object_file: Callable[..., bytes | None] | None
+make_object_file: Callable[..., bytes | None] | None
 try:
-    from nmpsim.kernels.numba_internals.object_files import object_file
+    from nmpsim.kernels.numba_internals.object_files import make_object_file
 except (ImportError, AttributeError):  # every process compiles its own kernels
-    object_file = None
+    make_object_file = None
 
 
 PART_OPTIONS = {**_PIPELINE, **NO_ENTRY}

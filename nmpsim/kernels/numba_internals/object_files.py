@@ -48,7 +48,7 @@ class _WholeLibrary(JITCodeLibrary):  # type: ignore[misc]  # Numba has no types
         self._finalized = True
 
 
-def object_file(
+def make_object_file(
     function: Callable[..., Any], options: dict[str, Any], types: Sequence[Any], from_table: bool
 ) -> bytes | None:
     """Return the object file of a function whose entry takes and returns 64-bit integers.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from nmpsim.config import DeviceConfig, from_settings
+from nmpsim.config import DeviceConfig, make_device_config
 from nmpsim.report.analyses import Histogram
 from nmpsim.report.data import LayerReport, RunReport
-from nmpsim.timing.bounds import macs_per_cycle
+from nmpsim.timing.bounds import count_macs_per_cycle
 from nmpsim.views.analyses_text import PARTS
 from nmpsim.views.html.figures import (
     ZOOM_HINT,
@@ -80,7 +80,7 @@ def make_run_figures(report: RunReport) -> Iterator[Figure]:
     if any(report.critical_path.values()):
         yield _path_figure(report)
     if any(layer.macs and layer.cycles for layer in report.layers):
-        yield make_roofline_figure(report, from_settings(report.device))
+        yield make_roofline_figure(report, make_device_config(report.device))
     if any(layer.saturated for layer in report.layers):
         yield make_saturation_figure(report)
     if report.timeline is not None and report.timeline.spans:
@@ -197,7 +197,7 @@ def make_roofline_figure(report: RunReport, device: DeviceConfig) -> Figure:
         if layer.macs and layer.cycles
     ]
     wide = all(layer.elem == "i16" for layer in report.layers if layer.macs)
-    peak, bandwidth = macs_per_cycle(device, int(wide)), device.dram_bytes_per_cycle
+    peak, bandwidth = count_macs_per_cycle(device, int(wide)), device.dram_bytes_per_cycle
     corner = {"reach": peak / bandwidth, "speed": peak}
     domains = {}
     for axis, at_corner in corner.items():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from nmpsim.config import from_settings
+from nmpsim.config import make_device_config
 from nmpsim.report.analyses import UNITS, Timeline
 from nmpsim.report.data import RunReport
 from nmpsim.views.html.figures import (
@@ -90,7 +90,7 @@ def make_memory_figure(report: RunReport) -> Figure:
 
 def make_scratchpad_figure(report: RunReport) -> Figure:
     """Return a figure of the contents of scratchpads over layers."""
-    size = from_settings(report.device).scratchpad_bytes
+    size = make_device_config(report.device).scratchpad_bytes
     cores, labels = get_core_count(report), make_layer_labels(report)
     values = [
         {

@@ -11,7 +11,7 @@ from lir_draft import Draft, Ref, int8, tensor_type
 from small_programs import SMALL, WINDOW
 
 from nmpsim.analysis.explain import LayerFacts, explain_layers
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.numerics import PROFILES
 from nmpsim.diagnostics import UserError
@@ -111,7 +111,7 @@ def test_explained_words_equal_compiled_words(
 
 def tensor_words(image: bytes) -> dict[str, int]:
     """Return the descriptor words of the first computing instruction."""
-    bundle = bundle_from_bytes(image)
+    bundle = parse_bundle(image)
     (step,) = (step for step in bundle.metadata.steps if step.kind == "device")
     for event in core_events(bundle, step.entry, 0):
         if not isinstance(event, tuple) and event.mnemonic not in ("nmp.load", "nmp.store"):

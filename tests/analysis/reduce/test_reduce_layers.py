@@ -8,7 +8,7 @@ import pytest
 
 import nmpsim
 from nmpsim.analysis.reduce import DifferenceFailure, reduce_program
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.core.run import make_layer_key
 
 DIGITS = Path(__file__).parents[3] / "programs" / "digits"
@@ -39,7 +39,7 @@ def some_element(bundle, layer):
 def test_every_layer_is_reproduced(shared, network, flavour):
     stem = shared / "lir" / network / flavour
     compiled = nmpsim.compile(f"{stem}.lir.txt", f"{stem}.npz", f"{stem}.tensors.json")
-    bundle, device = bundle_from_bytes(compiled.image), nmpsim.Device()
+    bundle, device = parse_bundle(compiled.image), nmpsim.Device()
     with np.load(f"{stem}.npz") as stored:
         inputs = {k.removeprefix("input/"): v for k, v in stored.items() if k.startswith("input/")}
     report = device.run(bundle, inputs, save_layers=True)
@@ -78,9 +78,9 @@ def test_the_tiling_mode_is_kept():
         )
         for slicing in ("burst", "simple")
     }
-    bundle = bundle_from_bytes(compiled["simple"].image)
+    bundle = parse_bundle(compiled["simple"].image)
     runs = {
-        slicing: nmpsim.Device(one_core).run(bundle_from_bytes(one.image), inputs, save_layers=True)
+        slicing: nmpsim.Device(one_core).run(parse_bundle(one.image), inputs, save_layers=True)
         for slicing, one in compiled.items()
     }
     layer = next(

@@ -7,7 +7,7 @@ from corpus import compiled, inputs_of
 
 import nmpsim
 from nmpsim.analysis.reduce.instruction import extract_computing_instruction
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.core.run import make_layer_key
 
 RNG = np.random.default_rng(2)
@@ -36,6 +36,6 @@ def test_one_instruction_reproduces_its_element(shared, network, flavour):
         part = extract_computing_instruction(bundle, inputs, device.config, "compiled", layer, at)
         assert (part is None) == (layer.op in SILENT), layer.op
         if part is not None:
-            again = one_core.run(bundle_from_bytes(part.image), part.inputs)
+            again = one_core.run(parse_bundle(part.image), part.inputs)
             assert again.trap is None
             assert again.outputs["result"].item() == values[at]

@@ -20,7 +20,7 @@ from tiers import pairwise
 
 from nmpsim import Device, default_device
 from nmpsim.analysis.shadow.recording import ExecutedLayer, LayerInstruction, replay_layers
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.lir.constants import attach_constants
 from nmpsim.lir.nodes import Module, TensorType
@@ -40,7 +40,7 @@ def device(engine: str) -> Device:
 
 
 def run(module: Module, inputs: dict[str, Array], engine: str, fuse: bool) -> RunReport:
-    bundle = bundle_from_bytes(compile_module(module, CONFIG, fuse_activations=fuse))
+    bundle = parse_bundle(compile_module(module, CONFIG, fuse_activations=fuse))
     return device(engine).run(bundle, inputs, save_layers=True)
 
 

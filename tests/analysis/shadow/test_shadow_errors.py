@@ -14,9 +14,9 @@ from nmpsim.analysis.shadow.compare import (
     Evaluations,
     add_early_saturation,
     clip_to_range,
+    compute_sqnr_db,
     measure_error,
     split_error,
-    sqnr_db,
 )
 from nmpsim.lir.nodes import Quantization, TensorType
 
@@ -28,10 +28,10 @@ REALS = st_numpy.arrays(
 
 
 def test_sqnr_of_known_powers() -> None:
-    assert sqnr_db(np.array([10.0, 0.0]), np.array([0.0, 1.0])) == pytest.approx(20.0)
-    assert sqnr_db(np.array([3.0]), np.array([0.0])) == math.inf
-    assert sqnr_db(np.array([0.0]), np.array([1.0])) == -math.inf
-    assert sqnr_db(np.zeros(0), np.zeros(0)) == math.inf
+    assert compute_sqnr_db(np.array([10.0, 0.0]), np.array([0.0, 1.0])) == pytest.approx(20.0)
+    assert compute_sqnr_db(np.array([3.0]), np.array([0.0])) == math.inf
+    assert compute_sqnr_db(np.array([0.0]), np.array([1.0])) == -math.inf
+    assert compute_sqnr_db(np.zeros(0), np.zeros(0)) == math.inf
 
 
 def test_errors_are_in_units_of_the_last_place() -> None:
@@ -81,7 +81,7 @@ def test_parts_add_up_to_the_error(
         ):
             assert part is not None
             assert part.mean_error_ulp == part.max_error_ulp == abs(error[0]) / 0.5
-            assert part.sqnr_db == sqnr_db(net, error)
+            assert part.sqnr_db == compute_sqnr_db(net, error)
         signed = (own - net) + (b - own) + (r - b) + (c - r) + (y - c)
         assert signed == pytest.approx(y - net, abs=1e-9)
 
@@ -93,4 +93,4 @@ def test_without_float_weights_two_parts_are_known() -> None:
     assert parts.inherited is parts.bias is parts.weights is None
     assert parts.saturation.max_error_ulp == 83.0
     assert parts.rescale.max_error_ulp == 1.0
-    assert parts.rescale.sqnr_db == pytest.approx(sqnr_db(real, np.array([0.0, 0.5])))
+    assert parts.rescale.sqnr_db == pytest.approx(compute_sqnr_db(real, np.array([0.0, 0.5])))

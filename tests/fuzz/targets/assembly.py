@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.bundle.assembly import assemble, disassemble_bundle
 from nmpsim.isa.codec import BY_MNEMONIC, RECORDS
 
@@ -30,7 +30,7 @@ def run(data: bytes) -> None:
     with refusals("ASM", "ISA", "COMP002", "BUN", "INPUT", "ARG001"):
         device = limited(programs.small_device())
         text = data.decode("utf-8", "replace")
-        bundle = bundle_from_bytes(assemble(text, "a.s", device.settings()).bundle(), "a.bin")
+        bundle = parse_bundle(assemble(text, "a.s", device.settings()).bundle(), "a.bin")
         disassemble_bundle(bundle)
         inputs = inputs_of(bundle.metadata)
         if inputs is not None:

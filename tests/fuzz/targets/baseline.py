@@ -18,7 +18,7 @@ from nmpsim.checking.expectations import (
 )
 from nmpsim.checking.run import Run, run_bundle
 from nmpsim.checking.suite import Expect
-from nmpsim.config import from_settings
+from nmpsim.config import make_device_config
 from nmpsim.core.device import Device
 from nmpsim.diagnostics import Place
 
@@ -31,7 +31,9 @@ from ..target import Target, as_file, folder, refusals
 def good_run() -> Run:
     """What baselines are compared with."""
     program, inputs = programs.one_conv()
-    return run_bundle(Device(from_settings(program.metadata.device), threads=1), program, inputs)
+    return run_bundle(
+        Device(make_device_config(program.metadata.device), threads=1), program, inputs
+    )
 
 
 def run(data: bytes) -> None:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
-from nmpsim.bundle import Bundle, bundle_from_bytes
+from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.assembly import disassemble_bundle
 from nmpsim.bundle.elffile import ElfFile
 from nmpsim.bundle.file import DIGEST_BYTES, compute_digest
 from nmpsim.bundle.layout import DIGEST, META
-from nmpsim.config import from_settings
+from nmpsim.config import make_device_config
 from nmpsim.diagnostics import UserError
 from nmpsim.isa.codec import BY_MNEMONIC, decode, encode
 from nmpsim.views.inspect_text import make_inspect_document, print_bundle
@@ -46,10 +46,10 @@ def run(data: bytes) -> None:
     """Read, show, run."""
     warm()
     with refusals("BUN"):
-        bundle = bundle_from_bytes(with_digest(data), "net.bin")
+        bundle = parse_bundle(with_digest(data), "net.bin")
         _show(bundle)
         with refusals(*CODES):
-            config = from_settings(bundle.metadata.device)
+            config = make_device_config(bundle.metadata.device)
             inputs = inputs_of(bundle.metadata)
             if inputs is not None:
                 run_on_both(bundle, limited(config), inputs)

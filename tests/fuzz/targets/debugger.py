@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import chdir, suppress
 
 from nmpsim.cli.arrays import ArrayFile
-from nmpsim.config import from_settings
+from nmpsim.config import make_device_config
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.commands.command import split_line
 from nmpsim.debugger.commands.shell import COMMANDS, Shell, find_command
@@ -34,7 +34,7 @@ def run(data: bytes) -> None:
     """Do the commands up to the first that cannot be done; each alone if it is one of many."""
     warm()
     program, inputs = programs.one_conv()
-    config = limited(from_settings(program.metadata.device))
+    config = limited(make_device_config(program.metadata.device))
     debugger = Debugger(program, inputs, config=config, budget_mib=MAX_MEBIBYTES)
     shell = Shell(debugger, ArrayFile)
     text = data.decode("utf-8", "replace")

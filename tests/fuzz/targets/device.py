@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nmpsim.config import from_settings, load_device
+from nmpsim.config import load_device, make_device_config
 
 from ..mutate import FLOATS, INTEGERS, TEXTS, text_bytes_changed
 from ..target import ROOT, Target, as_file, refusals
@@ -20,7 +20,7 @@ def run(data: bytes) -> None:
     """Read it; what is read must survive its own settings."""
     with refusals("DEV", "FILE001"):
         device = load_device(as_file(data, "device.toml"))
-        assert from_settings(device.settings()).settings() == device.settings()
+        assert make_device_config(device.settings()).settings() == device.settings()
 
 
 def seeds() -> Iterator[bytes]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.lir.parser import parse
-from nmpsim.lir.printer import print_module
+from nmpsim.lir.printer import format_module
 from nmpsim.lir.verify import verify
 
 from ..mutate import INTEGERS, text_bytes_changed
@@ -25,8 +25,8 @@ def run(data: bytes) -> None:
     """Parse and verify; what is understood must print as a text that reads the same."""
     with refusals("LIR"):
         module = parse(data.decode("utf-8", "replace"))
-        printed = print_module(module)
-        assert print_module(parse(printed)) == printed
+        printed = format_module(module)
+        assert format_module(parse(printed)) == printed
         verify(module)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.bundle.patch import apply_patch, load_patch
-from nmpsim.config import from_settings
+from nmpsim.config import make_device_config
 
 from .. import programs
 from ..engines import limited, run_on_both, warm
@@ -20,8 +20,8 @@ def run(data: bytes) -> None:
     warm()
     with refusals("PATCH", "FILE001", "BUN"):
         changes = load_patch(as_file(data, "patch.json"))
-        bundle = bundle_from_bytes(apply_patch(programs.assembled(), changes, "one_conv.bin"))
-        config = limited(from_settings(bundle.metadata.device))
+        bundle = parse_bundle(apply_patch(programs.assembled(), changes, "one_conv.bin"))
+        config = limited(make_device_config(bundle.metadata.device))
         run_on_both(bundle, config, programs.one_conv()[1])
 
 

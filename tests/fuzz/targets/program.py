@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 import nmpsim
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
@@ -51,7 +51,7 @@ def run(data: bytes) -> None:
         if _elements(module) > MAX_ELEMENTS:
             return
         module, _ = attach_arrays(module, _constants(module))
-        bundle = bundle_from_bytes(compile_module(module, device()))
+        bundle = parse_bundle(compile_module(module, device()))
         inputs = inputs_of(bundle.metadata)
         if inputs is None:
             return

@@ -8,9 +8,9 @@ from typing import Any
 
 import attrs
 
-from nmpsim.bundle import bundle_from_bytes
+from nmpsim.bundle import parse_bundle
 from nmpsim.bundle.elffile import ElfFile
-from nmpsim.config import from_settings
+from nmpsim.config import make_device_config
 from nmpsim.diagnostics import UserError
 
 from .. import programs
@@ -33,10 +33,10 @@ def run(data: bytes) -> None:
 def compare(data: bytes) -> bool:
     """Return whether a bundle had whole layers, which gave what its tiles give."""
     warm()
-    bundle = bundle_from_bytes(with_digest(data), "net.bin")
+    bundle = parse_bundle(with_digest(data), "net.bin")
     with refusals(*CODES):
         inputs = inputs_of(bundle.metadata)
-        config = from_settings(bundle.metadata.device)
+        config = make_device_config(bundle.metadata.device)
         return inputs is not None and run_whole_and_tiled(bundle, config, inputs)
     return False
 

@@ -16,7 +16,7 @@ from nmpsim.isa.profiles import NUMERICS_NAMES
 from nmpsim.kernels.hostops import HostTensor, rounding
 from nmpsim.kernels.hostops.functions import _LN_2, _root, exp32, power32, tanh32
 from nmpsim.kernels.hostops.rounding import round_half_away, round_half_even
-from nmpsim.lir.host_execution import execute
+from nmpsim.lir.host_execution import execute_operation
 
 F32 = np.float32
 
@@ -88,7 +88,7 @@ def test_largest_float_below_a_half_rounds_to_zero() -> None:
 )
 def test_quantize_saturates_and_takes_nan_as_zero(value: float, expected: int) -> None:
     dest = HostTensor(np.zeros(1, dtype=np.int8), 0.5, 5, quantized=True)
-    result = execute("quantize", [dest, one(value)], {})
+    result = execute_operation("quantize", [dest, one(value)], {})
     assert result.outputs[0][0] == expected
     assert (result.unclipped[0][0] > 127) == (value > 1e3)
 
@@ -102,9 +102,11 @@ def test_quantize_in_parts(monkeypatch: pytest.MonkeyPatch, dtype: Any, numerics
     reals = np.array(values, F32).reshape(11, 1)
     dest = HostTensor(np.zeros((11, 1), dtype), 0.5, 5, quantized=True)
     scalar = HostTensor(np.zeros((), dtype), 0.5, 5, quantized=True)
-    alone = [execute("quantize", [scalar, HostTensor(x)], {}, numerics) for x in reals.ravel()]
+    alone = [
+        execute_operation("quantize", [scalar, HostTensor(x)], {}, numerics) for x in reals.ravel()
+    ]
     monkeypatch.setattr(rounding, "_PART", 3)
-    found = execute("quantize", [dest, HostTensor(reals)], {}, numerics)
+    found = execute_operation("quantize", [dest, HostTensor(reals)], {}, numerics)
     assert found.outputs[0].ravel().tolist() == [one.outputs[0].item() for one in alone]
     assert found.unclipped[0].ravel().tolist() == [one.unclipped[0].item() for one in alone]
     assert found.clipped[0].indices.tolist() == [4, 6, 7, 8]
@@ -114,18 +116,18 @@ def test_quantize_in_parts(monkeypatch: pytest.MonkeyPatch, dtype: Any, numerics
 def test_sigmoid_and_tanh() -> None:
     x = HostTensor(np.array([-200.0, -1.0, 0.0, 1.0, 200.0], dtype=F32))
     dest = HostTensor(np.zeros(5, dtype=F32))
-    sigmoid = execute("sigmoid", [dest, x], {}).outputs[0]
-    tanh = execute("tanh", [dest, x], {}).outputs[0]
+    sigmoid = execute_operation("sigmoid", [dest, x], {}).outputs[0]
+    tanh = execute_operation("tanh", [dest, x], {}).outputs[0]
     np.testing.assert_allclose(sigmoid, [0, 0.26894142, 0.5, 0.7310586, 1], rtol=2e-7)
     np.testing.assert_allclose(tanh, [-1, -0.7615942, 0, 0.7615942, 1], rtol=2e-7)
 
 
 def test_softmax_flattens_what_follows_axis_0() -> None:
     x = np.random.default_rng(1).normal(size=(2, 3, 4)).astype(F32)
-    flat = execute(
+    flat = execute_operation(
         "softmax", [HostTensor(np.zeros((2, 12), F32)), HostTensor(x.reshape(2, 12))], {}
     )
-    deep = execute("softmax", [HostTensor(np.zeros_like(x)), HostTensor(x)], {})
+    deep = execute_operation("softmax", [HostTensor(np.zeros_like(x)), HostTensor(x)], {})
     np.testing.assert_array_equal(deep.outputs[0].reshape(2, 12), flat.outputs[0])
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from nmpsim.kernels.hostops import HostTensor
-from nmpsim.lir.host_execution import execute
+from nmpsim.lir.host_execution import execute_operation
 
 Array = npt.NDArray[Any]
 Case = dict[str, Array]
@@ -55,7 +55,9 @@ def to_int8(values: Array) -> Array:
 
 
 def check(opcode: str, operands: list[HostTensor], attributes: Any, expected: Array) -> None:
-    np.testing.assert_array_equal(execute(opcode, operands, attributes).outputs[0], expected)
+    np.testing.assert_array_equal(
+        execute_operation(opcode, operands, attributes).outputs[0], expected
+    )
 
 
 def test_convolution_int8_equals_recorded_results(golden: Golden) -> None:
@@ -92,7 +94,7 @@ def test_convolution_int16_form_on_int8_values(golden: Golden) -> None:
             tensor(int8_as_int16(case["filter"]), case, "filter"),
             tensor(case["bias"], case, "bias"),
         ]
-        wide = execute("convolution", operands, convolution_attributes(case)).outputs[0]
+        wide = execute_operation("convolution", operands, convolution_attributes(case)).outputs[0]
         np.testing.assert_array_equal(to_int8(wide), case["expected_interp"])
 
 
@@ -150,7 +152,7 @@ def test_elementwise_operations_equal_recorded_results(golden: Golden) -> None:
         check(opcode, [output(expected, case), *sides], {}, expected)
         wide = [output(int8_as_int16(expected), case)]
         wide += [tensor(int8_as_int16(case[name]), case, name) for name in ("lhs", "rhs")]
-        interpreted = execute(opcode, wide, {}).outputs[0]
+        interpreted = execute_operation(opcode, wide, {}).outputs[0]
         np.testing.assert_array_equal(to_int8(interpreted), case["expected_interp"])
     assert seen == {f"element{op}" for op in ("add", "sub", "mul", "max", "min")}
 
@@ -162,9 +164,11 @@ def test_conversions_equal_recorded_results(golden: Golden) -> None:
         floats = HostTensor(case["float_in"])
         check("quantize", [dest, floats], {}, case["quantize_interp"])
         check("dequantize", [HostTensor(np.zeros_like(floats.values)), src], {}, case["dequantize"])
-        rescaled = execute("rescalequantized", [dest, src], {}).outputs[0]
+        rescaled = execute_operation("rescalequantized", [dest, src], {}).outputs[0]
         np.testing.assert_array_equal(rescaled, case["rescale_libjit"])
-        interpreted = execute("rescalequantized", [dest, src], {}, "glow-float").outputs[0]
+        interpreted = execute_operation("rescalequantized", [dest, src], {}, "glow-float").outputs[
+            0
+        ]
         # interpreter-int16-rescale: the recorded Interpreter clips Int16 to Int8's range
         np.testing.assert_array_equal(np.clip(interpreted, -128, 127), case["rescale_interp"])
         bias_scale = float(case["bias_i32_scale"])
@@ -185,7 +189,7 @@ def test_int8_pools_and_clips_equal_recorded_results(golden: Golden) -> None:
                 output(int8_as_int16(mean), case, "avg_out"),
                 tensor(int8_as_int16(case["input"]), case, "in"),
             ]
-            interpreted = execute("avgpool", wide, attributes).outputs[0]
+            interpreted = execute_operation("avgpool", wide, attributes).outputs[0]
             expected = case[f"expected_avgpool_cip{count}_interp"]
             np.testing.assert_array_equal(to_int8(interpreted), expected)
         relu = case["expected_relu_libjit"]
@@ -203,7 +207,7 @@ def test_relu_int16_form_on_int8_values(golden: Golden) -> None:
             output(int8_as_int16(case["expected_relu_interp"]), case, "avg_out"),
             tensor(int8_as_int16(case["input"]), case, "in"),
         ]
-        wide = execute("relu", operands, {}).outputs[0]
+        wide = execute_operation("relu", operands, {}).outputs[0]
         np.testing.assert_array_equal(to_int8(wide), case["expected_relu_interp"])
 
 
@@ -230,7 +234,7 @@ def test_softmax_and_lrn_equal_recorded_results(golden: Golden) -> None:
             "Beta": float(case["lrn_beta"]),
             "K": float(case["lrn_k"]),
         }
-        outputs = execute("localresponsenormalization", operands, attributes).outputs
+        outputs = execute_operation("localresponsenormalization", operands, attributes).outputs
         np.testing.assert_array_equal(outputs[2], case["lrn_scale_cache_libjit"])
         # glibc's powf is not correctly rounded: one value of all cases is one unit off
         np.testing.assert_array_max_ulp(outputs[0], case["lrn_libjit"], maxulp=1)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nmpsim.isa.profiles import NUMERICS_NAMES
 from nmpsim.kernels.hostops import HostTensor, UnsupportedHostOp
 from nmpsim.kernels.hostops.rounding import fused_multiply_add
-from nmpsim.lir.host_execution import execute, supports
+from nmpsim.lir.host_execution import execute_operation, find_unsupported_reason
 
 Array = np.ndarray[Any, Any]
 Case = dict[str, Array]
@@ -32,7 +32,9 @@ def test_every_int8_instruction_of_the_interpreter(programs: Programs) -> None:
         for step in program.steps():
             if not step.comparable:
                 continue
-            outputs = execute(step.opcode, step.operands, step.attributes, "glow-float").outputs
+            outputs = execute_operation(
+                step.opcode, step.operands, step.attributes, "glow-float"
+            ).outputs
             if step.matches(outputs):
                 right[step.opcode] += 1
             else:
@@ -60,7 +62,7 @@ def test_golden_pairs_and_rescales_of_the_interpreter(golden: Golden) -> None:
             tensor(case["lhs"], case, "lhs"),
             tensor(case["rhs"], case, "rhs"),
         ]
-        found = execute(f"element{case['op']}", operands, {}, "glow-float").outputs[0]
+        found = execute_operation(f"element{case['op']}", operands, {}, "glow-float").outputs[0]
         np.testing.assert_array_equal(found, expected)
     for case in golden("rescale_quantize_dequantize.npz"):
         if str(case["elem"]) == "i8":
@@ -69,7 +71,7 @@ def test_golden_pairs_and_rescales_of_the_interpreter(golden: Golden) -> None:
                 tensor(np.zeros_like(expected), case, "dst"),
                 tensor(case["src"], case, "src"),
             ]
-            found = execute("rescalequantized", operands, {}, "glow-float").outputs[0]
+            found = execute_operation("rescalequantized", operands, {}, "glow-float").outputs[0]
             np.testing.assert_array_equal(found, expected)
 
 
@@ -79,7 +81,7 @@ def test_golden_pairs_and_rescales_of_the_interpreter(golden: Golden) -> None:
 def quantized(x: Any, scale: float, offset: int, numerics: str, dtype: Any = np.int8) -> int:
     dest = HostTensor(np.zeros(1, dtype), scale, offset, quantized=True)
     source = HostTensor(np.array([x], np.float32))
-    return int(execute("quantize", [dest, source], {}, numerics).outputs[0][0])
+    return int(execute_operation("quantize", [dest, source], {}, numerics).outputs[0][0])
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ def test_pytorch_multiplies_by_a_reciprocal(numerics: str) -> None:
     x = generator.uniform(-40, 40, 20000).astype(np.float32)
     scale, zero = np.float32(0.3), 17
     dest = HostTensor(np.zeros(x.size, np.int8), float(scale), zero, quantized=True)
-    found = execute("quantize", [dest, HostTensor(x)], {}, numerics).outputs[0]
+    found = execute_operation("quantize", [dest, HostTensor(x)], {}, numerics).outputs[0]
     placed = x.astype(np.float64) * np.float64(np.float32(1) / scale) + (zero + 128)
     wanted = np.clip(np.rint(placed.astype(np.float32)) - 128, -128, 127)
     np.testing.assert_array_equal(found, wanted)
@@ -161,7 +163,7 @@ def test_moves_and_float_operations_are_everyones(numerics: str) -> None:
         "softmax": [FLOAT, FLOAT],
         "elementadd": [FLOAT, FLOAT, FLOAT],
     }.items():
-        assert supports(opcode, dtypes, numerics) is None
+        assert find_unsupported_reason(opcode, dtypes, numerics) is None
 
 
 @pytest.mark.parametrize(
@@ -175,10 +177,12 @@ def test_moves_and_float_operations_are_everyones(numerics: str) -> None:
     ],
 )
 def test_what_the_host_has_not(opcode: str, dtypes: list[Any], without: set[str]) -> None:
-    found = {numerics for numerics in NUMERICS_NAMES if supports(opcode, dtypes, numerics)}
+    found = {
+        numerics for numerics in NUMERICS_NAMES if find_unsupported_reason(opcode, dtypes, numerics)
+    }
     assert found == without
     for numerics in without:
-        assert supports(opcode, dtypes, numerics) == (
+        assert find_unsupported_reason(opcode, dtypes, numerics) == (
             f"the host has no {numerics} arithmetic for {opcode}"
         )
 
@@ -186,10 +190,10 @@ def test_what_the_host_has_not(opcode: str, dtypes: list[Any], without: set[str]
 def test_unknown_numerics() -> None:
     values = HostTensor(np.zeros(3, np.float32))
     with pytest.raises(UnsupportedHostOp, match="unknown numerics"):
-        execute("copy", [values, values], {}, "glow")
+        execute_operation("copy", [values, values], {}, "glow")
 
 
 def test_operands_keep_their_own_numerics() -> None:
     values = HostTensor(np.zeros(3, np.int8), 0.5)
-    execute("copy", [values, values], {}, "glow-float")
+    execute_operation("copy", [values, values], {}, "glow-float")
     assert values.numerics == "glow-int"

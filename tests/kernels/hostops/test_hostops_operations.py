@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from nmpsim.kernels.hostops import HostTensor, UnsupportedHostOp
-from nmpsim.lir.host_execution import execute, supports
+from nmpsim.lir.host_execution import execute_operation, find_unsupported_reason
 
 F32, I8, I16 = np.float32, np.int8, np.int16
 Array = npt.NDArray[Any]
@@ -27,7 +27,7 @@ def blank(
 
 
 def run(opcode: str, operands: list[HostTensor], **attributes: Any) -> Array:
-    return execute(opcode, operands, attributes).outputs[0]
+    return execute_operation(opcode, operands, attributes).outputs[0]
 
 
 def naive_convolution(
@@ -91,7 +91,7 @@ def test_convolution_against_plain_loops(
         for shape in ((2, 6, 5, 4), (8, 3, 3, 4 // group), (8,))
     )
     expected = naive_convolution(x, weights, bias, strides, pads, group, apart)
-    y = execute(
+    y = execute_operation(
         "convolution",
         [blank(expected.shape, dtype), plain(x, dtype), plain(weights, dtype), plain(bias, dtype)],
         {
@@ -141,7 +141,7 @@ def test_unknown_fused_activation_is_refused() -> None:
 def test_max_pool_with_argmax_takes_the_last_of_equals() -> None:
     x = plain(np.reshape([5, 5, 1, 5, 2, 2, 2, 9], (2, 2, 2, 1)), I8)
     attributes = {"Kernels": (2, 2), "Strides": (2, 2), "Pads": (0, 0, 0, 0), "Layout": 0}
-    result = execute(
+    result = execute_operation(
         "maxpoolwithargmax",
         [blank((2, 1, 1, 1), I8), x, blank((2, 1, 1, 1), np.int64)],
         attributes,
@@ -176,7 +176,7 @@ def test_moves_equal_numpy() -> None:
     assert twice.tolist() == [[0] * 6, [0, 1, 2, 1, 2, 0], [0] * 6]
     wide = run("resizenearest", [blank((2, 6)), x], Scale=(1.0, 2.0))
     assert wide.tolist() == [[0, 0, 1, 1, 2, 2], [3, 3, 4, 4, 5, 5]]
-    assert execute("touch", [x], {}).outputs == {}
+    assert execute_operation("touch", [x], {}).outputs == {}
 
 
 def test_insert_and_extract_check_bounds() -> None:
@@ -250,7 +250,7 @@ def test_select_counts_only_selected_values() -> None:
     condition = HostTensor(np.array([True, False]))
     lhs = HostTensor(np.array([100, 100], dtype=I8), 0.5, quantized=True)
     rhs = HostTensor(np.array([0, 0], dtype=I8), 0.5, quantized=True)
-    result = execute("elementselect", [blank((2,), I8, 3e-10), condition, lhs, rhs], {})
+    result = execute_operation("elementselect", [blank((2,), I8, 3e-10), condition, lhs, rhs], {})
     (saturated,) = result.overshoots
     assert saturated.stage == "rescale"
     assert np.flatnonzero(saturated.overshoot).tolist() == [0]
@@ -284,21 +284,24 @@ def test_int16_rescale_keeps_the_range_of_int16() -> None:
 
 def test_supported_operations_are_listed() -> None:
     i8, f32 = np.dtype(I8), np.dtype(F32)
-    assert supports("softmax", [f32, f32]) is None
-    assert supports("softmax", [i8, i8]) is None
-    assert supports("elementadd", [i8, i8, f32]) == (
+    assert find_unsupported_reason("softmax", [f32, f32]) is None
+    assert find_unsupported_reason("softmax", [i8, i8]) is None
+    assert find_unsupported_reason("elementadd", [i8, i8, f32]) == (
         "operands [0, 1, 2] must be of one kind, not float32, int8"
     )
-    assert supports("sigmoid", [i8, i8]) == "operand 0 is int8, supported kinds are float32"
-    assert supports("relu", [f32]) == "takes 2 operands, not 1"
-    assert supports("embedding", [f32]) == "the host has no such operation"
+    assert (
+        find_unsupported_reason("sigmoid", [i8, i8])
+        == "operand 0 is int8, supported kinds are float32"
+    )
+    assert find_unsupported_reason("relu", [f32]) == "takes 2 operands, not 1"
+    assert find_unsupported_reason("embedding", [f32]) == "the host has no such operation"
 
 
 def test_refusals_carry_opcode_and_reason() -> None:
     with pytest.raises(
         UnsupportedHostOp, match="embedding: the host has no such operation"
     ) as caught:
-        execute("embedding", [], {})
+        execute_operation("embedding", [], {})
     assert (caught.value.opcode, caught.value.reason) == (
         "embedding",
         "the host has no such operation",

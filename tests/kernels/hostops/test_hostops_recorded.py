@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nmpsim.kernels.hostops import HostTensor
-from nmpsim.lir.host_execution import execute
+from nmpsim.lir.host_execution import execute_operation
 
 Programs = Callable[[str], Iterator[Any]]
 
@@ -28,7 +28,7 @@ def mismatches(programs: Programs, pattern: str) -> tuple[Counter[str], list[str
         for step in program.steps():
             if not step.comparable or not follows_this_reference(step):
                 continue
-            outputs = execute(step.opcode, step.operands, step.attributes).outputs
+            outputs = execute_operation(step.opcode, step.operands, step.attributes).outputs
             if step.matches(outputs):
                 right[f"{step.opcode} {step.operands[-1].dtype}"] += 1
             else:
@@ -76,7 +76,7 @@ def test_int16_formulas_on_the_interpreters_int8_programs(programs: Programs) ->
         for step in program.steps():
             if step.comparable and has_int16_form(step):
                 widened = [widen(step, place, o) for place, o in enumerate(step.operands)]
-                outputs = execute(step.opcode, widened, step.attributes).outputs
+                outputs = execute_operation(step.opcode, widened, step.attributes).outputs
                 assert step.matches({p: narrow(v) for p, v in outputs.items()}), step.where
                 right[step.opcode] += 1
     assert {"elementadd", "elementmul", "elementselect", "elementcmplte"} <= set(right)
@@ -105,7 +105,7 @@ def test_operands_are_never_written(programs: Programs) -> None:
     for program in programs(r"lir/minimob/.*/(cpu|interp)\.lir\.txt$"):
         for step in program.steps():
             before = [operand.values.tobytes() for operand in step.operands]
-            result = execute(step.opcode, step.operands, step.attributes)
+            result = execute_operation(step.opcode, step.operands, step.attributes)
             assert [operand.values.tobytes() for operand in step.operands] == before
             for place, values in result.outputs.items():
                 assert values.shape == step.operands[place].shape
@@ -119,7 +119,7 @@ def test_unclipped_values_clip_to_the_output(programs: Programs, opcode: str) ->
     for program in programs(r"lir/minires/i8_pow2_b8/cpu\.lir\.txt$"):
         for step in program.steps():
             if step.opcode == opcode:
-                result = execute(opcode, step.operands, step.attributes)
+                result = execute_operation(opcode, step.operands, step.attributes)
                 assert result.unclipped[0].dtype == np.int64
                 clipped = np.clip(result.unclipped[0], -128, 127)
                 np.testing.assert_array_equal(clipped, result.outputs[0])

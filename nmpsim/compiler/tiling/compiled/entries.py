@@ -9,20 +9,20 @@ from nmpsim.kernels.entries import Entry
 
 
 def _schedule() -> Callable[..., Any]:
-    from nmpsim.compiler.tiling.compiled.schedule import schedule
+    from nmpsim.compiler.tiling.compiled.schedule import schedule_instructions
 
-    return schedule
+    return schedule_instructions
 
 
 def _simulated() -> Callable[..., Any]:
-    from nmpsim.compiler.tiling.compiled.events import simulated
+    from nmpsim.compiler.tiling.compiled.events import simulate_plan
     from nmpsim.memory.pure import register_pure_functions
 
     register_pure_functions()
-    return simulated
+    return simulate_plan
 
 
-schedule = Entry("schedule.schedule", _schedule)
-"""See :func:`nmpsim.compiler.tiling.compiled.schedule.schedule`."""
-simulated = Entry("events.simulated", _simulated)
-"""See :func:`nmpsim.compiler.tiling.compiled.events.simulated`."""
+schedule_instructions = Entry("schedule.schedule", _schedule)
+"""See :func:`nmpsim.compiler.tiling.compiled.schedule_instructions.schedule_instructions`."""
+simulate_plan = Entry("events.simulated", _simulated)
+"""See :func:`nmpsim.compiler.tiling.compiled.events.simulate_plan`."""

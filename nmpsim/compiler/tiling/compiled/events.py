@@ -40,14 +40,14 @@ from nmpsim.memory.dram import (
     start_transfer,
     take_grant,
 )
-from nmpsim.timing.compute import ceil_div, convert_to_cycles, convert_to_ticks, grant_ticks
+from nmpsim.timing.compute import ceil_div, convert_to_cycles, convert_to_ticks, count_grant_ticks
 from nmpsim.timing.dram import FREE as CHANNEL_FREE
 from nmpsim.timing.dram import (
     compute_next_request,
     find_channel,
     serve_grant,
 )
-from nmpsim.timing.work import cycles
+from nmpsim.timing.work import count_busy_cycles
 
 ADDRESS_CYCLES = 2
 """Cycles of ``lui`` and ``addi`` before each tensor instruction."""
@@ -144,10 +144,10 @@ def _serve(p: Any, s: Any, costs: Any, is_blind: bool, core: int, kind: int) -> 
     begin, is_miss = max(request, channel[CHANNEL_FREE]), False
     if is_blind:
         taken = cursor[RUNS_DONE] * cursor[RUN] + cursor[BYTES_DONE] - before
-        end = begin + grant_ticks(taken, costs)
+        end = begin + count_grant_ticks(taken, costs)
         channel[CHANNEL_FREE] = end
     else:
-        ticks = grant_ticks(bursts * costs.dram_burst_bytes, costs)
+        ticks = count_grant_ticks(bursts * costs.dram_burst_bytes, costs)
         end, is_miss = serve_grant(channel, row, kind, queue[KNOWN], request, ticks, costs)
     s.sums[BUSY] += convert_to_cycles(end, costs) - convert_to_cycles(begin, costs)
     s.sums[GRANTS] += 1
@@ -172,7 +172,7 @@ def _issue(p: Any, s: Any, costs: Any, core: int, kind: int, row: int) -> None:
     unit, state = s.units[core, kind], s.cores[core]
     unit[ISSUED] = row + 1
     if kind == COMPUTE:
-        busy = cycles(p.computing, p.computes[row], costs)
+        busy = count_busy_cycles(p.computing, p.computes[row], costs)
         state[WORKED] += busy
         unit[FREE] = max(state[CLOCK], unit[FREE]) + busy
         s.ends[kind, row] = unit[FREE]
@@ -208,7 +208,7 @@ def _advance(p: Any, s: Any, costs: Any, core: int) -> None:
                 return
             state[CLOCK] = max(state[CLOCK], end) + costs.control_descriptor_cycles
             if costs.control_descriptor_fetch:
-                one_burst = grant_ticks(costs.dram_burst_bytes, costs)
+                one_burst = count_grant_ticks(costs.dram_burst_bytes, costs)
                 state[CLOCK] += convert_to_cycles(one_burst, costs) + costs.dram_latency_cycles
             _issue(p, s, costs, core, kind, argument)
             state[ADDRESSED] = 0
@@ -218,7 +218,7 @@ def _advance(p: Any, s: Any, costs: Any, core: int) -> None:
     state[CLOCK] += BARRIER_INSTRUCTIONS
 
 
-def simulated(p: Any, s: Any, costs: Any, is_blind: bool, limit: int) -> Any:
+def simulate_plan(p: Any, s: Any, costs: Any, is_blind: bool, limit: int) -> Any:
     """Return the cycles from a new state to the end of the barrier, or UNKNOWN if above ``limit``.
 
     The state then has the sums up to the limit.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 KIND, ARGUMENT = 0, 1
-"""Columns of an item; see :func:`~nmpsim.compiler.tiling.compiled.schedule.schedule`."""
+"""Columns of an item; see ``schedule_instructions``."""
 LOAD, STORE, COMPUTE = 0, 1, 2
 """Kinds of instructions."""
 WAIT = 3

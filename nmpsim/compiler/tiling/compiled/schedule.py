@@ -38,7 +38,9 @@ def _add_rows(items: Any, count: int, kind: int, ends: Any, step: int) -> int:
     return count
 
 
-def schedule(cores: Any, loads: Any, computes: Any, stores: Any, items: Any, begins: Any) -> Any:
+def schedule_instructions(
+    cores: Any, loads: Any, computes: Any, stores: Any, items: Any, begins: Any
+) -> Any:
     """Order the loads, computations, stores and waits of all cores; return the number of items.
 
     ``begins`` [cores + 1] receives the offset of each core's first item. ``cores`` and the ends of

@@ -18,7 +18,7 @@ ISSUED, SERVED, FREE = range(3)
 cycle from which the unit is free."""
 
 
-class Work(NamedTuple):
+class SimulationInput(NamedTuple):
     """Plan of a layer as arrays, the input of the compiled simulation."""
 
     items: Any
@@ -35,7 +35,7 @@ class Work(NamedTuple):
     """Index of the computations' descriptor in tables of descriptors."""
 
 
-class State(NamedTuple):
+class SimulationState(NamedTuple):
     """State of the simulation, int64 arrays."""
 
     cores: Any
@@ -58,11 +58,11 @@ class State(NamedTuple):
     """[4] busy cycles of the DRAM, grants, bursts, row misses"""
 
 
-def new_state(p: Work) -> State:
+def make_state(p: SimulationInput) -> SimulationState:
     """Return the state before the first cycle."""
     cores = p.begins.size - 1
     most = max(p.loads.shape[0], p.stores.shape[0], p.computes.shape[0])
-    s = State(
+    s = SimulationState(
         np.zeros((cores, 6), np.int64),
         np.zeros((cores, 3, 3), np.int64),
         np.zeros((cores, 2, CURSOR_WORDS), np.int64),
