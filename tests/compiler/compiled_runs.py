@@ -25,14 +25,14 @@ ALWAYS_ENOUGH = 65536
 
 @attrs.frozen(eq=False)
 class Run:
-    """A module compiled for a device and run on it."""
+    """Bundle of a compiled module and the report of its run."""
 
     bundle: Bundle
     report: RunReport
 
 
 def compiled(program: Program, config: DeviceConfig, fuse: bool) -> Bundle | None:
-    """The bundle, or None if the device's scratchpad is too small for a tile."""
+    """Return the bundle, or None if the device's scratchpad is too small for a tile."""
     try:
         return parse_bundle(
             compile_module(
@@ -49,7 +49,7 @@ def compiled(program: Program, config: DeviceConfig, fuse: bool) -> Bundle | Non
 
 
 def check_refusal(error: UserError, config: DeviceConfig) -> None:
-    """Only what really cannot fit may be refused, and the message says by how much."""
+    """Assert that a refusal is due to the scratchpad and states how many bytes are needed."""
     (finding,) = error.diagnostics
     assert finding.code == "COMP002", str(error)
     assert config.scratchpad_bytes < ALWAYS_ENOUGH
@@ -59,7 +59,7 @@ def check_refusal(error: UserError, config: DeviceConfig) -> None:
 
 
 def check_program(program: Program, config: DeviceConfig, engine: str = "compiled") -> None:
-    """Unfused and fused: outputs, layers, cycles' laws, clipped values, code."""
+    """Check outputs, layers, cycle counts, saturation and code, with and without fusion."""
     done, final = run_module(
         program.module, program.inputs, program.numerics, profiles_by_name(program, config)
     )
@@ -86,12 +86,12 @@ def check_program(program: Program, config: DeviceConfig, engine: str = "compile
 
 
 def roomy(config: DeviceConfig) -> DeviceConfig:
-    """One core, and room for every tile."""
+    """Return the device with one core and a scratchpad that holds every tile."""
     return attrs.evolve(config, cores_count=1, scratchpad_bytes=1 << 22)
 
 
 def profiles_by_name(program: Program, config: DeviceConfig) -> dict[str, str]:
-    """Instruction -> profile, where one was given for it or for what can fuse with it."""
+    """Return the given profiles by instruction, extended to what fuses with it."""
     profiles = dict(program.by_layer)
     if not profiles:
         return profiles
@@ -106,9 +106,9 @@ def profiles_by_name(program: Program, config: DeviceConfig) -> dict[str, str]:
 
 
 def check_same_cuts(program: Program, config: DeviceConfig, report: RunReport) -> None:
-    """What is cut, at any stage, does not depend on how layers are sliced.
+    """Assert that saturation does not depend on how layers are sliced.
 
-    But for accumulators: they saturate in the order of their parts.
+    Accumulators are excepted: they saturate in the order of their partial sums.
     """
     plain = roomy(config)
     bundle = compiled(program, plain, fuse=False)
@@ -123,9 +123,9 @@ def check_same_cuts(program: Program, config: DeviceConfig, report: RunReport) -
 def check_layers(
     report: RunReport, done: dict[str, Done], fuse: bool, outliving: Collection[str]
 ) -> None:
-    """Every layer's output and its clipped values; without fusion every instruction is one.
+    """Assert that output and saturation of every layer equal the oracle's.
 
-    Buffers that are ``outliving`` are read after the run.
+    Without fusion every instruction is a layer. Buffers in ``outliving`` are read after the run.
     """
     in_order = list(done.values())
     by_name = {one.instruction.name: one for one in done.values()}
@@ -144,7 +144,7 @@ def check_layers(
 
 
 def same_bytes(output: Array, done: Done, layer: LayerReport) -> None:
-    """All defined elements, bit for bit."""
+    """Assert that all defined elements are equal bit for bit."""
     expected = done.result
     assert output.dtype == expected.dtype
     assert output.shape == expected.shape

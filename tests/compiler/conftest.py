@@ -11,5 +11,5 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "conformance")]
 
 @pytest.fixture(autouse=True)
 def whole_layers_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second run of a program proves its whole layers."""
+    """Set the number of runs before layers are proved to one."""
     monkeypatch.setattr("nmpsim.core.device.RUNS_BEFORE_PROOF", 1)

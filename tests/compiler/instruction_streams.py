@@ -27,7 +27,7 @@ FIRST, MIDDLE, LAST = 1, 2, 3
 
 @attrs.frozen
 class Range:
-    """Bytes of a scratchpad, from its begin."""
+    """Range of scratchpad bytes, without its end."""
 
     begin: int
     end: int
@@ -38,7 +38,7 @@ class Range:
 
 @attrs.frozen
 class Job:
-    """A tensor instruction with what it touches in the scratchpad."""
+    """Tensor instruction and the scratchpad bytes that it touches."""
 
     unit: Unit
     mnemonic: str
@@ -57,7 +57,7 @@ Event = Job | tuple[str, int, int]
 def core_steps(
     bundle: Bundle, entry: int, core: int
 ) -> Iterator[tuple[int, DecodedInstruction, Sequence[int]]]:
-    """What a core comes to from ``entry`` to its halt: address, instruction, registers before it.
+    """Yield the address, instruction and prior registers of each step of a core until it halts.
 
     The scalar part is straight-line code.
     """
@@ -82,7 +82,7 @@ def core_steps(
 
 
 def core_events(bundle: Bundle, entry: int, core: int) -> Iterator[Event]:
-    """What a core does from ``entry`` to its halt, but for its scalar instructions."""
+    """Yield the instructions of a core from ``entry`` to its halt, without the scalar ones."""
     for _, one, registers in core_steps(bundle, entry, core):
         name, operands = one.instruction.mnemonic, one.operands
         if one.instruction.descriptor:
@@ -151,7 +151,7 @@ def _store(w: Words) -> Touched:
 
 
 def _wide(w: Words) -> int:
-    """Bytes of an element."""
+    """Return the number of bytes of an element."""
     return 1 << w["element"]
 
 
@@ -187,7 +187,7 @@ def _conv(w: Words) -> Touched:
 
 
 def _summed(w: Words, reads: tuple[Range, ...], sums: Range, out: Range) -> Touched:
-    """Partial sums are read unless the instruction begins a sum, written unless it ends it."""
+    """Return what is touched, reading sums unless they begin and writing them unless they end."""
     if w["part"] in (MIDDLE, LAST):
         reads = (*reads, sums)
     return reads, (sums,) if w["part"] in (FIRST, MIDDLE) else (out,)
@@ -257,7 +257,7 @@ TOUCHES = {
 
 
 class CoreChecker:
-    """Unfinished jobs of a core's units, and which scratchpad bytes hold something."""
+    """Checker of a core that tracks unfinished jobs of its units and written scratchpad bytes."""
 
     def __init__(self, nbytes: int) -> None:
         self._unfinished: dict[Unit, list[Job]] = {unit: [] for unit in Unit}
@@ -298,14 +298,14 @@ class CoreChecker:
 
 @attrs.frozen
 class Transfer:
-    """A load or store of one core in a layer, by the bytes of DRAM that it touches."""
+    """Load or store of one core in a layer, which touches bytes of DRAM."""
 
     core: int
     is_store: bool
     words: Words
 
     def places(self, base: int, nbytes: int) -> np.ndarray[Any, Any]:
-        """Offsets of its bytes in read-write memory; none if it lies elsewhere."""
+        """Return the offsets of the touched bytes in read-write memory, if they are there."""
         w = self.words
         if not base <= w["dram"] < base + nbytes:
             return np.zeros(0, np.int64)
@@ -315,7 +315,7 @@ class Transfer:
 
 
 def check_layer(bundle: Bundle, transfers: list[Transfer]) -> None:
-    """No byte is stored twice, and none is loaded that is stored: except by its own core before."""
+    """Assert that no byte is stored twice, or loaded after its store or beside another core's."""
     stored_by = np.full(bundle.rw_bytes, -1, np.int16)
     memory = bundle.rw_base, bundle.rw_bytes
     for transfer in transfers:
@@ -333,7 +333,7 @@ def check_layer(bundle: Bundle, transfers: list[Transfer]) -> None:
 
 
 def check_streams(bundle: Bundle, config: DeviceConfig) -> int:
-    """Check everything; the number of tensor instructions."""
+    """Check all instruction streams of a bundle and return the number of tensor instructions."""
     checkers = [CoreChecker(config.scratchpad_bytes) for _ in range(config.cores_count)]
     jobs = 0
     for step in bundle.metadata.steps:
@@ -356,7 +356,7 @@ def _check_core(
     config: DeviceConfig,
     layers: dict[int, list[Transfer]],
 ) -> None:
-    """One core's part of a step: its layers in order, each closed by its barrier."""
+    """Check that a core runs the layers of a step in order and ends each with its barrier."""
     open_layers = list(layers)
     for event in events:
         if isinstance(event, Job):

@@ -42,7 +42,7 @@ def int8(shape: tuple[int, ...], scale: float = 0.5, offset: int = 0) -> TensorT
 
 @attrs.frozen
 class Ref:
-    """A tensor of the draft."""
+    """Reference to a tensor of the draft."""
 
     name: str
     type: TensorType
@@ -56,7 +56,7 @@ class Ref:
 
 @attrs.define
 class Draft:
-    """A module that is being written."""
+    """Module under construction."""
 
     weights: list[WeightVar] = attrs.field(factory=list)
     instructions: list[Instruction] = attrs.field(factory=list)
@@ -88,7 +88,7 @@ class Draft:
         return self._define("allocactivation", (), {"Ty": kind}, "buffer")
 
     def result(self, kind: TensorType) -> Ref:
-        """A tensor for a result: a buffer, or the program's output."""
+        """Add a tensor for a result: the program's output if it is last, else a buffer."""
         return self.output(kind) if self.is_last else self.buffer(kind)
 
     def view(self, source: Ref, kind: TensorType, offsets: tuple[int, ...] | None = None) -> Ref:
@@ -97,7 +97,7 @@ class Draft:
         return self._define("tensorview", operands, {"Ty": kind, "Offsets": start}, "view")
 
     def emit(self, opcode: str, *operands: Ref, **attributes: Any) -> Ref:
-        """An instruction whose first operand is the result (inout for an insertion)."""
+        """Add an instruction and return its first operand, the result (inout for an insertion)."""
         first = "@inout" if opcode == "inserttensor" else "@out"
         kinds = (first, *("@in",) * (len(operands) - 1))
         written = tuple(
@@ -107,7 +107,7 @@ class Draft:
         return operands[0]
 
     def module(self) -> Module:
-        """The verified module."""
+        """Return the verified module."""
         module = Module("drafted", tuple(self.weights), tuple(self.instructions), self.constants)
         verify(module)
         return module
@@ -141,7 +141,7 @@ class Draft:
 
 
 def random_values(rng: np.random.Generator, kind: TensorType, shape: Any = None) -> Array:
-    """Values all over an element kind's range, now and then only its ends."""
+    """Draw values from the whole range of an integer type, or now and then only its limits."""
     shape = kind.shape if shape is None else shape
     if kind.dtype.kind == "f":
         return rng.normal(0, 3, shape).astype(kind.dtype)

@@ -25,7 +25,7 @@ NO_WORK = ("allocactivation", "deallocactivation", "tensorview", "touch", "debug
 
 @attrs.frozen(eq=False)
 class Done:
-    """One instruction as it ran: operands before it, result, and the values before the clip."""
+    """Execution of an instruction: prior operands, result and values before the clip."""
 
     instruction: Instruction
     operands: tuple[HostTensor, ...]
@@ -44,7 +44,7 @@ class Done:
 
 
 class Memory:
-    """Every tensor of a module as bytes, and where views lie in them."""
+    """Memory of a module: the bytes of every tensor, and where views lie in them."""
 
     def __init__(self, module: Module, inputs: Mapping[str, Array]) -> None:
         self._bytes: dict[str, Array] = {}
@@ -68,27 +68,27 @@ class Memory:
             self._places[instruction.name] = storage, start + index * source.dtype.itemsize, kind
 
     def tensor(self, name: str) -> Array:
-        """A tensor's elements, in place."""
+        """Return the elements of a tensor without copying them."""
         storage, start, kind = self._places[name]
         return (
             self._bytes[storage][start : start + kind.nbytes].view(kind.dtype).reshape(kind.shape)
         )
 
     def defined(self, name: str) -> Array:
-        """Which of a tensor's elements hold something."""
+        """Return a mask of the elements of a tensor that are defined."""
         storage, start, kind = self._places[name]
         by_byte = self._defined[storage][start : start + kind.nbytes]
         return by_byte.reshape(*kind.shape, kind.dtype.itemsize).all(axis=-1)
 
     def write(self, name: str, values: Array, defined: Array) -> None:
-        """Give a tensor new contents, of which some may be undefined."""
+        """Set the elements of a tensor and the mask of those that are defined."""
         storage, start, kind = self._places[name]
         self.tensor(name)[...] = values
         by_byte = np.repeat(defined.reshape(-1), kind.dtype.itemsize)
         self._defined[storage][start : start + kind.nbytes] = by_byte
 
     def operand(self, name: str) -> HostTensor:
-        """A copy of a tensor, as the host operations take it."""
+        """Return a copy of a tensor as an operand of host operations."""
         quant = self._places[name][2].quant
         values = self.tensor(name).copy()
         if quant is None:
@@ -96,7 +96,7 @@ class Memory:
         return HostTensor(values, quant.scale, quant.offset, quantized=True)
 
     def place(self, name: str) -> tuple[str, int, int]:
-        """A tensor's buffer, its first byte there, its bytes."""
+        """Return a tensor's buffer, its first byte there and its number of bytes."""
         storage, start, kind = self._places[name]
         return storage, start, kind.nbytes
 
@@ -112,7 +112,7 @@ def run_module(
     numerics: str = "glow-int",
     by_layer: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[dict[str, Done], dict[str, Array]]:
-    """Every computing instruction by its key, and what all mutable weights hold at the end."""
+    """Run a module; return executions by key and the final values of mutable weights."""
     memory = Memory(module, inputs)
     done: dict[str, Done] = {}
     for instruction in module.instructions:

@@ -23,7 +23,7 @@ ADDRESSES = ("input", "output", "spm")
 
 @attrs.frozen
 class Block:
-    """An instruction of the NMP with the scalar instructions before it."""
+    """Instruction of the NMP with the scalar instructions before it."""
 
     begin: int
     """Address of the first of them."""
@@ -44,7 +44,7 @@ class Block:
 
     @property
     def kind(self) -> str:
-        """Of the descriptor."""
+        """Return the kind of the descriptor."""
         return str(self.decoded.instruction.descriptor)
 
 
@@ -53,7 +53,7 @@ Stream = Sequence[Block]
 
 @attrs.frozen(eq=False)
 class Fault:
-    """A program with one fault in it."""
+    """Program with one fault in it."""
 
     kind: str
     what: str
@@ -61,7 +61,7 @@ class Fault:
 
 
 def streams(bundle: Bundle) -> list[Stream]:
-    """The blocks of each step of the device and each of its cores."""
+    """Return the blocks of each core for each step of the device."""
     cores = int(str(bundle.metadata.device["cores_count"]))
     entries = [step.entry for step in bundle.metadata.steps if step.kind == "device"]
     return [list(_blocks(bundle, entry or 0, core)) for entry in entries for core in range(cores)]
@@ -84,7 +84,7 @@ def _blocks(bundle: Bundle, entry: int, core: int) -> Iterator[Block]:
 
 
 def patched(bundle: Bundle, words: dict[int, int]) -> Bundle:
-    """With other words at some addresses."""
+    """Return the bundle with the words at some addresses replaced."""
     image = bundle.image.copy()
     for address, word in words.items():
         at = address - bundle.image_base
@@ -93,25 +93,25 @@ def patched(bundle: Bundle, words: dict[int, int]) -> Bundle:
 
 
 def words_of(bundle: Bundle, block: Block) -> dict[str, int]:
-    """The words of a block's descriptor."""
+    """Return the words of a block's descriptor."""
     at, nbytes = block.rs1 - bundle.image_base, DESCRIPTORS[block.kind].nbytes
     return decode_descriptor(block.kind, bundle.image[at : at + nbytes].tobytes())
 
 
 def word_at(block: Block, name: str) -> int:
-    """Address of a word of a block's descriptor."""
+    """Return the address of a word of a block's descriptor."""
     return block.rs1 + 4 * get_word_indices(block.kind)[name]
 
 
 def removed(bundle: Bundle, mnemonic: str) -> Iterator[Fault]:
-    """Each of these instructions in turn is missing."""
+    """Yield one fault for each instruction with this mnemonic that is removed."""
     for block in itertools.chain(*streams(bundle)):
         if block.name == mnemonic:
             yield Fault(f"no {mnemonic}", hex(block.pc), patched(bundle, {block.pc: NOP}))
 
 
 def removed_barriers(bundle: Bundle) -> Iterator[Fault]:
-    """Each barrier in turn is missing in all cores, or one core, or all of them, name fewer."""
+    """Yield faults in which a barrier is missing or counts fewer cores, in one core or in all."""
     by_number: dict[int, list[Block]] = {}
     for block in itertools.chain(*streams(bundle)):
         if block.name == "nmp.barrier":
@@ -127,7 +127,7 @@ def removed_barriers(bundle: Bundle) -> Iterator[Fault]:
 
 
 def swapped_buffers(bundle: Bundle) -> Iterator[Fault]:
-    """An instruction and the next one of its kind have each other's input, output or scratchpad."""
+    """Yield faults in which an instruction and the next one of its kind swap an address."""
     for stream in streams(bundle):
         last: dict[str, Block] = {}
         for block in stream:
@@ -146,7 +146,7 @@ def swapped_buffers(bundle: Bundle) -> Iterator[Fault]:
 
 
 def short_loads(bundle: Bundle) -> Iterator[Fault]:
-    """Each load in turn brings a row, a run or half of its bytes less."""
+    """Yield faults in which a load omits a row, a run or half of its bytes."""
     for block in itertools.chain(*streams(bundle)):
         if block.name == "nmp.load":
             words = words_of(bundle, block)
@@ -160,11 +160,11 @@ def short_loads(bundle: Bundle) -> Iterator[Fault]:
 
 
 def delayed(bundle: Bundle, parts: Sequence[Stream], late: Unit, depth: int) -> Bundle:
-    """The same program as a chip may do it whose unit ``late`` is as slow as it can be.
+    """Return the program in the order of a chip whose unit ``late`` is as slow as possible.
 
-    ``parts`` are its :func:`streams`.
-    The unit's instructions move behind everything that need not wait for them: to the wait that
-    asks for them, to where its queue, ``depth`` long, would be full, or to the end.
+    ``parts`` are the :func:`streams` of the program.
+    The unit's instructions move behind everything that need not wait for them: to the wait for
+    the unit, to where its queue of length ``depth`` would be full, or to the end.
     """
     words: dict[int, int] = {}
     for stream in parts:

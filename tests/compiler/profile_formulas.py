@@ -23,7 +23,7 @@ f32 = np.float32
 
 @attrs.frozen(eq=False)
 class Layer:
-    """Exact sums of a layer with weights, and its scales (one, or one a channel)."""
+    """Layer with weights, given by its exact sums and its scales (one, or one per channel)."""
 
     sums: Array
     dest: HostTensor
@@ -56,7 +56,7 @@ class Layer:
 
 
 def away(x: Any) -> Array:
-    """Halves away from zero, exact."""
+    """Round exactly to the nearest integer, with halves away from zero."""
     wide = np.asarray(x, np.float64)
     return np.copysign(np.floor(np.abs(wide) + 0.5), wide).astype(np.int64)
 
@@ -66,7 +66,7 @@ def even(x: Any) -> Array:
 
 
 def fused(x: Any, factor: Any, addend: Any) -> Array:
-    """``x * factor + addend`` of float32 numbers, rounded once: to odd in float64, then again."""
+    """Return ``x * factor + addend`` of float32 numbers, rounded to odd in float64, then again."""
     product, c = np.asarray(np.float64(x) * np.float64(factor)), np.float64(addend)
     total = product + c
     part = total - product
@@ -85,7 +85,7 @@ class Profile:
         raise NotImplementedError
 
     def matmul(self, sums: Array, lhs: HostTensor, rhs: HostTensor, dest: HostTensor) -> Array:
-        """Exact sums of a product of two matrices become results, not yet clipped."""
+        """Return the unclipped results of a matrix product, given its exact sums."""
         raise NotImplementedError
 
     def scaled(self, x: Array, factor: Any, dest: HostTensor) -> Array:
@@ -115,7 +115,7 @@ def _operation(opcode: str, x: Array, y: Array) -> Array:
 
 
 class Nmp(Profile):
-    """Shifts and integer multipliers as libjit has them, at any width; the bias behind them."""
+    """Profile of the NMP: shifts and integer multipliers of libjit at any width, then the bias."""
 
     clips_input = True
 
@@ -173,12 +173,12 @@ class Nmp(Profile):
 
 
 def divided(values: Array, counts: Array) -> Array:
-    """C's division of values moved half a divisor away from zero."""
+    """Divide integers and round to the nearest one, with halves away from zero."""
     return np.sign(values) * ((np.abs(values) + counts // 2) // counts)
 
 
 class Q31(Profile):
-    """TFLite. A multiplier is (mul, exponent) with mul / 2^31 between one half and one."""
+    """Profile of TFLite; a multiplier is (mul, exponent) with mul / 2^31 between 0.5 and 1."""
 
     averages_raw = True
 
@@ -273,7 +273,7 @@ class Q31(Profile):
 
 
 class Float(Profile):
-    """ONNX Runtime, and what PyTorch's engines share with it."""
+    """Profile of ONNX Runtime, and base of the profiles of PyTorch's engines."""
 
     averages_reals = True
 
@@ -342,7 +342,7 @@ class Float(Profile):
 
 
 class Torch(Float):
-    """A product of matrices has no formula of PyTorch's; that of Int16 is the simulator's own."""
+    """Base of the profiles of PyTorch's engines; Int16 matrix products are the simulator's own."""
 
     averages_reals = False
 
@@ -353,14 +353,14 @@ class Torch(Float):
         return lhs.scale32 * rhs.scale32 * (f32(1) / dest.scale32)
 
     def real(self, side: HostTensor) -> Array:
-        """A fused multiply-add on unsigned integers; float64 holds it before it is rounded."""
+        """Dequantize by a fused multiply-add on unsigned integers, rounded once from float64."""
         moved = 128 if side.dtype == np.int8 else 0
         addend = -(f32(side.offset + moved) * side.scale32)
         unsigned = side.values.astype(np.float64) + moved
         return (unsigned * np.float64(side.scale32) + np.float64(addend)).astype(np.float32)
 
     def placed(self, value: Array, dest: HostTensor) -> Array:
-        """The zero point is added before rounding, that of an unsigned tensor."""
+        """Add the zero point of the unsigned tensor before rounding."""
         moved = 128 if dest.dtype == np.int8 else 0
         return even(value + f32(dest.offset + moved)) - moved
 

@@ -22,7 +22,7 @@ WEIGHTED = ("convolution", "fullyconnected")
 def answer(
     opcode: str, operands: Sequence[HostTensor], attributes: Attributes, numerics: str
 ) -> Array:
-    """The result, clipped."""
+    """Return the clipped result of an operation."""
     dest = operands[0]
     with np.errstate(all="ignore"):
         value, low, high = _unclipped(opcode, operands, attributes, PROFILES[numerics]())
@@ -32,7 +32,7 @@ def answer(
 
 
 def is_of_profile(numerics: str, opcode: str, operands: Sequence[HostTensor]) -> bool:
-    """True for what is computed here; all else is the host operations'."""
+    """Return whether an operation is computed here and not by the host operations."""
     narrow = operands[0].dtype in (np.int8, np.int16)
     known = opcode.endswith(WEIGHTED) or opcode in _OTHERS
     return numerics in PROFILES and narrow and known

@@ -21,7 +21,7 @@ SCRATCHPADS = (4096, 4160, 6144, 8192, 16384, 32768, 65536, 131072)
 
 
 class Program:
-    """A module, what it is run on, and whose arithmetic it follows; it shows itself as LIR text."""
+    """Module with its inputs and numerics profiles; its representation is LIR text."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Program:
 
 
 class Size:
-    """Of a device: cores and bytes of a scratchpad."""
+    """Size of a device: cores and bytes of a scratchpad."""
 
     def __init__(self, cores: int, scratchpad_bytes: int) -> None:
         self.config = attrs.evolve(
@@ -60,7 +60,7 @@ def sizes(draw: Any) -> Size:
 
 
 class Writer:
-    """Draws one operation after the other into a draft."""
+    """Writer that draws one operation after the other into a draft."""
 
     def __init__(self, draw: Any, elem: str = "i8", numerics: str = "glow-int") -> None:
         self.draw = draw
@@ -104,7 +104,7 @@ class Writer:
         return self.draft.constant(self.values(shape), self.elem, self.scale(), self.offset())
 
     def reshaped(self, source: Ref, rank: int) -> Ref:
-        """The tensor, or a view of it with another number of dimensions."""
+        """Return the tensor, or a view of it with another number of dimensions."""
         if len(source.shape) == rank:
             return source
         size = source.type.elements
@@ -117,7 +117,7 @@ class Writer:
         return self.draft.view(source, attrs.evolve(source.type, shape=shape))
 
     def partner(self, like: Ref, kind: Any = None) -> Ref:
-        """Another tensor of this shape: one seen before, a constant, or an input."""
+        """Draw another tensor of this shape: an earlier one, a constant or an input."""
         same = [r for r in self.seen if r.shape == like.shape and r.type.elem == self.elem]
         if same and self.chance():
             return self.draw(st.sampled_from(same))
@@ -126,7 +126,7 @@ class Writer:
         return self.draft.input(self.narrow_type(like.shape))
 
     def bias(self, count: int, product: float, typical: float, target: Ref) -> Ref:
-        """Small beside 32 bits when it is on the accumulator's scale, and what a profile takes."""
+        """Draw a bias that the profile accepts and that is small in a 32-bit accumulator."""
         if self.numerics == "nmp":
             return self.bias_on_result(count, target)
         if self.numerics == "q31" or (self.numerics.startswith("float") and self.chance()):
@@ -147,12 +147,12 @@ class Writer:
         return self.draft.constant(values, "i32", product * ratio, offset)
 
     def spread(self, count: int, width: float) -> Array:
-        """Int32 values around 0."""
+        """Draw Int32 values around 0."""
         drawn = self.rng.normal(0, width, count)
         return np.clip(drawn, -(2**30), 2**30).astype(np.int32)
 
     def bias_on_result(self, count: int, target: Ref) -> Ref:
-        """As the NMP's library wants it; the offset may be any."""
+        """Draw a bias on the scale of the result, as the NMP's library needs, with any offset."""
         elem = self.pick("i8", "i16", "i32")
         values = self.rng.normal(0, 40 * self.unit, count).astype(np.int32)
         limits = np.iinfo(ELEM_DTYPES[elem])
@@ -163,7 +163,7 @@ class Writer:
 
 
 def parameters(kind: Any) -> tuple[float, int]:
-    """Scale and offset of a type, 1 and 0 if it has none."""
+    """Return scale and offset of a type, or 1 and 0 if it has none."""
     return (kind.quant.scale, kind.quant.offset) if kind.quant else (1.0, 0)
 
 

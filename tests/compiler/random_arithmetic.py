@@ -14,7 +14,7 @@ from program_writer import Step, Writer, parameters
 
 
 def window(w: Writer, height: int, width: int, dilated: bool) -> dict[str, Any]:
-    """Kernels, strides, pads and dilation that fit into an image."""
+    """Draw kernels, strides, pads and dilation that fit into an image."""
     kernels, strides, pads, dilation = [], [], [0, 0, 0, 0], []
     for axis, size in enumerate((height, width)):
         kernel = w.pick(1, 1, 2, 3, 3, 4, 5, 7)
@@ -33,7 +33,7 @@ def window(w: Writer, height: int, width: int, dilated: bool) -> dict[str, Any]:
 
 
 def window_result(shape: tuple[int, ...], at: dict[str, Any]) -> tuple[int, int]:
-    """Rows and columns of the result."""
+    """Return the number of rows and columns of the result."""
     dilation, pads = at.get("Dilation", (1, 1)), at["Pads"]
     rows, columns = (
         (shape[1 + d] + pads[d] + pads[d + 2] - dilation[d] * (at["Kernels"][d] - 1) - 1)
@@ -58,7 +58,7 @@ def activation(w: Writer, scale: float) -> dict[str, Any]:
 
 
 def convolution(w: Writer, source: Ref) -> Ref:
-    """Plain, grouped or depthwise, with one scale or one for each channel."""
+    """Draw a plain, grouped or depthwise convolution with one scale or one per channel."""
     source = w.reshaped(source, 4)
     channels = source.shape[3]
     at = window(w, source.shape[1], source.shape[2], dilated=True)
@@ -88,7 +88,7 @@ def convolution(w: Writer, source: Ref) -> Ref:
 
 
 def channel_tables(w: Writer, outs: int, filter_: float, bias: float) -> list[Ref]:
-    """Filter and bias scales and offsets, each near those of the tensors."""
+    """Draw scales and offsets per channel of filter and bias, with scales near the tensors' own."""
     tables = []
     for scale in (filter_, bias):
         factors = w.rng.uniform(0.5, 2, outs)
@@ -108,7 +108,7 @@ def same_for_all(w: Writer, outs: int, bias: Ref) -> list[Ref]:
 
 
 def on_products(w: Writer, source: Ref, filters: Ref) -> list[Ref]:
-    """Bias scales that are those of the sums."""
+    """Return bias scales equal to those of the sums, and offsets of 0."""
     scales = np.float32(source.type.quant.scale) * w.draft.constants[filters.name]
     return [
         w.draft.constant(scales, "float"),
@@ -117,7 +117,7 @@ def on_products(w: Writer, source: Ref, filters: Ref) -> list[Ref]:
 
 
 def fully_connected(w: Writer, source: Ref) -> Ref:
-    """With one scale, one a row, or as a product with constant weights."""
+    """Draw a fully connected layer with one scale or one per row, or a product with constants."""
     source = w.reshaped(source, 2)
     rows, depth = source.shape
     outs = w.pick(1, 3, 10, 16, 17, 33, 70)
@@ -138,7 +138,7 @@ def fully_connected(w: Writer, source: Ref) -> Ref:
 
 
 def has_matmul(w: Writer) -> bool:
-    """PyTorch's profiles refuse products of Int8 matrices."""
+    """Return whether the profile allows products of matrices (PyTorch's refuse Int8)."""
     return w.elem == "i16" or w.numerics not in NO_INT8_MATMUL
 
 
@@ -163,7 +163,7 @@ def max_pool(w: Writer, source: Ref) -> Ref:
 
 
 def pool_window(w: Writer, source: Ref) -> dict[str, Any]:
-    """A window; its pads may be so large that some windows lie in padding alone."""
+    """Draw a window whose pads may be so large that it lies in padding alone at some places."""
     at = window(w, source.shape[1], source.shape[2], dilated=False)
     if w.pick(False, False, True):
         at["Pads"] = tuple(p + w.number(0, 2) for p in at["Pads"])
@@ -187,12 +187,12 @@ def avg_pool(w: Writer, source: Ref) -> Ref:
 
 
 def is_own(source: Ref) -> bool:
-    """A buffer of the program's own may be worked on in place."""
+    """Return whether a tensor is a buffer of the program, which may be changed in place."""
     return source.kind == "buffer"
 
 
 def place_for(w: Writer, source: Ref, around: float) -> Ref:
-    """A new tensor, or the source itself."""
+    """Return a new tensor for a result, or the source itself to work in place."""
     if is_own(source) and not w.draft.is_last and w.chance():
         if source in w.seen:
             w.seen.remove(source)
@@ -256,7 +256,7 @@ def look_up(w: Writer, source: Ref) -> Ref:
 
 
 def splat(w: Writer, source: Ref) -> Ref:
-    """A filled tensor, then the larger of it and the source."""
+    """Draw a filled tensor and the element-wise maximum of it and the source."""
     was_last, w.draft.is_last = w.draft.is_last, False
     filled = w.result(source.shape, None)
     value = float(np.float32(filled.type.quant.scale * w.number(-300, 300) * w.unit))

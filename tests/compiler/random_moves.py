@@ -28,7 +28,7 @@ def extract(w: Writer, source: Ref) -> Ref:
 
 
 def insert(w: Writer, source: Ref) -> Ref:
-    """Once or several times, into a tensor that was filled before."""
+    """Draw an insertion of the source, once or several times, into a tensor filled before."""
     if not source.shape:
         source = w.reshaped(source, 1)
     axis, count = w.number(0, len(source.shape) - 1), w.pick(1, 1, 2, 3)
@@ -44,7 +44,7 @@ def insert(w: Writer, source: Ref) -> Ref:
 
 
 def concatenate(w: Writer, source: Ref) -> Ref:
-    """Parts inserted into a buffer that was only touched; the parts are of one type."""
+    """Draw a concatenation of parts of one type in a buffer that was only touched."""
     if not source.shape:
         source = w.reshaped(source, 1)
     axis = w.number(0, len(source.shape) - 1)
@@ -67,7 +67,7 @@ def concatenate(w: Writer, source: Ref) -> Ref:
 
 
 def slice_view(w: Writer, source: Ref) -> Ref:
-    """A view that begins somewhere inside; it goes on to be used by what follows."""
+    """Draw a view that begins at a random element of the source, or a copy of this view."""
     offsets = tuple(w.number(0, n - 1) for n in source.shape)
     start = int(np.ravel_multi_index(offsets, source.shape)) if offsets else 0
     size = w.number(1, source.type.elements - start)

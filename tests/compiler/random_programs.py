@@ -37,14 +37,14 @@ def single_operations(
     elem: str = "i8",
     numerics: str = "glow-int",
 ) -> Program:
-    """One operation on an image."""
+    """Draw a program with one operation on an image."""
     w = Writer(draw, elem, numerics)
     return write(w, w.draft.input(w.narrow_type(_image(w))), steps, 1)
 
 
 @st.composite
 def large_operations(draw: Any, step: Step, elem: str = "i8") -> Program:
-    """One operation on an image of thousands of elements."""
+    """Draw a program with one operation on a large image."""
     w = Writer(draw, elem)
     shape = (w.number(1, 3), w.number(8, 14), w.number(8, 14), w.pick(8, 17, 33, 40))
     return write(w, w.draft.input(w.narrow_type(shape)), (step,), 1)
@@ -52,7 +52,7 @@ def large_operations(draw: Any, step: Step, elem: str = "i8") -> Program:
 
 @st.composite
 def chains(draw: Any, elem: str = "i8", numerics: str = "glow-int") -> Program:
-    """Two to five operations of any kind."""
+    """Draw a program with two to five operations of any kind."""
     w = Writer(draw, elem, numerics)
     first = w.draft.input(w.narrow_type(_image(w)))
     return write(w, first, (*ARITHMETIC, *MOVES, unary, unary), w.number(2, 5))
@@ -60,7 +60,7 @@ def chains(draw: Any, elem: str = "i8", numerics: str = "glow-int") -> Program:
 
 @st.composite
 def deep_products(draw: Any) -> Program:
-    """A fully connected layer or matrix product over thousands of inputs."""
+    """Draw a fully connected layer or matrix product over 500 to 6000 inputs."""
     w = Writer(draw)
     shape = (w.number(1, 4), w.number(500, 6000))
     first = w.draft.input(w.narrow_type(shape, 0.02))
@@ -69,7 +69,7 @@ def deep_products(draw: Any) -> Program:
 
 @st.composite
 def moves(draw: Any) -> Program:
-    """One to three moves of elements of any kind, of one to six dimensions."""
+    """Draw a program with one to three moves of any element type in one to six dimensions."""
     w = Writer(draw)
     elem = w.pick(*ELEMS)
     shape = [w.number(1, 7) for _ in range(w.number(1, 6))]

@@ -24,7 +24,7 @@ ASKED = ("relu", "clip", "cpumaxsplat")
 
 
 def check_laws(report: RunReport, config: DeviceConfig) -> None:
-    """The sum of the parts is the whole, and nothing is faster than it can be."""
+    """Assert that parts add up to their totals and no layer exceeds the device's throughput."""
     assert report.trap is None, report.trap
     assert sum(layer.cycles for layer in report.layers) == report.cycles
     for layer in report.layers:
@@ -44,7 +44,7 @@ def check_laws(report: RunReport, config: DeviceConfig) -> None:
 
 
 def check_causes(layer: LayerReport, cores: int) -> None:
-    """Each cycle of each core has one cause, and the layer does not beat its bound."""
+    """Assert that each cycle of each core has one cause and that the layer respects its bound."""
     causes = layer.core_cycles
     assert sum(causes.values()) == cores * layer.cycles, layer.name
     assert min(causes.values()) >= 0, layer.name
@@ -56,7 +56,7 @@ def check_causes(layer: LayerReport, cores: int) -> None:
 
 
 def multiplications(done: Done) -> int:
-    """Multiplications that a layer needs."""
+    """Return the number of multiplications that a layer needs."""
     opcode, operands = done.instruction.opcode, done.operands
     if "convolution" in opcode:
         return done.result.size * int(np.prod(operands[2].shape[1:]))
@@ -66,7 +66,7 @@ def multiplications(done: Done) -> int:
 
 
 def limits(done: Done) -> tuple[int, int]:
-    """Of the result's element."""
+    """Return the limits of the result's element type."""
     info = np.iinfo(done.result.dtype)
     return int(info.min), int(info.max)
 
@@ -76,7 +76,7 @@ Overshoots = dict[tuple[str, str], list[Array]]
 
 
 def told(overshoots: Overshoots) -> dict[tuple[str, str], tuple[Any, ...]]:
-    """Count, worst, first coordinates and channels, as a report tells them."""
+    """Return count, worst value, first coordinates and channels in the form of a report."""
     cut = {key: overs for key, overs in overshoots.items() if any((o > 0).any() for o in overs)}
     return {key: _told(overs) for key, overs in cut.items()}
 
@@ -93,7 +93,7 @@ def _told(overs: list[Array]) -> tuple[Any, ...]:
 
 @attrs.frozen(eq=False)
 class Later:
-    """What happens after an instruction."""
+    """Executions after an instruction, and the buffers that are read after the run."""
 
     instructions: Sequence[Done]
     outliving: Collection[str]
@@ -101,7 +101,7 @@ class Later:
 
 
 def clips_after(done: Done, later: Later) -> list[Done]:
-    """Activations in a row on the result's scale; nothing but the next reads what one makes."""
+    """Return the chain of activations on the result's scale, each the only reader of its input."""
     if done.places[0][0] in later.outliving:
         return []
     users = [
@@ -125,9 +125,9 @@ def clips_after(done: Done, later: Later) -> list[Done]:
 
 
 def asked_sides(parts: Sequence[Done], after: Sequence[Done]) -> set[str]:
-    """Sides on which a bound of the network lies within the type of the first one's result.
+    """Return the sides on which the network asks for a bound within the first result's type.
 
-    One of an activation ``after`` it has to be the end of the type.
+    A bound of an activation in ``after`` counts only if it is the end of the type.
     """
     dest, sides = parts[0].operands[0], set()
     lowest, highest = limits(parts[0])
@@ -159,7 +159,7 @@ def asked_sides(parts: Sequence[Done], after: Sequence[Done]) -> set[str]:
 
 
 def expected_cuts(parts: Sequence[Done], later: Later) -> Overshoots:
-    """What an operation cut, with the activations that were fused into it; ``later`` ran next."""
+    """Return the overshoots of an operation with its fused activations, before ``later`` runs."""
     first = parts[0]
     opcode = first.instruction.opcode
     if first.unclipped is None or opcode == "splat":
@@ -178,7 +178,7 @@ def expected_cuts(parts: Sequence[Done], later: Later) -> Overshoots:
 
 
 def _before_activation(done: Done) -> tuple[Array, int, int]:
-    """Values before any clip, and the range that the operation itself clips to."""
+    """Return the values before any clip and the range to which the operation itself clips."""
     attributes = dict(done.instruction.attributes)
     kind = attributes.get("FusedActivation", "NONE")
     assert done.unclipped is not None
@@ -199,7 +199,7 @@ def _before_activation(done: Done) -> tuple[Array, int, int]:
 
 
 def _asked_range(done: Done) -> tuple[int, int]:
-    """The input range that relu, clip or max with a constant asks for."""
+    """Return the input range that relu, clip or max with a constant asks for."""
     source, attributes = done.operands[1], done.instruction.attributes
     highest = limits(done)[1]
     if done.instruction.opcode == "relu":
@@ -210,14 +210,14 @@ def _asked_range(done: Done) -> tuple[int, int]:
 
 
 def _range_on(done: Done, grid: HostTensor) -> tuple[int, int]:
-    """The bounds of ``clip`` on a tensor's grid."""
+    """Return the bounds of ``clip`` on a tensor's grid."""
     bounds = (done.instruction.attributes[key] for key in ("Min", "Max"))
     low, high = (quantize_value(float(str(bound)), grid) for bound in bounds)
     return low, high
 
 
 def _clips_behind(done: Done) -> bool:
-    """Glow's Interpreter clips on the result's grid, libjit on the input's."""
+    """Return whether ``clip`` limits on the result's grid (Interpreter) or the input's (libjit)."""
     by_floats = done.numerics == "glow-float" or done.result.dtype == np.int16
     return done.instruction.opcode == "clip" and by_floats
 
@@ -227,7 +227,7 @@ def _rescaled(done: Done) -> Array:
 
 
 def _add_clamped_input(done: Done, overshoots: Overshoots) -> None:
-    """An activation on its own clamps its input; the clip of its result comes after that."""
+    """Add the overshoots of the input, which an activation that is not fused clamps first."""
     low, high = _asked_range(done)
     source = done.operands[1].values.astype(np.int64)
     for side, over in (("low", low - source), ("high", source - high)):
@@ -235,7 +235,7 @@ def _add_clamped_input(done: Done, overshoots: Overshoots) -> None:
 
 
 def check_cuts(layer: LayerReport, parts: Sequence[Done], later: Later) -> None:
-    """The report's result and activation stages against the oracle's values, for Glow's."""
+    """Assert that the result and activation stages in the report equal the oracle's for Glow."""
     if parts[0].numerics not in GLOW:
         return
     reported = {

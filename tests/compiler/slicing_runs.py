@@ -28,7 +28,7 @@ FEW: list[dict[str, int]] = [
 
 @cache
 def digits() -> Program:
-    """The trained network that the repository carries, with the image of a seven."""
+    """Return the trained network of the repository with the image of a seven."""
     text = DIGITS / "digits.lir.txt"
     module, _ = attach_constants(parse_file(text), [DIGITS / "digits.npz"], find_tensors_file(text))
     verify(module)
@@ -38,7 +38,7 @@ def digits() -> Program:
 def sliced(
     program: Program, config: DeviceConfig, slicing: str, fuse: bool = True
 ) -> tuple[Bundle, list[TiledLayer]]:
-    """The bundle, and how each of its device layers was cut."""
+    """Return the compiled bundle and the tiling of each of its device layers."""
     layers: list[TiledLayer] = []
     image = compile_module(
         program.module,

@@ -22,7 +22,7 @@ WINDOW = {
 
 
 def program(draft: Draft, seed: int = 0) -> Program:
-    """The draft with random inputs."""
+    """Return the module of a draft as a program with random inputs."""
     rng = np.random.default_rng(seed)
     inputs = {name: random_values(rng, kind) for name, kind in draft.inputs.items()}
     return Program(draft.module(), inputs)
@@ -33,7 +33,7 @@ def bundle_of(draft: Draft, config: DeviceConfig = SMALL, fuse: bool = True) -> 
 
 
 def image(draft: Draft, channels: int = 8, elem: str = "i8") -> Ref:
-    """An input image of 6 by 5."""
+    """Add an input image of 6 by 5 pixels."""
     kind = int8((1, 6, 5, channels), 0.05, 3)
     return draft.input(attrs.evolve(kind, elem=elem))
 
@@ -48,7 +48,7 @@ def convolve(
     opcode: str = "convolution",
     group: int = 1,
 ) -> Ref:
-    """A 3x3 convolution with weights that a fixed seed gives."""
+    """Add a 3x3 convolution with weights from a fixed seed."""
     rng = np.random.default_rng(1)
     channels = target.shape[3]
     filter_kind = int8((channels, 3, 3, source.shape[3] // group), 0.02, 1)

@@ -22,7 +22,7 @@ from nmpsim.lir.nodes import Instruction, Operand
 
 
 def operation(number: int, buffers: Sequence[Buffer]) -> Operation:
-    """A copy that touches these buffers."""
+    """Return a copy operation that touches these buffers."""
     views = tuple(View(b.name, b, 0, int8((b.nbytes,))) for b in buffers)
     kinds = ("@out", *("@in",) * (len(views) - 1))
     operands = tuple(Operand(k, v.name, NOWHERE) for k, v in zip(kinds, views, strict=True))
@@ -31,7 +31,7 @@ def operation(number: int, buffers: Sequence[Buffer]) -> Operation:
 
 @st.composite
 def lives(draw: st.DrawFn) -> tuple[tuple[Operation, ...], list[Buffer]]:
-    """Operations over random buffers, and those buffers that must live throughout."""
+    """Draw operations over random buffers, and some buffers that must live throughout."""
     sizes = draw(st.lists(st.integers(1, 5000), min_size=1, max_size=12))
     buffers = [Buffer(f"b{i}", n, constant=draw(st.booleans())) for i, n in enumerate(sizes)]
     some = st.lists(st.sampled_from(buffers), min_size=1, max_size=3)
@@ -42,7 +42,7 @@ def lives(draw: st.DrawFn) -> tuple[tuple[Operation, ...], list[Buffer]]:
 
 
 def life(buffer: Buffer, operations: Sequence[Operation], always: Sequence[Buffer]) -> range:
-    """Indices of operations from the first to the last that touches a buffer."""
+    """Return the indices of operations from the first to the last that touches a buffer."""
     if buffer in always:
         return range(-1, len(operations) + 1)
     touched = [i for i, op in enumerate(operations) if buffer.name in op.list_buffers()]

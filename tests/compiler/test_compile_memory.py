@@ -21,7 +21,7 @@ WEIGHTS = WIDE * WIDE * LAYERS
 
 
 def connected(wide: int, layers: int) -> Draft:
-    """Fully connected layers, one after the other."""
+    """Build a draft of fully connected layers, one after the other."""
     draft, kind = Draft(), int8((1, wide))
     x = draft.input(kind)
     for number in range(layers):
@@ -34,7 +34,7 @@ def connected(wide: int, layers: int) -> Draft:
 
 
 def written(folder: Path, draft: Draft, save: Callable[..., None] = np.savez) -> tuple[Path, Path]:
-    """Files of a network in LIR."""
+    """Write a network in LIR and return the paths of its text and weights."""
     module, text, weights = draft.module(), folder / "net.lir.txt", folder / "net.npz"
     text.write_text(format_module(module), encoding="utf-8")
     save(weights, **module.constants)

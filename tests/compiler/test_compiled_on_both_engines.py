@@ -54,7 +54,7 @@ STEPS: tuple[Step, ...] = (
 
 
 def on_both(bundle: Bundle, case: Program, config: DeviceConfig) -> RunReport:
-    """The report, after both engines gave the same one."""
+    """Assert that both engines give the same report, and return it."""
     reports = [
         Device(config, engine).run(bundle, case.inputs, save_layers=True)
         for engine in ("compiled", "reference")
@@ -74,7 +74,7 @@ def on_both(bundle: Bundle, case: Program, config: DeviceConfig) -> RunReport:
 
 @st.composite
 def little(draw: st.DrawFn, step: Step, elem: str = "i8", numerics: str = "glow-int") -> Program:
-    """One operation on a very small image."""
+    """Draw a program with one operation on a very small image."""
     w = Writer(draw, elem, numerics)
     shape = (w.pick(1, 2), w.number(1, 4), w.number(1, 4), w.pick(1, 3, 4, 6))
     return write(w, w.draft.input(w.narrow_type(shape)), (step,), 1)

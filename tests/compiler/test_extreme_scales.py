@@ -57,7 +57,7 @@ def test_pairs_with_extreme_scales_are_exact(numerics: str, scale: float) -> Non
 
 
 def check(draft: Draft, numerics: str) -> None:
-    """Refused, or a run without a trap."""
+    """Assert that a program is refused or runs without a trap."""
     case = program(draft)
     try:
         image = compile_module(case.module, SMALL, numerics=numerics, **tiling())

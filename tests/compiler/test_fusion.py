@@ -12,7 +12,7 @@ from small_programs import SMALL, bundle_of, convolve, image, out_kind, program
 
 
 def layers_of(draft: Draft) -> list[tuple[str, int]]:
-    """Opcode and number of fused instructions of each layer; the program is checked too."""
+    """Check the program and return opcode and number of fused instructions of each layer."""
     check_program(program(draft), SMALL)
     return [(layer.op, len(layer.fused)) for layer in bundle_of(draft).metadata.layers]
 

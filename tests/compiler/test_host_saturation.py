@@ -30,7 +30,7 @@ TORCH = ("float-fbgemm", "float-qnnpack", "float-onednn")
 
 @attrs.frozen
 class Target:
-    """The type of a layer's operands, and the scale of its result."""
+    """Element type of a layer's operands, and scale of its result."""
 
     elem: str
     scale: float
@@ -53,7 +53,7 @@ def two_operands(opcode: str, target: Target) -> Draft:
 
 
 def one_operand(opcode: str, attributes: dict[str, Any], target: Target) -> Draft:
-    """``attributes`` that are functions take the scale of the result."""
+    """Build a draft of one operation; ``attributes`` that are functions take the result's scale."""
     draft = Draft()
     source = draft.input(target.type(SHAPE, 0.5, 3))
     draft.emit(opcode, draft.output(target.result(SHAPE)), source, **at(attributes, target))
@@ -87,7 +87,7 @@ def batched_add(target: Target, slice_elem: str = "") -> Draft:
 
 
 def constants(draft: Draft, shape: tuple[int, ...], target: Target) -> list[Any]:
-    """Weights, bias, scales and zero points of 7 channels.
+    """Add weights, bias, scales and zero points of 7 channels.
 
     The biases of the first two channels saturate. Their weights are 0, as the sums of the host are
     exact: it has no accumulator that could saturate.

@@ -67,7 +67,7 @@ def test_the_shared_folder_has_programs(shared: Path) -> None:
 
 
 def tiled() -> tuple[Bundle, DeviceConfig]:
-    """A convolution, an addition and a transpose of many tiles a core."""
+    """Compile a convolution, an addition, a transpose and a ReLU into many tiles per core."""
     config = attrs.evolve(SMALL, cores_count=2, scratchpad_bytes=4096)
     draft = Draft()
     source = image(draft, channels=40)
@@ -80,7 +80,7 @@ def tiled() -> tuple[Bundle, DeviceConfig]:
 
 
 def places(bundle: Bundle, mnemonic: str) -> list[int]:
-    """Offsets in the image of all instructions of this name."""
+    """Return the offsets in the image of all instructions with this mnemonic."""
     found = []
     for begin, end in bundle.text:
         for address in range(begin, end, 4):

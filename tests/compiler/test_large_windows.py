@@ -43,7 +43,7 @@ def compiled(case: Program, config: DeviceConfig) -> Bundle:
 
 
 def answer(case: Program, config: DeviceConfig) -> tuple[Array, str, str]:
-    """The result, where it was made, and the reason."""
+    """Return the result, where it was computed, and the reason."""
     bundle = compiled(case, config)
     report = Device(config).run(bundle, case.inputs)
     (values,) = report.outputs.values()

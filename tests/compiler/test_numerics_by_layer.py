@@ -162,7 +162,7 @@ def test_descriptors_contain_the_profile() -> None:
 
 
 def descriptors(bundle: Bundle, kind: str) -> list[dict[str, int]]:
-    """Those that the cores use, found by their layer's code."""
+    """Return the decoded descriptors of one kind that the code of the layers uses."""
     from nmpsim.bundle.assembly.discovery import analyze_code
 
     found = []
@@ -315,7 +315,7 @@ def test_random_programs_with_two_profiles_are_exact(
 
 
 def clipping(w: Writer, source: Ref) -> Ref:
-    """An activation on the grid of its input, so that it may fuse."""
+    """Draw an activation on the grid of its input, so that it may fuse."""
     opcode = w.pick("relu", "clip", "cpumaxsplat")
     target = w.draft.result(source.type)
     attributes = unary_attributes(w, opcode, source.type.quant.scale)

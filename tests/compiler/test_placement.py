@@ -21,7 +21,7 @@ NEITHER = {"debugprint", "allocactivation", "deallocactivation", "tensorview"}
 
 
 def reasons(draft: Draft) -> list[str]:
-    """The reason of each layer, empty on the device; the program is run and checked too."""
+    """Check the program and return the reason of each layer, which is empty on the device."""
     check_program(program(draft), SMALL)
     layers = bundle_of(draft).metadata.layers
     for layer in layers:
@@ -148,7 +148,7 @@ def test_slopes_without_integer_form_run_on_the_host(alpha: float) -> None:
 
 
 def shifted(draft: Draft, source: Ref, start: int) -> tuple[Ref, Ref]:
-    """Two views of a buffer, the second one beginning later."""
+    """Return two views of a buffer, the second of which begins later."""
     whole = draft.emit("copy", draft.buffer(source.type), source)
     flat = draft.view(whole, attrs.evolve(source.type, shape=(source.type.elements,)))
     part = attrs.evolve(source.type, shape=(source.type.elements - start,))

@@ -45,7 +45,7 @@ UNWRITTEN = {"scratchpad_unwritten", "dram_unwritten", "host_reads_unwritten"}
 
 @attrs.frozen(eq=False)
 class Network:
-    """A compiled network that can be run with faults in it."""
+    """Compiled network that can be run with faults in it."""
 
     bundle: Bundle
     inputs: Mapping[str, np.ndarray[Any, Any]]
@@ -53,7 +53,7 @@ class Network:
     _devices: dict[str, nmpsim.Device] = attrs.field(factory=dict)
 
     def run(self, bundle: Bundle, strict: bool = False, **costs: int) -> tuple[RunReport, bytes]:
-        """The report, and what all memory holds at the end."""
+        """Run a bundle and return the report and the contents of all memory at the end."""
         device = self._devices.get(str(costs))
         if device is None:
             device = nmpsim.Device(attrs.evolve(self.config, **costs), threads=1)
@@ -63,7 +63,7 @@ class Network:
         return report, machine.ram.tobytes() + machine.scratchpad.tobytes()
 
     def late(self, bundle: Bundle) -> list[Bundle]:
-        """The program with each unit as late as it may be."""
+        """Return one program for each unit, in which this unit is as late as possible."""
         parts, depth = streams(bundle), self.config.queues_depth
         return [delayed(bundle, parts, unit, depth) for unit in Unit]
 
@@ -90,7 +90,7 @@ def net(shared: Path, request: pytest.FixtureRequest) -> Network:
 
 
 def assert_means_something(net: Network, fault: Fault, report: RunReport, memory: bytes) -> None:
-    """What a chip may do otherwise changes nothing."""
+    """Assert that results depend on neither timing nor what memory held before."""
     what = f"{fault.kind}: {fault.what}"
     for other in net.late(fault.bundle):
         assert net.run(other)[1] == memory, f"hangs on a unit's speed: {what}"
@@ -104,7 +104,7 @@ def assert_means_something(net: Network, fault: Fault, report: RunReport, memory
 
 
 def dirty(reset: Callable[[Machine], None]) -> Callable[[Machine], None]:
-    """Memory holds something when a run begins."""
+    """Return a reset after which memory is filled with a constant byte."""
 
     def reset_to_something(machine: Machine) -> None:
         reset(machine)
@@ -115,7 +115,7 @@ def dirty(reset: Callable[[Machine], None]) -> Callable[[Machine], None]:
 
 
 def verdicts(net: Network, faults: Iterable[Fault]) -> Counter[str]:
-    """How often each case was found; ``harmless``, and ``another program``, if none was."""
+    """Count the faults by the case that was found, or as ``harmless`` or ``another program``."""
     memory = net.run(net.bundle)[1]
     counts: Counter[str] = Counter()
     for fault in faults:
@@ -132,7 +132,7 @@ def verdicts(net: Network, faults: Iterable[Fault]) -> Counter[str]:
 
 
 def assert_mostly(counts: Counter[str], allowed: set[str], share: float) -> None:
-    """Only what fits is found, and at least this share of the faults is."""
+    """Assert that only allowed cases are found, and at least this share of the faults."""
     missed = counts["harmless"] + counts["another program"]
     assert set(counts) <= allowed | {"harmless", "another program"}, counts
     assert missed <= (1 - share) * counts.total(), counts

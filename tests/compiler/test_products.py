@@ -36,7 +36,7 @@ ANSWERED = [
 
 @attrs.frozen(eq=False)
 class Case:
-    """Two matrices, their types, and that of their product; scales are float32."""
+    """Matrix product: two matrices, and the types of both and of the result; scales are float32."""
 
     elem: str
     lhs: Array
@@ -46,12 +46,12 @@ class Case:
 
     @property
     def sums(self) -> Array:
-        """Exact."""
+        """Return the exact sums."""
         left = self.lhs.astype(np.int64) - self.zeros[0]
         return left @ (self.rhs.astype(np.int64) - self.zeros[1])
 
     def expected(self, numerics: str) -> Array:
-        """By the page's formula."""
+        """Return the result by the formula of the documentation page."""
         values = page.matrix_product(numerics, self.elem, self.sums, *self.scales, self.zeros[2])
         clipped: Array = page.clip(values, self.elem).astype(DTYPES[self.elem])
         return clipped
@@ -99,7 +99,7 @@ def only(report: RunReport) -> Array:
 
 
 def random_case(seed: int, elem: str, shape: tuple[int, int, int], ties: bool) -> Case:
-    """A random case; ``ties`` makes many sums halves of the result's step, or next to them."""
+    """Draw a random case; with ``ties``, many sums lie at or next to half a step of the result."""
     rng = np.random.default_rng(seed)
     rows, inner, columns = shape
     limits = np.iinfo(DTYPES[elem])

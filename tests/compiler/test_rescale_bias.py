@@ -31,7 +31,7 @@ ATTRIBUTES = {**WINDOW, "Group": 1, "FusedActivation": "NONE", "FusedActivationA
 
 
 def two_layers(bias: Array, elem: str, targets: Sequence[Any], source: Any = None) -> Draft:
-    """Convolutions of one input that share one bias."""
+    """Build convolutions of one input that share one bias."""
     draft = Draft()
     image = draft.input(source or int8((1, 4, 4, 3), 0.05, 3))
     shared = draft.constant(bias, elem, 0.001, 2)
@@ -45,7 +45,7 @@ def two_layers(bias: Array, elem: str, targets: Sequence[Any], source: Any = Non
 
 
 def bias_of(module: Module, layer: str) -> tuple[Array, Any]:
-    """Values and type of a layer's bias."""
+    """Return values and type of a layer's bias."""
     (instruction,) = (i for i in module.instructions if i.name == layer)
     name = instruction.operands[3].name
     (weight,) = (w for w in module.weights if w.name == name)
@@ -53,7 +53,7 @@ def bias_of(module: Module, layer: str) -> tuple[Array, Any]:
 
 
 def expected(values: Array, old: Any, target: Any) -> tuple[Array, Array]:
-    """Requantized exactly: the nearest step, and the real value before."""
+    """Return values requantized exactly to the nearest step, and their real values."""
     real = old.quant.scale * (values.astype(np.float64) - old.quant.offset)
     placed = np.float32(np.float32(real) / np.float32(target.quant.scale))
     exact = np.rint(placed + np.float32(target.quant.offset)).astype(np.int64)

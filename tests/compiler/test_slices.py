@@ -12,7 +12,7 @@ from nmpsim.compiler.tiling.slices import ChannelSlice, join_atoms
 
 
 def composition(atoms: list[ChannelSlice]) -> tuple[tuple[int, int], ...]:
-    """What a tiling depends on: channels of each atom, and which share their input."""
+    """Return what a tiling depends on: channels of each atom, and which atoms share their input."""
     return tuple((a.count, a.first_input - atoms[0].first_input) for a in atoms)
 
 

@@ -50,7 +50,7 @@ def boxes(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def loading(box: dict[str, Any], memory: DramModel) -> Estimate:
-    """One core that loads a box."""
+    """Estimate the cost of one core that loads a box."""
     builder = PlanBuilder(TileGrid.from_counts([1]), Unit.MAC, ONE)
     builder.add(LOAD, box)
     found = simulate(builder.build(), memory)

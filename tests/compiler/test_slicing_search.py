@@ -67,7 +67,7 @@ def test_burst_is_no_worse_than_bytes(changes: dict[str, int]) -> None:
 
 
 def one_convolution(size: int, inputs: int, outputs: int) -> Program:
-    """3x3 on a square."""
+    """Build a program with one 3x3 convolution of a square image."""
     draft = Draft()
     source = draft.input(int8((1, size, size, inputs), 0.07))
     weights = np.ones((outputs, 3, 3, inputs), np.int8)

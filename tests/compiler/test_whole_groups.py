@@ -30,7 +30,7 @@ pytestmark = needs_recordings
 
 
 def network() -> Draft:
-    """Groups of 5 to 6 channels and of 4 to 16, and one of which two layers make the input."""
+    """Build grouped convolutions, one of which reads the results of two layers."""
     draft = Draft()
     source = draft.input(int8((1, 9, 7, 10), 0.05, 3))
     first = convolve(draft, source, draft.buffer(out_kind(source, 12)), group=2)
@@ -66,12 +66,12 @@ def test_layer_kernels_change_no_result(recorded: Recording) -> None:
 
 
 def in_groups(flat: list[RecordedInstruction]) -> int:
-    """Number of the layer with two groups, whose tiles come first."""
+    """Return the number of the layer with two groups, whose tiles come first."""
     return flat[find(flat, OP.nmp_conv)].layer
 
 
 def otherwise_padded(flat: list[RecordedInstruction]) -> None:
-    """One tile's padding holds another value."""
+    """Change the padding value of one tile."""
     at = next(
         i for i, one in enumerate(flat)
         if one.number == OP.nmp_load and one.layer == in_groups(flat)

@@ -48,7 +48,7 @@ DEEP = attrs.evolve(SMALL, scratchpad_bytes=8192)
 
 
 def network() -> Draft:
-    """A convolution with padding, a deep one, a sum, a clip and an average."""
+    """Build a padded convolution, a deep one, a sum, a clip and an average."""
     draft = Draft()
     source = image(draft, 8)
     wide = convolve(draft, source, draft.buffer(out_kind(source, 96)))
@@ -92,13 +92,13 @@ def test_layer_kernels_change_no_result(recorded: Recording) -> None:
 
 
 def twice(flat: list[RecordedInstruction]) -> None:
-    """A tile is computed twice."""
+    """Compute a tile twice."""
     at = find(flat, OP.nmp_avgpool)
     flat.insert(at, flat[at])
 
 
 def padded_otherwise(flat: list[RecordedInstruction]) -> None:
-    """One tile's padding holds another value."""
+    """Change the padding value of one tile."""
     pads = (LOAD.pad_x_before, LOAD.pad_y_before)
     (at, *_) = (
         i for i, one in enumerate(flat)
@@ -108,7 +108,7 @@ def padded_otherwise(flat: list[RecordedInstruction]) -> None:
 
 
 def stale(flat: list[RecordedInstruction]) -> None:
-    """A tile's input is not loaded."""
+    """Remove the load of a tile's input."""
     conv = find(flat, OP.nmp_conv)
     loads = [
         i for i in range(conv)
@@ -118,7 +118,7 @@ def stale(flat: list[RecordedInstruction]) -> None:
 
 
 def weights_of_others(flat: list[RecordedInstruction]) -> None:
-    """Before a core's second tile its weights are loaded again, from a block further on."""
+    """Load weights from a block further on before a core's second tile."""
     conv = find(flat, OP.nmp_conv, nth=1)
     loads = [
         i for i in range(conv) if flat[i].number == OP.nmp_load
@@ -129,13 +129,13 @@ def weights_of_others(flat: list[RecordedInstruction]) -> None:
 
 
 def stored_late(flat: list[RecordedInstruction]) -> None:
-    """A store comes after what reads it."""
+    """Move a store behind the instructions that read its result."""
     layer = flat[find(flat, OP.nmp_conv)].layer
     flat.append(flat.pop(find(flat, OP.nmp_store, layer)))
 
 
 def stored_again(flat: list[RecordedInstruction]) -> None:
-    """A result is stored where another layer's is expected."""
+    """Store a result where another layer's result is expected."""
     first, last = find(flat, OP.nmp_store), find(flat, OP.nmp_load, flat[-1].layer)
     target = flat[last].words[LOAD.dram]
     late = attrs.evolve(flat[first], words=list(flat[first].words))
@@ -144,7 +144,7 @@ def stored_again(flat: list[RecordedInstruction]) -> None:
 
 
 def parts_of_others(flat: list[RecordedInstruction]) -> None:
-    """Sums go on that another tile has begun."""
+    """Continue sums that another tile has begun."""
     middle = [i for i, one in enumerate(flat)
               if one.number == OP.nmp_conv and one.words[CONV.part] > 1]  # fmt: skip
     put(flat, middle[0], CONV.event_origin, flat[middle[0]].words[CONV.event_origin] + 1)
@@ -181,7 +181,7 @@ def test_unsupported_layers_are_replayed(recorded: Recording, change: Change) ->
 
 
 def by_rows(flat: list[RecordedInstruction], layer: int) -> None:
-    """Each tile of a convolution, and each of its stores, is done row by row."""
+    """Split each tile of a convolution and each of its stores into rows."""
     w, s = CONV, STORE
 
     def rows(one: RecordedInstruction) -> Iterator[RecordedInstruction]:
@@ -275,7 +275,7 @@ def test_distant_windows_need_no_memory(recorded: Recording) -> None:
 
 
 def assert_takes(nbytes: int, recorded: Recording, change: Change) -> None:
-    """A proof that finds no whole convolution allocates no more."""
+    """Assert that a proof without whole convolutions allocates less than ``nbytes``."""
     tracemalloc.start()
     try:
         plan = plan_of(recorded, change)
@@ -312,7 +312,7 @@ def test_int16_at_odd_host_addresses_is_exact(recorded: Recording) -> None:
 
 @pytest.fixture(scope="module")
 def in_parts() -> Bundle:
-    """Two convolutions, and operations of the host between them."""
+    """Compile two convolutions with operations of the host between them."""
     draft = Draft()
     source = image(draft, 8)
     first = convolve(draft, source, draft.buffer(out_kind(source, 16)))

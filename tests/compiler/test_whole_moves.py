@@ -31,8 +31,7 @@ pytestmark = needs_recordings
 
 
 def network(elem: str) -> Draft:
-    """Planes to pixels, a part of them, that part in a tensor between others, one number
-    everywhere, and the larger of both."""
+    """Build transposes, an extraction, insertions, a splat and an element-wise maximum."""
     draft = Draft()
     kind = tensor_type(elem, (1, 10, 12, 14), 0.05, 0)
     source = draft.input(kind)
@@ -90,8 +89,10 @@ def test_damaged_recordings_are_not_proved(recorded: Recording, seed: int) -> No
 
 
 def of_two_memories(constant_first: bool) -> Draft:
-    """Rows of a constant and of an input side by side, of which some are copied: all that this
-    reads is there, half of it in the image, half in RAM, the same number of bytes apart."""
+    """Build a copy of rows that join a constant and an input.
+
+    Half of what the copy reads is in the image and half in RAM, the same number of bytes apart.
+    """
     draft = Draft()
     kind = tensor_type("i8", (60, 5), 0.05, 0)
     parts = [

@@ -21,7 +21,7 @@ A, B, C, ROW = 1000, 2000, 3000, 100
 
 
 def rescale(layer: int, source: int, target: int, count: int = ROW) -> Part:
-    """A part that makes a row of a tensor of another one."""
+    """Return a part that computes a row of one tensor from a row of another."""
     words = {"input": source, "output": target, "count": count}
     d = replace_words([0] * len(RESCALE), RESCALE, words)
     return make_part([RecordedInstruction(OP.nmp_rescale, layer, d)])
@@ -65,7 +65,7 @@ def test_dependent_parts_wait(after: list[Part]) -> None:
 
 
 class Counted(list[tuple[int, int]]):
-    """Spans, and how often one was looked at."""
+    """List of spans that counts how often one is looked at."""
 
     looks = 0
 
@@ -117,7 +117,7 @@ def test_random_parts_have_correct_passes() -> None:
 
 
 def bytes_of(part: Part) -> tuple[set[int], set[int]]:
-    """Bytes that are read and written."""
+    """Return the bytes that a part reads and the bytes that it writes."""
     reads: set[int] = set()
     writes: set[int] = set()
     for one in part.instructions:

@@ -30,7 +30,7 @@ TIGHT = attrs.evolve(SMALL, scratchpad_bytes=2048)
 
 
 def network(elem: str) -> Draft:
-    """A product whose inner dimension comes in parts, and two that read its result."""
+    """Build a product with a tiled inner dimension, and two products that read its result."""
     draft = Draft()
     left = draft.input(tensor_type(elem, (3, 600), 0.05, 3))
     right = draft.input(tensor_type(elem, (600, 10), 0.03, -5))
@@ -62,7 +62,7 @@ def test_layer_kernels_change_no_result(recorded: Recording) -> None:
 
 
 def stale(flat: list[RecordedInstruction]) -> None:
-    """A tile's right side is not loaded."""
+    """Remove the load of a tile's right side."""
     at = find(flat, OP.nmp_gemm, nth=3)
     loads = [
         i for i in range(at)
@@ -77,7 +77,7 @@ def twice(flat: list[RecordedInstruction]) -> None:
 
 
 def parts_of_others(flat: list[RecordedInstruction]) -> None:
-    """Sums go on that another tile has begun."""
+    """Continue sums that another tile has begun."""
     (at, *_) = (
         i for i, one in enumerate(flat)
         if one.number == OP.nmp_gemm and one.words[GEMM.part] == PART_LAST

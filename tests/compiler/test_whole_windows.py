@@ -34,7 +34,7 @@ WINDOW: dict[str, Any] = {"Kernels": (3, 2), "Strides": (2, 1), "Layout": 0}
 
 
 def network() -> Draft:
-    """A depthwise convolution of an odd number of channels, three pools with padding, a table."""
+    """Build a depthwise convolution with an odd number of channels, three padded pools, a table."""
     draft = Draft()
     source = draft.input(int8((1, 15, 13, 37), 0.05, 3))
     each = convolve(draft, source, draft.buffer(out_kind(source, 37)), group=37)
@@ -74,13 +74,13 @@ def test_layer_kernels_change_no_result(recorded: Recording) -> None:
 
 
 def otherwise_padded(flat: list[RecordedInstruction]) -> None:
-    """Input of a depthwise convolution with other padding in one tile."""
+    """Change the padding value of one input tile of a depthwise convolution."""
     at = find(flat, OP.nmp_load, flat[find(flat, OP.nmp_dwconv)].layer, nth=-1)
     put(flat, at, LOAD.fill, flat[at].words[LOAD.fill] + 1)
 
 
 def stored_elsewhere(flat: list[RecordedInstruction]) -> None:
-    """Maxima change places."""
+    """Swap the addresses of two stores of maxima."""
     layer = flat[find(flat, OP.nmp_maxpool)].layer
     first, last = find(flat, OP.nmp_store, layer), find(flat, OP.nmp_store, layer, nth=1)
     places = [flat[at].words[STORE.dram] for at in (first, last)]

@@ -36,7 +36,7 @@ STEPS = (-4096, -512, -64, -37, -16, -8, -4, -2, -1, 1, 2, 3, 4, 5, 8, 14, 16, 3
 
 
 def recordings() -> Iterator[Recording]:
-    """Networks with every operation that can be whole."""
+    """Yield recordings of networks with every operation that can be whole."""
     yield record(layers.network(), layers.DEEP)
     yield record(windows.network(), TIGHT)
     yield record(groups.network(), TIGHT)

@@ -46,7 +46,7 @@ TIGHT = attrs.evolve(SMALL, scratchpad_bytes=4096)
 
 
 def record(draft: Draft, config: DeviceConfig) -> Recording:
-    """The run of a program, nothing fused."""
+    """Run a program without fusion and return its recording."""
     bundle, device = bundle_of(draft, config, fuse=False), Device(config)
     inputs = program(draft).inputs
     device.run(bundle, inputs)
@@ -57,13 +57,13 @@ def record(draft: Draft, config: DeviceConfig) -> Recording:
 
 @attrs.frozen
 class OnCore(RecordedInstruction):
-    """An instruction of a core."""
+    """Recorded instruction with the number of its core."""
 
     core: int
 
 
 def one_by_one(recorded: Recording) -> list[Any]:
-    """Instructions in an order of execution: those of an epoch layer by layer."""
+    """Return the instructions in an order of execution, sorted by layer within an epoch."""
     return [
         one
         for epoch in recorded[-1]
@@ -75,7 +75,7 @@ def one_by_one(recorded: Recording) -> list[Any]:
 
 
 def plan_of(recorded: Recording, change: Change | None = None) -> ReplayPlan:
-    """The plan of a recording, in the order of execution, in which something was changed."""
+    """Return the plan of a recording, or of its changed instructions in execution order."""
     bundle, _, _, machine, epochs = recorded
     layers = bundle.metadata.layers
     if change is None:
@@ -86,7 +86,7 @@ def plan_of(recorded: Recording, change: Change | None = None) -> ReplayPlan:
 
 
 def find(flat: list[RecordedInstruction], number: int, layer: int = -1, nth: int = 0) -> int:
-    """Position of an instruction."""
+    """Return the position of an instruction."""
     found = [i for i, one in enumerate(flat) if one.number == number and layer in (-1, one.layer)]
     return found[nth]
 
@@ -113,7 +113,7 @@ def missing(number: int) -> Change:
 
 
 def changed(number: int, word: int, by: int, nth: int = 0) -> Change:
-    """One word of one descriptor."""
+    """Return a change of one word of one descriptor."""
 
     def change(flat: list[RecordedInstruction]) -> None:
         at = find(flat, number, nth=nth)
@@ -123,7 +123,7 @@ def changed(number: int, word: int, by: int, nth: int = 0) -> Change:
 
 
 def all_changed(number: int, word: int, by: int) -> Change:
-    """One word of all descriptors of an instruction."""
+    """Return a change of one word of all descriptors of an instruction."""
 
     def change(flat: list[RecordedInstruction]) -> None:
         for at, one in enumerate(flat):
@@ -134,17 +134,17 @@ def all_changed(number: int, word: int, by: int) -> Change:
 
 
 def assert_refused(recorded: Recording, change: Change) -> None:
-    """The layer that was changed, or the one that reads it, is replayed; or there is no plan."""
+    """Assert that a change leaves fewer layers whole, and no others."""
     assert plan_of(recorded, change).whole < plan_of(recorded).whole
 
 
 def assert_damage_is_found(
     recorded: Recording, seed: int, turns: int, steps: Sequence[int], number: int = -1
 ) -> None:
-    """Whatever is still proved of changed recordings gives the same as its tiles.
+    """Assert that what is still proved of changed recordings gives the same as its tiles.
 
     Words of one descriptor, or of all of an instruction, change by some of ``steps``, more often
-    those of the instruction ``number``. In every third turn a claim changes, too.
+    those of the instruction ``number``. In every third turn a claim changes instead.
     """
     rng, flat = np.random.default_rng(seed), one_by_one(recorded)
     tiles = [one for one in flat if one.number == number] or flat
@@ -164,7 +164,7 @@ def assert_damage_is_found(
 
 
 def damaged_claims(layers: Sequence[Layer], rng: np.random.Generator) -> Sequence[Layer]:
-    """Layers, of which one claims something else: other tensors, or other padding."""
+    """Return the layers with one claim changed: its tensors or its padding."""
     changed = list(layers)
     at = int(rng.integers(len(changed)))
     layer = changed[at]
@@ -187,7 +187,7 @@ def damaged_claims(layers: Sequence[Layer], rng: np.random.Generator) -> Sequenc
 
 
 def damaged_tensor(tensor: Tensor, rng: np.random.Generator, by: int) -> Tensor:
-    """A tensor elsewhere, of another shape, or with another zero point."""
+    """Return a tensor with another address, shape or zero point."""
     shape = list(tensor.shape)
     axis, other = (int(n) for n in rng.integers(len(shape), size=2))
     which = int(rng.integers(4))
@@ -204,7 +204,7 @@ def damaged_tensor(tensor: Tensor, rng: np.random.Generator, by: int) -> Tensor:
 
 
 def assert_nothing_changes(recorded: Recording, config: DeviceConfig) -> None:
-    """Reports, memory and counters, with whole layers and without; later also scratchpads."""
+    """Assert that whole layers change no report, memory, counter or scratchpad."""
     bundle, _, inputs, _, _ = recorded
     rng = np.random.default_rng(5)
     devices = {
@@ -238,13 +238,13 @@ def assert_nothing_changes(recorded: Recording, config: DeviceConfig) -> None:
 
 
 def has_scratchpads(device: Device) -> bool:
-    """Whether the last run has left scratchpads as the program does."""
+    """Return whether scratchpads are as the program leaves them."""
     assert device._loaded is not None
     return device._loaded.inputs is None
 
 
 def executed(recorded: Recording, epochs: Epochs, seed: int) -> list[bytes] | None:
-    """DRAM and counters after some epochs, on random DRAM; None if a table is impossible."""
+    """Return DRAM and counters after epochs on random DRAM, or None if a table is impossible."""
     _, device, _, machine, _ = recorded
     reset(machine)
     machine.ram[:] = np.random.default_rng(seed).integers(0, 256, machine.ram.size)
@@ -257,7 +257,7 @@ def executed(recorded: Recording, epochs: Epochs, seed: int) -> list[bytes] | No
 def assert_right_or_refused(
     recorded: Recording, change: Change, layers: Sequence[Layer] | None = None, seed: int = 0
 ) -> bool:
-    """A plan of a changed recording gives what the recording gives; True if a layer is whole."""
+    """Assert that a changed recording and its plan agree; return whether a layer is whole."""
     bundle, *_, machine, _ = recorded
     flat = one_by_one(recorded)
     change(flat)
@@ -277,7 +277,7 @@ def assert_right_or_refused(
 
 
 def is_valid(machine: Machine, one: RecordedInstruction) -> bool:
-    """Would an instruction not trap?"""
+    """Return whether an instruction does not trap."""
     words = np.array(one.words, np.int64)
     touches = np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
     spm_bytes = int(machine.shared[0].scratchpad_bytes)
