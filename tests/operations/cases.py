@@ -20,7 +20,7 @@ CASES = {**moving_cases.CASES, **layer_cases.CASES, **element_cases.CASES}
 
 
 def on_one_grid(rng: Rng, opcode: str, function: Callable[..., int], **attributes: Any) -> Case:
-    """An operation whose oracle is a function of integers with offset 3 and scale 0.25."""
+    """Build a case whose oracle is a function of integers with offset 3 and scale 0.25."""
     of = shape(rng)
     roles = [role.name for role in OPCODES[opcode].operands[1:]]
     read = {name: values(rng, "i8", of) for name in roles}

@@ -65,7 +65,7 @@ UNITS = {"elementexp": 1, "softplus": 1}
 
 
 def elementwise(rng: Rng, opcode: str, elem: str, function: Callable[..., Any]) -> Case:
-    """An operation whose oracle is a function of elements."""
+    """Build a case whose oracle is a function of elements."""
     of = shape(rng)
     at, to = grid(rng, elem), grid(rng, elem)
     roles = [role.name for role in OPCODES[opcode].operands[1:]]
@@ -86,7 +86,7 @@ def elementwise(rng: Rng, opcode: str, elem: str, function: Callable[..., Any]) 
 
 
 def power(x: float, y: float) -> float:
-    """``pow`` of C."""
+    """Return ``x`` to the power ``y`` as ``pow`` of C does."""
     try:
         return math.pow(x, y)
     except OverflowError:

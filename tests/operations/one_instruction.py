@@ -31,14 +31,14 @@ def quantized(elem: str, shape: tuple[int, ...], scale: float, offset: int) -> T
 
 
 def plain(array: Array) -> TensorType:
-    """The type of values that are not quantized."""
+    """Return the type of values that are not quantized."""
     names = {"float32": "float", "int32": "index32", "int64": "index64"}
     return TensorType(names.get(array.dtype.name, array.dtype.name), array.shape)
 
 
 @attrs.frozen(eq=False)
 class OneInstruction:
-    """An instruction on inputs; the types of its operands are in print order."""
+    """Program of one instruction with its inputs; the types of operands are in print order."""
 
     opcode: str
     types: tuple[TensorType, ...]
@@ -48,12 +48,12 @@ class OneInstruction:
 
     @property
     def results(self) -> list[str]:
-        """Roles of the operands that are written."""
+        """Return the roles of the operands that are written."""
         roles = OPCODES[self.opcode].operands
         return [role.name for role in roles if role.kind != "@in" and not role.is_scratch]
 
     def text(self) -> str:
-        """The program, as Glow would print it."""
+        """Return the program as Glow would print it."""
         weights, instructions = [], []
 
         def emit(name: str, opcode: str, operands: Any, attributes: Any) -> None:
@@ -76,7 +76,7 @@ class OneInstruction:
         return format_module(Module("one", tuple(weights), tuple(instructions)))
 
     def module(self) -> Module:
-        """The program read from its text."""
+        """Return the program read from its text."""
         module, _ = resolve_exact_scales(parse(self.text()), None)
         verify(module)
         return module
@@ -89,6 +89,6 @@ class OneInstruction:
         return parse_bundle(compile_module(self.module(), DEVICE, numerics=numerics))
 
     def run(self, numerics: str = "glow-int") -> dict[str, Array]:
-        """What each result holds after the device ran it."""
+        """Run the program on a device and return each result by its role."""
         report = nmpsim.Device(DEVICE, engine="reference").run(self.bundle(numerics), self.inputs())
         return {role: report.outputs[role] for role in self.results}

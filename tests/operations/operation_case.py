@@ -23,7 +23,7 @@ LIMITS = {"i8": (-128, 127), "i16": (-32768, 32767)}
 
 @attrs.frozen(eq=False)
 class Case:
-    """An instruction, what an oracle says of it, and by how many last places it may be off."""
+    """Instruction with its expected results and a tolerance in units in the last place."""
 
     it: OneInstruction
     expected: list[Array]
@@ -47,7 +47,7 @@ def values(rng: Rng, elem: str, of: tuple[int, ...]) -> Array:
 
 
 def ties(rng: Rng, elem: str, of: tuple[int, ...]) -> Array:
-    """Few different values, so that there are equal ones."""
+    """Draw from few different values, so that some are equal."""
     return rng.integers(-2, 3, of).astype(TensorType(elem, ()).dtype)
 
 
@@ -73,7 +73,7 @@ def case(
     near: float = 0.0,
     **attributes: Any,
 ) -> Case:
-    """All operands of one kind ``elem`` and grid, but for those that are no such values."""
+    """Build a case whose operands have one type ``elem`` and grid if they hold such values."""
     written = iter(results)
     types = []
     for role in OPCODES[opcode].operands:

@@ -277,7 +277,7 @@ def adaptive_avg_pool(v: dict[str, Array], shapes: Any, grids: Any = None) -> li
 
 
 def away(x: Any) -> int:
-    """``std::round``."""
+    """Round to the nearest integer like ``std::round``."""
     return math.floor(abs(float(x)) + 0.5) * (1 if x >= 0 else -1)
 
 
@@ -360,7 +360,7 @@ def conv_transpose(
 
 
 def quantized(f: Callable[..., Any], grids: Any, limits: tuple[int, int]) -> Callable[..., int]:
-    """``quantize(f(dequantize(q)))`` of one element; the last grid is the result's."""
+    """Return ``quantize(f(dequantize(q)))`` as a function; the last grid is the result's."""
     *ins, (sy, oy) = grids
 
     def of(*qs: int) -> int:

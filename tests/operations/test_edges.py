@@ -21,7 +21,7 @@ NAN, INF = np.nan, np.inf
 
 
 def run(opcode: str, out: Any, *sources: Any, dtype: Any = F, **attributes: Any) -> list[Any]:
-    """The first result, of sources that are plain."""
+    """Return the first result of an operation on sources that are not quantized."""
     arrays = [np.asarray(s, F) if not isinstance(s, np.ndarray) else s for s in sources]
     dest = HostTensor(np.zeros(out, dtype))
     result = execute_operation(opcode, [dest, *map(HostTensor, arrays)], attributes)

@@ -32,7 +32,7 @@ def with_step(bundle: Bundle, old: ProgramStep, new: ProgramStep) -> Bundle:
 
 
 def codes(bundle: Bundle, inputs: dict[str, Any]) -> set[str]:
-    """Codes of the error that a run ends in; none if it does not."""
+    """Return the error codes with which a run ends, or an empty set if it succeeds."""
     try:
         nmpsim.Device(DEVICE, engine="reference").run(bundle, inputs)
     except UserError as error:
@@ -41,7 +41,7 @@ def codes(bundle: Bundle, inputs: dict[str, Any]) -> set[str]:
 
 
 def changed(rng: random.Random, step: ProgramStep) -> ProgramStep:
-    """The step with one attribute or one operand's shape made another."""
+    """Return the step with one attribute, or the shape and role of one operand, changed."""
     names = sorted(step.attributes)
     if names and rng.random() < 0.6:
         name = rng.choice(names)

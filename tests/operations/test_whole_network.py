@@ -63,7 +63,7 @@ def run(folder: Path, *arguments: str, code: int = 0) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The network, its weights, an input, and the quantized network compiled."""
+    """Return a folder with a network, its data, its quantized form and both compiled."""
     at = tmp_path_factory.mktemp("net")
     rng = np.random.default_rng(0)
     (at / "net.lir.txt").write_text(TEXT)
