@@ -26,7 +26,7 @@ CPU_FLAVOURS = ("cpu", "cpumax", "cpuold")
 
 @attrs.frozen
 class Instruction:
-    """A line of the text that computes."""
+    """Instruction in the text of a recorded program."""
 
     number: int
     name: str
@@ -39,14 +39,14 @@ class Instruction:
         return f"{self.number:04d}:{self.name}"
 
     def recorded_keys(self) -> Iterator[str]:
-        """Keys of its results in the recording."""
+        """Yield the keys of the instruction's results in the recording."""
         for operand in self.written:
             yield f"act/{self.key}:{operand}"
 
 
 @attrs.frozen
 class Recorded:
-    """A program of the shared folder; ``name`` is the text's path in it."""
+    """Program of the shared folder; ``name`` is the path of its text there."""
 
     name: str
 
@@ -68,7 +68,7 @@ class Recorded:
 
 @attrs.define(eq=False, slots=False)
 class Recording:
-    """A recorded program, read."""
+    """Recorded program with its arrays and instructions."""
 
     program: Recorded
 
@@ -84,7 +84,7 @@ class Recording:
         return self._of("output/")
 
     def activations(self) -> dict[str, Array]:
-        """Recorded results by key, without what ``touch`` left undefined."""
+        """Return recorded results by key, except those that ``touch`` left undefined."""
         touched = {key for i in self._lines(("touch",)) for key in i.recorded_keys()}
         return {k: v for k, v in self.arrays.items() if k.startswith("act/") and k not in touched}
 
@@ -93,7 +93,7 @@ class Recording:
 
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
-        """All that compute, in order."""
+        """Return all computing instructions in order."""
         return tuple(i for i in self._lines(None) if i.opcode not in NO_WORK)
 
     def _lines(self, opcodes: tuple[str, ...] | None) -> Iterator[Instruction]:
@@ -103,7 +103,7 @@ class Recording:
 
     @cached_property
     def incomplete(self) -> frozenset[str]:
-        """Keys of insertions into a buffer that get another one later.
+        """Return the keys of insertions into a buffer that are not the last one.
 
         Until the last one, parts of the buffer are undefined, and the recording has what happened
         to lie there.
@@ -113,7 +113,7 @@ class Recording:
         return frozenset(i.key for i in insertions if last[i.written[0]] is not i)
 
     def comparable(self) -> dict[str, str]:
-        """Key of a layer -> key of its recorded result, for all that are defined."""
+        """Return the key of the recorded result of each layer whose result is defined."""
         return {
             i.key: next(i.recorded_keys())
             for i in self.instructions
@@ -122,7 +122,7 @@ class Recording:
 
 
 def programs(pattern: str) -> list[str]:
-    """Names of recorded programs with values whose path matches a regular expression."""
+    """Return the names of recorded programs with values whose path matches a regular expression."""
     names = shared_names("*.lir.txt")
     return [
         name
@@ -134,7 +134,7 @@ def programs(pattern: str) -> list[str]:
 
 
 def int8_programs() -> list[str]:
-    """Every Int8 program that Glow's CPU backend ran, but for the largest network."""
+    """Return all Int8 programs that Glow's CPU backend ran, except the largest network."""
     flavours = "|".join(CPU_FLAVOURS)
     found = programs(rf"lir(_real)?/\w+/i8_\w+/({flavours})\.lir\.txt$")
     return [name for name in found if "resnet50" not in name]
@@ -146,7 +146,7 @@ DECLARED = re.compile(r"^  %(\w+) = WeightVar .* const", re.MULTILINE)
 
 
 def with_recipe(recording: Recording, bits: int = 8) -> dict[str, Array]:
-    """Recorded constants, and the weights that the recipe makes, by the text's names."""
+    """Return recorded constants and the weights that the recipe makes, by the text's names."""
     recipe = runpy.run_path(str(shared_folder() / "lir/resnet50/weights_recipe.py"))
     made: dict[str, Array] = recipe["weights"](bits)
     known = {k: v for k, v in recording.arrays.items() if k.startswith("const/")}
@@ -158,7 +158,7 @@ def with_recipe(recording: Recording, bits: int = 8) -> dict[str, Array]:
 
 
 def same(actual: Array, expected: Array) -> bool:
-    """Equal to the last bit; float32 values within one unit of the last place."""
+    """Return whether arrays are equal bit for bit, or float32 within a unit in the last place."""
     if actual.dtype != expected.dtype or actual.shape != expected.shape:
         return False
     if actual.dtype != np.float32:
@@ -167,7 +167,7 @@ def same(actual: Array, expected: Array) -> bool:
 
 
 def ulps_apart(a: Array, b: Array) -> Array:
-    """How many float32 values lie between each two."""
+    """Return the distances of float32 values in units in the last place."""
     ordered = []
     for values in (a, b):
         bits = np.ascontiguousarray(values).view(np.int32).astype(np.int64)

@@ -109,7 +109,7 @@ def average_pool(count_padding: int) -> Build:
 
 
 def unary(opcode: str, **attributes: str) -> Build:
-    """ReLU and Clip of the input of a pool; ``attributes`` name the case's arrays."""
+    """Return a builder of ReLU or Clip of a pool's input; ``attributes`` name the case's arrays."""
 
     def build(p: Program, case: Case) -> str:
         x = p.input(case["input"], case["in_scale"], case["in_offset"])
@@ -127,7 +127,7 @@ def max_splat(p: Program, case: Case) -> str:
 
 
 def lowered_relu(p: Program, case: Case) -> str:
-    """interpreter-lowered: the maximum with a splat of the result's type."""
+    """Build a ReLU as interpreter-lowered does: the maximum with a splat of the result's type."""
     x = p.input(case["input"], case["in_scale"], case["in_offset"])
     kind = kind_of(case["input"], case["avg_out_scale"], case["avg_out_offset"])
     zeros = p.emit("splat", p.buffer(kind), Value=0.0)
@@ -174,7 +174,7 @@ VECTORS: list[tuple[str, str, str, Build, int]] = [
 
 
 def ran(case: Case, build: Build, numerics: str, folder: Path, engine: str) -> tuple[Array, str]:
-    """The result, and where it was computed."""
+    """Run a case and return the result and where it was computed."""
     program = Program()
     result = build(program, case)
     report = run(program, folder, engine, numerics=numerics)
@@ -206,7 +206,7 @@ def test_operations_equal_recorded_vectors(
 
 
 def sample(cases: list[Case], engine: str) -> Iterator[Case]:
-    """Of the slow engine one of 12; of the other, all in the nightly tests, else one of 3.
+    """Return one of 12 cases for the slow engine, else one of 3, or all in the nightly tests.
 
     Each case of these files is also given to the units themselves, by ``test_core_golden.py``.
     """
@@ -214,7 +214,7 @@ def sample(cases: list[Case], engine: str) -> Iterator[Case]:
 
 
 def typed(case: Case, opcode: str, source: Array, to: str, numerics: str, folder: Path) -> Array:
-    """One change of type; ``to`` is the element of the result."""
+    """Return the result of one change of type; ``to`` is its element type."""
     program = Program()
     quantized = opcode != "quantize"
     types = (case["src_scale"], case["src_offset"]) if quantized else ()

@@ -34,7 +34,7 @@ def built(program: Recorded, cores: int, fuse: bool, folder: Path) -> Bundle:
 
 
 def different(report: RunReport, recording: Recording, keys: dict[str, str]) -> list[str]:
-    """Layers, of those given, that are not as recorded."""
+    """Return the given layers whose outputs differ from the recording."""
     return [
         key
         for key, recorded in keys.items()

@@ -30,7 +30,7 @@ HOSTS_OWN = {
 
 
 def check_recording(name: str, cores: int, fuse: bool, numerics: str) -> RunReport:
-    """Every activation that was recorded, and the outputs."""
+    """Assert that all recorded activations and outputs are reproduced, and return the report."""
     recording = Recording(Recorded(name))
     report = report_of(recording.program.text, cores, numerics=numerics, fuse=fuse, **tiling())
     assert report.trap is None
@@ -60,7 +60,7 @@ def test_the_folder_has_the_programs(shared: Path) -> None:
 
 
 def check_placement(layer: LayerReport) -> None:
-    """Int8 and Int16 are the device's; the host does what is float, and what has no unit."""
+    """Assert that the host runs only float layers and operations without a unit."""
     is_host = layer.placement == "host"
     assert bool(layer.reason) == is_host
     if is_host:

@@ -21,7 +21,7 @@ ACTIVATION = tflite.ActivationFunctionType
 
 @attrs.frozen
 class Recorded:
-    """A one-operation model: options, inputs with their data, output, what it answered."""
+    """Recorded one-operation model: options, inputs with their data, output, expected values."""
 
     name: str
     options: Any
@@ -47,12 +47,12 @@ def recorded(shared: Path, folder: Path, kind: str) -> Iterator[Recorded]:
 
 
 def quantization(tensor: Case) -> tuple[Any, ...]:
-    """Scale and zero point; nothing for real numbers."""
+    """Return scale and zero point, or nothing for real numbers."""
     return () if tensor["dtype"] == np.float32 else (tensor["scale"], tensor["zero"])
 
 
 def input_of(p: Program, tensor: Case, shape: tuple[int, ...]) -> str:
-    """A vector is repeated beforehand, as Glow does it."""
+    """Add an input whose data are broadcast to the shape beforehand, as Glow does."""
     return p.input(np.array(np.broadcast_to(tensor["data"], shape)), *quantization(tensor))
 
 
@@ -104,7 +104,7 @@ OPERATIONS: dict[str, Build] = {
 
 
 def clipped(values: Array, case: Recorded) -> Array:
-    """With the activation that the model fuses, which is one of the result's type here."""
+    """Return values clipped by the activation that the model fuses, on the grid of the result."""
     kind = getattr(case.options, "FusedActivationFunction", lambda: ACTIVATION.NONE)()
     scale, zero = float(case.output["scale"]), int(case.output["zero"])
     bounds = {ACTIVATION.RELU: (0, None), ACTIVATION.RELU6: (0, 6)}.get(kind, (None, None))

@@ -16,7 +16,7 @@ from written_programs import Array, Program, kind_of, run
 
 @attrs.frozen
 class Recorded:
-    """A one-operation model, its inputs and its golden output."""
+    """Recorded one-operation model with its inputs and its golden output."""
 
     name: str
     options: Any
@@ -41,7 +41,7 @@ def recorded(shared: Path, operation: str) -> Iterator[Recorded]:
 
 
 def convolution(p: Program, case: Recorded) -> str:
-    """Int8 weights with a scale a channel; the bias is Int64 and fits Int32."""
+    """Add a convolution with one weight scale per channel and an Int64 bias that fits Int32."""
     assert case.options.Padding() == tflite.Padding.VALID
     x, w, b = case.inputs
     count = len(w["scale"])
@@ -73,7 +73,7 @@ def convolution(p: Program, case: Recorded) -> str:
 
 def pair(opcode: str) -> Any:
     def build(p: Program, case: Recorded) -> str:
-        """A vector is repeated beforehand, as Glow does it."""
+        """Add an operation on inputs that are broadcast beforehand, as Glow does."""
         shape, sides = case.output["shape"], case.inputs
         inputs = [
             p.input(np.array(np.broadcast_to(s["data"], shape)), s["scale"], s["zero"])

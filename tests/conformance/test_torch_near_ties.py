@@ -31,7 +31,7 @@ def layer(program: TorchProgram, case: Case) -> str:
 
 
 def unsigned(case: Case) -> dict[str, int]:
-    """ONNX Runtime rounds the zero point of uint8 as it is."""
+    """Return ``Unsigned`` for ONNX Runtime, which rounds the zero point of uint8 as it is."""
     return {"Unsigned": 1} if case["engine"] == "onnx" else {}
 
 

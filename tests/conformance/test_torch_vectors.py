@@ -24,26 +24,27 @@ def int8(values: Array) -> Array:
 
 
 def last(values: Array) -> Array:
-    """Channels last."""
+    """Return values with the channels last."""
     return np.ascontiguousarray(np.moveaxis(values, 1, -1))
 
 
 def numerics_of(engine: str, kind: str) -> str:
-    """x86-engine: its convolutions are onednn's, its fully connected layers fbgemm's."""
+    """Return the profile of an engine; x86 is onednn for convolutions and fbgemm for the rest."""
     x86 = {"conv": "onednn"}.get(kind, "fbgemm")
     return f"float-{x86 if engine == 'x86' else engine}"
 
 
 class TorchProgram(Program):
-    """Layers of PyTorch as instructions."""
+    """Program of layers of PyTorch."""
 
     def tensor(self, values: Array, scale: Any, zero: Any) -> str:
-        """An input, unsigned values."""
+        """Add an input of unsigned values."""
         return self.input(int8(values), scale, int(zero) - UNSIGNED)
 
     def convolution(self, y: str, x: str, layer: Case) -> str:
-        """``layer``: w [out, in, kh, kw], w_scale [1] or [out], bias, sizes, relu.
+        """Add a convolution with the weights, bias, sizes and activation of ``layer``.
 
+        The shape of w is [out, in, kh, kw], that of w_scale [1] or [out].
         An integer bias is on the scale of the sum.
         """
         (top, left), relu = layer["pad"], "RELU" if layer["relu"] else "NONE"
@@ -69,7 +70,7 @@ class TorchProgram(Program):
         return self.emit(opcode, y, x, self.constant(w, 1), bias, *tables, **sizes)
 
     def linear(self, y: str, x: str, layer: Case) -> str:
-        """w [out, in]; a ReLU is an instruction of its own, in place."""
+        """Add a fully connected layer with w [out, in] and, if it has one, its ReLU in place."""
         bias = self.constant(layer["bias"])
         if layer["w_scale"].size == 1:
             weights = self.constant(np.ascontiguousarray(layer["w"].T), layer["w_scale"][0])
@@ -139,7 +140,7 @@ def test_add_and_mul_equal_pytorch(
 
 
 class Digits(TorchProgram):
-    """The small network as one program; ``results`` are PyTorch's module names."""
+    """Digits network as one program; ``results`` are keyed by PyTorch's module names."""
 
     def __init__(self, recorded: Case, count: int) -> None:
         super().__init__()
@@ -170,7 +171,7 @@ class Digits(TorchProgram):
         self.emit("dequantize", self.logits, logits)
 
     def recorded(self, name: str) -> Array:
-        """Int8, channels last."""
+        """Return a recorded activation as Int8 with the channels last."""
         values = int8(self._recorded[f"act_{name}"][: self._count])
         return last(values) if values.ndim == 4 else values
 

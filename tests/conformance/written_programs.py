@@ -23,7 +23,7 @@ BYTES = {"i8": 1, "i16": 2, "i32": 4, "float": 4, "index32": 4}
 
 @attrs.frozen
 class Kind:
-    """A tensor's type; ``scale`` is None where it is not quantized."""
+    """Type of a tensor; ``scale`` is None if it is not quantized."""
 
     elem: str
     shape: tuple[int, ...]
@@ -44,13 +44,13 @@ class Kind:
 
 
 def kind_of(values: Array, scale: Any = None, zero: Any = 0) -> Kind:
-    """The type of these values."""
+    """Return the type of these values."""
     exact = None if scale is None else float(np.float32(scale))
     return Kind(ELEMS[values.dtype.name], values.shape, exact, int(zero))
 
 
 class Program:
-    """A program that is being written; names are given in order."""
+    """Program under construction, whose names are given in order."""
 
     def __init__(self) -> None:
         self._weights: list[Kind] = []
@@ -85,7 +85,7 @@ class Program:
         return name
 
     def view(self, source: str, shape: tuple[int, ...]) -> str:
-        """The same elements in another shape."""
+        """Add a view of the same elements in another shape."""
         kind = attrs.evolve(self._kinds[source], shape=shape)
         offsets = [0] * len(self._kinds[source].shape)
         name = self._named("view", kind)
@@ -95,7 +95,7 @@ class Program:
     def emit(
         self, opcode: str, result: str, *sources: str, also: tuple[str, ...] = (), **attributes: Any
     ) -> str:
-        """An instruction; returns its result. ``also`` are further results, printed last."""
+        """Add an instruction and return its result; ``also`` are further results, printed last."""
         name, number = f"{opcode}__{len(self._code)}", len(self._code)
         written = (
             f"@out %{result}",
@@ -109,7 +109,7 @@ class Program:
         return result
 
     def write(self, folder: Path) -> Path:
-        """Three files; the path of the text."""
+        """Write the text, the constants and the scales, and return the path of the text."""
         path = folder / "written.lir.txt"
         size = sum(kind.nbytes for kind in self._weights)
         body = ["function written", "declare {", *self._declared, "", f"  ; size = {size} bytes"]
@@ -151,12 +151,12 @@ def _text(value: Any) -> str:
 
 @cache
 def device(engine: str) -> nmpsim.Device:
-    """Four cores, so that layers are sliced."""
+    """Return a device with four cores, so that layers are sliced."""
     return nmpsim.Device(attrs.evolve(nmpsim.default_device(), cores_count=4), engine)
 
 
 def run(program: Program, folder: Path, engine: str = "compiled", **options: Any) -> RunReport:
-    """Write, compile, run: ``options`` are those of ``nmpsim.compile``; all layers are kept."""
+    """Write, compile and run a program and save all layers; ``options`` go to the compiler."""
     path = program.write(folder)
     target = device(engine)
     compiled = nmpsim.compile(
