@@ -8,9 +8,9 @@ from typing import Any
 import attrs
 import numpy as np
 from instruction_streams import check_streams
-from lir_oracle import Done, run_module
+from lir_oracle import Execution, run_module
 from program_writer import Program
-from report_laws import Later, check_cuts, check_laws, multiplications
+from report_laws import LaterExecutions, check_laws, check_overshoots, count_multiplications
 
 from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.compiler.driver import compile_module
@@ -31,7 +31,7 @@ class Run:
     report: RunReport
 
 
-def compiled(program: Program, config: DeviceConfig, fuse: bool) -> Bundle | None:
+def compile_program(program: Program, config: DeviceConfig, fuse: bool) -> Bundle | None:
     """Return the bundle, or None if the device's scratchpad is too small for a tile."""
     try:
         return parse_bundle(
@@ -64,7 +64,7 @@ def check_program(program: Program, config: DeviceConfig, engine: str = "compile
         program.module, program.inputs, program.numerics, profiles_by_name(program, config)
     )
     for fuse in (False, True):
-        bundle = compiled(program, config, fuse)
+        bundle = compile_program(program, config, fuse)
         if bundle is None:
             continue
         check_streams(bundle, config)
@@ -82,10 +82,10 @@ def check_program(program: Program, config: DeviceConfig, engine: str = "compile
                 np.testing.assert_array_equal(values, run.outputs[name], err_msg=name)
         check_layers(report, done, fuse, {o.name for o in program.module.weights if not o.constant})
         if not fuse:
-            check_same_cuts(program, config, report)
+            check_same_saturation(program, config, report)
 
 
-def roomy(config: DeviceConfig) -> DeviceConfig:
+def make_large_core(config: DeviceConfig) -> DeviceConfig:
     """Return the device with one core and a scratchpad that holds every tile."""
     return attrs.evolve(config, cores_count=1, scratchpad_bytes=1 << 22)
 
@@ -95,7 +95,7 @@ def profiles_by_name(program: Program, config: DeviceConfig) -> dict[str, str]:
     profiles = dict(program.by_layer)
     if not profiles:
         return profiles
-    bundle = compiled(program, roomy(config), fuse=True)
+    bundle = compile_program(program, make_large_core(config), fuse=True)
     assert bundle is not None
     for layer in bundle.metadata.layers:
         given = {program.by_layer[name] for name in layer.fused if name in program.by_layer}
@@ -105,13 +105,13 @@ def profiles_by_name(program: Program, config: DeviceConfig) -> dict[str, str]:
     return profiles
 
 
-def check_same_cuts(program: Program, config: DeviceConfig, report: RunReport) -> None:
+def check_same_saturation(program: Program, config: DeviceConfig, report: RunReport) -> None:
     """Assert that saturation does not depend on how layers are sliced.
 
     Accumulators are excepted: they saturate in the order of their partial sums.
     """
-    plain = roomy(config)
-    bundle = compiled(program, plain, fuse=False)
+    plain = make_large_core(config)
+    bundle = compile_program(program, plain, fuse=False)
     assert bundle is not None
     other = Device(plain).run(bundle, program.inputs)
     for ours, theirs in zip(report.layers, other.layers, strict=True):
@@ -121,7 +121,7 @@ def check_same_cuts(program: Program, config: DeviceConfig, report: RunReport) -
 
 
 def check_layers(
-    report: RunReport, done: dict[str, Done], fuse: bool, outliving: Collection[str]
+    report: RunReport, done: dict[str, Execution], fuse: bool, outliving: Collection[str]
 ) -> None:
     """Assert that output and saturation of every layer equal the oracle's.
 
@@ -136,14 +136,14 @@ def check_layers(
     for layer in report.layers:
         parts = [by_name[name] for name in (layer.fused or (layer.name,))]
         output = report.layer_outputs[f"{layer.number:04d}:{layer.name}"]
-        same_bytes(output, parts[-1], layer)
+        assert_same_bytes(output, parts[-1], layer)
         if layer.placement == "device":
-            assert layer.macs == multiplications(parts[0]), layer.name
+            assert layer.macs == count_multiplications(parts[0]), layer.name
             rest = in_order[in_order.index(parts[-1]) + 1 :]
-            check_cuts(layer, parts, Later(rest, outliving))
+            check_overshoots(layer, parts, LaterExecutions(rest, outliving))
 
 
-def same_bytes(output: Array, done: Done, layer: LayerReport) -> None:
+def assert_same_bytes(output: Array, done: Execution, layer: LayerReport) -> None:
     """Assert that all defined elements are equal bit for bit."""
     expected = done.result
     assert output.dtype == expected.dtype

@@ -150,13 +150,13 @@ def _store(w: Words) -> Touched:
     return (_grid(w["spm"], w["count_y"], *strides),), ()
 
 
-def _wide(w: Words) -> int:
+def _element_bytes(w: Words) -> int:
     """Return the number of bytes of an element."""
     return 1 << w["element"]
 
 
 def _image_out(w: Words, channels: int) -> Range:
-    strides = w["out_row_stride"], w["out_w"], w["out_pixel_stride"], channels * _wide(w)
+    strides = w["out_row_stride"], w["out_w"], w["out_pixel_stride"], channels * _element_bytes(w)
     return _grid(w["output"], w["out_h"], *strides)
 
 
@@ -165,7 +165,7 @@ def _padded_input(w: Words, channels: int) -> Range:
         (w[f"out_{d}"] - 1) * w[f"stride_{d}"] + (w[f"kernel_{d}"] - 1) * w[f"dilation_{d}"] + 1
         for d in ("h", "w")
     )
-    run = channels * _wide(w)
+    run = channels * _element_bytes(w)
     return _grid(w["input"], rows, w["in_row_stride"], columns, w["in_pixel_stride"], run)
 
 
@@ -178,15 +178,15 @@ def _tables(w: Words, channels: int) -> tuple[Range, ...]:
 
 def _conv(w: Words) -> Touched:
     channels = w["out_channels"]
-    row_bytes = w["kernel_w"] * w["in_channels"] * _wide(w)
+    row_bytes = w["kernel_w"] * w["in_channels"] * _element_bytes(w)
     blocks, quads = -(-channels // 16), -(-row_bytes // 4)
     weights = _at(w["weights"], blocks * w["kernel_h"] * quads * 64)
-    sums = _at(w["partial"], 4 * _wide(w) * w["out_h"] * w["out_w"] * channels)
+    sums = _at(w["partial"], 4 * _element_bytes(w) * w["out_h"] * w["out_w"] * channels)
     image = _padded_input(w, w["groups"] * w["in_channels"])
-    return _summed(w, (image, weights, *_tables(w, channels)), sums, _image_out(w, channels))
+    return _touch_sums(w, (image, weights, *_tables(w, channels)), sums, _image_out(w, channels))
 
 
-def _summed(w: Words, reads: tuple[Range, ...], sums: Range, out: Range) -> Touched:
+def _touch_sums(w: Words, reads: tuple[Range, ...], sums: Range, out: Range) -> Touched:
     """Return what is touched, reading sums unless they begin and writing them unless they end."""
     if w["part"] in (MIDDLE, LAST):
         reads = (*reads, sums)
@@ -195,26 +195,26 @@ def _summed(w: Words, reads: tuple[Range, ...], sums: Range, out: Range) -> Touc
 
 def _dwconv(w: Words) -> Touched:
     channels = w["channels_count"]
-    weights = _at(w["weights"], w["kernel_h"] * w["kernel_w"] * channels * _wide(w))
+    weights = _at(w["weights"], w["kernel_h"] * w["kernel_w"] * channels * _element_bytes(w))
     reads = (_padded_input(w, channels), weights, *_tables(w, channels))
     return reads, (_image_out(w, channels),)
 
 
 def _gemm(w: Words) -> Touched:
-    rows, inner, columns, wide = w["rows"], w["inner"], w["columns"], _wide(w)
+    rows, inner, columns, wide = w["rows"], w["inner"], w["columns"], _element_bytes(w)
     left = _grid(w["lhs"], rows, w["lhs_stride"], 1, 0, inner * wide)
     right = _grid(w["rhs"], inner, w["rhs_stride"], 1, 0, columns * wide)
     out = _grid(w["output"], rows, w["out_stride"], 1, 0, columns * wide)
-    return _summed(w, (left, right), _at(w["partial"], 4 * wide * rows * columns), out)
+    return _touch_sums(w, (left, right), _at(w["partial"], 4 * wide * rows * columns), out)
 
 
 def _pool(w: Words) -> Touched:
-    strides = w["in_row_stride"], w["in_w"], w["in_pixel_stride"], w["channels"] * _wide(w)
+    strides = w["in_row_stride"], w["in_w"], w["in_pixel_stride"], w["channels"] * _element_bytes(w)
     return (_grid(w["input"], w["in_h"], *strides),), (_image_out(w, w["channels"]),)
 
 
 def _eltwise(w: Words) -> Touched:
-    rows, columns, run = w["rows"], w["columns"], w["columns"] * _wide(w)
+    rows, columns, run = w["rows"], w["columns"], w["columns"] * _element_bytes(w)
     left = _grid(w["lhs"], rows, w["lhs_stride"], 1, 0, run)
     width = 4 * columns if w["rhs_kind"] else run
     right = _grid(w["rhs"], rows, w["rhs_stride"], 1, 0, width)

@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from profile_oracle import answer, is_of_profile
+from profile_oracle import compute_result, is_of_profile
 
 from nmpsim.kernels.hostops import HostResult, HostTensor
 from nmpsim.lir.host_execution import execute_operation
@@ -24,7 +24,7 @@ NO_WORK = ("allocactivation", "deallocactivation", "tensorview", "touch", "debug
 
 
 @attrs.frozen(eq=False)
-class Done:
+class Execution:
     """Execution of an instruction: prior operands, result and values before the clip."""
 
     instruction: Instruction
@@ -111,10 +111,10 @@ def run_module(
     inputs: Mapping[str, Array],
     numerics: str = "glow-int",
     by_layer: Mapping[str, str] = MappingProxyType({}),
-) -> tuple[dict[str, Done], dict[str, Array]]:
+) -> tuple[dict[str, Execution], dict[str, Array]]:
     """Run a module; return executions by key and the final values of mutable weights."""
     memory = Memory(module, inputs)
-    done: dict[str, Done] = {}
+    done: dict[str, Execution] = {}
     for instruction in module.instructions:
         if instruction.opcode in ("allocactivation", "tensorview"):
             memory.define(instruction)
@@ -125,12 +125,12 @@ def run_module(
     return done, {name: memory.tensor(name).copy() for name in mutable}
 
 
-def _do(instruction: Instruction, memory: Memory, numerics: str) -> Done:
+def _do(instruction: Instruction, memory: Memory, numerics: str) -> Execution:
     operands = tuple(memory.operand(o.name) for o in instruction.operands)
     masks = [memory.defined(o.name) for o in instruction.operands]
     if is_of_profile(numerics, instruction.opcode, operands):
         result = HostResult(
-            {0: answer(instruction.opcode, operands, instruction.attributes, numerics)}
+            {0: compute_result(instruction.opcode, operands, instruction.attributes, numerics)}
         )
     else:
         result = execute_operation(instruction.opcode, operands, instruction.attributes, numerics)
@@ -143,4 +143,6 @@ def _do(instruction: Instruction, memory: Memory, numerics: str) -> Done:
         masks[index] = defined
     unclipped = result.unclipped.get(0)
     places = tuple(memory.place(o.name) for o in instruction.operands)
-    return Done(instruction, operands, result.outputs[0], masks[0], unclipped, numerics, places)
+    return Execution(
+        instruction, operands, result.outputs[0], masks[0], unclipped, numerics, places
+    )

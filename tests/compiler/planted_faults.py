@@ -83,7 +83,7 @@ def _blocks(bundle: Bundle, entry: int, core: int) -> Iterator[Block]:
 # --- faults ---------------------------------------------------------------------------------------
 
 
-def patched(bundle: Bundle, words: dict[int, int]) -> Bundle:
+def patch_words(bundle: Bundle, words: dict[int, int]) -> Bundle:
     """Return the bundle with the words at some addresses replaced."""
     image = bundle.image.copy()
     for address, word in words.items():
@@ -92,25 +92,25 @@ def patched(bundle: Bundle, words: dict[int, int]) -> Bundle:
     return attrs.evolve(bundle, image=image)
 
 
-def words_of(bundle: Bundle, block: Block) -> dict[str, int]:
+def read_words(bundle: Bundle, block: Block) -> dict[str, int]:
     """Return the words of a block's descriptor."""
     at, nbytes = block.rs1 - bundle.image_base, DESCRIPTORS[block.kind].nbytes
     return decode_descriptor(block.kind, bundle.image[at : at + nbytes].tobytes())
 
 
-def word_at(block: Block, name: str) -> int:
+def get_word_address(block: Block, name: str) -> int:
     """Return the address of a word of a block's descriptor."""
     return block.rs1 + 4 * get_word_indices(block.kind)[name]
 
 
-def removed(bundle: Bundle, mnemonic: str) -> Iterator[Fault]:
+def remove_instructions(bundle: Bundle, mnemonic: str) -> Iterator[Fault]:
     """Yield one fault for each instruction with this mnemonic that is removed."""
     for block in itertools.chain(*streams(bundle)):
         if block.name == mnemonic:
-            yield Fault(f"no {mnemonic}", hex(block.pc), patched(bundle, {block.pc: NOP}))
+            yield Fault(f"no {mnemonic}", hex(block.pc), patch_words(bundle, {block.pc: NOP}))
 
 
-def removed_barriers(bundle: Bundle) -> Iterator[Fault]:
+def remove_barriers(bundle: Bundle) -> Iterator[Fault]:
     """Yield faults in which a barrier is missing or counts fewer cores, in one core or in all."""
     by_number: dict[int, list[Block]] = {}
     for block in itertools.chain(*streams(bundle)):
@@ -119,14 +119,16 @@ def removed_barriers(bundle: Bundle) -> Iterator[Fault]:
     for number, there in by_number.items():
         fewer = encode("addi", {"rd": there[0].decoded.operands["rs2"], "rs1": 0, "imm": 1})
         everywhere = dict.fromkeys((block.pc for block in there), NOP)
-        yield Fault("no barrier", str(number), patched(bundle, everywhere))
-        yield Fault("no barrier", f"{number} of one core", patched(bundle, {there[0].pc: NOP}))
+        yield Fault("no barrier", str(number), patch_words(bundle, everywhere))
+        yield Fault("no barrier", f"{number} of one core", patch_words(bundle, {there[0].pc: NOP}))
         count_at = [block.pc - 4 for block in there]
-        yield Fault("fewer cores", f"{number} of one core", patched(bundle, {count_at[0]: fewer}))
-        yield Fault("fewer cores", str(number), patched(bundle, dict.fromkeys(count_at, fewer)))
+        yield Fault(
+            "fewer cores", f"{number} of one core", patch_words(bundle, {count_at[0]: fewer})
+        )
+        yield Fault("fewer cores", str(number), patch_words(bundle, dict.fromkeys(count_at, fewer)))
 
 
-def swapped_buffers(bundle: Bundle) -> Iterator[Fault]:
+def swap_buffers(bundle: Bundle) -> Iterator[Fault]:
     """Yield faults in which an instruction and the next one of its kind swap an address."""
     for stream in streams(bundle):
         last: dict[str, Block] = {}
@@ -137,29 +139,34 @@ def swapped_buffers(bundle: Bundle) -> Iterator[Fault]:
             last[block.kind] = block
             if other is None:
                 continue
-            mine, theirs = words_of(bundle, block), words_of(bundle, other)
+            mine, theirs = read_words(bundle, block), read_words(bundle, other)
             for name in ADDRESSES:
                 if mine.get(name) != theirs.get(name):
-                    words = {word_at(block, name): theirs[name], word_at(other, name): mine[name]}
+                    words = {
+                        get_word_address(block, name): theirs[name],
+                        get_word_address(other, name): mine[name],
+                    }
                     what = f"{name} of {other.pc:#x} and {block.pc:#x}"
-                    yield Fault("swapped", what, patched(bundle, words))
+                    yield Fault("swapped", what, patch_words(bundle, words))
 
 
-def short_loads(bundle: Bundle) -> Iterator[Fault]:
+def shorten_loads(bundle: Bundle) -> Iterator[Fault]:
     """Yield faults in which a load omits a row, a run or half of its bytes."""
     for block in itertools.chain(*streams(bundle)):
         if block.name == "nmp.load":
-            words = words_of(bundle, block)
+            words = read_words(bundle, block)
             name = next((n for n in ("count_y", "count_x") if words[n] > 1), "run_bytes")
             less = words[name] // 2 if name == "run_bytes" else words[name] - 1
             what = f"{name} of {block.pc:#x}"
-            yield Fault("short load", what, patched(bundle, {word_at(block, name): less}))
+            yield Fault(
+                "short load", what, patch_words(bundle, {get_word_address(block, name): less})
+            )
 
 
 # --- legal orders ---------------------------------------------------------------------------------
 
 
-def delayed(bundle: Bundle, parts: Sequence[Stream], late: Unit, depth: int) -> Bundle:
+def delay_unit(bundle: Bundle, parts: Sequence[Stream], late: Unit, depth: int) -> Bundle:
     """Return the program in the order of a chip whose unit ``late`` is as slow as possible.
 
     ``parts`` are the :func:`streams` of the program.
@@ -174,7 +181,7 @@ def delayed(bundle: Bundle, parts: Sequence[Stream], late: Unit, depth: int) -> 
                 words[address] = _word(bundle, at)
                 address += 4
         assert address == stream[-1].pc + 4
-    return patched(bundle, words)
+    return patch_words(bundle, words)
 
 
 def _word(bundle: Bundle, address: int) -> int:

@@ -55,7 +55,7 @@ class Layer:
         return not self.bias.is_float and bool(np.all(self.bias_scales == self.product))
 
 
-def away(x: Any) -> Array:
+def round_half_away(x: Any) -> Array:
     """Round exactly to the nearest integer, with halves away from zero."""
     wide = np.asarray(x, np.float64)
     return np.copysign(np.floor(np.abs(wide) + 0.5), wide).astype(np.int64)
@@ -65,7 +65,7 @@ def even(x: Any) -> Array:
     return np.rint(np.asarray(x, np.float64)).astype(np.int64)
 
 
-def fused(x: Any, factor: Any, addend: Any) -> Array:
+def multiply_add(x: Any, factor: Any, addend: Any) -> Array:
     """Return ``x * factor + addend`` of float32 numbers, rounded to odd in float64, then again."""
     product, c = np.asarray(np.float64(x) * np.float64(factor)), np.float64(addend)
     total = product + c
@@ -88,10 +88,10 @@ class Profile:
         """Return the unclipped results of a matrix product, given its exact sums."""
         raise NotImplementedError
 
-    def scaled(self, x: Array, factor: Any, dest: HostTensor) -> Array:
+    def scale(self, x: Array, factor: Any, dest: HostTensor) -> Array:
         raise NotImplementedError
 
-    def quantized(self, value: float, grid: HostTensor) -> int:
+    def quantize(self, value: float, grid: HostTensor) -> int:
         raise NotImplementedError
 
     def pair(self, opcode: str, dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> Array:
@@ -119,7 +119,7 @@ class Nmp(Profile):
 
     clips_input = True
 
-    def scaled(self, x: Array, factor: Any, dest: HostTensor) -> Array:
+    def scale(self, x: Array, factor: Any, dest: HostTensor) -> Array:
         scale = make_integer_scale(float(factor))
         half = 1 << scale.post >> 1
 
@@ -134,31 +134,31 @@ class Nmp(Profile):
     def result(self, layer: Layer) -> Array:
         dest = layer.dest
         ratios = np.broadcast_to(layer.product / dest.scale32, layer.sums.shape[-1:])
-        columns = [self.scaled(layer.sums[..., c], ratio, dest) for c, ratio in enumerate(ratios)]
+        columns = [self.scale(layer.sums[..., c], ratio, dest) for c, ratio in enumerate(ratios)]
         return np.stack(columns, axis=-1) + layer.integers + dest.offset
 
     def matmul(self, sums: Array, lhs: HostTensor, rhs: HostTensor, dest: HostTensor) -> Array:
-        return self.scaled(sums, lhs.scale32 * rhs.scale32 / dest.scale32, dest) + dest.offset
+        return self.scale(sums, lhs.scale32 * rhs.scale32 / dest.scale32, dest) + dest.offset
 
-    def quantized(self, value: float, grid: HostTensor) -> int:
+    def quantize(self, value: float, grid: HostTensor) -> int:
         return int(even(f32(f32(value) / grid.scale32) + f32(grid.offset)))
 
     def pair(self, opcode: str, dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> Array:
         left, right = np.broadcast_arrays(lhs.subtract_offset(), rhs.subtract_offset())
         if opcode == "elementmul":
             return (
-                self.scaled(left * right, lhs.scale32 * rhs.scale32 / dest.scale32, dest)
+                self.scale(left * right, lhs.scale32 * rhs.scale32 / dest.scale32, dest)
                 + dest.offset
             )
-        x = self.scaled(left, lhs.scale32 / dest.scale32, dest)
-        y = self.scaled(right, rhs.scale32 / dest.scale32, dest)
+        x = self.scale(left, lhs.scale32 / dest.scale32, dest)
+        y = self.scale(right, rhs.scale32 / dest.scale32, dest)
         return _operation(opcode, x, y) + dest.offset
 
     def unary(self, source: HostTensor, dest: HostTensor, alpha: Any) -> Array:
         x = source.subtract_offset()
-        values = self.scaled(x, source.scale32 / dest.scale32, dest)
+        values = self.scale(x, source.scale32 / dest.scale32, dest)
         if alpha is not None:
-            below = self.scaled(x, source.scale32 * alpha / dest.scale32, dest)
+            below = self.scale(x, source.scale32 * alpha / dest.scale32, dest)
             values = np.where(x < 0, below, values)
         return values + dest.offset
 
@@ -168,11 +168,11 @@ class Nmp(Profile):
         dest, source = at
         ratio = source.scale32 / dest.scale32
         if all_taps:
-            return self.scaled(sums, ratio / f32(taps), dest) + dest.offset
-        return divided(self.scaled(sums, ratio, dest), counts) + dest.offset
+            return self.scale(sums, ratio / f32(taps), dest) + dest.offset
+        return divide_rounded(self.scale(sums, ratio, dest), counts) + dest.offset
 
 
-def divided(values: Array, counts: Array) -> Array:
+def divide_rounded(values: Array, counts: Array) -> Array:
     """Divide integers and round to the nearest one, with halves away from zero."""
     return np.sign(values) * ((np.abs(values) + counts // 2) // counts)
 
@@ -239,8 +239,8 @@ class Q31(Profile):
         form = self.fixed if dest.dtype == np.int8 else self.wide
         return form(sums, factor) + dest.offset
 
-    def quantized(self, value: float, grid: HostTensor) -> int:
-        return int(away(f32(value) / grid.scale32)) + grid.offset
+    def quantize(self, value: float, grid: HostTensor) -> int:
+        return int(round_half_away(f32(value) / grid.scale32)) + grid.offset
 
     def pair(self, opcode: str, dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> Array:
         left, right = np.broadcast_arrays(lhs.subtract_offset(), rhs.subtract_offset())
@@ -269,7 +269,7 @@ class Q31(Profile):
         self, sums: Array, counts: Array, taps: int, all_taps: bool, at: Sequence[HostTensor]
     ) -> Array:
         assert not all_taps
-        return divided(sums, counts)
+        return divide_rounded(sums, counts)
 
 
 class Float(Profile):
@@ -290,7 +290,7 @@ class Float(Profile):
         total = (layer.sums + bias).astype(np.float32)
         return even(total * self.factor(layer)) + layer.dest.offset
 
-    def quantized(self, value: float, grid: HostTensor) -> int:
+    def quantize(self, value: float, grid: HostTensor) -> int:
         return int(even(f32(value) / grid.scale32)) + grid.offset
 
     def ratio(self, lhs: HostTensor, rhs: HostTensor, dest: HostTensor) -> Any:
@@ -308,9 +308,9 @@ class Float(Profile):
             return even(products * self.ratio(lhs, rhs, dest) + f32(dest.offset))
         if opcode == "elementadd":
             left, right = lhs.scale32 / dest.scale32, rhs.scale32 / dest.scale32
-            both = fused(np.array(lhs.offset), left, right * f32(rhs.offset))
+            both = multiply_add(np.array(lhs.offset), left, right * f32(rhs.offset))
             addend = f32(dest.offset) - both
-            return even(fused(lhs.values, left, fused(rhs.values, right, addend)))
+            return even(multiply_add(lhs.values, left, multiply_add(rhs.values, right, addend)))
         return self.of_reals(opcode, dest, lhs, rhs)
 
     def of_reals(self, opcode: str, dest: HostTensor, lhs: HostTensor, rhs: HostTensor) -> Array:
@@ -335,9 +335,9 @@ class Float(Profile):
         if self.averages_reals:
             return even(sums / divisor / dest.scale32 + f32(dest.offset))
         factor = source.scale32 / dest.scale32 / divisor
-        return self.placed(sums.astype(np.float32) * factor, dest)
+        return self.add_zero_point(sums.astype(np.float32) * factor, dest)
 
-    def placed(self, value: Array, dest: HostTensor) -> Array:
+    def add_zero_point(self, value: Array, dest: HostTensor) -> Array:
         return even(value) + dest.offset
 
 
@@ -359,7 +359,7 @@ class Torch(Float):
         unsigned = side.values.astype(np.float64) + moved
         return (unsigned * np.float64(side.scale32) + np.float64(addend)).astype(np.float32)
 
-    def placed(self, value: Array, dest: HostTensor) -> Array:
+    def add_zero_point(self, value: Array, dest: HostTensor) -> Array:
         """Add the zero point of the unsigned tensor before rounding."""
         moved = 128 if dest.dtype == np.int8 else 0
         return even(value + f32(dest.offset + moved)) - moved
@@ -383,7 +383,7 @@ class Onednn(Torch):
             weights = f32(1) / (f32(1) / weights)
         source = f32(1) / (f32(1) / layer.source_scale)
         value = layer.sums.astype(np.float32) * source * weights + layer.reals
-        return self.placed(value * (f32(1) / layer.dest.scale32), layer.dest)
+        return self.add_zero_point(value * (f32(1) / layer.dest.scale32), layer.dest)
 
 
 class Qnnpack(Torch):
@@ -409,7 +409,7 @@ class Qnnpack(Torch):
     ) -> Array:
         return super().average(sums, counts, taps, True, at)
 
-    def placed(self, value: Array, dest: HostTensor) -> Array:
+    def add_zero_point(self, value: Array, dest: HostTensor) -> Array:
         return even(value) + dest.offset
 
 

@@ -19,7 +19,7 @@ Attributes = Mapping[str, Any]
 WEIGHTED = ("convolution", "fullyconnected")
 
 
-def answer(
+def compute_result(
     opcode: str, operands: Sequence[HostTensor], attributes: Attributes, numerics: str
 ) -> Array:
     """Return the clipped result of an operation."""
@@ -47,11 +47,11 @@ def _unclipped(
     dest = operands[0]
     if opcode.endswith(WEIGHTED):
         values = profile.result(_layer(opcode, operands, attributes))
-        return _activated(values, dest, attributes, profile)
+        return _activate(values, dest, attributes, profile)
     return _OTHERS[opcode](operands, attributes, profile)
 
 
-def _activated(
+def _activate(
     values: Array, dest: HostTensor, attributes: Attributes, profile: Profile
 ) -> tuple[Array, int, int]:
     kind = attributes.get("FusedActivation", "NONE")
@@ -60,16 +60,16 @@ def _activated(
     if kind == "RELU":
         low = dest.offset
     elif kind == "CLIP":
-        low, high = (_held(profile.quantized(a, dest), dest) for a in arguments)
+        low, high = (_clamp_to_type(profile.quantize(a, dest), dest) for a in arguments)
         low = min(low, high)
     elif kind == "LEAKY_RELU":
         below = values - dest.offset
-        values = np.where(below < 0, profile.scaled(below, f32(arguments[0]), dest), below)
+        values = np.where(below < 0, profile.scale(below, f32(arguments[0]), dest), below)
         values = values + dest.offset
     return values, low, high
 
 
-def _held(value: int, grid: HostTensor) -> int:
+def _clamp_to_type(value: int, grid: HostTensor) -> int:
     limits = np.iinfo(grid.dtype)
     return max(int(limits.min), min(int(limits.max), value))
 
@@ -90,7 +90,7 @@ def _layer(opcode: str, operands: Sequence[HostTensor], attributes: Attributes) 
     w = weights.values.astype(np.int64)
     if opcode.endswith("convolution"):
         per_channel = offsets[:, None, None, None] if tables else offsets
-        sums = _convolved(x, w - per_channel, dest.shape, attributes)
+        sums = _convolve(x, w - per_channel, dest.shape, attributes)
     elif tables:
         sums = x.reshape(x.shape[0], -1) @ (w - offsets[:, None]).T
     else:
@@ -102,7 +102,7 @@ def _layer(opcode: str, operands: Sequence[HostTensor], attributes: Attributes) 
     )  # fmt: skip
 
 
-def _convolved(x: Array, w: Array, shape: tuple[int, ...], attributes: Attributes) -> Array:
+def _convolve(x: Array, w: Array, shape: tuple[int, ...], attributes: Attributes) -> Array:
     window, groups = Window.from_attributes(attributes), int(attributes["Group"])
     padded = window.pad(x, 0)
     inputs, outs = x.shape[3] // groups, w.shape[0] // groups
@@ -160,25 +160,26 @@ def _unary(opcode: str) -> Callable[..., tuple[Array, int, int]]:
         alpha = f32(attributes["Alpha"]) if opcode == "leakyrelu" else None
         low, high = -(1 << 40), 1 << 40
         if opcode == "relu":
-            source = _clamped(source, source.offset, 1 << 20)
+            source = _clamp(source, source.offset, 1 << 20)
         elif opcode == "clip" and profile.clips_input:
             bounds = (
-                _held(profile.quantized(attributes[k], source), source) for k in ("Min", "Max")
+                _clamp_to_type(profile.quantize(attributes[k], source), source)
+                for k in ("Min", "Max")
             )
-            source = _clamped(source, *bounds)
+            source = _clamp(source, *bounds)
         elif opcode == "clip":
             low, high = (
-                _held(profile.quantized(attributes[k], dest), dest) for k in ("Min", "Max")
+                _clamp_to_type(profile.quantize(attributes[k], dest), dest) for k in ("Min", "Max")
             )
         elif opcode == "cpumaxsplat":
-            floor = _held(profile.quantized(attributes["SplatValue"], source), source)
-            source = _clamped(source, floor, 1 << 20)
+            floor = _clamp_to_type(profile.quantize(attributes["SplatValue"], source), source)
+            source = _clamp(source, floor, 1 << 20)
         return profile.unary(source, dest, alpha), low, high
 
     return run
 
 
-def _clamped(source: HostTensor, low: int, high: int) -> HostTensor:
+def _clamp(source: HostTensor, low: int, high: int) -> HostTensor:
     values = np.clip(source.values.astype(np.int64), low, high).astype(source.dtype)
     return attrs.evolve(source, values=values)
 
@@ -187,7 +188,7 @@ def _splat(
     operands: Sequence[HostTensor], attributes: Attributes, profile: Profile
 ) -> tuple[Array, int, int]:
     (dest,) = operands
-    value = profile.quantized(attributes["Value"], dest)
+    value = profile.quantize(attributes["Value"], dest)
     return np.full(dest.shape, value), -(1 << 40), 1 << 40
 
 

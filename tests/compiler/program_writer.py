@@ -103,7 +103,7 @@ class Writer:
     def constant(self, shape: tuple[int, ...]) -> Ref:
         return self.draft.constant(self.values(shape), self.elem, self.scale(), self.offset())
 
-    def reshaped(self, source: Ref, rank: int) -> Ref:
+    def reshape(self, source: Ref, rank: int) -> Ref:
         """Return the tensor, or a view of it with another number of dimensions."""
         if len(source.shape) == rank:
             return source

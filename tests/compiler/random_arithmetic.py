@@ -59,7 +59,7 @@ def activation(w: Writer, scale: float) -> dict[str, Any]:
 
 def convolution(w: Writer, source: Ref) -> Ref:
     """Draw a plain, grouped or depthwise convolution with one scale or one per channel."""
-    source = w.reshaped(source, 4)
+    source = w.reshape(source, 4)
     channels = source.shape[3]
     at = window(w, source.shape[1], source.shape[2], dilated=True)
     divisors = [g for g in range(1, channels + 1) if channels % g == 0]
@@ -82,7 +82,7 @@ def convolution(w: Writer, source: Ref) -> Ref:
     if w.numerics == "nmp":
         tables[2:] = same_for_all(w, outs, bias)
     elif w.numerics == "q31":
-        tables[2:] = on_products(w, source, tables[0])
+        tables[2:] = scale_by_products(w, source, tables[0])
     opcode = "channelwisequantizedconvolution"
     return w.draft.emit(opcode, target, source, filter_, bias, *tables, **at)
 
@@ -107,7 +107,7 @@ def same_for_all(w: Writer, outs: int, bias: Ref) -> list[Ref]:
     ]
 
 
-def on_products(w: Writer, source: Ref, filters: Ref) -> list[Ref]:
+def scale_by_products(w: Writer, source: Ref, filters: Ref) -> list[Ref]:
     """Return bias scales equal to those of the sums, and offsets of 0."""
     scales = np.float32(source.type.quant.scale) * w.draft.constants[filters.name]
     return [
@@ -118,7 +118,7 @@ def on_products(w: Writer, source: Ref, filters: Ref) -> list[Ref]:
 
 def fully_connected(w: Writer, source: Ref) -> Ref:
     """Draw a fully connected layer with one scale or one per row, or a product with constants."""
-    source = w.reshaped(source, 2)
+    source = w.reshape(source, 2)
     rows, depth = source.shape
     outs = w.pick(1, 3, 10, 16, 17, 33, 70)
     by_rows = () if w.numerics == "q31" else ("rowwisequantizedfullyconnected",)
@@ -145,7 +145,7 @@ def has_matmul(w: Writer) -> bool:
 def product_of_activations(w: Writer, source: Ref) -> Ref:
     if not has_matmul(w):
         return fully_connected(w, source)
-    left = w.reshaped(source, 2)
+    left = w.reshape(source, 2)
     right = w.draft.input(w.narrow_type((left.shape[1], w.pick(1, 3, 16, 17, 40))))
     around = left.type.quant.scale * right.type.quant.scale * 137 * w.unit * left.shape[1] ** 0.5
     target = w.result((left.shape[0], right.shape[1]), around)
@@ -155,7 +155,7 @@ def product_of_activations(w: Writer, source: Ref) -> Ref:
 
 
 def max_pool(w: Writer, source: Ref) -> Ref:
-    source = w.reshaped(source, 4)
+    source = w.reshape(source, 4)
     at = pool_window(w, source)
     shape = (source.shape[0], *window_result(source.shape, at), source.shape[3])
     target = w.draft.result(attrs.evolve(source.type, shape=shape))
@@ -171,7 +171,7 @@ def pool_window(w: Writer, source: Ref) -> dict[str, Any]:
 
 
 def avg_pool(w: Writer, source: Ref) -> Ref:
-    source = w.reshaped(source, 4)
+    source = w.reshape(source, 4)
     counts_pads = 0 if w.numerics == "q31" else w.number(0, 1)
     wide = counts_pads and w.chance()
     plain = window(w, source.shape[1], source.shape[2], dilated=False)
@@ -191,7 +191,7 @@ def is_own(source: Ref) -> bool:
     return source.kind == "buffer"
 
 
-def place_for(w: Writer, source: Ref, around: float) -> Ref:
+def choose_target(w: Writer, source: Ref, around: float) -> Ref:
     """Return a new tensor for a result, or the source itself to work in place."""
     if is_own(source) and not w.draft.is_last and w.chance():
         if source in w.seen:
@@ -206,14 +206,14 @@ def binary(w: Writer, source: Ref) -> Ref:
     other = w.partner(source)
     scale, second = source.type.quant.scale, other.type.quant.scale
     around = scale * second * 80 * w.unit if opcode == "elementmul" else max(scale, second) * 1.3
-    target = place_for(w, source, around)
+    target = choose_target(w, source, around)
     pair = (source, other) if w.chance() else (other, source)
     return w.draft.emit(opcode, target, *pair)
 
 
 def batched_add(w: Writer, source: Ref) -> Ref:
     if len(source.shape) < 2:
-        source = w.reshaped(source, 2)
+        source = w.reshape(source, 2)
     piece_shape = source.shape[1:]
     scale = source.type.quant.scale
     if w.chance():
@@ -224,7 +224,7 @@ def batched_add(w: Writer, source: Ref) -> Ref:
         piece = w.constant(piece_shape)
     else:
         piece = w.draft.input(w.narrow_type(piece_shape))
-    return w.draft.emit("batchedadd", place_for(w, source, scale * 1.4), source, piece)
+    return w.draft.emit("batchedadd", choose_target(w, source, scale * 1.4), source, piece)
 
 
 def unary(w: Writer, source: Ref) -> Ref:

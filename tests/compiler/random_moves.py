@@ -30,7 +30,7 @@ def extract(w: Writer, source: Ref) -> Ref:
 def insert(w: Writer, source: Ref) -> Ref:
     """Draw an insertion of the source, once or several times, into a tensor filled before."""
     if not source.shape:
-        source = w.reshaped(source, 1)
+        source = w.reshape(source, 1)
     axis, count = w.number(0, len(source.shape) - 1), w.pick(1, 1, 2, 3)
     extent = [n * (count if d == axis else 1) for d, n in enumerate(source.shape)]
     margins = [w.pick(0, 0, w.number(0, 3)) for _ in extent]
@@ -46,7 +46,7 @@ def insert(w: Writer, source: Ref) -> Ref:
 def concatenate(w: Writer, source: Ref) -> Ref:
     """Draw a concatenation of parts of one type in a buffer that was only touched."""
     if not source.shape:
-        source = w.reshaped(source, 1)
+        source = w.reshape(source, 1)
     axis = w.number(0, len(source.shape) - 1)
     parts = [source]
     for _ in range(w.number(1, 2)):

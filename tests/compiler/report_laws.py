@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from lir_oracle import Done
+from lir_oracle import Execution
 
 from nmpsim.config import DeviceConfig
 from nmpsim.kernels.hostops import HostTensor
@@ -55,7 +55,7 @@ def check_causes(layer: LayerReport, cores: int) -> None:
     assert layer.cycles >= layer.bound.cycles, (layer.name, layer.bound)
 
 
-def multiplications(done: Done) -> int:
+def count_multiplications(done: Execution) -> int:
     """Return the number of multiplications that a layer needs."""
     opcode, operands = done.instruction.opcode, done.operands
     if "convolution" in opcode:
@@ -65,7 +65,7 @@ def multiplications(done: Done) -> int:
     return 0
 
 
-def limits(done: Done) -> tuple[int, int]:
+def limits(done: Execution) -> tuple[int, int]:
     """Return the limits of the result's element type."""
     info = np.iinfo(done.result.dtype)
     return int(info.min), int(info.max)
@@ -75,13 +75,13 @@ Overshoots = dict[tuple[str, str], list[Array]]
 """Stage and side -> by how much each value was cut (0 or less: it was not), clip by clip."""
 
 
-def told(overshoots: Overshoots) -> dict[tuple[str, str], tuple[Any, ...]]:
+def summarize_overshoots(overshoots: Overshoots) -> dict[tuple[str, str], tuple[Any, ...]]:
     """Return count, worst value, first coordinates and channels in the form of a report."""
     cut = {key: overs for key, overs in overshoots.items() if any((o > 0).any() for o in overs)}
-    return {key: _told(overs) for key, overs in cut.items()}
+    return {key: _summarize(overs) for key, overs in cut.items()}
 
 
-def _told(overs: list[Array]) -> tuple[Any, ...]:
+def _summarize(overs: list[Array]) -> tuple[Any, ...]:
     shape = overs[0].shape
     hits = sum((over > 0).astype(np.int64) for over in overs)
     assert isinstance(hits, np.ndarray)
@@ -92,15 +92,15 @@ def _told(overs: list[Array]) -> tuple[Any, ...]:
 
 
 @attrs.frozen(eq=False)
-class Later:
+class LaterExecutions:
     """Executions after an instruction, and the buffers that are read after the run."""
 
-    instructions: Sequence[Done]
+    instructions: Sequence[Execution]
     outliving: Collection[str]
     """Buffers that are read after the run."""
 
 
-def clips_after(done: Done, later: Later) -> list[Done]:
+def find_following_clips(done: Execution, later: LaterExecutions) -> list[Execution]:
     """Return the chain of activations on the result's scale, each the only reader of its input."""
     if done.places[0][0] in later.outliving:
         return []
@@ -121,10 +121,10 @@ def clips_after(done: Done, later: Later) -> list[Done]:
     if not is_whole or not same_scale or not (in_place or len(users) == 1):
         return []
     rest = later.instructions[later.instructions.index(reader) + 1 :]
-    return [reader, *clips_after(reader, Later(rest, later.outliving))]
+    return [reader, *find_following_clips(reader, LaterExecutions(rest, later.outliving))]
 
 
-def asked_sides(parts: Sequence[Done], after: Sequence[Done]) -> set[str]:
+def find_requested_sides(parts: Sequence[Execution], after: Sequence[Execution]) -> set[str]:
     """Return the sides on which the network asks for a bound within the first result's type.
 
     A bound of an activation in ``after`` counts only if it is the end of the type.
@@ -158,7 +158,7 @@ def asked_sides(parts: Sequence[Done], after: Sequence[Done]) -> set[str]:
     return sides
 
 
-def expected_cuts(parts: Sequence[Done], later: Later) -> Overshoots:
+def compute_overshoots(parts: Sequence[Execution], later: LaterExecutions) -> Overshoots:
     """Return the overshoots of an operation with its fused activations, before ``later`` runs."""
     first = parts[0]
     opcode = first.instruction.opcode
@@ -166,25 +166,25 @@ def expected_cuts(parts: Sequence[Done], later: Later) -> Overshoots:
         return {}
     value, low, high = _before_activation(first)
     for activation in parts[1:]:
-        bounds = _asked_range(activation)
+        bounds = _requested_range(activation)
         low, high = (int(np.clip(v, *bounds)) for v in (low, high))
-    asked = asked_sides(parts, clips_after(parts[-1], later))
+    asked = find_requested_sides(parts, find_following_clips(parts[-1], later))
     lower = "activation" if "low" in asked else "result"
     upper = "activation" if "high" in asked else "result"
     overshoots = {(lower, "low"): [low - value], (upper, "high"): [value - high]}
-    if opcode in ASKED and len(parts) == 1 and not _clips_behind(first):
+    if opcode in ASKED and len(parts) == 1 and not _clips_result(first):
         _add_clamped_input(first, overshoots)
     return overshoots
 
 
-def _before_activation(done: Done) -> tuple[Array, int, int]:
+def _before_activation(done: Execution) -> tuple[Array, int, int]:
     """Return the values before any clip and the range to which the operation itself clips."""
     attributes = dict(done.instruction.attributes)
     kind = attributes.get("FusedActivation", "NONE")
     assert done.unclipped is not None
     lowest, highest = limits(done)
-    if _clips_behind(done):
-        return _rescaled(done), *_range_on(done, done.operands[0])
+    if _clips_result(done):
+        return _rescale(done), *_range_on(done, done.operands[0])
     if kind not in CLIPPING:
         return done.unclipped, lowest, highest
     dest = done.operands[0]
@@ -198,7 +198,7 @@ def _before_activation(done: Done) -> tuple[Array, int, int]:
     return value, low, high
 
 
-def _asked_range(done: Done) -> tuple[int, int]:
+def _requested_range(done: Execution) -> tuple[int, int]:
     """Return the input range that relu, clip or max with a constant asks for."""
     source, attributes = done.operands[1], done.instruction.attributes
     highest = limits(done)[1]
@@ -209,32 +209,34 @@ def _asked_range(done: Done) -> tuple[int, int]:
     return _range_on(done, source)
 
 
-def _range_on(done: Done, grid: HostTensor) -> tuple[int, int]:
+def _range_on(done: Execution, grid: HostTensor) -> tuple[int, int]:
     """Return the bounds of ``clip`` on a tensor's grid."""
     bounds = (done.instruction.attributes[key] for key in ("Min", "Max"))
     low, high = (quantize_value(float(str(bound)), grid) for bound in bounds)
     return low, high
 
 
-def _clips_behind(done: Done) -> bool:
+def _clips_result(done: Execution) -> bool:
     """Return whether ``clip`` limits on the result's grid (Interpreter) or the input's (libjit)."""
     by_floats = done.numerics == "glow-float" or done.result.dtype == np.int16
     return done.instruction.opcode == "clip" and by_floats
 
 
-def _rescaled(done: Done) -> Array:
+def _rescale(done: Execution) -> Array:
     return execute_operation("rescalequantized", done.operands, {}, done.numerics).unclipped[0]
 
 
-def _add_clamped_input(done: Done, overshoots: Overshoots) -> None:
+def _add_clamped_input(done: Execution, overshoots: Overshoots) -> None:
     """Add the overshoots of the input, which an activation that is not fused clamps first."""
-    low, high = _asked_range(done)
+    low, high = _requested_range(done)
     source = done.operands[1].values.astype(np.int64)
     for side, over in (("low", low - source), ("high", source - high)):
         overshoots.setdefault(("activation", side), []).append(over)
 
 
-def check_cuts(layer: LayerReport, parts: Sequence[Done], later: Later) -> None:
+def check_overshoots(
+    layer: LayerReport, parts: Sequence[Execution], later: LaterExecutions
+) -> None:
     """Assert that the result and activation stages in the report equal the oracle's for Glow."""
     if parts[0].numerics not in GLOW:
         return
@@ -243,4 +245,4 @@ def check_cuts(layer: LayerReport, parts: Sequence[Done], later: Later) -> None:
         for s in layer.saturation
         if s.stage in ("result", "activation")
     }
-    assert reported == told(expected_cuts(parts, later)), layer.name
+    assert reported == summarize_overshoots(compute_overshoots(parts, later)), layer.name

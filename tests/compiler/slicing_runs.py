@@ -35,7 +35,7 @@ def digits() -> Program:
     return Program(module, {"data": np.load(DIGITS / "images" / "7.npy")})
 
 
-def sliced(
+def compile_with_slicing(
     program: Program, config: DeviceConfig, slicing: str, fuse: bool = True
 ) -> tuple[Bundle, list[TiledLayer]]:
     """Return the compiled bundle and the tiling of each of its device layers."""

@@ -30,7 +30,7 @@ def operation(number: int, buffers: Sequence[Buffer]) -> Operation:
 
 
 @st.composite
-def lives(draw: st.DrawFn) -> tuple[tuple[Operation, ...], list[Buffer]]:
+def allocation_problems(draw: st.DrawFn) -> tuple[tuple[Operation, ...], list[Buffer]]:
     """Draw operations over random buffers, and some buffers that must live throughout."""
     sizes = draw(st.lists(st.integers(1, 5000), min_size=1, max_size=12))
     buffers = [Buffer(f"b{i}", n, constant=draw(st.booleans())) for i, n in enumerate(sizes)]
@@ -41,7 +41,9 @@ def lives(draw: st.DrawFn) -> tuple[tuple[Operation, ...], list[Buffer]]:
     return tuple(operations), always
 
 
-def life(buffer: Buffer, operations: Sequence[Operation], always: Sequence[Buffer]) -> range:
+def find_lifetime(
+    buffer: Buffer, operations: Sequence[Operation], always: Sequence[Buffer]
+) -> range:
     """Return the indices of operations from the first to the last that touches a buffer."""
     if buffer in always:
         return range(-1, len(operations) + 1)
@@ -62,14 +64,14 @@ def check(operations: Sequence[Operation], always: Sequence[Buffer]) -> None:
         assert 0 <= start <= allocation.nbytes - buffer.nbytes
         for other in placed:
             if other.name < buffer.name:
-                first, second = (life(b, operations, always) for b in (buffer, other))
+                first, second = (find_lifetime(b, operations, always) for b in (buffer, other))
                 together = max(first.start, second.start) < min(first.stop, second.stop)
                 begin = allocation.offsets[other.name]
                 apart = start + buffer.nbytes <= begin or begin + other.nbytes <= start
                 assert apart or not together, (buffer, other)
 
 
-@given(lives())
+@given(allocation_problems())
 def test_live_buffers_do_not_overlap(case: tuple[tuple[Operation, ...], list[Buffer]]) -> None:
     operations, always = case
     check(operations, always)

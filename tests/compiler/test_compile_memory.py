@@ -20,7 +20,7 @@ WEIGHTS = WIDE * WIDE * LAYERS
 """17 MB."""
 
 
-def connected(wide: int, layers: int) -> Draft:
+def stack_layers(wide: int, layers: int) -> Draft:
     """Build a draft of fully connected layers, one after the other."""
     draft, kind = Draft(), int8((1, wide))
     x = draft.input(kind)
@@ -33,7 +33,9 @@ def connected(wide: int, layers: int) -> Draft:
     return draft
 
 
-def written(folder: Path, draft: Draft, save: Callable[..., None] = np.savez) -> tuple[Path, Path]:
+def write_network(
+    folder: Path, draft: Draft, save: Callable[..., None] = np.savez
+) -> tuple[Path, Path]:
     """Write a network in LIR and return the paths of its text and weights."""
     module, text, weights = draft.module(), folder / "net.lir.txt", folder / "net.npz"
     text.write_text(format_module(module), encoding="utf-8")
@@ -43,8 +45,10 @@ def written(folder: Path, draft: Draft, save: Callable[..., None] = np.savez) ->
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_weights_of_lir_are_in_memory_once(tmp_path: Path, save: Callable[..., None]) -> None:
-    nmpsim.compile(*written(tmp_path, connected(8, 1)), slicing="simple")  # imports, kernels
-    files = written(tmp_path, connected(WIDE, LAYERS), save)
+    nmpsim.compile(
+        *write_network(tmp_path, stack_layers(8, 1)), slicing="simple"
+    )  # imports, kernels
+    files = write_network(tmp_path, stack_layers(WIDE, LAYERS), save)
     with at_most(1.25 * WEIGHTS):
         compiled = nmpsim.compile(*files, slicing="simple")
         nmpsim.save(compiled, tmp_path / "net.bin")
@@ -52,7 +56,7 @@ def test_weights_of_lir_are_in_memory_once(tmp_path: Path, save: Callable[..., N
 
 
 def test_all_forms_of_a_compiled_network_are_equal(tmp_path: Path) -> None:
-    compiled = nmpsim.compile(*written(tmp_path, connected(8, 2)))
+    compiled = nmpsim.compile(*write_network(tmp_path, stack_layers(8, 2)))
     digest = nmpsim.save(compiled, tmp_path / "net.bin")
     assert (tmp_path / "net.bin").read_bytes() == compiled.image == bytes(compiled.bundle.file)
     assert nmpsim.load(tmp_path / "net.bin").digest == compiled.bundle.digest == digest
@@ -61,7 +65,7 @@ def test_all_forms_of_a_compiled_network_are_equal(tmp_path: Path) -> None:
 
 
 def test_unloadable_bundles_are_not_written(tmp_path: Path) -> None:
-    file = nmpsim.compile(*written(tmp_path, connected(8, 2))).file
+    file = nmpsim.compile(*write_network(tmp_path, stack_layers(8, 2))).file
     file.check("net.bin")
     damaged = attrs.evolve(file, metadata=attrs.evolve(file.metadata, steps=()))
     with pytest.raises(UserError, match="the steps do not compute each layer exactly once"):

@@ -53,7 +53,7 @@ STEPS: tuple[Step, ...] = (
 )
 
 
-def on_both(bundle: Bundle, case: Program, config: DeviceConfig) -> RunReport:
+def run_on_both(bundle: Bundle, case: Program, config: DeviceConfig) -> RunReport:
     """Assert that both engines give the same report, and return it."""
     reports = [
         Device(config, engine).run(bundle, case.inputs, save_layers=True)
@@ -73,7 +73,9 @@ def on_both(bundle: Bundle, case: Program, config: DeviceConfig) -> RunReport:
 
 
 @st.composite
-def little(draw: st.DrawFn, step: Step, elem: str = "i8", numerics: str = "glow-int") -> Program:
+def tiny_operations(
+    draw: st.DrawFn, step: Step, elem: str = "i8", numerics: str = "glow-int"
+) -> Program:
     """Draw a program with one operation on a very small image."""
     w = Writer(draw, elem, numerics)
     shape = (w.pick(1, 2), w.number(1, 4), w.number(1, 4), w.pick(1, 3, 4, 6))
@@ -83,10 +85,10 @@ def little(draw: st.DrawFn, step: Step, elem: str = "i8", numerics: str = "glow-
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
 def test_one_operation_agrees_on_both_engines(step: Step) -> None:
     @examples(8)
-    @given(little(step))
+    @given(tiny_operations(step))
     def check(case: Program) -> None:
         bundle = parse_bundle(compile_module(case.module, TINY))
-        on_both(bundle, case, TINY)
+        run_on_both(bundle, case, TINY)
 
     check()
 
@@ -98,10 +100,10 @@ def test_one_operation_of_each_profile_agrees_on_both_engines(numerics: str, ele
     config = attrs.evolve(TINY, scratchpad_bytes=8192)
 
     @examples(6)
-    @given(st.sampled_from(steps).flatmap(lambda step: little(step, elem, numerics)))
+    @given(st.sampled_from(steps).flatmap(lambda step: tiny_operations(step, elem, numerics)))
     def check(case: Program) -> None:
         image = compile_module(case.module, config, numerics=numerics)
-        on_both(parse_bundle(image), case, config)
+        run_on_both(parse_bundle(image), case, config)
 
     check()
 
@@ -116,7 +118,7 @@ def test_a_small_network_agrees_on_both_engines() -> None:
     total = draft.emit("elementadd", draft.buffer(first.type), active, second)
     draft.emit("dequantize", draft.output(tensor_type("float", total.shape)), total)
     case = program(draft)
-    report = on_both(bundle_of(draft, TINY), case, TINY)
+    report = run_on_both(bundle_of(draft, TINY), case, TINY)
     assert [layer.placement for layer in report.layers].count("host") == 2
     assert report.cycles > 0
     check_program(case, TINY, engine="reference")
@@ -126,7 +128,7 @@ def test_saturation_counts_agree_on_both_engines() -> None:
     draft = Draft()
     source = image(draft, channels=4)
     convolve(draft, source, draft.output(out_kind(source, channels=3, scale=0.004)))
-    report = on_both(bundle_of(draft, TINY), program(draft), TINY)
+    report = run_on_both(bundle_of(draft, TINY), program(draft), TINY)
     assert {(s.stage, s.side) for s in report.layers[0].saturation} == {
         ("result", "low"),
         ("result", "high"),

@@ -17,7 +17,7 @@ def layers_of(draft: Draft) -> list[tuple[str, int]]:
     return [(layer.op, len(layer.fused)) for layer in bundle_of(draft).metadata.layers]
 
 
-def convolved(draft: Draft) -> Ref:
+def add_convolution(draft: Draft) -> Ref:
     source = image(draft)
     return convolve(draft, source, draft.buffer(out_kind(source)))
 
@@ -40,7 +40,7 @@ def max_splat(draft: Draft, target: Ref, source: Ref) -> Ref:
 @pytest.mark.parametrize("activation", [relu, clip, max_splat])
 def test_a_clip_of_the_same_scale_is_fused(activation: Activation) -> None:
     draft = Draft()
-    result = convolved(draft)
+    result = add_convolution(draft)
     activation(draft, draft.output(result.type), result)
     assert layers_of(draft) == [("convolution", 2)]
 
@@ -48,7 +48,7 @@ def test_a_clip_of_the_same_scale_is_fused(activation: Activation) -> None:
 @pytest.mark.parametrize("activation", [relu, clip, max_splat])
 def test_a_clip_in_place_is_fused(activation: Activation) -> None:
     draft = Draft()
-    result = convolved(draft)
+    result = add_convolution(draft)
     activation(draft, result, result)
     draft.emit("copy", draft.output(result.type), result)
     assert layers_of(draft) == [("convolution", 2), ("copy", 0)]
@@ -56,7 +56,7 @@ def test_a_clip_in_place_is_fused(activation: Activation) -> None:
 
 def test_several_clips_are_fused() -> None:
     draft = Draft()
-    result = convolved(draft)
+    result = add_convolution(draft)
     draft.emit("relu", result, result)
     draft.emit("clip", draft.buffer(result.type), result, Min=-3.0, Max=1.0)
     again = Ref(draft.instructions[-2].name, result.type, "buffer")
@@ -67,7 +67,7 @@ def test_several_clips_are_fused() -> None:
 @pytest.mark.parametrize("ranges", [((2.0, 3.0), (-3.0, -2.0)), ((-3.0, -2.0), (2.0, 3.0))])
 def test_disjoint_bounds_are_fused(ranges: tuple[tuple[float, float], ...]) -> None:
     draft = Draft()
-    result = convolved(draft)
+    result = add_convolution(draft)
     for target, (low, high) in zip((result, draft.output(result.type)), ranges, strict=True):
         draft.emit("clip", target, result, Min=low, Max=high)
     assert layers_of(draft) == [("convolution", 3)]
@@ -97,21 +97,21 @@ def test_clips_fuse_into_average_pools_and_products() -> None:
 
 def test_another_scale_is_not_fused() -> None:
     draft = Draft()
-    result = convolved(draft)
+    result = add_convolution(draft)
     draft.emit("relu", draft.output(attrs.evolve(result.type, quant=int8((), 0.07).quant)), result)
     assert layers_of(draft) == [("convolution", 0), ("relu", 0)]
 
 
 def test_leaky_relu_is_not_fused() -> None:
     draft = Draft()
-    result = convolved(draft)
+    result = add_convolution(draft)
     draft.emit("leakyrelu", draft.output(result.type), result, Alpha=0.1)
     assert layers_of(draft) == [("convolution", 0), ("leakyrelu", 0)]
 
 
 def test_a_result_read_later_is_not_fused() -> None:
     draft = Draft()
-    result = convolved(draft)
+    result = add_convolution(draft)
     active = draft.emit("relu", draft.buffer(result.type), result)
     draft.emit("elementadd", draft.output(result.type), active, result)
     assert layers_of(draft)[:2] == [("convolution", 0), ("relu", 0)]
@@ -127,7 +127,7 @@ def test_an_output_is_not_fused() -> None:
 
 def test_a_result_read_before_the_activation_is_not_fused() -> None:
     draft = Draft()
-    result = convolved(draft)
+    result = add_convolution(draft)
     draft.emit("copy", draft.output(result.type), result)
     draft.emit("relu", draft.output(result.type), result)
     assert layers_of(draft) == [("convolution", 0), ("copy", 0), ("relu", 0)]
@@ -135,7 +135,7 @@ def test_a_result_read_before_the_activation_is_not_fused() -> None:
 
 def test_a_part_of_the_result_is_not_fused() -> None:
     draft = Draft()
-    result = convolved(draft)
+    result = add_convolution(draft)
     part = draft.view(result, attrs.evolve(result.type, shape=(1, 3, 5, 8)))
     draft.emit("relu", draft.output(part.type), part)
     assert layers_of(draft) == [("convolution", 0), ("relu", 0)]

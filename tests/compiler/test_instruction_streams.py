@@ -66,7 +66,7 @@ def test_the_shared_folder_has_programs(shared: Path) -> None:
 # The checker has teeth
 
 
-def tiled() -> tuple[Bundle, DeviceConfig]:
+def compile_tiled() -> tuple[Bundle, DeviceConfig]:
     """Compile a convolution, an addition, a transpose and a ReLU into many tiles per core."""
     config = attrs.evolve(SMALL, cores_count=2, scratchpad_bytes=4096)
     draft = Draft()
@@ -79,7 +79,7 @@ def tiled() -> tuple[Bundle, DeviceConfig]:
     return bundle_of(draft, config, fuse=False), config
 
 
-def places(bundle: Bundle, mnemonic: str) -> list[int]:
+def find_instructions(bundle: Bundle, mnemonic: str) -> list[int]:
     """Return the offsets in the image of all instructions with this mnemonic."""
     found = []
     for begin, end in bundle.text:
@@ -96,16 +96,16 @@ def patch(bundle: Bundle, start: int, word: int) -> None:
 
 
 def test_a_correct_program_passes() -> None:
-    bundle, config = tiled()
+    bundle, config = compile_tiled()
     assert check_streams(bundle, config) > 100
 
 
 def test_most_waits_matter() -> None:
     """Without one wait the program is unsafe, but for waits that have nothing to wait for."""
-    bundle, config = tiled()
+    bundle, config = compile_tiled()
     nop = encode("addi", {"rd": 0, "rs1": 0, "imm": 0})
     caught = 0
-    waits = places(bundle, "nmp.wait")[::4]
+    waits = find_instructions(bundle, "nmp.wait")[::4]
     for start in waits:
         before = int.from_bytes(bundle.image[start : start + 4].tobytes(), "little")
         patch(bundle, start, nop)
@@ -120,9 +120,9 @@ def test_most_waits_matter() -> None:
 
 @pytest.mark.parametrize("unit", list(Unit))
 def test_a_missing_wait_for_a_unit_is_found(unit: Unit) -> None:
-    bundle, config = tiled()
+    bundle, config = compile_tiled()
     nop = encode("addi", {"rd": 0, "rs1": 0, "imm": 0})
-    for start in places(bundle, "nmp.wait"):
+    for start in find_instructions(bundle, "nmp.wait"):
         one = decode(int.from_bytes(bundle.image[start : start + 4].tobytes(), "little"))
         if one is not None and one.operands["unit"] == unit:
             patch(bundle, start, nop)
@@ -145,7 +145,7 @@ def change_store(bundle: Bundle, core: int, word: str, by: int) -> None:
 
 
 def test_stores_of_two_cores_to_the_same_bytes_are_found() -> None:
-    bundle, config = tiled()
+    bundle, config = compile_tiled()
     change_store(bundle, 0, "count_y", 1)
     with pytest.raises(AssertionError, match=r"stored twice|reads what nobody wrote"):
         check_streams(bundle, config)

@@ -42,7 +42,7 @@ def compiled(case: Program, config: DeviceConfig) -> Bundle:
     return parse_bundle(compile_module(case.module, config, numerics=case.numerics, **tiling()))
 
 
-def answer(case: Program, config: DeviceConfig) -> tuple[Array, str, str]:
+def run_program(case: Program, config: DeviceConfig) -> tuple[Array, str, str]:
     """Return the result, where it was computed, and the reason."""
     bundle = compiled(case, config)
     report = Device(config).run(bundle, case.inputs)
@@ -67,8 +67,8 @@ def test_a_large_average_equals_the_device(numerics: str, elem: str, counts_padd
     x[..., 1] += 3
     x[..., 2] -= 9
     case = Program(plain.module, plain.inputs, numerics)
-    found, placement, reason = answer(case, USUAL)
-    expected, device, _ = answer(case, LARGE)
+    found, placement, reason = run_program(case, USUAL)
+    expected, device, _ = run_program(case, LARGE)
     assert (placement, device) == ("host", "device")
     assert reason.startswith("the smallest tile takes ")
     np.testing.assert_array_equal(found, expected)
@@ -83,7 +83,7 @@ def test_a_large_maximum_equals_the_device(numerics: str, elem: str) -> None:
     (x,) = plain.inputs.values()
     x //= 3  # so that not all maxima are the largest integer
     x[0, 1, 298] += 7
-    found, placement, _ = answer(Program(plain.module, plain.inputs, numerics), USUAL)
+    found, placement, _ = run_program(Program(plain.module, plain.inputs, numerics), USUAL)
     assert placement == "host"
     window = ((300, 300), (3, 2), (2, 0, 1, 3))
     np.testing.assert_array_equal(found, page.max_pool(x, -7, *window))
@@ -132,8 +132,8 @@ def test_a_large_depthwise_convolution_equals_the_device(numerics: str) -> None:
     depthwise(draft)
     plain = program(draft)
     case = Program(plain.module, plain.inputs, numerics)
-    found, placement, _ = answer(case, USUAL)
-    expected, device, _ = answer(case, LARGE)
+    found, placement, _ = run_program(case, USUAL)
+    expected, device, _ = run_program(case, LARGE)
     assert (placement, device) == ("host", "device")
     np.testing.assert_array_equal(found, expected)
 

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 import pytest
 from compiled_runs import check_program
-from compiled_runs import compiled as compiled_program
+from compiled_runs import compile_program as compiled_program
 from hypothesis import given
 from hypothesis import strategies as st
 from lir_draft import Draft, Ref, int8, tensor_type
@@ -145,7 +145,7 @@ def test_bounds_of_a_fused_clip_follow_the_profile(numerics: str, least: int, wh
     check_program(case, SMALL)
     bundle = compiled_program(case, SMALL, fuse=True)
     assert bundle is not None
-    assert {words["clip_low"] for words in descriptors(bundle, "eltwise")} == {least}
+    assert {words["clip_low"] for words in find_descriptors(bundle, "eltwise")} == {least}
 
 
 def test_descriptors_contain_the_profile() -> None:
@@ -154,14 +154,14 @@ def test_descriptors_contain_the_profile() -> None:
     first = convolve(draft, source, draft.buffer(out_kind(source)))
     convolve(draft, first, draft.output(out_kind(source)))
     bundle = compiled(draft, **{names(draft)[1]: "glow-float"})
-    found = {words["layer"]: words["profile"] for words in descriptors(bundle, "conv")}
+    found = {words["layer"]: words["profile"] for words in find_descriptors(bundle, "conv")}
     assert {layer: DEVICE_PROFILES[number] for layer, number in found.items()} == {
         0: "glow_int",
         1: "glow_float",
     }
 
 
-def descriptors(bundle: Bundle, kind: str) -> list[dict[str, int]]:
+def find_descriptors(bundle: Bundle, kind: str) -> list[dict[str, int]]:
     """Return the decoded descriptors of one kind that the code of the layers uses."""
     from nmpsim.bundle.assembly.discovery import analyze_code
 
@@ -314,7 +314,7 @@ def test_random_programs_with_two_profiles_are_exact(
     check_program(attrs_of(program, by_layer=chosen), size.config)
 
 
-def clipping(w: Writer, source: Ref) -> Ref:
+def draw_activation(w: Writer, source: Ref) -> Ref:
     """Draw an activation on the grid of its input, so that it may fuse."""
     opcode = w.pick("relu", "clip", "cpumaxsplat")
     target = w.draft.result(source.type)
@@ -327,7 +327,9 @@ def layers_that_fuse(draw: Any) -> Program:
     w = Writer(draw)
     shape = (w.number(1, 2), w.number(1, 8), w.number(1, 8), w.pick(1, 3, 16))
     sums = (convolution, fully_connected, avg_pool, binary, batched_add)
-    return write(w, w.draft.input(w.narrow_type(shape)), (*sums, *[clipping] * 5), w.number(2, 5))
+    return write(
+        w, w.draft.input(w.narrow_type(shape)), (*sums, *[draw_activation] * 5), w.number(2, 5)
+    )
 
 
 @examples(40)
@@ -359,6 +361,6 @@ def test_a_row_names_the_profiles_of_its_layers(row: NumericsProfile) -> None:
         found = {
             DEVICE_PROFILES[words["profile"]]
             for kind in ("conv", "eltwise")
-            for words in descriptors(bundle, kind)
+            for words in find_descriptors(bundle, kind)
         }
         assert found and found <= set(row.profiles)

@@ -20,7 +20,7 @@ from nmpsim.lir.opcodes import OPCODES, find_opcodes
 NEITHER = {"debugprint", "allocactivation", "deallocactivation", "tensorview"}
 
 
-def reasons(draft: Draft) -> list[str]:
+def find_reasons(draft: Draft) -> list[str]:
     """Check the program and return the reason of each layer, which is empty on the device."""
     check_program(program(draft), SMALL)
     layers = bundle_of(draft).metadata.layers
@@ -51,7 +51,7 @@ def test_float_operations_run_on_the_host() -> None:
     quantized = draft.emit("quantize", draft.buffer(int8((2, 10), 0.05)), source)
     real = draft.emit("dequantize", draft.buffer(source.type), quantized)
     draft.emit("softmax", draft.output(source.type), real)
-    assert reasons(draft) == [
+    assert find_reasons(draft) == [
         f"the device has no unit for {op}" for op in ("quantize", "dequantize", "softmax")
     ]
 
@@ -78,7 +78,7 @@ def test_other_element_types_run_on_the_host(elem: str) -> None:
 
 @pytest.mark.parametrize("elem", ["i8", "i16"])
 def test_narrow_element_types_run_on_the_device(elem: str) -> None:
-    assert reasons(add_move_and_relu(elem)) == ["", "", ""]
+    assert find_reasons(add_move_and_relu(elem)) == ["", "", ""]
 
 
 @pytest.mark.parametrize("elem", ["i8", "i16", "i32", "i64"])
@@ -90,7 +90,7 @@ def test_biases_of_the_unit_run_on_the_device(elem: str) -> None:
     bias = draft.constant(np.ones(8, dtype), elem, 0.001)
     attributes = {**WINDOW, "Group": 1, "FusedActivation": "NONE", "FusedActivationArgs": ()}
     draft.emit("convolution", draft.output(out_kind(source)), source, weights, bias, **attributes)
-    assert reasons(draft) == [""]
+    assert find_reasons(draft) == [""]
 
 
 def test_int8_weights_with_int16_inputs_run_on_the_device() -> None:
@@ -99,7 +99,7 @@ def test_int8_weights_with_int16_inputs_run_on_the_device() -> None:
     weights = draft.constant(np.ones((6, 4), np.int8), "i8", 0.02)
     bias = draft.constant(np.zeros(4, np.int64), "i64", 0.00002)
     draft.emit("fullyconnected", draft.output(tensor_type("i16", (2, 4))), source, weights, bias)
-    assert reasons(draft) == [""]
+    assert find_reasons(draft) == [""]
 
 
 def test_a_table_of_16_bits_runs_on_the_host() -> None:
@@ -107,7 +107,7 @@ def test_a_table_of_16_bits_runs_on_the_host() -> None:
     source = draft.input(tensor_type("i16", (2, 6), 0.001))
     table = draft.constant(np.zeros(65536, np.int16), "i16")
     draft.emit("intlookuptable", draft.output(source.type), source, table)
-    assert reasons(draft)[0].endswith("is i16, tables are Int8")
+    assert find_reasons(draft)[0].endswith("is i16, tables are Int8")
 
 
 def test_computed_weights_run_on_the_host() -> None:
@@ -116,7 +116,7 @@ def test_computed_weights_run_on_the_host() -> None:
     weights = draft.input(int8((6, 4), 0.02))
     bias = draft.constant(np.zeros(4, np.int32), "i32", 0.001)
     draft.emit("fullyconnected", draft.output(int8((2, 4))), source, weights, bias)
-    assert reasons(draft) == [f"%{weights.name} is not a constant"]
+    assert find_reasons(draft) == [f"%{weights.name} is not a constant"]
 
 
 def test_a_slice_of_16_bits_runs_on_the_device() -> None:
@@ -124,7 +124,7 @@ def test_a_slice_of_16_bits_runs_on_the_device() -> None:
     source = image(draft)
     piece = draft.constant(np.ones((6, 5, 8), np.int16), "i16", 0.01)
     draft.emit("batchedadd", draft.output(out_kind(source)), source, piece)
-    (reason,) = reasons(draft)
+    (reason,) = find_reasons(draft)
     assert reason.endswith("is i16, the unit takes Int32 or the element kind of the batch")
 
 
@@ -144,10 +144,10 @@ def test_slopes_without_integer_form_run_on_the_host(alpha: float) -> None:
     result = convolve(draft, source, draft.buffer(kind), "i32", "LEAKY_RELU", (alpha,))
     draft.emit("leakyrelu", draft.output(kind), result, Alpha=alpha)
     reason = f"the rescale unit's factors are above 0, Alpha is {alpha:g}"
-    assert reasons(draft) == [reason, reason]
+    assert find_reasons(draft) == [reason, reason]
 
 
-def shifted(draft: Draft, source: Ref, start: int) -> tuple[Ref, Ref]:
+def make_shifted_views(draft: Draft, source: Ref, start: int) -> tuple[Ref, Ref]:
     """Return two views of a buffer, the second of which begins later."""
     whole = draft.emit("copy", draft.buffer(source.type), source)
     flat = draft.view(whole, attrs.evolve(source.type, shape=(source.type.elements,)))
@@ -159,12 +159,12 @@ def test_results_over_an_input_run_on_the_host() -> None:
     """Each core's part would be read by one and written by another; the host reads all first."""
     draft = Draft()
     source = image(draft)
-    low, high = shifted(draft, source, 70)
+    low, high = make_shifted_views(draft, source, 70)
     draft.emit("copy", high, low)
     draft.emit("elementadd", low, low, high)
     draft.emit("copy", draft.output(low.type), low)
     copied, added = (f"the result lies on %{v.name}" for v in (low, high))
-    found = reasons(draft)
+    found = find_reasons(draft)
     assert [bool(reason) for reason in found] == [False, True, True, False]
     assert found[1].startswith(copied)
     assert found[2].startswith(added)
@@ -176,7 +176,7 @@ def test_a_transpose_in_place_runs_on_the_host() -> None:
     whole = draft.emit("copy", draft.buffer(source.type), source)
     draft.emit("transpose", whole, whole, Shuffle=(1, 0))
     draft.emit("copy", draft.output(whole.type), whole)
-    assert [bool(reason) for reason in reasons(draft)] == [False, True, False]
+    assert [bool(reason) for reason in find_reasons(draft)] == [False, True, False]
 
 
 def test_elementwise_operations_in_place_run_on_the_device() -> None:
@@ -186,7 +186,7 @@ def test_elementwise_operations_in_place_run_on_the_device() -> None:
     draft.emit("elementadd", whole, whole, whole)
     draft.emit("leakyrelu", whole, whole, Alpha=0.1)
     draft.emit("copy", draft.output(whole.type), whole)
-    assert reasons(draft) == ["", "", "", ""]
+    assert find_reasons(draft) == ["", "", "", ""]
 
 
 def test_host_steps_lie_between_device_segments() -> None:
@@ -199,7 +199,7 @@ def test_host_steps_lie_between_device_segments() -> None:
     real = draft.emit("dequantize", draft.buffer(float_kind), second)
     back = draft.emit("quantize", draft.buffer(kind), real)
     draft.emit("relu", draft.output(kind), back)
-    reasons(draft)
+    find_reasons(draft)
     steps = bundle_of(draft).metadata.steps
     assert [(step.kind, step.layers) for step in steps] == [
         ("device", (0, 1)),

@@ -23,12 +23,12 @@ import numpy as np
 import pytest
 from planted_faults import (
     Fault,
-    delayed,
-    removed,
-    removed_barriers,
-    short_loads,
+    delay_unit,
+    remove_barriers,
+    remove_instructions,
+    shorten_loads,
     streams,
-    swapped_buffers,
+    swap_buffers,
 )
 
 import nmpsim
@@ -62,10 +62,10 @@ class Network:
         machine = device.machine_after(bundle)
         return report, machine.ram.tobytes() + machine.scratchpad.tobytes()
 
-    def late(self, bundle: Bundle) -> list[Bundle]:
+    def delay_units(self, bundle: Bundle) -> list[Bundle]:
         """Return one program for each unit, in which this unit is as late as possible."""
         parts, depth = streams(bundle), self.config.queues_depth
-        return [delayed(bundle, parts, unit, depth) for unit in Unit]
+        return [delay_unit(bundle, parts, unit, depth) for unit in Unit]
 
 
 def network(shared: Path, name: str, cores: int, scratchpad_bytes: int) -> Network:
@@ -89,21 +89,21 @@ def net(shared: Path, request: pytest.FixtureRequest) -> Network:
     return network(shared, *request.param)
 
 
-def assert_means_something(net: Network, fault: Fault, report: RunReport, memory: bytes) -> None:
+def assert_deterministic(net: Network, fault: Fault, report: RunReport, memory: bytes) -> None:
     """Assert that results depend on neither timing nor what memory held before."""
     what = f"{fault.kind}: {fault.what}"
-    for other in net.late(fault.bundle):
+    for other in net.delay_units(fault.bundle):
         assert net.run(other)[1] == memory, f"hangs on a unit's speed: {what}"
     for costs in ({"dram_latency_cycles": 3000}, {"mac_startup_cycles": 5000}):
         assert net.run(fault.bundle, **costs)[1] == memory, f"hangs on costs: {what}"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(device_module, "reset", dirty(device_module.reset))
+        patch.setattr(device_module, "reset", fill_after_reset(device_module.reset))
         outputs = net.run(fault.bundle)[0].outputs
     for name, values in report.outputs.items():
         assert values.tobytes() == outputs[name].tobytes(), f"hangs on what was before: {what}"
 
 
-def dirty(reset: Callable[[Machine], None]) -> Callable[[Machine], None]:
+def fill_after_reset(reset: Callable[[Machine], None]) -> Callable[[Machine], None]:
     """Return a reset after which memory is filled with a constant byte."""
 
     def reset_to_something(machine: Machine) -> None:
@@ -114,7 +114,7 @@ def dirty(reset: Callable[[Machine], None]) -> Callable[[Machine], None]:
     return reset_to_something
 
 
-def verdicts(net: Network, faults: Iterable[Fault]) -> Counter[str]:
+def count_verdicts(net: Network, faults: Iterable[Fault]) -> Counter[str]:
     """Count the faults by the case that was found, or as ``harmless`` or ``another program``."""
     memory = net.run(net.bundle)[1]
     counts: Counter[str] = Counter()
@@ -126,12 +126,12 @@ def verdicts(net: Network, faults: Iterable[Fault]) -> Counter[str]:
             counts[report.trap.kind] += 1
         else:
             assert report.contract.status == "proved"
-            assert_means_something(net, fault, report, after)
+            assert_deterministic(net, fault, report, after)
             counts["harmless" if after == memory else "another program"] += 1
     return counts
 
 
-def assert_mostly(counts: Counter[str], allowed: set[str], share: float) -> None:
+def assert_found(counts: Counter[str], allowed: set[str], share: float) -> None:
     """Assert that only allowed cases are found, and at least this share of the faults."""
     missed = counts["harmless"] + counts["another program"]
     assert set(counts) <= allowed | {"harmless", "another program"}, counts
@@ -141,12 +141,12 @@ def assert_mostly(counts: Counter[str], allowed: set[str], share: float) -> None
 def test_the_program_without_fault_passes(net: Network) -> None:
     report, memory = net.run(net.bundle, strict=True)
     assert report.contract.status == "proved"
-    assert_means_something(net, Fault("none", "", net.bundle), report, memory)
+    assert_deterministic(net, Fault("none", "", net.bundle), report, memory)
 
 
 def test_a_missing_wait_is_found(net: Network) -> None:
-    counts = verdicts(net, removed(net.bundle, "nmp.wait"))
-    assert_mostly(counts, ORDER, 0.7)
+    counts = count_verdicts(net, remove_instructions(net.bundle, "nmp.wait"))
+    assert_found(counts, ORDER, 0.7)
     assert counts["another program"] == 0
 
 
@@ -154,33 +154,33 @@ def test_a_missing_wait_does_harm_on_a_chip(net: Network) -> None:
     """Of every ten that are found; so the other orders are such that they tell a difference."""
     memory = net.run(net.bundle)[1]
     found = harmful = 0
-    for fault in itertools.islice(removed(net.bundle, "nmp.wait"), 0, None, 10):
+    for fault in itertools.islice(remove_instructions(net.bundle, "nmp.wait"), 0, None, 10):
         if net.run(fault.bundle, strict=True)[0].contract.status == "violated":
             found += 1
-            harmful += any(net.run(other)[1] != memory for other in net.late(fault.bundle))
+            harmful += any(net.run(other)[1] != memory for other in net.delay_units(fault.bundle))
     assert harmful > found / 2, (harmful, found)
 
 
 def test_a_missing_or_small_barrier_is_found(net: Network) -> None:
     """That all cores have stopped and wait for each other is an end of its own."""
-    counts = verdicts(net, removed_barriers(net.bundle))
-    assert_mostly(counts, {*ORDER, *UNWRITTEN, "barrier_counts", "deadlock"}, 0.8)
+    counts = count_verdicts(net, remove_barriers(net.bundle))
+    assert_found(counts, {*ORDER, *UNWRITTEN, "barrier_counts", "deadlock"}, 0.8)
     assert counts["another program"] == 0
 
 
 def test_a_missing_store_is_found(net: Network) -> None:
-    counts = verdicts(net, removed(net.bundle, "nmp.store"))
-    assert_mostly(counts, UNWRITTEN, 0.3)
+    counts = count_verdicts(net, remove_instructions(net.bundle, "nmp.store"))
+    assert_found(counts, UNWRITTEN, 0.3)
     assert counts["harmless"] == 0
 
 
 def test_a_short_load_is_found(net: Network) -> None:
     """Weights that end too early also leave a tail behind the last one that is not zero."""
-    counts = verdicts(net, short_loads(net.bundle))
-    assert_mostly(counts, {*UNWRITTEN, "weight_tail"}, 0.4)
+    counts = count_verdicts(net, shorten_loads(net.bundle))
+    assert_found(counts, {*UNWRITTEN, "weight_tail"}, 0.4)
 
 
 def test_swapped_buffers_are_found(net: Network) -> None:
     """``trap``: an instruction that would write onto its operands."""
-    counts = verdicts(net, swapped_buffers(net.bundle))
-    assert_mostly(counts, {*ORDER, *UNWRITTEN, "weight_tail", "trap"}, 0.8)
+    counts = count_verdicts(net, swap_buffers(net.bundle))
+    assert_found(counts, {*ORDER, *UNWRITTEN, "weight_tail", "trap"}, 0.8)

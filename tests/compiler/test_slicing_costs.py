@@ -9,13 +9,13 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from compiled_runs import compiled
+from compiled_runs import compile_program
 from hypothesis import given
 from hypothesis import strategies as st
 from program_writer import Program, Size, sizes
 from random_arithmetic import convolution as random_convolution
 from random_programs import chains, single_operations
-from slicing_runs import FEW, digits, sliced
+from slicing_runs import FEW, compile_with_slicing, digits
 from tiers import examples
 
 from nmpsim.compiler.tiling.compiled import entries
@@ -49,7 +49,7 @@ def boxes(draw: st.DrawFn) -> dict[str, Any]:
     return make_box_words(start, SCRATCHPAD_BASE, run, count_x, count_y, **strides)
 
 
-def loading(box: dict[str, Any], memory: DramModel) -> Estimate:
+def estimate_load(box: dict[str, Any], memory: DramModel) -> Estimate:
     """Estimate the cost of one core that loads a box."""
     builder = PlanBuilder(TileGrid.from_counts([1]), Unit.MAC, ONE)
     builder.add(LOAD, box)
@@ -71,19 +71,19 @@ def test_grants_equal_a_count_one_by_one(box: dict[str, Any], burst: int, row: i
         at = get_next_address(cursor) // row
         expected.append((at, take_grant(cursor, costs)))
     rows, bursts = zip(*expected, strict=True)
-    found = loading(box, DramModel(costs))
+    found = estimate_load(box, DramModel(costs))
     assert (found.grants, found.bursts) == (len(expected), sum(bursts))
     assert found.row_misses == 1 + sum(a != b for a, b in pairwise(rows))
-    blind = loading(box, DramModel(costs, blind=True))
+    blind = estimate_load(box, DramModel(costs, blind=True))
     assert blind.memory >= runs * box["run_bytes"] // costs.dram_bytes_per_cycle
 
 
 def test_the_mode_bytes_ignores_bursts() -> None:
     """Sixteen runs of 16 bytes, each in a burst of its own."""
     box = make_box_words(DRAM_BASE, SCRATCHPAD_BASE, 16, 16, dram_stride_x=64)
-    found = loading(box, DramModel(COSTS))
+    found = estimate_load(box, DramModel(COSTS))
     assert (found.grants, found.bursts, found.memory) == (1, 16, 16 * 4 + 20)
-    assert loading(box, DramModel(COSTS, blind=True)).memory == 16
+    assert estimate_load(box, DramModel(COSTS, blind=True)).memory == 16
 
 
 def test_a_slow_simulation_ends_early() -> None:
@@ -118,7 +118,7 @@ def test_the_simulation_is_the_same_without_compiler() -> None:
 def test_the_worked_example_is_right() -> None:
     """One core loads 4096 bytes: docs/timing.md has the same, from issue to data, as 340 cycles."""
     box = make_box_words(DRAM_BASE, SCRATCHPAD_BASE, 4096)
-    found = loading(box, DramModel(COSTS))
+    found = estimate_load(box, DramModel(COSTS))
     address, descriptor, waits, barrier = 2, 8, 4, 4 + 16
     assert found.cycles == address + descriptor + 340 + waits + barrier
     assert (found.bursts, found.row_misses, found.memory) == (64, 2, 2 * 148)
@@ -128,7 +128,7 @@ def test_the_worked_example_is_right() -> None:
 @examples(30)
 @given(st.one_of(chains(), single_operations((random_convolution,))), sizes())
 def test_every_layer_takes_its_estimate(program: Program, size: Size) -> None:
-    if compiled(program, size.config, True) is None:
+    if compile_program(program, size.config, True) is None:
         return
     check(program, size.config)
 
@@ -145,7 +145,7 @@ def test_estimates_hold_on_a_dram_with_banks(preset: str, tmp_path: Path) -> Non
     path = tmp_path / "device.toml"
     path.write_text(f'[dram]\npreset = "{preset}"\n', encoding="utf-8")
     config = load_device(path)
-    bundle, layers = sliced(digits(), config, "burst")
+    bundle, layers = compile_with_slicing(digits(), config, "burst")
     report = Device(config).run(bundle, digits().inputs)
     taken = [report.layers[layer.layer.index] for layer in layers]
     expected = [layer.chosen.estimate for layer in layers]
@@ -155,7 +155,7 @@ def test_estimates_hold_on_a_dram_with_banks(preset: str, tmp_path: Path) -> Non
 
 
 def check(program: Program, config: DeviceConfig, slicing: str = "burst") -> None:
-    bundle, layers = sliced(program, config, slicing)
+    bundle, layers = compile_with_slicing(program, config, slicing)
     report = Device(config).run(bundle, program.inputs)
     for layer in layers:
         taken = report.layers[layer.layer.index]

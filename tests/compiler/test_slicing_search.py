@@ -6,7 +6,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 import pytest
-from compiled_runs import compiled
+from compiled_runs import compile_program
 from hypothesis import given
 from hypothesis import strategies as st
 from lir_draft import Draft, int8
@@ -14,7 +14,7 @@ from lir_oracle import run_module
 from program_writer import Program, Size, sizes
 from random_arithmetic import convolution
 from random_programs import chains, single_operations
-from slicing_runs import FEW, digits, sliced
+from slicing_runs import FEW, compile_with_slicing, digits
 from small_programs import program
 from tiers import examples
 
@@ -27,7 +27,7 @@ from nmpsim.diagnostics import UserError
 
 def cycles(program: Program, slicing: str, **changes: int) -> int:
     config = attrs.evolve(default_device(), **changes)
-    bundle, _ = sliced(program, config, slicing)
+    bundle, _ = compile_with_slicing(program, config, slicing)
     return Device(config).run(bundle, program.inputs).cycles
 
 
@@ -36,10 +36,10 @@ def cycles(program: Program, slicing: str, **changes: int) -> int:
     st.one_of(chains(), single_operations((convolution,))), sizes(), st.sampled_from(TILINGS[1:])
 )
 def test_other_modes_give_right_outputs(program: Program, size: Size, slicing: str) -> None:
-    if compiled(program, size.config, True) is None:
+    if compile_program(program, size.config, True) is None:
         return
     _, final = run_module(program.module, program.inputs, program.numerics, program.by_layer)
-    bundle, _ = sliced(program, size.config, slicing)
+    bundle, _ = compile_with_slicing(program, size.config, slicing)
     report = Device(size.config).run(bundle, program.inputs)
     for name, values in report.outputs.items():
         np.testing.assert_array_equal(values, final[name], err_msg=name)
@@ -59,8 +59,8 @@ def test_the_search_is_no_worse_than_the_rule(changes: dict[str, int]) -> None:
 @pytest.mark.parametrize("changes", [{}, *FEW], ids=str)
 def test_burst_is_no_worse_than_bytes(changes: dict[str, int]) -> None:
     config = attrs.evolve(default_device(), **changes)
-    _, sighted = sliced(digits(), config, "burst")
-    _, blind = sliced(digits(), config, "bytes")
+    _, sighted = compile_with_slicing(digits(), config, "burst")
+    _, blind = compile_with_slicing(digits(), config, "bytes")
     for one, other in zip(sighted, blind, strict=True):
         assert one.chosen.estimate.cycles <= other.chosen.estimate.cycles, one.layer
         assert {t.label for t in one.trials} == {t.label for t in other.trials}
@@ -92,8 +92,8 @@ def one_convolution(size: int, inputs: int, outputs: int) -> Program:
 def test_large_layers_are_searched() -> None:
     """The rule takes four times as long: it gives each core rows that do not fit."""
     convolution = one_convolution(224, 64, 64)
-    _, (layer,) = sliced(convolution, default_device(), "burst")
-    _, (by_rule,) = sliced(convolution, default_device(), "simple")
+    _, (layer,) = compile_with_slicing(convolution, default_device(), "burst")
+    _, (by_rule,) = compile_with_slicing(convolution, default_device(), "simple")
     assert len(layer.trials) > 20
     assert 2 * layer.chosen.estimate.cycles < by_rule.chosen.estimate.cycles
 
@@ -112,7 +112,7 @@ def test_large_layers_are_searched() -> None:
 )
 def test_the_best_known_tiling_is_found(shape: tuple[int, int, int], best: int) -> None:
     """Within 3 % of the best that anybody found on the default device, whatever was tried."""
-    _, (layer,) = sliced(one_convolution(*shape), default_device(), "burst")
+    _, (layer,) = compile_with_slicing(one_convolution(*shape), default_device(), "burst")
     assert layer.chosen.estimate.cycles <= 1.03 * best
 
 
@@ -123,12 +123,12 @@ def test_more_cores_are_not_slower() -> None:
     for one in taken[1:]:
         assert one <= 1.01 * best
         best = min(best, one)
-    _, layers = sliced(digits(), default_device(), "burst")
+    _, layers = compile_with_slicing(digits(), default_device(), "burst")
     assert max(layer.chosen.estimate.cores for layer in layers) < 32
 
 
 def test_the_fastest_candidate_is_selected() -> None:
-    _, layers = sliced(digits(), default_device(), "burst")
+    _, layers = compile_with_slicing(digits(), default_device(), "burst")
     assert [layer.layer.opcode for layer in layers][:2] == ["convolution", "maxpool"]
     for layer in layers:
         times = [trial.estimate.cycles for trial in layer.trials]
@@ -136,7 +136,7 @@ def test_the_fastest_candidate_is_selected() -> None:
         assert layer.chosen.label == layer.trials[0].label
         assert layer.reason
         assert not layer.like
-    _, layers = sliced(digits(), default_device(), "simple")
+    _, layers = compile_with_slicing(digits(), default_device(), "simple")
     assert {layer.reason for layer in layers} == {"the rule's only tiling"}
 
 

@@ -13,13 +13,13 @@ from whole_recordings import (
     assert_damage_is_found,
     assert_nothing_changes,
     assert_refused,
-    changed,
+    change_word,
     find,
-    missing,
     needs_recordings,
     plan_of,
     put,
     record,
+    remove_instruction,
 )
 
 from nmpsim.core.instruction_tables import OP
@@ -65,16 +65,16 @@ def test_layer_kernels_change_no_result(recorded: Recording) -> None:
     assert_nothing_changes(recorded, TIGHT)
 
 
-def in_groups(flat: list[RecordedInstruction]) -> int:
+def find_grouped_layer(flat: list[RecordedInstruction]) -> int:
     """Return the number of the layer with two groups, whose tiles come first."""
     return flat[find(flat, OP.nmp_conv)].layer
 
 
-def otherwise_padded(flat: list[RecordedInstruction]) -> None:
+def change_padding(flat: list[RecordedInstruction]) -> None:
     """Change the padding value of one tile."""
     at = next(
         i for i, one in enumerate(flat)
-        if one.number == OP.nmp_load and one.layer == in_groups(flat)
+        if one.number == OP.nmp_load and one.layer == find_grouped_layer(flat)
         and any(one.words[word] for word in (LOAD.pad_x_before, LOAD.pad_y_before))
     )  # fmt: skip
     put(flat, at, LOAD.fill, flat[at].words[LOAD.fill] + 1)
@@ -83,17 +83,17 @@ def otherwise_padded(flat: list[RecordedInstruction]) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(missing(OP.nmp_conv), id="a tile missing"),
-        pytest.param(changed(OP.nmp_conv, CONV.weights, 64), id="weights of others"),
-        pytest.param(changed(OP.nmp_conv, CONV.channels, 16), id="records of others"),
-        pytest.param(changed(OP.nmp_conv, CONV.out_mul, 1), id="another factor"),
-        pytest.param(changed(OP.nmp_conv, CONV.input, 5), id="input of another group"),
-        pytest.param(changed(OP.nmp_conv, CONV.event_origin, 6), id="another group's results"),
-        pytest.param(changed(OP.nmp_conv, CONV.event_origin, 1), id="results between groups"),
-        pytest.param(changed(OP.nmp_conv, CONV.in_channels, -1), id="fewer channels"),
-        pytest.param(changed(OP.nmp_conv, CONV.part, 1), id="a part of a sum"),
-        pytest.param(changed(OP.nmp_conv, CONV.out_channels, -1), id="an uneven group"),
-        pytest.param(otherwise_padded, id="padded otherwise"),
+        pytest.param(remove_instruction(OP.nmp_conv), id="a tile missing"),
+        pytest.param(change_word(OP.nmp_conv, CONV.weights, 64), id="weights of others"),
+        pytest.param(change_word(OP.nmp_conv, CONV.channels, 16), id="records of others"),
+        pytest.param(change_word(OP.nmp_conv, CONV.out_mul, 1), id="another factor"),
+        pytest.param(change_word(OP.nmp_conv, CONV.input, 5), id="input of another group"),
+        pytest.param(change_word(OP.nmp_conv, CONV.event_origin, 6), id="another group's results"),
+        pytest.param(change_word(OP.nmp_conv, CONV.event_origin, 1), id="results between groups"),
+        pytest.param(change_word(OP.nmp_conv, CONV.in_channels, -1), id="fewer channels"),
+        pytest.param(change_word(OP.nmp_conv, CONV.part, 1), id="a part of a sum"),
+        pytest.param(change_word(OP.nmp_conv, CONV.out_channels, -1), id="an uneven group"),
+        pytest.param(change_padding, id="padded otherwise"),
     ],
 )
 def test_unsupported_layers_are_replayed(recorded: Recording, change: Change) -> None:

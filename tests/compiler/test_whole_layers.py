@@ -17,15 +17,15 @@ from whole_recordings import (
     Recording,
     assert_nothing_changes,
     assert_refused,
-    changed,
+    change_word,
     find,
     has_scratchpads,
     layers_of,
-    missing,
     needs_recordings,
     plan_of,
     put,
     record,
+    remove_instruction,
 )
 
 from nmpsim.bundle import Bundle
@@ -91,13 +91,13 @@ def test_layer_kernels_change_no_result(recorded: Recording) -> None:
     assert_nothing_changes(recorded, DEEP)
 
 
-def twice(flat: list[RecordedInstruction]) -> None:
+def repeat_tile(flat: list[RecordedInstruction]) -> None:
     """Compute a tile twice."""
     at = find(flat, OP.nmp_avgpool)
     flat.insert(at, flat[at])
 
 
-def padded_otherwise(flat: list[RecordedInstruction]) -> None:
+def change_padding(flat: list[RecordedInstruction]) -> None:
     """Change the padding value of one tile."""
     pads = (LOAD.pad_x_before, LOAD.pad_y_before)
     (at, *_) = (
@@ -107,7 +107,7 @@ def padded_otherwise(flat: list[RecordedInstruction]) -> None:
     put(flat, at, LOAD.fill, flat[at].words[LOAD.fill] + 1)
 
 
-def stale(flat: list[RecordedInstruction]) -> None:
+def remove_load(flat: list[RecordedInstruction]) -> None:
     """Remove the load of a tile's input."""
     conv = find(flat, OP.nmp_conv)
     loads = [
@@ -117,7 +117,7 @@ def stale(flat: list[RecordedInstruction]) -> None:
     del flat[loads[-1]]
 
 
-def weights_of_others(flat: list[RecordedInstruction]) -> None:
+def load_other_weights(flat: list[RecordedInstruction]) -> None:
     """Load weights from a block further on before a core's second tile."""
     conv = find(flat, OP.nmp_conv, nth=1)
     loads = [
@@ -128,13 +128,13 @@ def weights_of_others(flat: list[RecordedInstruction]) -> None:
     put(flat, conv, LOAD.dram, flat[conv].words[LOAD.dram] + 64)
 
 
-def stored_late(flat: list[RecordedInstruction]) -> None:
+def delay_store(flat: list[RecordedInstruction]) -> None:
     """Move a store behind the instructions that read its result."""
     layer = flat[find(flat, OP.nmp_conv)].layer
     flat.append(flat.pop(find(flat, OP.nmp_store, layer)))
 
 
-def stored_again(flat: list[RecordedInstruction]) -> None:
+def overwrite_result(flat: list[RecordedInstruction]) -> None:
     """Store a result where another layer's result is expected."""
     first, last = find(flat, OP.nmp_store), find(flat, OP.nmp_load, flat[-1].layer)
     target = flat[last].words[LOAD.dram]
@@ -143,7 +143,7 @@ def stored_again(flat: list[RecordedInstruction]) -> None:
     flat.insert(last, late)
 
 
-def parts_of_others(flat: list[RecordedInstruction]) -> None:
+def continue_other_sums(flat: list[RecordedInstruction]) -> None:
     """Continue sums that another tile has begun."""
     middle = [i for i, one in enumerate(flat)
               if one.number == OP.nmp_conv and one.words[CONV.part] > 1]  # fmt: skip
@@ -153,34 +153,36 @@ def parts_of_others(flat: list[RecordedInstruction]) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(twice, id="a tile twice"),
-        pytest.param(missing(OP.nmp_avgpool), id="a tile missing"),
-        pytest.param(missing(OP.nmp_store), id="a store missing"),
-        pytest.param(changed(OP.nmp_conv, CONV.clip_high, -1), id="another clip"),
-        pytest.param(changed(OP.nmp_conv, CONV.out_mul, 1), id="another factor"),
-        pytest.param(changed(OP.nmp_conv, CONV.event_origin, 1), id="another place"),
-        pytest.param(changed(OP.nmp_conv, CONV.output, 1), id="results elsewhere"),
-        pytest.param(changed(OP.nmp_conv, CONV.channels, 16), id="channel records of others"),
-        pytest.param(changed(OP.nmp_conv, CONV.in_row_stride, 8), id="rows further apart"),
-        pytest.param(changed(OP.nmp_eltwise, ELTWISE.rhs, 1), id="a sum of other elements"),
-        pytest.param(changed(OP.nmp_eltwise, ELTWISE.lhs_mul, 1), id="a sum with another factor"),
-        pytest.param(changed(OP.nmp_rescale, RESCALE.in_low, 1), id="another activation"),
-        pytest.param(changed(OP.nmp_rescale, RESCALE.input, 1), id="a clip of other elements"),
-        pytest.param(changed(OP.nmp_avgpool, AVGPOOL.input, 1), id="an average of others"),
-        pytest.param(changed(OP.nmp_store, STORE.dram, 1), id="stored elsewhere"),
-        pytest.param(padded_otherwise, id="padded otherwise"),
-        pytest.param(stale, id="stale input"),
-        pytest.param(weights_of_others, id="weights of other channels"),
-        pytest.param(stored_late, id="stored late"),
-        pytest.param(stored_again, id="overwritten"),
-        pytest.param(parts_of_others, id="sums of others"),
+        pytest.param(repeat_tile, id="a tile twice"),
+        pytest.param(remove_instruction(OP.nmp_avgpool), id="a tile missing"),
+        pytest.param(remove_instruction(OP.nmp_store), id="a store missing"),
+        pytest.param(change_word(OP.nmp_conv, CONV.clip_high, -1), id="another clip"),
+        pytest.param(change_word(OP.nmp_conv, CONV.out_mul, 1), id="another factor"),
+        pytest.param(change_word(OP.nmp_conv, CONV.event_origin, 1), id="another place"),
+        pytest.param(change_word(OP.nmp_conv, CONV.output, 1), id="results elsewhere"),
+        pytest.param(change_word(OP.nmp_conv, CONV.channels, 16), id="channel records of others"),
+        pytest.param(change_word(OP.nmp_conv, CONV.in_row_stride, 8), id="rows further apart"),
+        pytest.param(change_word(OP.nmp_eltwise, ELTWISE.rhs, 1), id="a sum of other elements"),
+        pytest.param(
+            change_word(OP.nmp_eltwise, ELTWISE.lhs_mul, 1), id="a sum with another factor"
+        ),
+        pytest.param(change_word(OP.nmp_rescale, RESCALE.in_low, 1), id="another activation"),
+        pytest.param(change_word(OP.nmp_rescale, RESCALE.input, 1), id="a clip of other elements"),
+        pytest.param(change_word(OP.nmp_avgpool, AVGPOOL.input, 1), id="an average of others"),
+        pytest.param(change_word(OP.nmp_store, STORE.dram, 1), id="stored elsewhere"),
+        pytest.param(change_padding, id="padded otherwise"),
+        pytest.param(remove_load, id="stale input"),
+        pytest.param(load_other_weights, id="weights of other channels"),
+        pytest.param(delay_store, id="stored late"),
+        pytest.param(overwrite_result, id="overwritten"),
+        pytest.param(continue_other_sums, id="sums of others"),
     ],
 )
 def test_unsupported_layers_are_replayed(recorded: Recording, change: Change) -> None:
     assert_refused(recorded, change)
 
 
-def by_rows(flat: list[RecordedInstruction], layer: int) -> None:
+def split_rows(flat: list[RecordedInstruction], layer: int) -> None:
     """Split each tile of a convolution and each of its stores into rows."""
     w, s = CONV, STORE
 
@@ -221,12 +223,12 @@ def test_overlapping_stores_are_replayed(recorded: Recording) -> None:
     (layer, *_) = layers_of(recorded, OP.nmp_conv)
 
     def change(flat: list[RecordedInstruction]) -> None:
-        by_rows(flat, layer)
+        split_rows(flat, layer)
         stores = [i for i, o in enumerate(flat) if (o.number, o.layer) == (OP.nmp_store, layer)]
         for at in stores:
             put(flat, at, STORE.dram, flat[stores[0]].words[STORE.dram])
 
-    assert layer in plan_of(recorded, lambda flat: by_rows(flat, layer)).whole
+    assert layer in plan_of(recorded, lambda flat: split_rows(flat, layer)).whole
     assert layer not in plan_of(recorded, change).whole
 
 
@@ -260,7 +262,7 @@ def test_distant_results_need_no_memory(recorded: Recording) -> None:
         for word in (CONV.event_origin, CONV.event_stride_x, CONV.event_stride_y):
             words[word] <<= 12
 
-    assert_takes(1 << 24, recorded, lambda flat: change_all(flat, OP.nmp_conv, change))
+    assert_peak_memory(1 << 24, recorded, lambda flat: change_all(flat, OP.nmp_conv, change))
 
 
 def test_distant_windows_need_no_memory(recorded: Recording) -> None:
@@ -268,13 +270,13 @@ def test_distant_windows_need_no_memory(recorded: Recording) -> None:
 
     def change(flat: list[RecordedInstruction]) -> None:
         for layer in layers_of(recorded, OP.nmp_conv):
-            by_rows(flat, layer)
+            split_rows(flat, layer)
         change_all(flat, OP.nmp_conv, lambda words: words.__setitem__(CONV.stride_h, 1 << 12))
 
-    assert_takes(1 << 24, recorded, change)
+    assert_peak_memory(1 << 24, recorded, change)
 
 
-def assert_takes(nbytes: int, recorded: Recording, change: Change) -> None:
+def assert_peak_memory(nbytes: int, recorded: Recording, change: Change) -> None:
     """Assert that a proof without whole convolutions allocates less than ``nbytes``."""
     tracemalloc.start()
     try:

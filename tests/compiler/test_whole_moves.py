@@ -15,11 +15,11 @@ from whole_recordings import (
     assert_damage_is_found,
     assert_nothing_changes,
     assert_refused,
-    changed,
-    missing,
+    change_word,
     needs_recordings,
     plan_of,
     record,
+    remove_instruction,
 )
 
 from nmpsim.core.instruction_tables import OP
@@ -69,14 +69,14 @@ def test_layer_kernels_change_no_result(recorded: Recording) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(missing(OP.nmp_transpose), id="a tile missing"),
-        pytest.param(missing(OP.nmp_fill), id="a fill missing"),
-        pytest.param(changed(OP.nmp_transpose, TRANSPOSE.input, 1), id="another place"),
-        pytest.param(changed(OP.nmp_transpose, TRANSPOSE.out_stride_2, 2), id="with gaps"),
-        pytest.param(changed(OP.nmp_fill, FILL.count, -1), id="a place less"),
-        pytest.param(changed(OP.nmp_fill, FILL.value, 1), id="another value"),
-        pytest.param(changed(OP.nmp_load, LOAD.dram, 2), id="another source"),
-        pytest.param(changed(OP.nmp_store, STORE.dram, 2), id="another target"),
+        pytest.param(remove_instruction(OP.nmp_transpose), id="a tile missing"),
+        pytest.param(remove_instruction(OP.nmp_fill), id="a fill missing"),
+        pytest.param(change_word(OP.nmp_transpose, TRANSPOSE.input, 1), id="another place"),
+        pytest.param(change_word(OP.nmp_transpose, TRANSPOSE.out_stride_2, 2), id="with gaps"),
+        pytest.param(change_word(OP.nmp_fill, FILL.count, -1), id="a place less"),
+        pytest.param(change_word(OP.nmp_fill, FILL.value, 1), id="another value"),
+        pytest.param(change_word(OP.nmp_load, LOAD.dram, 2), id="another source"),
+        pytest.param(change_word(OP.nmp_store, STORE.dram, 2), id="another target"),
     ],
 )
 def test_unsupported_layers_are_replayed(recorded: Recording, change: Change) -> None:
@@ -88,7 +88,7 @@ def test_damaged_recordings_are_not_proved(recorded: Recording, seed: int) -> No
     assert_damage_is_found(recorded, seed, 8, [-8, -2, -1, 1, 2, 14])
 
 
-def of_two_memories(constant_first: bool) -> Draft:
+def join_two_memories(constant_first: bool) -> Draft:
     """Build a copy of rows that join a constant and an input.
 
     Half of what the copy reads is in the image and half in RAM, the same number of bytes apart.
@@ -110,26 +110,28 @@ def of_two_memories(constant_first: bool) -> Draft:
 
 @pytest.mark.parametrize("constant_first", [True, False])
 def test_one_copy_reads_one_memory(constant_first: bool) -> None:
-    assert_nothing_changes(record(of_two_memories(constant_first), TIGHT), TIGHT)
+    assert_nothing_changes(record(join_two_memories(constant_first), TIGHT), TIGHT)
 
 
-def copied(draft: Draft) -> None:
+def add_copy(draft: Draft) -> None:
     source = draft.input(tensor_type("i8", (1,), 0.05, 0))
     draft.emit("copy", draft.output(source.type), source)
 
 
-def filled(draft: Draft) -> None:
+def add_splat(draft: Draft) -> None:
     draft.emit("splat", draft.output(tensor_type("i16", (3, 5), 0.05, 0)), Value=0.2)
 
 
-def put_into_a_corner(draft: Draft) -> None:
+def insert_into_corner(draft: Draft) -> None:
     source = draft.input(tensor_type("i8", (3, 3, 3, 5), 0.05, 0))
     target = draft.output(attrs.evolve(source.type, shape=(4, 4, 4, 7)))
     draft.emit("splat", target, Value=1.0)
     draft.emit("inserttensor", target, source, Offsets=(1, 0, 1, 2), Count=1, Axis=0)
 
 
-@pytest.mark.parametrize(("write", "count"), [(copied, 1), (filled, 1), (put_into_a_corner, 1)])
+@pytest.mark.parametrize(
+    ("write", "count"), [(add_copy, 1), (add_splat, 1), (insert_into_corner, 1)]
+)
 def test_only_instructions_of_the_recording_are_used(write: Any, count: int) -> None:
     """Others may have no kernel: a copy along four axes would need a transposition."""
     draft = Draft()

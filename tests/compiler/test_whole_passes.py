@@ -64,28 +64,28 @@ def test_dependent_parts_wait(after: list[Part]) -> None:
     assert [len(together) for together in make_passes([before, after])] == [len(before), len(after)]
 
 
-class Counted(list[tuple[int, int]]):
+class CountingList(list[tuple[int, int]]):
     """List of spans that counts how often one is looked at."""
 
     looks = 0
 
     def __getitem__(self, at: Any) -> Any:
-        Counted.looks += 1
+        CountingList.looks += 1
         return super().__getitem__(at)
 
 
 def test_the_search_for_dependencies_is_linear() -> None:
     """A layer of tensors with gaps has an instruction for each row."""
     count = 1000
-    spans = [Counted((2 * i + n, 2 * i + n + 1) for i in range(count)) for n in range(2)]
-    far = Counted([(1 << 40, 1 << 41)])
+    spans = [CountingList((2 * i + n, 2 * i + n + 1) for i in range(count)) for n in range(2)]
+    far = CountingList([(1 << 40, 1 << 41)])
     parts = [Part([], [], one) for one in spans]
-    parts.append(Part([], Counted([*spans[0], *far]), far))
-    Counted.looks = 0
+    parts.append(Part([], CountingList([*spans[0], *far]), far))
+    CountingList.looks = 0
     assert not parts[0].overlaps(parts[1])
     assert not parts[1].overlaps(parts[2])
     assert parts[2].overlaps(parts[0])
-    assert 0 < Counted.looks < 20 * count
+    assert 0 < CountingList.looks < 20 * count
 
 
 def test_random_parts_have_correct_passes() -> None:

@@ -12,13 +12,13 @@ from whole_recordings import (
     assert_damage_is_found,
     assert_nothing_changes,
     assert_refused,
-    changed,
+    change_word,
     find,
-    missing,
     needs_recordings,
     plan_of,
     put,
     record,
+    remove_instruction,
 )
 
 from nmpsim.core.instruction_tables import OP
@@ -61,7 +61,7 @@ def test_layer_kernels_change_no_result(recorded: Recording) -> None:
     assert_nothing_changes(recorded, TIGHT)
 
 
-def stale(flat: list[RecordedInstruction]) -> None:
+def remove_load(flat: list[RecordedInstruction]) -> None:
     """Remove the load of a tile's right side."""
     at = find(flat, OP.nmp_gemm, nth=3)
     loads = [
@@ -71,12 +71,12 @@ def stale(flat: list[RecordedInstruction]) -> None:
     del flat[loads[-1]]
 
 
-def twice(flat: list[RecordedInstruction]) -> None:
+def repeat_tile(flat: list[RecordedInstruction]) -> None:
     at = find(flat, OP.nmp_gemm)
     flat.insert(at, flat[at])
 
 
-def parts_of_others(flat: list[RecordedInstruction]) -> None:
+def continue_other_sums(flat: list[RecordedInstruction]) -> None:
     """Continue sums that another tile has begun."""
     (at, *_) = (
         i for i, one in enumerate(flat)
@@ -86,22 +86,22 @@ def parts_of_others(flat: list[RecordedInstruction]) -> None:
 
 
 CHANGES = [
-    pytest.param(twice, id="a tile twice"),
-    pytest.param(missing(OP.nmp_gemm), id="a tile missing"),
-    pytest.param(missing(OP.nmp_store), id="a store missing"),
-    pytest.param(changed(OP.nmp_gemm, GEMM.clip_high, -1), id="another clip"),
-    pytest.param(changed(OP.nmp_gemm, GEMM.lhs_offset, 1), id="another zero point"),
-    pytest.param(changed(OP.nmp_gemm, GEMM.event_origin, 1), id="another place"),
-    pytest.param(changed(OP.nmp_gemm, GEMM.event_stride_y, 1), id="rows of another length"),
-    pytest.param(changed(OP.nmp_gemm, GEMM.lhs, 2), id="a left side of others"),
-    pytest.param(changed(OP.nmp_gemm, GEMM.rhs, 2), id="a right side of others"),
-    pytest.param(changed(OP.nmp_gemm, GEMM.rhs_stride, 2), id="rows further apart"),
-    pytest.param(changed(OP.nmp_gemm, GEMM.output, 2, nth=-1), id="results elsewhere"),
-    pytest.param(changed(OP.nmp_gemm, GEMM.inner, -1), id="a row less"),
-    pytest.param(changed(OP.nmp_gemm, GEMM.partial, 8), id="sums elsewhere"),
-    pytest.param(changed(OP.nmp_gemm, GEMM.part, 1), id="another part"),
-    pytest.param(stale, id="stale input"),
-    pytest.param(parts_of_others, id="sums of others"),
+    pytest.param(repeat_tile, id="a tile twice"),
+    pytest.param(remove_instruction(OP.nmp_gemm), id="a tile missing"),
+    pytest.param(remove_instruction(OP.nmp_store), id="a store missing"),
+    pytest.param(change_word(OP.nmp_gemm, GEMM.clip_high, -1), id="another clip"),
+    pytest.param(change_word(OP.nmp_gemm, GEMM.lhs_offset, 1), id="another zero point"),
+    pytest.param(change_word(OP.nmp_gemm, GEMM.event_origin, 1), id="another place"),
+    pytest.param(change_word(OP.nmp_gemm, GEMM.event_stride_y, 1), id="rows of another length"),
+    pytest.param(change_word(OP.nmp_gemm, GEMM.lhs, 2), id="a left side of others"),
+    pytest.param(change_word(OP.nmp_gemm, GEMM.rhs, 2), id="a right side of others"),
+    pytest.param(change_word(OP.nmp_gemm, GEMM.rhs_stride, 2), id="rows further apart"),
+    pytest.param(change_word(OP.nmp_gemm, GEMM.output, 2, nth=-1), id="results elsewhere"),
+    pytest.param(change_word(OP.nmp_gemm, GEMM.inner, -1), id="a row less"),
+    pytest.param(change_word(OP.nmp_gemm, GEMM.partial, 8), id="sums elsewhere"),
+    pytest.param(change_word(OP.nmp_gemm, GEMM.part, 1), id="another part"),
+    pytest.param(remove_load, id="stale input"),
+    pytest.param(continue_other_sums, id="sums of others"),
 ]
 
 

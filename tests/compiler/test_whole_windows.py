@@ -16,13 +16,13 @@ from whole_recordings import (
     assert_damage_is_found,
     assert_nothing_changes,
     assert_refused,
-    changed,
+    change_word,
     find,
-    missing,
     needs_recordings,
     plan_of,
     put,
     record,
+    remove_instruction,
 )
 
 from nmpsim.core.instruction_tables import OP
@@ -73,13 +73,13 @@ def test_layer_kernels_change_no_result(recorded: Recording) -> None:
     assert_nothing_changes(recorded, TIGHT)
 
 
-def otherwise_padded(flat: list[RecordedInstruction]) -> None:
+def change_padding(flat: list[RecordedInstruction]) -> None:
     """Change the padding value of one input tile of a depthwise convolution."""
     at = find(flat, OP.nmp_load, flat[find(flat, OP.nmp_dwconv)].layer, nth=-1)
     put(flat, at, LOAD.fill, flat[at].words[LOAD.fill] + 1)
 
 
-def stored_elsewhere(flat: list[RecordedInstruction]) -> None:
+def swap_stores(flat: list[RecordedInstruction]) -> None:
     """Swap the addresses of two stores of maxima."""
     layer = flat[find(flat, OP.nmp_maxpool)].layer
     first, last = find(flat, OP.nmp_store, layer), find(flat, OP.nmp_store, layer, nth=1)
@@ -91,28 +91,28 @@ def stored_elsewhere(flat: list[RecordedInstruction]) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(missing(OP.nmp_dwconv), id="a tile missing"),
-        pytest.param(missing(OP.nmp_maxpool), id="a maximum missing"),
-        pytest.param(changed(OP.nmp_dwconv, DWCONV.weights, 1), id="weights of others"),
-        pytest.param(changed(OP.nmp_dwconv, DWCONV.channels, 16), id="records of others"),
-        pytest.param(changed(OP.nmp_dwconv, DWCONV.out_mul, 1), id="another factor"),
-        pytest.param(changed(OP.nmp_dwconv, DWCONV.dilation_h, 1), id="taps further apart"),
-        pytest.param(changed(OP.nmp_dwconv, DWCONV.input, 1), id="other channels"),
-        pytest.param(changed(OP.nmp_dwconv, DWCONV.event_origin, 1), id="another place"),
-        pytest.param(changed(OP.nmp_maxpool, MAXPOOL.pad_top, 1, nth=1), id="rows missing"),
-        pytest.param(changed(OP.nmp_maxpool, MAXPOOL.in_h, -1, nth=1), id="rows missing below"),
-        pytest.param(changed(OP.nmp_maxpool, MAXPOOL.in_w, -1, nth=1), id="columns missing"),
-        pytest.param(changed(OP.nmp_maxpool, MAXPOOL.stride_w, 1), id="other windows"),
-        pytest.param(changed(OP.nmp_maxpool, MAXPOOL.empty_value, 1), id="another empty value"),
-        pytest.param(changed(OP.nmp_maxpool, MAXPOOL.output, 1), id="maxima elsewhere"),
-        pytest.param(changed(OP.nmp_avgpool, AVGPOOL.pad_left, 1), id="a column missing"),
-        pytest.param(changed(OP.nmp_avgpool, AVGPOOL.divide, 1), id="another divisor"),
-        pytest.param(changed(OP.nmp_avgpool, AVGPOOL.input, 1), id="an average of others"),
-        pytest.param(changed(OP.nmp_lut, LUT.table, 1), id="another table"),
-        pytest.param(changed(OP.nmp_lut, LUT.input, 1), id="a look-up of others"),
-        pytest.param(changed(OP.nmp_lut, LUT.count, -1), id="fewer results"),
-        pytest.param(otherwise_padded, id="padded otherwise"),
-        pytest.param(stored_elsewhere, id="maxima change places"),
+        pytest.param(remove_instruction(OP.nmp_dwconv), id="a tile missing"),
+        pytest.param(remove_instruction(OP.nmp_maxpool), id="a maximum missing"),
+        pytest.param(change_word(OP.nmp_dwconv, DWCONV.weights, 1), id="weights of others"),
+        pytest.param(change_word(OP.nmp_dwconv, DWCONV.channels, 16), id="records of others"),
+        pytest.param(change_word(OP.nmp_dwconv, DWCONV.out_mul, 1), id="another factor"),
+        pytest.param(change_word(OP.nmp_dwconv, DWCONV.dilation_h, 1), id="taps further apart"),
+        pytest.param(change_word(OP.nmp_dwconv, DWCONV.input, 1), id="other channels"),
+        pytest.param(change_word(OP.nmp_dwconv, DWCONV.event_origin, 1), id="another place"),
+        pytest.param(change_word(OP.nmp_maxpool, MAXPOOL.pad_top, 1, nth=1), id="rows missing"),
+        pytest.param(change_word(OP.nmp_maxpool, MAXPOOL.in_h, -1, nth=1), id="rows missing below"),
+        pytest.param(change_word(OP.nmp_maxpool, MAXPOOL.in_w, -1, nth=1), id="columns missing"),
+        pytest.param(change_word(OP.nmp_maxpool, MAXPOOL.stride_w, 1), id="other windows"),
+        pytest.param(change_word(OP.nmp_maxpool, MAXPOOL.empty_value, 1), id="another empty value"),
+        pytest.param(change_word(OP.nmp_maxpool, MAXPOOL.output, 1), id="maxima elsewhere"),
+        pytest.param(change_word(OP.nmp_avgpool, AVGPOOL.pad_left, 1), id="a column missing"),
+        pytest.param(change_word(OP.nmp_avgpool, AVGPOOL.divide, 1), id="another divisor"),
+        pytest.param(change_word(OP.nmp_avgpool, AVGPOOL.input, 1), id="an average of others"),
+        pytest.param(change_word(OP.nmp_lut, LUT.table, 1), id="another table"),
+        pytest.param(change_word(OP.nmp_lut, LUT.input, 1), id="a look-up of others"),
+        pytest.param(change_word(OP.nmp_lut, LUT.count, -1), id="fewer results"),
+        pytest.param(change_padding, id="padded otherwise"),
+        pytest.param(swap_stores, id="maxima change places"),
     ],
 )  # fmt: skip
 def test_unsupported_layers_are_replayed(recorded: Recording, change: Change) -> None:

@@ -22,11 +22,11 @@ import test_whole_windows as windows
 from whole_recordings import (
     TIGHT,
     Recording,
-    all_changed,
     assert_right_or_refused,
-    changed,
-    damaged_claims,
-    one_by_one,
+    change_all_words,
+    change_word,
+    damage_claims,
+    list_in_order,
     record,
 )
 
@@ -47,15 +47,15 @@ def recordings() -> Iterator[Recording]:
 
 def damage(recorded: Recording, seed: int) -> bool:
     """Change a recording or its claims; return whether some layer is still whole."""
-    rng, flat = np.random.default_rng(seed), one_by_one(recorded)
+    rng, flat = np.random.default_rng(seed), list_in_order(recorded)
     one = flat[int(rng.integers(len(flat)))]
     word, by = int(rng.integers(1, len(one.words))), int(rng.choice(STEPS))
     claims: Sequence[Layer] = recorded[0].metadata.layers
     if rng.integers(3) == 0:
-        claims, by = damaged_claims(claims, rng), by * int(rng.integers(2))
+        claims, by = damage_claims(claims, rng), by * int(rng.integers(2))
     same = [other for other in flat if other.number == one.number]
-    once = changed(one.number, word, by, int(rng.integers(len(same))))
-    everywhere = all_changed(one.number, word, by)
+    once = change_word(one.number, word, by, int(rng.integers(len(same))))
+    everywhere = change_all_words(one.number, word, by)
     return assert_right_or_refused(recorded, everywhere if rng.integers(2) else once, claims, seed)
 
 

@@ -56,19 +56,23 @@ def record(draft: Draft, config: DeviceConfig) -> Recording:
 
 
 @attrs.frozen
-class OnCore(RecordedInstruction):
+class CoreInstruction(RecordedInstruction):
     """Recorded instruction with the number of its core."""
 
     core: int
 
 
-def one_by_one(recorded: Recording) -> list[Any]:
+def list_in_order(recorded: Recording) -> list[Any]:
     """Return the instructions in an order of execution, sorted by layer within an epoch."""
     return [
         one
         for epoch in recorded[-1]
         for one in sorted(
-            (OnCore(o.number, o.layer, o.words, core) for core, p in epoch.items() for o in p),
+            (
+                CoreInstruction(o.number, o.layer, o.words, core)
+                for core, p in epoch.items()
+                for o in p
+            ),
             key=attrgetter("layer"),
         )
     ]
@@ -80,7 +84,7 @@ def plan_of(recorded: Recording, change: Change | None = None) -> ReplayPlan:
     layers = bundle.metadata.layers
     if change is None:
         return prove_layers(machine, epochs, layers)
-    flat = one_by_one(recorded)
+    flat = list_in_order(recorded)
     change(flat)
     return prove_layers(machine, [{one.core: [one]} for one in flat], layers)
 
@@ -105,14 +109,14 @@ def layers_of(recorded: Recording, number: int) -> list[int]:
     )
 
 
-def missing(number: int) -> Change:
+def remove_instruction(number: int) -> Change:
     def change(flat: list[RecordedInstruction]) -> None:
         del flat[find(flat, number, -1 if number != OP.nmp_store else flat[-1].layer)]
 
     return change
 
 
-def changed(number: int, word: int, by: int, nth: int = 0) -> Change:
+def change_word(number: int, word: int, by: int, nth: int = 0) -> Change:
     """Return a change of one word of one descriptor."""
 
     def change(flat: list[RecordedInstruction]) -> None:
@@ -122,7 +126,7 @@ def changed(number: int, word: int, by: int, nth: int = 0) -> Change:
     return change
 
 
-def all_changed(number: int, word: int, by: int) -> Change:
+def change_all_words(number: int, word: int, by: int) -> Change:
     """Return a change of one word of all descriptors of an instruction."""
 
     def change(flat: list[RecordedInstruction]) -> None:
@@ -146,24 +150,24 @@ def assert_damage_is_found(
     Words of one descriptor, or of all of an instruction, change by some of ``steps``, more often
     those of the instruction ``number``. In every third turn a claim changes instead.
     """
-    rng, flat = np.random.default_rng(seed), one_by_one(recorded)
+    rng, flat = np.random.default_rng(seed), list_in_order(recorded)
     tiles = [one for one in flat if one.number == number] or flat
     proved = 0
     for turn in range(turns):
         among = tiles if rng.integers(2) else flat
         one = among[int(rng.integers(len(among)))]
         word, by = int(rng.integers(1, len(one.words))), int(rng.choice(steps))
-        once = changed(one.number, word, by, int(rng.integers(2)))
-        everywhere = all_changed(one.number, word, by)
+        once = change_word(one.number, word, by, int(rng.integers(2)))
+        everywhere = change_all_words(one.number, word, by)
         layers = recorded[0].metadata.layers
         if turn % 3 == 2:
-            layers, by = damaged_claims(layers, rng), 0
+            layers, by = damage_claims(layers, rng), 0
         change = everywhere if rng.integers(2) else once
         proved += assert_right_or_refused(recorded, change, layers, turn)
     assert proved
 
 
-def damaged_claims(layers: Sequence[Layer], rng: np.random.Generator) -> Sequence[Layer]:
+def damage_claims(layers: Sequence[Layer], rng: np.random.Generator) -> Sequence[Layer]:
     """Return the layers with one claim changed: its tensors or its padding."""
     changed = list(layers)
     at = int(rng.integers(len(changed)))
@@ -172,7 +176,7 @@ def damaged_claims(layers: Sequence[Layer], rng: np.random.Generator) -> Sequenc
     assert claim is not None
     which = int(rng.integers(6))
     if which == 0:
-        layer = attrs.evolve(layer, output=damaged_tensor(layer.output, rng, by))
+        layer = attrs.evolve(layer, output=damage_tensor(layer.output, rng, by))
     elif which == 1:
         claim = attrs.evolve(claim, pad_top=claim.pad_top + by)
     elif which == 2:
@@ -180,13 +184,13 @@ def damaged_claims(layers: Sequence[Layer], rng: np.random.Generator) -> Sequenc
     elif which == 3:
         claim = attrs.evolve(claim, inputs=claim.inputs[::-1][: int(rng.integers(3))])
     else:
-        inputs = [damaged_tensor(one, rng, by) for one in claim.inputs]
+        inputs = [damage_tensor(one, rng, by) for one in claim.inputs]
         claim = attrs.evolve(claim, inputs=tuple(inputs))
     changed[at] = attrs.evolve(layer, claim=claim)
     return changed
 
 
-def damaged_tensor(tensor: Tensor, rng: np.random.Generator, by: int) -> Tensor:
+def damage_tensor(tensor: Tensor, rng: np.random.Generator, by: int) -> Tensor:
     """Return a tensor with another address, shape or zero point."""
     shape = list(tensor.shape)
     axis, other = (int(n) for n in rng.integers(len(shape), size=2))
@@ -243,7 +247,7 @@ def has_scratchpads(device: Device) -> bool:
     return device._loaded.inputs is None
 
 
-def executed(recorded: Recording, epochs: Epochs, seed: int) -> list[bytes] | None:
+def execute_epochs(recorded: Recording, epochs: Epochs, seed: int) -> list[bytes] | None:
     """Return DRAM and counters after epochs on random DRAM, or None if a table is impossible."""
     _, device, _, machine, _ = recorded
     reset(machine)
@@ -259,7 +263,7 @@ def assert_right_or_refused(
 ) -> bool:
     """Assert that a changed recording and its plan agree; return whether a layer is whole."""
     bundle, *_, machine, _ = recorded
-    flat = one_by_one(recorded)
+    flat = list_in_order(recorded)
     change(flat)
     if not all(is_valid(machine, one) for one in flat):
         return False
@@ -268,8 +272,8 @@ def assert_right_or_refused(
     if not plan.whole:
         return False
     steps = [PlanStep(epoch) for epoch in epochs]
-    whole = executed(recorded, pack_plan(machine, plan), seed)
-    tiles = executed(
+    whole = execute_epochs(recorded, pack_plan(machine, plan), seed)
+    tiles = execute_epochs(
         recorded, pack_plan(machine, ReplayPlan(steps, frozenset(), HostMemory(machine))), seed
     )
     assert whole == tiles

@@ -157,7 +157,7 @@ def with_recipe(recording: Recording, bits: int = 8) -> dict[str, Array]:
     return known
 
 
-def same(actual: Array, expected: Array) -> bool:
+def are_same(actual: Array, expected: Array) -> bool:
     """Return whether arrays are equal bit for bit, or float32 within a unit in the last place."""
     if actual.dtype != expected.dtype or actual.shape != expected.shape:
         return False

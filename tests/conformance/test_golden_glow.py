@@ -173,7 +173,9 @@ VECTORS: list[tuple[str, str, str, Build, int]] = [
 ]  # fmt: skip
 
 
-def ran(case: Case, build: Build, numerics: str, folder: Path, engine: str) -> tuple[Array, str]:
+def run_case(
+    case: Case, build: Build, numerics: str, folder: Path, engine: str
+) -> tuple[Array, str]:
     """Run a case and return the result and where it was computed."""
     program = Program()
     result = build(program, case)
@@ -200,7 +202,7 @@ def test_operations_equal_recorded_vectors(
     cases = [case for case in glow_cases(shared, f"{file}.npz") if key in case]
     assert len(cases) == count
     for case in sample(cases, engine):
-        y, placement = ran(case, build, numerics, tmp_path, engine)
+        y, placement = run_case(case, build, numerics, tmp_path, engine)
         np.testing.assert_array_equal(y, case[key])
         assert placement == "device"
 
@@ -213,7 +215,9 @@ def sample(cases: list[Case], engine: str) -> Iterator[Case]:
     return iter(cases[3::12] if engine == "reference" else cases[:: share_of(3)])
 
 
-def typed(case: Case, opcode: str, source: Array, to: str, numerics: str, folder: Path) -> Array:
+def convert_type(
+    case: Case, opcode: str, source: Array, to: str, numerics: str, folder: Path
+) -> Array:
     """Return the result of one change of type; ``to`` is its element type."""
     program = Program()
     quantized = opcode != "quantize"
@@ -232,19 +236,19 @@ def test_conversions_equal_recorded_vectors(shared: Path, tmp_path: Path, elem: 
     assert len(cases) == 20
     for case in cases:
         x, real = case["src"], case["float_in"]
-        y = typed(case, "dequantize", x, "float", "glow-int", tmp_path)
+        y = convert_type(case, "dequantize", x, "float", "glow-int", tmp_path)
         np.testing.assert_array_equal(y, case["dequantize"])
         for numerics, oracle in (("glow-int", "libjit"), ("glow-float", "interp")):
             # quantize-beyond-int32: libjit's cast is undefined there.
             defined = np.abs(np.float64(real) / np.float64(case["dst_scale"])) < 2**31
-            y = typed(case, "quantize", real, elem, numerics, tmp_path)
+            y = convert_type(case, "quantize", real, elem, numerics, tmp_path)
             np.testing.assert_array_equal(y[defined], case[f"quantize_{oracle}"][defined])
             np.testing.assert_array_equal(y, case["quantize_interp"])
-        y = typed(case, "rescalequantized", x, elem, "glow-float", tmp_path)
+        y = convert_type(case, "rescalequantized", x, elem, "glow-float", tmp_path)
         # interpreter-int16-rescale: it clips Int16 to the range of Int8.
         np.testing.assert_array_equal(np.clip(y, -128, 127), case["rescale_interp"])
         to_bias = {**case, "dst_scale": case["bias_i32_scale"], "dst_offset": 0}
-        y = typed(to_bias, "quantize", case["bias_float"], "i32", "glow-int", tmp_path)
+        y = convert_type(to_bias, "quantize", case["bias_float"], "i32", "glow-int", tmp_path)
         np.testing.assert_array_equal(y, case["bias_i32"])
 
 

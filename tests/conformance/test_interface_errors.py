@@ -33,36 +33,36 @@ def image() -> Array:
     return values
 
 
-def refused(bundle: Bundle, inputs: dict[str, Any]) -> tuple[Diagnostic, ...]:
+def find_diagnostics(bundle: Bundle, inputs: dict[str, Any]) -> tuple[Diagnostic, ...]:
     with pytest.raises(UserError) as caught:
         nmpsim.Device(CONFIG).run(bundle, inputs)
     return caught.value.diagnostics
 
 
 def test_a_missing_input_is_an_error(bundle: Bundle) -> None:
-    (found,) = refused(bundle, {})
+    (found,) = find_diagnostics(bundle, {})
     assert found.code == "INPUT001"
     assert found.expected == "float of shape 1 x 1 x 28 x 28"
 
 
 def test_an_input_of_another_name_is_an_error(bundle: Bundle) -> None:
-    unknown, missing = refused(bundle, {"dat": image()})
+    unknown, missing = find_diagnostics(bundle, {"dat": image()})
     assert unknown.code == missing.code == "INPUT001"
     assert unknown.hint == "Did you mean 'data'?"
 
 
 def test_an_input_of_another_shape_is_an_error(bundle: Bundle) -> None:
-    (found,) = refused(bundle, {"data": image()[0]})
+    (found,) = find_diagnostics(bundle, {"data": image()[0]})
     assert found.code == "INPUT002"
     assert (found.found, found.expected) == ("1 x 28 x 28", "1 x 1 x 28 x 28")
     assert found.hint == "Reshape the array: it has the right number of elements."
-    (found,) = refused(bundle, {"data": np.zeros((1, 1, 28, 27), np.float32)})
+    (found,) = find_diagnostics(bundle, {"data": np.zeros((1, 1, 28, 27), np.float32)})
     assert found.hint is None
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "bool", "datetime64[s]", "U4", "O"])
 def test_an_input_of_another_type_is_an_error(bundle: Bundle, dtype: str) -> None:
-    (found,) = refused(bundle, {"data": np.zeros((1, 1, 28, 28), dtype)})
+    (found,) = find_diagnostics(bundle, {"data": np.zeros((1, 1, 28, 28), dtype)})
     assert found.code == "INPUT002"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from corpus import device_of, image_of, report_of
-from recorded_programs import CPU_FLAVOURS, Recorded, Recording, int8_programs, programs, same
+from recorded_programs import CPU_FLAVOURS, Recorded, Recording, are_same, int8_programs, programs
 from tiers import (
     each_value,
     parts_and_settings,
@@ -26,19 +26,19 @@ CORES = (1, 4, 32)
 Array = np.ndarray[Any, Any]
 
 
-def built(program: Recorded, cores: int, fuse: bool, folder: Path) -> Bundle:
+def compile_program(program: Recorded, cores: int, fuse: bool, folder: Path) -> Bundle:
     """Return the compiled program, loaded from a file as a user does."""
     path = folder / "net.bin"
     path.write_bytes(image_of(program.text, device=device_of(cores).config, fuse=fuse, **tiling()))
     return nmpsim.load(path)
 
 
-def different(report: RunReport, recording: Recording, keys: dict[str, str]) -> list[str]:
+def find_differences(report: RunReport, recording: Recording, keys: dict[str, str]) -> list[str]:
     """Return the given layers whose outputs differ from the recording."""
     return [
         key
         for key, recorded in keys.items()
-        if not same(report.layer_outputs[key], recording.arrays[recorded])
+        if not are_same(report.layer_outputs[key], recording.arrays[recorded])
     ]
 
 
@@ -67,16 +67,16 @@ def test_int8_programs_equal_glows_recording(name: str, cores: int, fuse: bool) 
     left = {key: value for key, value in expected.items() if key[5:] not in taken_in}
     assert len(left) == len(expected) - len(taken_in)
     assert set(report.layer_outputs) == set(left) | recording.incomplete
-    assert different(report, recording, left) == []
+    assert find_differences(report, recording, left) == []
     outputs = recording.outputs()
     assert report.outputs.keys() == outputs.keys()
-    assert all(same(report.outputs[n], outputs[n]) for n in outputs)
+    assert all(are_same(report.outputs[n], outputs[n]) for n in outputs)
 
 
 @pytest.mark.parametrize("name", each_value(int8_programs(), program_parts))
 def test_a_second_run_takes_the_same_cycles(name: str, tmp_path: Path) -> None:
     recording = Recording(Recorded(name))
-    bundle = built(recording.program, 32, True, tmp_path)
+    bundle = compile_program(recording.program, 32, True, tmp_path)
     runs = [
         device_of(32).run(bundle, recording.inputs(), save_layers=s) for s in (True, False, False)
     ]
@@ -99,7 +99,7 @@ def test_all_images_give_recorded_outputs(
     name: str, cores: int, fuse: bool, tmp_path: Path
 ) -> None:
     program = Recorded(name)
-    bundle = built(program, cores, fuse, tmp_path)
+    bundle = compile_program(program, cores, fuse, tmp_path)
     with np.load(program.text.with_name("outputs.npz")) as archive:
         images, outputs, top1 = (
             archive[key]
@@ -109,7 +109,7 @@ def test_all_images_give_recorded_outputs(
     for image, output, best in zip(images, outputs, top1, strict=True):
         report = run_image(bundle, cores, image)
         (answer,) = report.outputs.values()
-        assert same(answer.reshape(output.shape), output)
+        assert are_same(answer.reshape(output.shape), output)
         assert int(answer.argmax()) == best
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from corpus import device_of, file_of, report_of
-from recorded_programs import Recorded, Recording, programs, same
+from recorded_programs import Recorded, Recording, are_same, programs
 from tiers import each_value, parts_and_settings, program_parts, tiling
 
 import nmpsim
@@ -44,12 +44,12 @@ def check_recording(name: str, cores: int, fuse: bool, numerics: str) -> RunRepo
     wrong = [
         key
         for key, recorded in expected.items()
-        if not same(report.layer_outputs[key], recording.arrays[recorded])
+        if not are_same(report.layer_outputs[key], recording.arrays[recorded])
     ]
     assert wrong == []
     outputs = recording.outputs()
     assert name == WITHOUT_VALUES or report.outputs.keys() == outputs.keys()
-    assert all(same(report.outputs[key], values) for key, values in outputs.items())
+    assert all(are_same(report.outputs[key], values) for key, values in outputs.items())
     return report
 
 
@@ -123,7 +123,7 @@ def test_all_images_give_recorded_outputs(name: str) -> None:
     for image, output, best in zip(images, outputs, top1, strict=True):
         report = device.run(bundle, {tensor.name: image.reshape(tensor.shape)})
         (answer,) = report.outputs.values()
-        assert same(answer.reshape(output.shape), output)
+        assert are_same(answer.reshape(output.shape), output)
         assert int(answer.argmax()) == best
 
 

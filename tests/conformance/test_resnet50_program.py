@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recorded_programs import RESNET50, Recorded, Recording, same, with_recipe
+from recorded_programs import RESNET50, Recorded, Recording, are_same, with_recipe
 
 import nmpsim
 
@@ -54,7 +54,7 @@ def test_resnet50_equals_glows_recording(
     ]
     assert wrong == []
     for key, values in recording.outputs().items():
-        assert same(report.outputs[key], values)
+        assert are_same(report.outputs[key], values)
     ram = device.machine_after(bundle).ram.copy()
     for _ in range(2):  # without a stop at every layer, planned and planned already
         again = device.run(bundle, inputs)

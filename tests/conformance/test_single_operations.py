@@ -20,7 +20,7 @@ ACTIVATION = tflite.ActivationFunctionType
 
 
 @attrs.frozen
-class Recorded:
+class RecordedModel:
     """Recorded one-operation model: options, inputs with their data, output, expected values."""
 
     name: str
@@ -30,7 +30,7 @@ class Recorded:
     expected: Array
 
 
-def recorded(shared: Path, folder: Path, kind: str) -> Iterator[Recorded]:
+def recorded(shared: Path, folder: Path, kind: str) -> Iterator[RecordedModel]:
     z = np.load(shared / "golden" / "frontends" / "tflite_ops.npz")
     for key in (name for name in z.files if name.split("/")[0] == kind and "/model" in name):
         case = key.removesuffix("/model")
@@ -43,7 +43,7 @@ def recorded(shared: Path, folder: Path, kind: str) -> Iterator[Recorded]:
         for tensor in tensors:
             if tensor["data"] is None:
                 tensor["data"] = next(given)
-        yield Recorded(case, options, tensors, model.tensor(output), z[f"{case}/out0"])
+        yield RecordedModel(case, options, tensors, model.tensor(output), z[f"{case}/out0"])
 
 
 def quantization(tensor: Case) -> tuple[Any, ...]:
@@ -51,28 +51,28 @@ def quantization(tensor: Case) -> tuple[Any, ...]:
     return () if tensor["dtype"] == np.float32 else (tensor["scale"], tensor["zero"])
 
 
-def input_of(p: Program, tensor: Case, shape: tuple[int, ...]) -> str:
+def add_input(p: Program, tensor: Case, shape: tuple[int, ...]) -> str:
     """Add an input whose data are broadcast to the shape beforehand, as Glow does."""
     return p.input(np.array(np.broadcast_to(tensor["data"], shape)), *quantization(tensor))
 
 
-def result_of(p: Program, case: Recorded) -> str:
+def result_of(p: Program, case: RecordedModel) -> str:
     return p.output(kind_of(case.expected, *quantization(case.output)))
 
 
-Build = Callable[[Program, Recorded], str]
+Build = Callable[[Program, RecordedModel], str]
 
 
 def elementwise(opcode: str) -> Build:
-    def build(p: Program, case: Recorded) -> str:
-        sides = [input_of(p, tensor, case.expected.shape) for tensor in case.inputs]
+    def build(p: Program, case: RecordedModel) -> str:
+        sides = [add_input(p, tensor, case.expected.shape) for tensor in case.inputs]
         alpha = {"Alpha": case.options.Alpha()} if opcode == "leakyrelu" else {}
         return p.emit(opcode, result_of(p, case), *sides, **alpha)
 
     return build
 
 
-def average(p: Program, case: Recorded) -> str:
+def average(p: Program, case: RecordedModel) -> str:
     (x,), at = case.inputs, case.options
     kernels, strides = (at.FilterHeight(), at.FilterWidth()), (at.StrideH(), at.StrideW())
     sizes = zip(case.expected.shape[1:3], strides, kernels, x["data"].shape[1:3], strict=True)
@@ -82,7 +82,7 @@ def average(p: Program, case: Recorded) -> str:
     before = [one // 2 for one in total]
     pads = (*before, total[0] - before[0], total[1] - before[1])
     sizes_ = {"Kernels": kernels, "Strides": strides, "Pads": pads}
-    source = input_of(p, x, x["data"].shape)
+    source = add_input(p, x, x["data"].shape)
     return p.emit("avgpool", result_of(p, case), source, **sizes_, Layout=0, CountIncludePads=0)
 
 
@@ -103,7 +103,7 @@ OPERATIONS: dict[str, Build] = {
 }
 
 
-def clipped(values: Array, case: Recorded) -> Array:
+def clip_by_activation(values: Array, case: RecordedModel) -> Array:
     """Return values clipped by the activation that the model fuses, on the grid of the result."""
     kind = getattr(case.options, "FusedActivationFunction", lambda: ACTIVATION.NONE)()
     scale, zero = float(case.output["scale"]), int(case.output["zero"])
@@ -119,7 +119,7 @@ def test_operations_equal_litert(shared: Path, tmp_path: Path, kind: str) -> Non
         program = Program()
         y = OPERATIONS[kind](program, case)
         report = run(program, tmp_path, numerics="q31")
-        found = clipped(report.outputs[y], case)
+        found = clip_by_activation(report.outputs[y], case)
         np.testing.assert_array_equal(found, case.expected, err_msg=case.name)
         ran += 1
     assert ran >= 2

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from corpus import report_of
-from recorded_programs import Recorded, Recording, same
+from recorded_programs import Recorded, Recording, are_same
 from tiers import pairwise
 
 from nmpsim.compiler.tiling.search import TILINGS
@@ -26,6 +26,6 @@ def test_activations_do_not_depend_on_tiling(
     wrong = [
         key
         for key, recorded in recording.comparable().items()
-        if not same(report.layer_outputs[key], recording.arrays[recorded])
+        if not are_same(report.layer_outputs[key], recording.arrays[recorded])
     ]
     assert wrong == []

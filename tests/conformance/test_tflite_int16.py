@@ -15,7 +15,7 @@ from written_programs import Array, Program, kind_of, run
 
 
 @attrs.frozen
-class Recorded:
+class RecordedModel:
     """Recorded one-operation model with its inputs and its golden output."""
 
     name: str
@@ -25,7 +25,7 @@ class Recorded:
     golden: Array
 
 
-def recorded(shared: Path, operation: str) -> Iterator[Recorded]:
+def recorded(shared: Path, operation: str) -> Iterator[RecordedModel]:
     for path in sorted((shared / "golden" / "tflite_int16" / operation).glob("*.tflite")):
         model = TfliteModel(path)
         ((_, options, inputs, output),) = model.operators()
@@ -37,10 +37,10 @@ def recorded(shared: Path, operation: str) -> Iterator[Recorded]:
                 tensor["data"] = values.astype(tensor["dtype"])
         (golden,) = path.parent.glob(f"{path.stem}_golden_*.csv")
         values = csv_numbers(golden).reshape(result["shape"]).astype(result["dtype"])
-        yield Recorded(path.name, options, tensors, result, values)
+        yield RecordedModel(path.name, options, tensors, result, values)
 
 
-def convolution(p: Program, case: Recorded) -> str:
+def convolution(p: Program, case: RecordedModel) -> str:
     """Add a convolution with one weight scale per channel and an Int64 bias that fits Int32."""
     assert case.options.Padding() == tflite.Padding.VALID
     x, w, b = case.inputs
@@ -72,7 +72,7 @@ def convolution(p: Program, case: Recorded) -> str:
 
 
 def pair(opcode: str) -> Any:
-    def build(p: Program, case: Recorded) -> str:
+    def build(p: Program, case: RecordedModel) -> str:
         """Add an operation on inputs that are broadcast beforehand, as Glow does."""
         shape, sides = case.output["shape"], case.inputs
         inputs = [
@@ -86,7 +86,7 @@ def pair(opcode: str) -> Any:
 
 
 def unary(opcode: str) -> Any:
-    def build(p: Program, case: Recorded) -> str:
+    def build(p: Program, case: RecordedModel) -> str:
         (x,) = case.inputs
         y = p.output(kind_of(case.golden, case.output["scale"], case.output["zero"]))
         given = p.input(x["data"], x["scale"], x["zero"])

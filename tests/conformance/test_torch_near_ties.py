@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numerics.vectors import Case, near_ties
-from test_torch_vectors import TorchProgram, int8, kind, last
+from test_torch_vectors import TorchProgram, int8, kind, move_channels_last
 from tiers import share_of
 from written_programs import run
 
@@ -18,19 +18,19 @@ Build = Callable[[TorchProgram, Case], str]
 
 
 def result(program: TorchProgram, case: Case) -> str:
-    y = last(case["y"]) if case["y"].ndim == 4 else case["y"]
+    y = move_channels_last(case["y"]) if case["y"].ndim == 4 else case["y"]
     types = [case.get(f"y_{part}", case.get(f"x_{part}")) for part in ("scale", "zp")]
     return program.output(kind(y, *types))
 
 
 def layer(program: TorchProgram, case: Case) -> str:
-    x = last(case["x"]) if case["x"].ndim == 4 else case["x"]
+    x = move_channels_last(case["x"]) if case["x"].ndim == 4 else case["x"]
     given = program.tensor(x, case["x_scale"], case["x_zp"])
     y, types = result(program, case), {**LAYER, **case}
     return (program.linear if case["w"].ndim == 2 else program.convolution)(y, given, types)
 
 
-def unsigned(case: Case) -> dict[str, int]:
+def unsigned_attribute(case: Case) -> dict[str, int]:
     """Return ``Unsigned`` for ONNX Runtime, which rounds the zero point of uint8 as it is."""
     return {"Unsigned": 1} if case["engine"] == "onnx" else {}
 
@@ -38,7 +38,7 @@ def unsigned(case: Case) -> dict[str, int]:
 def both_sides(opcode: str) -> Build:
     def build(program: TorchProgram, case: Case) -> str:
         sides = [program.tensor(case[n], case[f"{n}_scale"], case[f"{n}_zp"]) for n in "ab"]
-        return program.emit(opcode, result(program, case), *sides, **unsigned(case))
+        return program.emit(opcode, result(program, case), *sides, **unsigned_attribute(case))
 
     return build
 
@@ -48,13 +48,13 @@ def quantize(program: TorchProgram, case: Case) -> str:
 
 
 def average(program: TorchProgram, case: Case) -> str:
-    x = last(case["x"])
+    x = move_channels_last(case["x"])
     size = x.shape[1] // case["y"].shape[2]
     given = program.tensor(x, case["x_scale"], case["x_zp"])
     sizes = {"Kernels": [size, size], "Strides": [size, size], "Pads": [0, 0, 0, 0]}
     y = result(program, case)
     is_global = {"Global": 1} if case["kind"] == "QLinearGlobalAveragePool" else {}
-    more = is_global or unsigned(case)
+    more = is_global or unsigned_attribute(case)
     return program.emit("avgpool", y, given, **sizes, Layout=0, CountIncludePads=0, **more)
 
 
@@ -90,7 +90,7 @@ def test_near_ties_equal_pytorch(tmp_path: Path, kind_of_case: str, engine: str)
         program, numerics = TorchProgram(), numerics_of(case)
         y = BUILD[kind_of_case](program, case)
         found = run(program, tmp_path, engine, numerics=numerics).outputs[y]
-        expected = int8(last(case["y"]) if case["y"].ndim == 4 else case["y"])
+        expected = int8(move_channels_last(case["y"]) if case["y"].ndim == 4 else case["y"])
         if kind_of_case == "add" and numerics != "float-qnnpack":
             # torch-add-tail: the last elements take another path in PyTorch.
             whole = expected.size // 64 * 64

@@ -23,7 +23,7 @@ def int8(values: Array) -> Array:
     return (values.astype(np.int16) - UNSIGNED).astype(np.int8)
 
 
-def last(values: Array) -> Array:
+def move_channels_last(values: Array) -> Array:
     """Return values with the channels last."""
     return np.ascontiguousarray(np.moveaxis(values, 1, -1))
 
@@ -48,7 +48,7 @@ class TorchProgram(Program):
         An integer bias is on the scale of the sum.
         """
         (top, left), relu = layer["pad"], "RELU" if layer["relu"] else "NONE"
-        w, count = last(layer["w"]), len(layer["w"])
+        w, count = move_channels_last(layer["w"]), len(layer["w"])
         sizes = {
             "Kernels": w.shape[1:3],
             "Strides": layer["stride"],
@@ -89,13 +89,13 @@ def kind(values: Array, scale: Any, zero: Any) -> Kind:
     return kind_of(int8(values), scale, int(zero) - UNSIGNED)
 
 
-def answer(program: Program, y: str, folder: Path, numerics: str, engine: str) -> Array:
+def run_program(program: Program, y: str, folder: Path, numerics: str, engine: str) -> Array:
     report = run(program, folder, engine, numerics=numerics)
     assert {layer.placement for layer in report.layers} == {"device"}
     return report.outputs[y]
 
 
-def sampled(cases: list[Case], engine: str) -> list[Case]:
+def select_cases(cases: list[Case], engine: str) -> list[Case]:
     return cases if engine == "compiled" else cases[::4]
 
 
@@ -106,17 +106,17 @@ def test_convolution_and_linear_equal_pytorch(
 ) -> None:
     cases = list(torch_files(shared, torch_engine, {"conv", "linear"}))
     assert len(cases) == 18
-    for case in sampled(cases, engine):
+    for case in select_cases(cases, engine):
         meta, program = case["meta"], TorchProgram()
         layer = {k: pair(meta.get(k, 1)) for k in ("stride", "pad", "dil")}
         layer |= {"groups": meta.get("groups", 1), "relu": meta["relu"]}
         layer |= {k: case[k] for k in ("w", "w_scale", "bias")}
-        x, expected = last(case["x"]), last(case["y"])
+        x, expected = move_channels_last(case["x"]), move_channels_last(case["y"])
         given = program.tensor(x, case["x_scale"], case["x_zp"])
         y = program.output(kind(expected, case["y_scale"], case["y_zp"]))
         (program.convolution if meta["kind"] == "conv" else program.linear)(y, given, layer)
         numerics = numerics_of(torch_engine, meta["kind"])
-        found = answer(program, y, tmp_path, numerics, engine)
+        found = run_program(program, y, tmp_path, numerics, engine)
         np.testing.assert_array_equal(found, int8(expected), err_msg=case["name"])
 
 
@@ -135,7 +135,7 @@ def test_add_and_mul_equal_pytorch(
         if operation == "add_relu":
             program.emit("relu", y, y)
         numerics = numerics_of(torch_engine, operation)
-        found = answer(program, y, tmp_path, numerics, engine)
+        found = run_program(program, y, tmp_path, numerics, engine)
         np.testing.assert_array_equal(found, int8(case["y"]), err_msg=case["name"])
 
 
@@ -173,7 +173,7 @@ class Digits(TorchProgram):
     def recorded(self, name: str) -> Array:
         """Return a recorded activation as Int8 with the channels last."""
         values = int8(self._recorded[f"act_{name}"][: self._count])
-        return last(values) if values.ndim == 4 else values
+        return move_channels_last(values) if values.ndim == 4 else values
 
     def _begin(self, name: str, shape: tuple[int, ...] | None = None) -> str:
         scale, zero, _ = self._info[f"act_{name}"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import operation_oracles as oracles
-from one_instruction import plain
+from one_instruction import plain_type
 from operation_case import INDEX, LIMITS, Case, F, Rng, case, grid, kind, shape, values
 
 from nmpsim.lir.nodes import TensorType
@@ -77,7 +77,7 @@ def elementwise(rng: Rng, opcode: str, elem: str, function: Callable[..., Any]) 
     def oracle(v, shapes):
         one = function
         if elem in LIMITS:
-            one = oracles.quantized(function, [*([at] * len(roles)), to], LIMITS[elem])
+            one = oracles.quantize_function(function, [*([at] * len(roles)), to], LIMITS[elem])
         flat = [v[name].reshape(-1).tolist() for name in roles]
         results = [one(*elements) for elements in zip(*flat, strict=True)]
         return [np.array(results).astype(result.dtype).reshape(of)]
@@ -118,7 +118,7 @@ def modulo(rng: Rng) -> Case:
         return [np.array(rest).reshape(x.shape)]
 
     attributes = {"Divisor": divisor, "SignFollowDivisor": follow}
-    return case(oracle, "modulo", {"Src": x}, [plain(x)], **attributes)
+    return case(oracle, "modulo", {"Src": x}, [plain_type(x)], **attributes)
 
 
 def by_number(rng: Rng, opcode: str) -> Case:
@@ -128,13 +128,13 @@ def by_number(rng: Rng, opcode: str) -> Case:
         number, y = F(LHS), v["RHS"]
         return [number * y if opcode == "elementmulconst" else number - y]
 
-    return case(oracle, opcode, {"RHS": x}, [plain(x)], LHS=1.7)
+    return case(oracle, opcode, {"RHS": x}, [plain_type(x)], LHS=1.7)
 
 
 def nan_to_num(rng: Rng) -> Case:
     x = values(rng, "float", shape(rng))
     attributes = {"Nan": 1.5, "PosInf": 9.0, "NegInf": -9.0}
-    return case(lambda v, s, **a: [v["Src"]], "nantonum", {"Src": x}, [plain(x)], **attributes)
+    return case(lambda v, s, **a: [v["Src"]], "nantonum", {"Src": x}, [plain_type(x)], **attributes)
 
 
 def is_nan(rng: Rng) -> Case:

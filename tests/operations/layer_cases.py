@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import operation_oracles as oracles
-from one_instruction import Array, OneInstruction, plain, quantized
+from one_instruction import Array, OneInstruction, plain_type, quantized_type
 from operation_case import LIMITS, Case, Rng, case, grid, kind, shape, values
 
 from nmpsim.lir.nodes import TensorType
@@ -101,10 +101,10 @@ def convolution_3d(rng: Rng) -> Case:
     filters = values(rng, elem, (group * per_group, *attributes["Kernels"], depth))
     if elem == "float":
         bias = values(rng, "float", (group * per_group,))
-        bias_type = plain(bias)
+        bias_type = plain_type(bias)
     else:
         bias = rng.integers(-9999, 9999, group * per_group).astype(np.int32)
-        bias_type = quantized("i32", bias.shape, *grids[2])
+        bias_type = quantized_type("i32", bias.shape, *grids[2])
     x = values(rng, elem, (2, *source, group * depth))
     types = (
         kind(elem, (2, *outs, group * per_group), grids[3]),
@@ -166,7 +166,7 @@ def log_softmax(rng: Rng) -> Case:
         lower = rows - rows.max(axis=1, keepdims=True)
         return [lower - np.log(np.exp(lower).sum(axis=1, keepdims=True))]
 
-    return case(oracle, "logsoftmax", {"Src": x}, [plain(x)], near=2e-6)
+    return case(oracle, "logsoftmax", {"Src": x}, [plain_type(x)], near=2e-6)
 
 
 CASES: dict[str, Callable[[Rng], Case]] = {

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import operation_oracles as oracles
-from one_instruction import plain
+from one_instruction import plain_type
 from operation_case import INDEX, MOVED, Case, F, Rng, case, kind, shape, ties, values
 
 from nmpsim.lir.nodes import TensorType
@@ -69,7 +69,7 @@ def gather_ranges(rng: Rng) -> Case:
     starts = rng.integers(0, 9, (3, 2))
     counts = np.minimum(rng.integers(1, 5, (3, 2)), 9 - starts)
     ranges = np.stack([starts, counts], axis=-1).astype(rng.choice([np.int32, np.int64]))
-    results = [kind(elem, (int(counts.sum()),), (0.25, 3)), plain(ranges[:, 0, 0])]
+    results = [kind(elem, (int(counts.sum()),), (0.25, 3)), plain_type(ranges[:, 0, 0])]
     read = {"Data": data, "Ranges": ranges}
     return case(oracles.gather_ranges, "gatherranges", read, results, elem)
 

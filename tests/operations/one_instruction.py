@@ -24,13 +24,13 @@ HERE = Span(1, 1)
 DEVICE = attrs.evolve(default_device(), cores_count=1)
 
 
-def quantized(elem: str, shape: tuple[int, ...], scale: float, offset: int) -> TensorType:
+def quantized_type(elem: str, shape: tuple[int, ...], scale: float, offset: int) -> TensorType:
     info = np.iinfo(TensorType(elem, ()).dtype)
     low, high = (scale * (int(q) - offset) for q in (info.min, info.max))
     return TensorType(elem, shape, Quantization(scale, offset, low, high))
 
 
-def plain(array: Array) -> TensorType:
+def plain_type(array: Array) -> TensorType:
     """Return the type of values that are not quantized."""
     names = {"float32": "float", "int32": "index32", "int64": "index64"}
     return TensorType(names.get(array.dtype.name, array.dtype.name), array.shape)

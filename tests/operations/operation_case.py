@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from one_instruction import Array, OneInstruction, plain, quantized
+from one_instruction import Array, OneInstruction, plain_type, quantized_type
 
 from nmpsim.lir.nodes import TensorType
 from nmpsim.lir.opcodes import OPCODES
@@ -58,7 +58,7 @@ def grid(rng: Rng, elem: str = "i8") -> Grid:
 
 def kind(elem: str, of: tuple[int, ...], at: Grid) -> TensorType:
     if elem in LIMITS:
-        return quantized(elem, of, *at)
+        return quantized_type(elem, of, *at)
     return TensorType(elem, of)
 
 
@@ -78,13 +78,13 @@ def case(
     types = []
     for role in OPCODES[opcode].operands:
         if role.is_scratch:
-            types.append(quantized("i8", (8,), 0.0, 0))
+            types.append(quantized_type("i8", (8,), 0.0, 0))
         elif role.kind == "@out":
             types.append(next(written))
         elif elem in LIMITS and read[role.name].dtype == TensorType(elem or "", ()).dtype:
             types.append(kind(elem or "", read[role.name].shape, at))
         else:
-            types.append(plain(read[role.name]))
+            types.append(plain_type(read[role.name]))
     if opcode == "scatterdata":
         results = [types[0]]
     it = OneInstruction(opcode, tuple(types), read, attributes)

@@ -272,11 +272,11 @@ def adaptive_avg_pool(v: dict[str, Array], shapes: Any, grids: Any = None) -> li
             continue
         (sx, _), (sy, zero) = grids
         factor = F(F(F(F(sx) / F(sy)) / F(len(xs))) / F(len(ys)))
-        out[n, oy, ox, c] = min(127, max(-128, away(F(F(total * factor) + F(zero)))))
+        out[n, oy, ox, c] = min(127, max(-128, round_half_away(F(F(total * factor) + F(zero)))))
     return [out]
 
 
-def away(x: Any) -> int:
+def round_half_away(x: Any) -> int:
     """Round to the nearest integer like ``std::round``."""
     return math.floor(abs(float(x)) + 0.5) * (1 if x >= 0 else -1)
 
@@ -307,9 +307,9 @@ def convolution_3d(
             continue
         (sx, _), (sw, _), (sb, ob), (sy, oy) = grids
         product = F(F(sx) * F(sw))
-        total += away(F(F(int(bias[o]) - ob) * F(F(sb) / product)))
+        total += round_half_away(F(F(int(bias[o]) - ob) * F(F(sb) / product)))
         scaled = F(F(F(total) * F(product / F(sy))) + F(oy))
-        out[n, t, h, w, o] = min(limits[1], max(limits[0], away(scaled)))
+        out[n, t, h, w, o] = min(limits[1], max(limits[0], round_half_away(scaled)))
     return [out]
 
 
@@ -359,7 +359,9 @@ def conv_transpose(
     return [out]
 
 
-def quantized(f: Callable[..., Any], grids: Any, limits: tuple[int, int]) -> Callable[..., int]:
+def quantize_function(
+    f: Callable[..., Any], grids: Any, limits: tuple[int, int]
+) -> Callable[..., int]:
     """Return ``quantize(f(dequantize(q)))`` as a function; the last grid is the result's."""
     *ins, (sy, oy) = grids
 

@@ -8,7 +8,7 @@ import numpy as np
 import onnx.helper
 import onnx.reference
 import pytest
-from one_instruction import OneInstruction, plain, quantized
+from one_instruction import OneInstruction, plain_type, quantized_type
 
 from nmpsim.diagnostics import UserError
 from nmpsim.interpreter import execute_exact, execute_real
@@ -141,7 +141,7 @@ def test_an_index_out_of_range_is_an_error(
     opcode: str, attributes: Any, out: Any, data: Any, indices: Any, found: str
 ) -> None:
     values = {"Data": np.zeros(data, F), "Indices": np.array(indices)}
-    types = (TensorType("float", out), *(plain(v) for v in values.values()))
+    types = (TensorType("float", out), *(plain_type(v) for v in values.values()))
     it = OneInstruction(opcode, types, values, attributes)
     for attempt in (
         it.run,
@@ -183,7 +183,7 @@ def test_an_index_out_of_range_is_an_error(
     ],
 )
 def test_unsuitable_lengths_are_errors(opcode: str, types: Any, values: Any, found: str) -> None:
-    it = OneInstruction(opcode, (*types, *(plain(v) for v in values.values())), values)
+    it = OneInstruction(opcode, (*types, *(plain_type(v) for v in values.values())), values)
     with pytest.raises(UserError, match="HOST001") as caught:
         it.run()
     assert found in str(caught.value)
@@ -202,7 +202,11 @@ def test_suppression_equals_the_onnx_reference(seed: int) -> None:
         "ScoreThreshold": least, "IsTFVersion4": 0,
     }  # fmt: skip
     values = {"Boxes": boxes, "Scores": scores.astype(F)}
-    types = (index_type(rows, 3), index_type(batches * most), *(plain(v) for v in values.values()))
+    types = (
+        index_type(rows, 3),
+        index_type(batches * most),
+        *(plain_type(v) for v in values.values()),
+    )
     found = OneInstruction("nonmaxsuppression", types, values, attributes).run()
     node = onnx.helper.make_node("NonMaxSuppression", list("bsmit"), ["y"], center_point_box=center)
     given = {
@@ -226,14 +230,14 @@ def test_suppression_repeats_the_worst_box() -> None:
         "CenterPointBox": 0, "MaxOutputBoxesPerClass": 4, "IouThreshold": 0.5,
         "ScoreThreshold": 0.1, "IsTFVersion4": 1,
     }  # fmt: skip
-    types = (index_type(4), index_type(4), *(plain(v) for v in values.values()))
+    types = (index_type(4), index_type(4), *(plain_type(v) for v in values.values()))
     found = OneInstruction("nonmaxsuppression", types, values, attributes).run()
     assert found["Indices"].tolist() == [1, 2, 0, 0]  # box 0 of class 0 is worse than both
     assert found["NumberOfSelectedIndices"].tolist() == [2] * 4
 
 
 def test_other_numerics_refuse_unsupported_operations() -> None:
-    grid = quantized("i8", (2,), 0.5, 0)
+    grid = quantized_type("i8", (2,), 0.5, 0)
     x = {"Src": np.zeros(2, I8)}
     it = OneInstruction("elementsqrt", (grid, grid), x)
     assert it.run("nmp")["Dest"].tolist() == [0, 0]
@@ -249,7 +253,7 @@ def test_a_quotient_is_rounded_away_from_zero(elem: str) -> None:
     dtype = TensorType(elem, ()).dtype
     low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
     grids = [(0.25, 3), (0.5, -2), (0.125, 1)]
-    dest, left, right = (quantized(elem, (500,), *at) for at in grids)
+    dest, left, right = (quantized_type(elem, (500,), *at) for at in grids)
     values = {r: rng.integers(low, high, 500, endpoint=True).astype(dtype) for r in ("LHS", "RHS")}
     values["RHS"][:4] = 1  # real zero
     values["LHS"][:4] = [-2, 5, -9, 1]
@@ -278,7 +282,7 @@ def test_a_quantized_sum_is_scaled_once_and_rounded_before_the_offset(
     batch = rng.integers(low // 4, high // 4, (7, 400)).astype(dtype)
     batch[:, :2] = 3  # the offset: real zero
     batch[0, :2] = [6, 0]  # sums of 3 and -3, half a step each
-    types = quantized(elem, (400,), 2.0, 5), quantized(elem, (7, 400), 1.0, 3)
+    types = quantized_type(elem, (400,), 2.0, 5), quantized_type(elem, (7, 400), 1.0, 3)
     expected = []
     for column in batch.T.tolist():
         ratio = float(F(F(sum(q - 3 for q in column)) * F(1)) / F(2))

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import pytest
 from cases import CASES
-from one_instruction import DEVICE, OneInstruction, plain
+from one_instruction import DEVICE, OneInstruction, plain_type
 
 import nmpsim
 from nmpsim.bundle import Bundle, HostOperand, ProgramStep
@@ -31,7 +31,7 @@ def with_step(bundle: Bundle, old: ProgramStep, new: ProgramStep) -> Bundle:
     return attrs.evolve(bundle, metadata=attrs.evolve(bundle.metadata, steps=steps))
 
 
-def codes(bundle: Bundle, inputs: dict[str, Any]) -> set[str]:
+def find_error_codes(bundle: Bundle, inputs: dict[str, Any]) -> set[str]:
     """Return the error codes with which a run ends, or an empty set if it succeeds."""
     try:
         nmpsim.Device(DEVICE, engine="reference").run(bundle, inputs)
@@ -40,7 +40,7 @@ def codes(bundle: Bundle, inputs: dict[str, Any]) -> set[str]:
     return set()
 
 
-def changed(rng: random.Random, step: ProgramStep) -> ProgramStep:
+def change_step(rng: random.Random, step: ProgramStep) -> ProgramStep:
     """Return the step with one attribute, or the shape and role of one operand, changed."""
     names = sorted(step.attributes)
     if names and rng.random() < 0.6:
@@ -76,7 +76,8 @@ def test_changed_steps_run_or_are_refused(name: str) -> None:
     step = host_step(bundle, case.it.opcode)
     rng = random.Random(name)
     found = [
-        codes(with_step(bundle, step, changed(rng, step)), case.it.inputs()) for _ in range(12)
+        find_error_codes(with_step(bundle, step, change_step(rng, step)), case.it.inputs())
+        for _ in range(12)
     ]
     assert set().union(*found) <= {"BUN001", "HOST001", "MEM001"}
 
@@ -94,7 +95,7 @@ def test_changed_steps_run_or_are_refused(name: str) -> None:
 )
 def test_unsuitable_steps_are_errors(changes: dict[str, Any], found: str) -> None:
     values = {"Data": np.zeros((4, 3), F), "Indices": np.array([3, 0])}
-    types = (TensorType("float", (2, 3)), *(plain(v) for v in values.values()))
+    types = (TensorType("float", (2, 3)), *(plain_type(v) for v in values.values()))
     it = OneInstruction("gather", types, values, {"BatchDims": 0})
     bundle = it.bundle()
     step = host_step(bundle, "gather")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from one_instruction import OneInstruction, quantized
+from one_instruction import OneInstruction, quantized_type
 
 from nmpsim.diagnostics import UserError
 from nmpsim.lir.nodes import TensorType
@@ -21,10 +21,10 @@ def index(*shape: int) -> TensorType:
 
 
 def int8(*shape: int, scale: float = 0.5) -> TensorType:
-    return quantized("i8", shape, scale, 0)
+    return quantized_type("i8", shape, scale, 0)
 
 
-SCRATCH = quantized("i8", (8,), 0.0, 0)
+SCRATCH = quantized_type("i8", (8,), 0.0, 0)
 WRONG: list[tuple[str, tuple[TensorType, ...], dict[str, Any], str]] = [
     ("topk", (real(5), index(5), real(4), SCRATCH), {"K": 5}, "K is larger than"),
     ("topk", (real(2), real(2), real(4), SCRATCH), {"K": 2}, "Indices has the wrong element kind"),
