@@ -20,8 +20,8 @@ PAGE = mmap.PAGESIZE
 _maps: list[mmap.mmap] = []
 
 
-def guarded(array: Any, at_end: bool) -> Any:
-    """A copy of an array between two pages without access, touching the first or the last."""
+def copy_guarded(array: Any, at_end: bool) -> Any:
+    """Copy an array to the start or the end of memory between two inaccessible pages."""
     pages = -(-array.nbytes // PAGE)
     memory = mmap.mmap(-1, (pages + 2) * PAGE)
     _maps.append(memory)
@@ -46,7 +46,7 @@ def main() -> None:
             device._engine._workers.min_seconds = 0.0  # type: ignore[attr-defined]
             loaded = device._load(bundle)
             names = ("ram", "scratchpad", "image", "channel_saturated")
-            memories = {n: guarded(getattr(loaded.machine, n), at_end) for n in names}
+            memories = {n: copy_guarded(getattr(loaded.machine, n), at_end) for n in names}
             loaded.machine = loaded.machine._replace(**memories)
             for save_layers in (False, False, True):  # recorded, replayed, and as the loop does it
                 report = device.run(bundle, inputs, save_layers=save_layers)

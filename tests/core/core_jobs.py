@@ -36,13 +36,13 @@ def size_of(element: str) -> int:
 
 
 def in_bytes(strides: Words, element: str) -> Words:
-    """Strides that were drawn in elements."""
+    """Convert strides from elements to bytes."""
     return {name: stride * size_of(element) for name, stride in strides.items()}
 
 
 @st.composite
-def weighted(draw: st.DrawFn, layout: Layout, element: str, channels: int) -> Words:
-    """The words that both convolutions have besides their geometry."""
+def convolution_words(draw: st.DrawFn, layout: Layout, element: str, channels: int) -> Words:
+    """Draw the words that both convolution instructions share, except their geometry."""
     profile = draw(st.sampled_from(CONVOLUTION_PROFILES))
     reduced = profile == "q31" and element == "int16"
     leaky = draw(st.booleans()) and profile in INTEGERS
@@ -64,7 +64,7 @@ def weighted(draw: st.DrawFn, layout: Layout, element: str, channels: int) -> Wo
 
 @st.composite
 def convolutions(draw: st.DrawFn, layout: Layout) -> list[Job]:
-    """One sum, or one in several parts."""
+    """Draw the jobs of a convolution that computes one sum, or one in several parts."""
     element = draw(ELEMENTS)
     size = size_of(element)
     groups, depth = draw(st.integers(1, 3)), draw(st.integers(1, 9))
@@ -78,7 +78,7 @@ def convolutions(draw: st.DrawFn, layout: Layout) -> list[Job]:
     words = {
         **window,
         **in_bytes(strides, element),
-        **draw(weighted(layout, element, channels)),
+        **draw(convolution_words(layout, element, channels)),
         "groups": groups,
         "in_channels": depth,
         "out_channels": channels,
@@ -102,7 +102,7 @@ def depthwise_convolutions(draw: st.DrawFn, layout: Layout) -> list[Job]:
     words = {
         **window,
         **in_bytes(strides, element),
-        **draw(weighted(layout, element, channels)),
+        **draw(convolution_words(layout, element, channels)),
         "channels_count": channels,
         "input": layout.put(draw(values(element, rows * strides["in_row_stride"])), size),
         "weights": layout.put(draw(values(element, taps * channels)), size),
@@ -182,7 +182,7 @@ def pools(draw: st.DrawFn, layout: Layout) -> list[Job]:
 
 @st.composite
 def pair_factors(draw: st.DrawFn, profile: str) -> Words:
-    """Factors of both sides; what qnnpack and float make of the words is their own."""
+    """Draw the factors of both operands in the form that ``profile`` reads."""
     if profile == "qnnpack":
         small = st.integers(0, 2**22) | INT32
         return {"lhs_mul": draw(small), "rhs_mul": draw(small)}

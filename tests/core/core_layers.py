@@ -24,20 +24,20 @@ Words = dict[str, int]
 
 
 def full_clip(dtype: Any) -> Words:
-    """The range of the element, where no activation clips."""
+    """Return clip words that span the range of an element type without an activation."""
     info = np.iinfo(dtype)
     return {"clip_low": int(info.min), "clip_high": int(info.max)}
 
 
 def run(layout: Layout, *jobs: Job) -> Any:
-    """Run both engines; the machine."""
+    """Run jobs on both engines, assert that none traps, and return the machine."""
     m = run_both(from_descriptors(*jobs, scratchpad=layout.contents(), config=DEVICE))
     assert m.shared.trap[0, 0] == -1, m.shared.trap
     return m
 
 
 def result(m: Any, address: int, shape: Sequence[int], dtype: Any) -> Array:
-    """An array in the scratchpad."""
+    """Return an array from the scratchpad of core 0."""
     data = m.scratchpad[0, at(address) :].tobytes()
     count = int(np.prod(shape))
     return np.frombuffer(data, dtype, count).reshape(shape)
@@ -45,23 +45,23 @@ def result(m: Any, address: int, shape: Sequence[int], dtype: Any) -> Array:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Window:
-    """Geometry of a convolution or a pool."""
+    """Geometry of a convolution or pooling window."""
 
     kernels: Sequence[int]
     strides: Sequence[int] = (1, 1)
     pads: Sequence[int] = (0, 0, 0, 0)
-    """Top, left, bottom, right."""
+    """Padding at the top, left, bottom and right."""
     dilation: Sequence[int] = (1, 1)
     group: int = 1
 
     def sizes(self, x: Array) -> Words:
-        """Words for an image that is padded already."""
+        """Return the window's descriptor words for an image that includes its padding."""
         case = {"kernels": self.kernels, "strides": self.strides, "dilation": self.dilation}
         return window_sizes(case, x)
 
 
 def image_strides(x: Array, out_w: int, out_channels: int) -> Words:
-    """Strides of images without gaps."""
+    """Return the strides of input and output images without gaps."""
     size = x.dtype.itemsize
     return {
         "in_row_stride": x.shape[2] * x.shape[3] * size,
@@ -73,16 +73,16 @@ def image_strides(x: Array, out_w: int, out_channels: int) -> Words:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Weights:
-    """What a layer with weights has besides its geometry and its words."""
+    """Weights, biases, zero points and scale records of a layer."""
 
     values: Array
-    """OHWI"""
+    """Weight values in OHWI layout."""
     bias: Array
-    """[O], as the channel record has it"""
+    """Bias of each output channel [O], as the channel record stores it."""
     offsets: Any = 0
-    """One, or [O]."""
+    """Zero point of all weights, or of each output channel [O]."""
     scales: Array | None = None
-    """Scale records, where each channel has its own."""
+    """Scale records, or None if no channel has its own scale."""
 
     @property
     def all_offsets(self) -> Array:
@@ -100,11 +100,11 @@ def convolution(
     words: Mapping[str, int | str],
     in_offset: int = 0,
 ) -> Array:
-    """``nmp.conv`` of each image: NHWC."""
+    """Run ``nmp.conv`` on each NHWC image and return the results."""
     channels, depth = weights.bias.size, weights.values.shape[3]
     numbers = {"groups": window.group, "in_channels": depth, "out_channels": channels}
     packed = pack_weights(weights.values)
-    return _weighted("nmp.conv", x, weights, packed, window, {**numbers, **words}, in_offset)
+    return _run_layer("nmp.conv", x, weights, packed, window, {**numbers, **words}, in_offset)
 
 
 def depthwise(
@@ -114,13 +114,13 @@ def depthwise(
     words: Mapping[str, int | str],
     in_offset: int = 0,
 ) -> Array:
-    """``nmp.dwconv`` of each image: NHWC; one window a channel."""
+    """Run ``nmp.dwconv``, with one filter per channel, on each NHWC image."""
     packed = weights.values[..., 0].transpose(1, 2, 0)
     words = {"channels_count": weights.bias.size, **words}
-    return _weighted("nmp.dwconv", x, weights, packed, window, words, in_offset)
+    return _run_layer("nmp.dwconv", x, weights, packed, window, words, in_offset)
 
 
-def _weighted(
+def _run_layer(
     mnemonic: str,
     x: Array,
     weights: Weights,
@@ -156,13 +156,13 @@ def _weighted(
 def fully_connected(
     x: Array, weights: Weights, words: Mapping[str, int | str], in_offset: int = 0
 ) -> Array:
-    """A convolution of one row of pixels with a 1x1 window: x [M, K], weights [N, 1, 1, K]."""
+    """Run x [M, K] and weights [N, 1, 1, K] as a 1x1 convolution of one row of pixels."""
     y = convolution(x[None, None], weights, Window(kernels=(1, 1)), words, in_offset)
     return y[0, 0]
 
 
 def matrix_product(lhs: Array, rhs: Array, words: Mapping[str, int | str]) -> Array:
-    """``nmp.gemm``: [M, K] x [K, N]."""
+    """Run ``nmp.gemm`` on [M, K] x [K, N] and return the product."""
     (rows, inner), columns, size = lhs.shape, rhs.shape[1], lhs.dtype.itemsize
     layout = Layout()
     output = layout.reserve(rows * columns * size)
@@ -184,7 +184,7 @@ def matrix_product(lhs: Array, rhs: Array, words: Mapping[str, int | str]) -> Ar
 
 
 def pair(lhs: Array, rhs: Array, words: Mapping[str, int | str]) -> Array:
-    """``nmp.eltwise`` of all elements; ``rhs`` may be a row that repeats."""
+    """Run ``nmp.eltwise`` on all elements; a 1-D ``rhs`` is repeated for each row."""
     columns = rhs.shape[-1] if rhs.ndim == 1 else lhs.size
     layout = Layout()
     output = layout.reserve(lhs.nbytes)
@@ -204,7 +204,7 @@ def pair(lhs: Array, rhs: Array, words: Mapping[str, int | str]) -> Array:
 
 
 def unary(x: Array, words: Mapping[str, int | str]) -> Array:
-    """``nmp.rescale`` of all elements."""
+    """Run ``nmp.rescale`` on all elements and return the result."""
     layout = Layout()
     output = layout.reserve(x.nbytes)
     bounds = full_clip(x.dtype)
@@ -222,7 +222,7 @@ def unary(x: Array, words: Mapping[str, int | str]) -> Array:
 
 
 def pool(mnemonic: str, x: Array, window: Window, words: Mapping[str, int | str]) -> Array:
-    """A pool of each image: NHWC."""
+    """Run a pooling instruction on each NHWC image and return the results."""
     channels = x.shape[3]
     sizes = window.sizes(padded_image(x, window.pads, 0))
     shape = (sizes["out_h"], sizes["out_w"], channels)

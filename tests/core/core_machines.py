@@ -33,11 +33,11 @@ FOREVER = 1 << 40
 
 @functools.cache
 def engine(name: str) -> Engine:
-    return threaded(3) if name == AT_ONCE else make_engine(name)
+    return make_threaded_engine(3) if name == AT_ONCE else make_engine(name)
 
 
-def threaded(threads: int) -> Engine:
-    """The compiled engine with workers that come at once, however short a run is."""
+def make_threaded_engine(threads: int) -> Engine:
+    """Build a compiled engine that starts its workers even for the shortest run."""
     from nmpsim.core.compiled.engine import CompiledEngine
 
     made = CompiledEngine(threads)
@@ -51,7 +51,7 @@ def device(cores: int = 1, **settings: int) -> DeviceConfig:
 
 @attrs.frozen(kw_only=True)
 class Program:
-    """What a machine starts with."""
+    """Initial state of a machine: image, memories, device, layers and barriers."""
 
     image: bytes
     entry: int = IMAGE_BASE
@@ -61,7 +61,7 @@ class Program:
     layer_channels: Sequence[int] = (1,)
     barrier_layers: Sequence[int] = ()
     scratchpad: bytes | npt.NDArray[np.int8] = b""
-    """What lies in every core's scratchpad at first."""
+    """Initial contents of the scratchpad of every core."""
     ram: bytes = b""
 
     def machine(self) -> Machine:
@@ -83,7 +83,7 @@ class Program:
 
 
 def from_text(text: str, **settings: object) -> Program:
-    """A program in assembly; entry is ``_start``, or the first instruction."""
+    """Assemble a program whose entry is ``_start``, or else its first instruction."""
     if "_start:" not in text:
         text = "_start:\n" + text
     bundle = parse_bundle(assemble(text).bundle())
@@ -97,7 +97,7 @@ def words(*instructions: tuple[str, Mapping[str, int]]) -> bytes:
 
 
 def load_address(register: int, value: int) -> list[tuple[str, dict[str, int]]]:
-    """``la``: two instructions."""
+    """Return the two instructions of ``la``."""
     low = (value & 0xFFF) - ((value & 0x800) << 1)
     return [
         ("lui", {"rd": register, "imm": (value - low) & 0xFFFF_F000}),
@@ -109,7 +109,7 @@ HALT = ("nmp.halt", dict[str, int]())
 
 
 def from_descriptors(*jobs: tuple[str, Mapping[str, int | str]], **settings: object) -> Program:
-    """A program that does tensor instructions one after the other, then halts.
+    """Build a program that executes tensor instructions in sequence and then halts.
 
     Words of a descriptor that are not named are 0.
     """
@@ -123,7 +123,7 @@ def from_descriptors(*jobs: tuple[str, Mapping[str, int | str]], **settings: obj
 
 
 def descriptor_bytes(name: str | None, values: Mapping[str, int | str]) -> bytes:
-    """A descriptor as it lies in memory; impossible values are welcome."""
+    """Encode a descriptor as it is stored in memory; values may be invalid."""
     record = DESCRIPTORS[name or ""]
     assert set(values) <= {word.name for word in record}
     data = b""
@@ -135,7 +135,7 @@ def descriptor_bytes(name: str | None, values: Mapping[str, int | str]) -> bytes
 
 
 def record_and_replay(engine: Engine, machine: Machine, costs: Costs) -> bool:
-    """Record a program and replay it; False if it cannot be recorded or data decide."""
+    """Record and replay a program; return False if it cannot be recorded or depends on data."""
     recorded = engine.record(machine, costs)
     if recorded is None or not engine.replay(machine, recorded, lambda _: None):
         return False
@@ -158,7 +158,7 @@ def run(
 
 
 def run_both(program: Program, expect: Outcome | None = Outcome.DONE) -> Machine:
-    """Run on both engines, on the compiled one in each of its ways, compare everything."""
+    """Run on both engines in all variants, assert equal results, and return the machine."""
     outcome, m = run("reference", program)
     for name in COMPILED_WAYS:
         other_outcome, other = run(name, program)

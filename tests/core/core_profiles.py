@@ -61,7 +61,7 @@ def factors(draw: st.DrawFn, prefix: str, profile: str, reduced: bool = False) -
 def factor_columns(
     draw: st.DrawFn, profile: str, channels: int, reduced: bool = False
 ) -> tuple[Array, Array, Array]:
-    """Factors of all channels as (pre, mul, post): a few different ones."""
+    """Draw (pre, mul, post) of all channels, with at most three different factors."""
     few = draw(st.lists(factors("", profile, reduced), min_size=1, max_size=3))
     chosen = np.random.default_rng(draw(SEED)).integers(0, len(few), channels)
     pre, mul, post = ([few[i][f"_{word}"] for i in chosen] for word in ("pre", "mul", "post"))
@@ -74,13 +74,13 @@ def limits(element: str) -> tuple[int, int]:
 
 
 def offsets(element: str) -> st.SearchStrategy[int]:
-    """A zero point that the element can have."""
+    """Return a strategy for zero points that the element type can represent."""
     return st.integers(*limits(element)) | st.just(0)
 
 
 @st.composite
 def values(draw: st.DrawFn, element: str, count: int) -> Array:
-    """Elements: all values, small ones, only the extremes, or all the same."""
+    """Draw elements: any values, small ones, only the extremes, or one extreme throughout."""
     low, high = limits(element)
     rng = np.random.default_rng(draw(SEED))
     kind = draw(st.sampled_from(["any", "small", "extremes", "lowest", "highest"]))
@@ -103,7 +103,7 @@ def clips(draw: st.DrawFn, element: str) -> Words:
 
 @st.composite
 def results(draw: st.DrawFn, element: str, profile: str, reduced: bool = False) -> Words:
-    """The words from a result's factor to its clip, which every instruction has."""
+    """Draw the words of a result, from its factor to its clip."""
     return {
         **draw(factors("out", profile, reduced)),
         "result_scale": max(draw(FACTORS), 1),
@@ -114,7 +114,7 @@ def results(draw: st.DrawFn, element: str, profile: str, reduced: bool = False) 
 
 @st.composite
 def channel_records(draw: st.DrawFn, profile: str, channels: int) -> Array:
-    """Bias and zero term of each channel, a few different ones."""
+    """Draw the bias and the zero term of each channel from a few different values."""
     few = draw(st.lists(RECORDS, min_size=1, max_size=4))
     rng = np.random.default_rng(draw(SEED))
     bias, zero_terms = rng.choice(np.array(few, np.int64), (2, channels))
@@ -126,7 +126,7 @@ def channel_records(draw: st.DrawFn, profile: str, channels: int) -> Array:
 
 @st.composite
 def scale_tables(draw: st.DrawFn, element: str, profile: str, channels: int) -> Array:
-    """A scale record for each channel."""
+    """Draw a scale table with one record per channel."""
     rng = np.random.default_rng(draw(SEED))
     low, high = limits(element)
     weight_offsets = rng.integers(low, high + 1, channels) * draw(st.booleans())

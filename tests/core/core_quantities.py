@@ -15,7 +15,7 @@ SHORT = {"int8": "i8", "int16": "i16"}
 
 
 class Random:
-    """Quantities as compilers choose them."""
+    """Random source of quantities that a compiler would choose."""
 
     def __init__(self, seed: int, element: str) -> None:
         self._rng = np.random.default_rng(seed)
@@ -41,5 +41,5 @@ class Random:
         return self._rng.uniform(-most, most, count).astype(F32)
 
 
-def clipped(values: Array, r: Random) -> Array:
+def clip_values(values: Array, r: Random) -> Array:
     return page.clip(values, SHORT[r.element])

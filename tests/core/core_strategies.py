@@ -18,7 +18,7 @@ Words = dict[str, int]
 
 @st.composite
 def int8s(draw: st.DrawFn, count: int) -> Array:
-    """Bytes: all values, only the extremes, or all the same."""
+    """Draw Int8 values: any values, only the extremes, or one extreme throughout."""
     rng = np.random.default_rng(draw(SEED))
     kind = draw(st.sampled_from(["any", "extremes", "lowest", "highest"]))
     if kind == "any":
@@ -52,7 +52,7 @@ def places(draw: st.DrawFn, strides: tuple[str, ...]) -> Words:
 
 @st.composite
 def requantizers(draw: st.DrawFn) -> Words:
-    """The words from ``bias_pre`` to the end of a convolution."""
+    """Draw the words of a convolution from ``bias_pre`` to the end of its descriptor."""
     return {
         **draw(scales("bias")),
         **draw(scales("out")),
@@ -76,7 +76,7 @@ def dilations(draw: st.DrawFn) -> Words:
 
 
 def read_size(w: Words) -> tuple[int, int]:
-    """Rows and columns of the input that a window touches."""
+    """Return the number of input rows and columns that the windows cover."""
     rows = (w["out_h"] - 1) * w["stride_h"] + (w["kernel_h"] - 1) * w.get("dilation_h", 1) + 1
     columns = (w["out_w"] - 1) * w["stride_w"] + (w["kernel_w"] - 1) * w.get("dilation_w", 1) + 1
     return rows, columns
@@ -84,7 +84,7 @@ def read_size(w: Words) -> tuple[int, int]:
 
 @st.composite
 def image_strides(draw: st.DrawFn, columns: int, depth: int, out_w: int, out_depth: int) -> Words:
-    """Row and pixel strides of input and result, tight or with gaps."""
+    """Draw row and pixel strides of input and result, with or without gaps."""
     gaps = [draw(st.integers(0, 3)) for _ in range(4)]
     in_pixel, out_pixel = depth + gaps[0], out_depth + gaps[1]
     return {
@@ -97,7 +97,7 @@ def image_strides(draw: st.DrawFn, columns: int, depth: int, out_w: int, out_dep
 
 @st.composite
 def tables(draw: st.DrawFn, channels: int) -> tuple[Array, Array | None]:
-    """Channel records, and scale records or none."""
+    """Draw channel records, and scale records or None."""
     rng = np.random.default_rng(draw(SEED))
     pool = np.array(draw(st.lists(BIASES, min_size=1, max_size=4)), np.int64)
     bias, zero = rng.choice(pool, channels), rng.choice(pool, channels)

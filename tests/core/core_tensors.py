@@ -18,14 +18,14 @@ def scale(prefix: str, pre: int = 0, mul: int = 1, post: int = 0) -> dict[str, i
 
 
 class Layout:
-    """Puts things into a scratchpad, one after the other."""
+    """Scratchpad contents, placed one after the other."""
 
     def __init__(self, gap: int = 0) -> None:
         self._contents = bytearray()
         self._gap = gap
 
     def put(self, values: Array, align: int = 8) -> int:
-        """Place bytes (of an array as it is, little-endian); their address."""
+        """Place bytes, or the little-endian bytes of an array, and return their address."""
         self._contents += bytes(self._gap)
         self._contents += bytes(-len(self._contents) % align)
         at = SPM + len(self._contents)
@@ -35,7 +35,7 @@ class Layout:
         return at
 
     def reserve(self, nbytes: int, align: int = 8) -> int:
-        """Room that holds a pattern, so that bytes which are not written show."""
+        """Reserve bytes filled with a pattern that makes unwritten bytes visible."""
         return self.put(np.full(nbytes, 0xA5, np.uint8), align)
 
     def contents(self) -> bytes:
@@ -43,14 +43,14 @@ class Layout:
 
 
 def at(address: int) -> int:
-    """Offset in the scratchpad."""
+    """Return the offset of an address in the scratchpad."""
     return address - SPM
 
 
 def pack_weights(weights: Array) -> Array:
-    """[out, ky, kx, in] as ``[out/16][ky][(kx*in)/4][16][4]``, with zeros beyond the edges.
+    """Pack [out, ky, kx, in] as zero-padded ``[out/16][ky][(kx*in)/4][16][4]``.
 
-    Two values lie side by side instead of four if they have two bytes.
+    The last dimension is 2 instead of 4 for Int16.
     """
     out, rows, columns, depth = weights.shape
     side = 4 // weights.dtype.itemsize
@@ -67,19 +67,19 @@ def channel_records(bias: Iterable[int], zero_terms: Iterable[int]) -> Array:
 def scale_records(
     weight_offsets: Array, bias: tuple[Array, Array, Array], out: tuple[Array, Array, Array]
 ) -> Array:
-    """``bias`` and ``out`` are (pre, mul, post), one value a channel."""
+    """Build scale records from (pre, mul, post) of bias and result, one value per channel."""
     return np.stack([weight_offsets, *bias, *out], axis=1).astype("<i4")
 
 
 def padded_image(x: Array, pads: Iterable[int], zero_point: int) -> Array:
-    """NHWC with rows and columns of the zero point around; pads: top, left, bottom, right."""
+    """Pad an NHWC image with the zero point; ``pads`` are top, left, bottom and right."""
     top, left, bottom, right = (int(p) for p in pads)
     around = ((0, 0), (top, bottom), (left, right), (0, 0))
     return np.pad(x, around, constant_values=zero_point)
 
 
 def window_sizes(case: Mapping[str, Any], x: Array) -> dict[str, int]:
-    """Kernel, strides, dilation and result size of a padded image, as descriptor words."""
+    """Return kernel, strides, dilation and result size of a padded image as words."""
     kh, kw = (int(v) for v in case["kernels"])
     sh, sw = (int(v) for v in case["strides"])
     dh, dw = (int(v) for v in case["dilation"]) if "dilation" in case else (1, 1)

@@ -21,17 +21,17 @@ UNSIGNED = 128
 
 
 def reciprocal(value: Any) -> Any:
-    """Of a float32, or of an array of them."""
+    """Return the float32 reciprocal of a value or of each element of an array."""
     return F32(1) / np.asarray(value).astype(F32)[()]
 
 
 def bits(value: Any) -> int:
-    """The word that holds a float32."""
+    """Return the bits of a float32 as a signed word."""
     return int(F32(value).view(np.int32))
 
 
 def doubles(values: Array) -> Array:
-    """What the bias of a channel record holds under fbgemm and onednn."""
+    """Return biases as the float64 bits that fbgemm and onednn read in channel records."""
     return values.astype(np.float64).view(np.int64)
 
 
@@ -46,7 +46,7 @@ def float_columns(factors: Array) -> Columns:
 
 
 def integer_words(prefix: str, factor: Any) -> Words:
-    """A factor of glow_int and nmp."""
+    """Return the descriptor words of a factor of glow_int and nmp."""
     s = make_integer_scale(float(factor))
     return scale(prefix, s.pre, s.mul, s.post)
 
@@ -57,7 +57,7 @@ def integer_columns(factors: Array) -> Columns:
 
 
 def quantized_multiplier(factor: float) -> tuple[int, int, int]:
-    """Left shift, 31-bit factor, right shift (TFLite's ``QuantizeMultiplier``)."""
+    """Return left shift, 31-bit factor and right shift of TFLite's ``QuantizeMultiplier``."""
     fraction, exponent = math.frexp(factor)
     mul = math.floor(fraction * 2**31 + 0.5)
     if mul == 1 << 31:
@@ -77,7 +77,7 @@ def fixed_columns(factors: Array) -> Columns:
 
 
 def glow_float_pair(operation: str, lhs: Any, rhs: Any, out: Any) -> Words:
-    """Glow's Interpreter: each operation has its own form."""
+    """Return the factor words of an elementwise operation of Glow's Interpreter."""
     if operation == "mul":
         return float_words("out", F32(lhs * rhs) / out)
     if operation == "add":
@@ -93,7 +93,7 @@ def glow_float_pair(operation: str, lhs: Any, rhs: Any, out: Any) -> Words:
 
 
 def glow_int_pair(operation: str, lhs: Any, rhs: Any, out: Any) -> Words:
-    """Glow's libjit."""
+    """Return the factor words of an elementwise operation of Glow's libjit."""
     if operation == "mul":
         return integer_words("out", F32(lhs * rhs) / out)
     return {**integer_words("lhs", lhs / out), **integer_words("rhs", rhs / out)}
@@ -111,7 +111,7 @@ def q31_sum(lhs: Any, rhs: Any, out: Any, shift: int) -> Words:
 
 
 def torch_sum(lhs: tuple[Any, int], rhs: tuple[Any, int], out: Any) -> Words:
-    """PyTorch's add but qnnpack's; each side is (scale, unsigned zero point)."""
+    """Return the words of PyTorch's add without qnnpack; sides are (scale, unsigned zero point)."""
     words: Words = {"profile": "float", "result_scale": bits(reciprocal(out))}
     for side, (factor, zero_point) in (("lhs", lhs), ("rhs", rhs)):
         words |= scale(side, mul=bits(factor), post=bits(-F32(zero_point) * F32(factor)))
@@ -120,7 +120,7 @@ def torch_sum(lhs: tuple[Any, int], rhs: tuple[Any, int], out: Any) -> Words:
 
 
 def qnnpack_sum(lhs: tuple[Any, int], rhs: tuple[Any, int], out: Any) -> Words:
-    """PyTorch's qnnpack: the larger factor gets 22 bits."""
+    """Return the words of qnnpack's add, which gives the larger factor 22 bits."""
     left, right = (float(F32(side[0]) / F32(out)) for side in (lhs, rhs))
     shift = 22 - math.frexp(max(left, right))[1]
     return {
@@ -136,7 +136,7 @@ def qnnpack_sum(lhs: tuple[Any, int], rhs: tuple[Any, int], out: Any) -> Words:
 def torch_layer(
     engine: str, source: Any, weights: Array, bias: Array, out: Any, *, connected: bool
 ) -> tuple[Words, Array, Array]:
-    """Words, bias and scale records of a layer with weights; ``weights`` has one scale or [O].
+    """Return words, bias and scale records of a layer; ``weights`` has one scale or [O].
 
     With one scale for all weights fbgemm fuses the bias's division and its sum: the bias is a
     product, exact in float64.

@@ -37,7 +37,7 @@ BYTES = {"b": 1, "h": 2, "w": 4}
 
 
 class ScalarWriter(Writer):
-    """As the other one, with loops of loads and stores among what cores do."""
+    """Writer that also emits loops of scalar loads and stores."""
 
     def action(self, core: int, owners: list[int]) -> None:
         if self.random.random() < 0.4:
@@ -78,8 +78,8 @@ def verdict(cores: int, text: str, engine: str) -> RunReport:
     return nmpsim.Device(config(cores), engine, threads=1).run(bundle_of(cores, text), INPUTS)
 
 
-def same(seed: int) -> RunReport:
-    """A program's report, which is the same without what is seen, and on the other engine."""
+def assert_same_report(seed: int) -> RunReport:
+    """Return a program's report; assert that engine and access cache do not change it."""
     cores, text = program(seed, ScalarWriter)
     note(text)
     reports = [verdict(cores, text, engine) for engine in ENGINES]
@@ -96,7 +96,7 @@ def same(seed: int) -> RunReport:
 @given(st.integers(0, (1 << 32) - 1))
 @examples(12, phases=[Phase.explicit, Phase.generate])
 def test_cached_checks_give_the_verdict_of_full_checks(seed: int) -> None:
-    same(seed)
+    assert_same_report(seed)
 
 
 TWICE = " la a1, to\n li s2, 2\nround:\n sw zero, 0(a1)\n{} addi s2, s2, -1\n bnez s2, round\n"
@@ -149,8 +149,8 @@ again:
 """
 
 
-def traced(text: str) -> list[str]:
-    """Names of the instructions that both engines trace."""
+def trace_mnemonics(text: str) -> list[str]:
+    """Assert that both engines trace the same instructions and return their mnemonics."""
     program, traces = from_text(text), []
     for name in ENGINES:
         stops = make_stop_conditions(
@@ -166,14 +166,14 @@ def test_cached_accesses_are_not_traced() -> None:
     """A load of the same bytes as another one is the same, whatever it makes of them."""
     once = ["sw", "lw", "lh", "sb", "lbu", "lb"]
     text = LOOP.format(ram=RAM_BASE, spm=SPM, end=" sb a3, 1(a2)")
-    assert traced(text) == [*once, "nmp.halt"]
+    assert trace_mnemonics(text) == [*once, "nmp.halt"]
     again = text.replace("addi a3", "nmp.wait load, 0\n addi a3")
-    assert traced(again) == [*once, "nmp.wait"] * 9 + ["sb", "nmp.halt"]
+    assert trace_mnemonics(again) == [*once, "nmp.wait"] * 9 + ["sb", "nmp.halt"]
 
 
 def test_words_of_the_control_block_are_never_cached() -> None:
     text = LOOP.format(ram=CONTROL, spm=SPM, end="")
-    assert traced(text).count("lw") == traced(text).count("sb") == 9
+    assert trace_mnemonics(text).count("lw") == trace_mnemonics(text).count("sb") == 9
 
 
 def test_a_word_replaces_another_of_the_same_slot_and_stretches_are_renumbered() -> None:

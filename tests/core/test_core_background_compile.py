@@ -30,8 +30,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """How processes were started; none is."""
+def popen_calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Return the recorded calls of ``Popen``, which starts no process."""
     calls: list[dict[str, Any]] = []
 
     class Nothing:
@@ -50,7 +50,7 @@ def compile_all_kernels() -> None:
     module.compile_all_kernels(os.environ["NUMBA_CACHE_DIR"], "")
 
 
-def known() -> KernelCacheStatus:
+def get_status() -> KernelCacheStatus:
     found = get_kernel_cache_status(os.environ["NUMBA_CACHE_DIR"], "")
     assert found is not None
     return found
@@ -68,74 +68,74 @@ def test_background_compilation_is_off_in_ci_unless_requested() -> None:
 
 
 def test_only_automatic_selection_starts_a_process(
-    started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    popen_calls: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(BACKGROUND_SETTING, "1")
     assert [choose_engine(name) for name in ("compiled", "reference")] == ["compiled", "reference"]
     assert choose_engine("auto", runs_often=True) == "compiled"
-    assert started == []
+    assert popen_calls == []
     assert choose_engine("auto") == "auto"
-    assert len(started) == 1
+    assert len(popen_calls) == 1
     monkeypatch.setenv(BACKGROUND_SETTING, "0")
     assert choose_engine("auto") == "auto"
-    assert len(started) == 1
+    assert len(popen_calls) == 1
 
 
-def test_the_process_is_silent_and_survives_the_command(started: list[dict[str, Any]]) -> None:
+def test_the_process_is_silent_and_survives_the_command(popen_calls: list[dict[str, Any]]) -> None:
     start_background_compile()
-    (how,) = started
+    (how,) = popen_calls
     assert how["start_new_session"]
     assert {how["stdin"], how["stdout"], how["stderr"]} == {subprocess.DEVNULL}
     assert "-P" in how["command"], "files of the folder at hand are no modules"
 
 
 def test_no_process_starts_if_all_kernels_are_cached(
-    cache: Path, started: list[dict[str, Any]]
+    cache: Path, popen_calls: list[dict[str, Any]]
 ) -> None:
     (cache / "kernels-1").mkdir(parents=True, mode=0o700)
     cache.chmod(0o700)
-    known().folder.write(known().note, b"kernels-1")
+    get_status().folder.write(get_status().note, b"kernels-1")
     start_background_compile()
-    assert started == []
+    assert popen_calls == []
     (cache / "kernels-1").rmdir()
     start_background_compile()
-    assert len(started) == 1
+    assert len(popen_calls) == 1
 
 
 def test_kernels_of_another_processor_do_not_count(
-    cache: Path, started: list[dict[str, Any]]
+    cache: Path, popen_calls: list[dict[str, Any]]
 ) -> None:
     (cache / "kernels-1").mkdir(parents=True, mode=0o700)
     cache.chmod(0o700)
-    known().folder.write(known().note, b"kernels-1")
+    get_status().folder.write(get_status().note, b"kernels-1")
     start_background_compile(host="another")
-    assert len(started) == 1
+    assert len(popen_calls) == 1
 
 
 def test_one_process_runs_at_a_time(
-    started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    popen_calls: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def compiles(_: object) -> None:
         raise AssertionError("it is not alone")
 
     monkeypatch.setattr(CompiledEngine, "compile_all", compiles)
-    with known().exclusive() as is_locked:
+    with get_status().exclusive() as is_locked:
         assert is_locked
-        with known().exclusive() as other:
+        with get_status().exclusive() as other:
             assert not other
         compile_all_kernels()
         start_background_compile()
-    assert started == []
+    assert popen_calls == []
     start_background_compile()
-    assert started == [], "one that failed is not tried at once again"
+    assert popen_calls == [], "one that failed is not tried at once again"
     long_ago = time.time() - RETRY_SECONDS - 1
-    os.utime(known().lock, (long_ago, long_ago))
+    os.utime(get_status().lock, (long_ago, long_ago))
     start_background_compile()
-    assert len(started) == 1
+    assert len(popen_calls) == 1
 
 
 def test_no_process_starts_without_a_writable_cache(
-    cache: Path, started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    cache: Path, popen_calls: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(module.os, "access", lambda *_: False)  # as for a file system that is read
@@ -144,7 +144,7 @@ def test_no_process_starts_without_a_writable_cache(
     cache.chmod(0o777)  # anybody could put code there
     open_cache_folder.cache_clear()
     start_background_compile()
-    assert started == []
+    assert popen_calls == []
 
 
 def test_a_system_without_processes_raises_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,27 +164,27 @@ def test_a_complete_cache_is_marked(is_complete: bool, monkeypatch: pytest.Monke
     monkeypatch.setattr("nmpsim.core.compiled.replay.prepare_replay", lambda: done.append("replay"))
     from nmpsim.kernels import entries
 
-    folder = open_cache_folder("kernels-1", str(known().folder.path))
+    folder = open_cache_folder("kernels-1", str(get_status().folder.path))
     assert folder is not None
     folder.write("run", b"code")
     monkeypatch.setattr(entries, "CACHE", folder)
     compile_all_kernels()
     assert done == ["kernels", "replay", "loop"], "whoever finds the loop finds all"
-    assert known().is_complete() is is_complete
+    assert get_status().is_complete() is is_complete
     compile_all_kernels()
     assert len(done) == (3 if is_complete else 6)
 
 
 def test_no_process_starts_if_memory_is_short(
-    started: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    popen_calls: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "get_available_memory", lambda: 999_999_999)
     start_background_compile()
-    assert started == []
+    assert popen_calls == []
 
 
 def test_a_terminal_shows_a_notice(
-    started: list[dict[str, Any]],
+    popen_calls: list[dict[str, Any]],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -195,4 +195,4 @@ def test_a_terminal_shows_a_notice(
     choose_engine("auto")
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("note: kernels are being compiled in the background")
-    assert len(started) == 2
+    assert len(popen_calls) == 2

@@ -44,7 +44,7 @@ unsigned work(void)
 
 
 def expected() -> int:
-    """The same program in Python."""
+    """Return the result of the C program, computed in Python."""
     state, sum_ = 12345, 0
 
     def following() -> int:

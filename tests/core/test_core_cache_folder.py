@@ -21,7 +21,7 @@ NOBODY = 65534
 
 
 @pytest.fixture(autouse=True)
-def _no_folder_is_remembered() -> Iterator[None]:
+def _forget_folders() -> Iterator[None]:
     open_cache_folder.cache_clear()
     yield
     open_cache_folder.cache_clear()
@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> CacheFolder:
     return kept
 
 
-def chosen(path: Path | str) -> CacheFolder | None:
+def open_folder(path: Path | str) -> CacheFolder | None:
     return open_cache_folder("kernels", str(path))
 
 
@@ -137,10 +137,10 @@ def test_an_entry_replaces_a_folder_and_keeps_link_targets(
 
 @pytest.mark.parametrize("mode", [0o720, 0o702, 0o777, 0o1777])
 def test_a_folder_that_others_may_write_is_not_used(folder: CacheFolder, mode: int) -> None:
-    assert chosen(folder.path.parent) is not None
+    assert open_folder(folder.path.parent) is not None
     folder.path.chmod(mode)
     open_cache_folder.cache_clear()
-    assert chosen(folder.path.parent) is None
+    assert open_folder(folder.path.parent) is None
     folder.write("run-2", b"code")
     assert not (folder.path / "run-2").exists()
 
@@ -148,13 +148,13 @@ def test_a_folder_that_others_may_write_is_not_used(folder: CacheFolder, mode: i
 @needs_root
 def test_a_folder_of_somebody_else_is_not_used(folder: CacheFolder) -> None:
     os.chown(folder.path, NOBODY, -1)
-    assert chosen(folder.path.parent) is None
+    assert open_folder(folder.path.parent) is None
 
 
 @needs_root
 def test_a_folder_inside_a_foreign_folder_is_not_used(folder: CacheFolder) -> None:
     os.chown(folder.path.parent, NOBODY, -1)
-    assert chosen(folder.path.parent) is None
+    assert open_folder(folder.path.parent) is None
 
 
 def test_a_folder_inside_a_sticky_folder_is_used(tmp_path: Path) -> None:
@@ -170,20 +170,20 @@ def test_a_link_to_a_folder_is_checked_as_its_target(folder: CacheFolder, tmp_pa
     link = tmp_path / "elsewhere" / "kernels"
     link.parent.mkdir()
     link.symlink_to(folder.path)
-    assert chosen(link.parent) is not None
+    assert open_folder(link.parent) is not None
     folder.path.chmod(0o777)
     open_cache_folder.cache_clear()
-    assert chosen(link.parent) is None
+    assert open_folder(link.parent) is None
 
 
 def test_an_impossible_folder_disables_the_cache(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
-    assert chosen(tmp_path / "file") is None
+    assert open_folder(tmp_path / "file") is None
 
 
 def test_the_folder_replaces_a_file(tmp_path: Path) -> None:
     (tmp_path / "kernels").write_text("no folder")
-    kept = chosen(tmp_path)
+    kept = open_folder(tmp_path)
     assert kept is not None
     assert kept.read("run-1") is None
     assert not kept.has("run-")
@@ -194,7 +194,7 @@ def test_the_folder_replaces_a_file(tmp_path: Path) -> None:
 def test_a_file_named_by_the_user_stays(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
     assert open_cache_folder("", str(tmp_path / "mine")) is None
-    assert chosen(tmp_path / "mine") is None
+    assert open_folder(tmp_path / "mine") is None
 
 
 def test_a_user_without_home_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +203,7 @@ def test_a_user_without_home_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_look_up_creates_no_folder(tmp_path: Path) -> None:
-    assert chosen(tmp_path / "a" / "b") is not None
+    assert open_folder(tmp_path / "a" / "b") is not None
     assert list(tmp_path.iterdir()) == []
 
 

@@ -29,7 +29,7 @@ SMALL = "replay.work_loop-*"
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program that halts at once; what it needs is in the user's cache."""
+    """Return a program that halts at once, with its kernels in the user's cache."""
     path = tmp_path_factory.mktemp("program") / "halt.bin"
     path.write_bytes(assemble("_start: nmp.halt", "halt.s", default_device().settings()).bundle())
     done = subprocess.run(words(path), capture_output=True, text=True, check=False)
@@ -59,31 +59,31 @@ def finish(running: subprocess.Popen[str]) -> None:
 
 
 def copy_cache(cache: Path) -> Path:
-    """The user's kernels in another cache; the folder that they are in."""
+    """Copy the user's kernels to another cache and return their folder."""
     assert CACHE is not None
     return Path(shutil.copytree(CACHE.path, cache / CACHE.path.name))
 
 
-def small(folder: Path) -> Path:
+def find_small_file(folder: Path) -> Path:
     (path,) = folder.glob(SMALL)
     return path
 
 
-def emptied(path: Path) -> None:
+def empty_file(path: Path) -> None:
     path.write_bytes(b"")
 
 
-def cut_off(path: Path) -> None:
+def truncate_file(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
 
 
-def flipped(path: Path) -> None:
+def flip_bit(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
 
 
-def removed(path: Path) -> None:
+def remove_file(path: Path) -> None:
     path.unlink()
 
 
@@ -91,12 +91,13 @@ SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    "damage", [pytest.param(emptied, marks=SLOW), pytest.param(cut_off, marks=SLOW), flipped]
+    "damage",
+    [pytest.param(empty_file, marks=SLOW), pytest.param(truncate_file, marks=SLOW), flip_bit],
 )
 def test_a_damaged_entry_is_compiled_again(
     program: Path, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
-    path = small(copy_cache(tmp_path))
+    path = find_small_file(copy_cache(tmp_path))
     size = path.stat().st_size
     damage(path)
     finish(start(program, tmp_path))
@@ -109,15 +110,15 @@ def test_a_damaged_entry_is_compiled_again(
 def test_two_simultaneous_first_runs_succeed(program: Path, tmp_path: Path) -> None:
     folder = copy_cache(tmp_path)
     names = sorted(path.name for path in folder.iterdir())
-    removed(small(folder))
+    remove_file(find_small_file(folder))
     for running in [start(program, tmp_path) for _ in range(2)]:
         finish(running)
     assert sorted(path.name for path in folder.iterdir()) == names
 
 
 @contextmanager
-def mounted(folder: Path, options: str) -> Iterator[None]:
-    """A file system of its own; skips where that may not be made."""
+def mount_file_system(folder: Path, options: str) -> Iterator[None]:
+    """Mount a separate file system, or skip the test if that is not possible."""
     command = ["mount", "-t", "tmpfs", "-o", options, "nmpsim-test", str(folder)]
     if not shutil.which("mount") or subprocess.run(command, capture_output=True).returncode:
         pytest.skip("no file system can be mounted here")
@@ -129,9 +130,9 @@ def mounted(folder: Path, options: str) -> Iterator[None]:
 
 @pytest.mark.slow
 def test_a_full_disk_changes_no_result(program: Path, tmp_path: Path) -> None:
-    with mounted(tmp_path, "size=16m,mode=700"):
+    with mount_file_system(tmp_path, "size=16m,mode=700"):
         folder = copy_cache(tmp_path)
-        removed(small(folder))
+        remove_file(find_small_file(folder))
         kept = sorted(folder.iterdir())
         filler = (tmp_path / "filler").open("wb", buffering=0)
         with filler, pytest.raises(OSError, match="space"):
@@ -143,9 +144,9 @@ def test_a_full_disk_changes_no_result(program: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_read_only_cache_changes_no_result(program: Path, tmp_path: Path) -> None:
-    with mounted(tmp_path, "size=16m,mode=700"):
+    with mount_file_system(tmp_path, "size=16m,mode=700"):
         folder = copy_cache(tmp_path)
-        removed(small(folder))
+        remove_file(find_small_file(folder))
         kept = sorted(folder.iterdir())
         subprocess.run(["mount", "-o", "remount,ro", str(tmp_path)], check=True)
         finish(start(program, tmp_path))

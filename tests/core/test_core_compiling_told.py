@@ -27,7 +27,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture(autouse=True)
-def _nothing_was_said() -> Iterator[None]:
+def _reset_compile_notice() -> Iterator[None]:
     print_compile_notice.cache_clear()
     yield
     print_compile_notice.cache_clear()

@@ -82,7 +82,7 @@ def bundle_of(text: str, device: DeviceConfig = TWO_CORES) -> Bundle:
 
 
 def runs(text: str, device: DeviceConfig = TWO_CORES) -> list[RunReport]:
-    """The program, on both engines, and with data that decide; all must come to the same."""
+    """Return the reports of both engines and of a data-dependent run; all find the same case."""
     bundle, reports = bundle_of(text, device), []
     inputs: Mapping[str, np.ndarray] = {"from": np.ones(256, np.int8)}
     for engine in ENGINES:
@@ -101,16 +101,16 @@ def violation(text: str, device: DeviceConfig = TWO_CORES) -> ViolationReport:
         assert report.contract.status == "violated"
     found = reports[1].contract.violation
     assert found is not None and attrs.evolve(found) == reports[0].contract.violation
-    assert as_far(reports[0]) == as_far(reports[1])
+    assert get_comparable_fields(reports[0]) == get_comparable_fields(reports[1])
     return found
 
 
-def as_far(report: RunReport) -> dict[str, object]:
-    """How far a run came, with all counts; without what may differ."""
+def get_comparable_fields(report: RunReport) -> dict[str, object]:
+    """Return the fields of a report that depend on neither engine nor host speed."""
     return {k: v for k, v in to_json(report).items() if k not in ("engine", "host_seconds")}
 
 
-def assert_kept(text: str, device: DeviceConfig = TWO_CORES) -> None:
+def assert_contract_holds(text: str, device: DeviceConfig = TWO_CORES) -> None:
     reference, compiled, checked = runs(text, device)
     assert [r.trap for r in (reference, compiled, checked)] == [None] * 3
     assert compiled.contract.status in ("proved", "checked")
@@ -119,7 +119,7 @@ def assert_kept(text: str, device: DeviceConfig = TWO_CORES) -> None:
 
 
 def test_a_correct_program_is_proved_once() -> None:
-    assert_kept(ONLY_0 + WHOLE + OTHER)
+    assert_contract_holds(ONLY_0 + WHOLE + OTHER)
     bundle, inputs = bundle_of(ONLY_0 + WHOLE + OTHER), {"from": np.ones(256, np.int8)}
     device = nmpsim.Device(TWO_CORES, threads=1)
     statuses = [device.run(bundle, inputs).contract.status for _ in range(2)]
@@ -196,13 +196,13 @@ def test_cores_must_wait_at_a_barrier() -> None:
         found = violation(bad)
         assert (found.code, found.case, found.tensor) == ("CONTRACT003", "core_order", "to")
         assert (found.core, found.other_core) == (1, 0)
-    assert_kept(make_two_core_program(WHOLE + BARRIER, BARRIER + read))
+    assert_contract_holds(make_two_core_program(WHOLE + BARRIER, BARRIER + read))
 
 
 def test_interleaved_bytes_do_not_overlap() -> None:
     make = GET + WAIT_LOAD + USE + WAIT_VECTOR
     even, odd = (make + job("store", name) + WAIT_STORE for name in ("even", "odd"))
-    assert_kept(make_two_core_program(even, odd))
+    assert_contract_holds(make_two_core_program(even, odd))
     assert violation(make_two_core_program(even, even)).case == "core_order"
 
 
@@ -213,19 +213,19 @@ POST, PEND = SEMAPHORE + " nmp.post t3, t4\n", SEMAPHORE + " nmp.pend t3, t4\n"
 
 def test_semaphores_order_accesses() -> None:
     read = FAR + WAIT_LOAD
-    assert_kept(make_two_core_program(WHOLE + POST, PEND + read))
-    assert_kept(
+    assert_contract_holds(make_two_core_program(WHOLE + POST, PEND + read))
+    assert_contract_holds(
         make_two_core_program(
             " li t5, 9000\nspin: addi t5, t5, -1\n bnez t5, spin\n" + WHOLE + POST, PEND + read
         )
     )
     found = violation(make_two_core_program(POST + WHOLE + POST, PEND + LATE + read))
     assert found.case == "core_order", "the first post would have been enough"
-    assert_kept(make_two_core_program(POST + WHOLE + POST, PEND + PEND + read))
+    assert_contract_holds(make_two_core_program(POST + WHOLE + POST, PEND + PEND + read))
 
 
-def three(giver: str, other: str, taker: str) -> str:
-    """Code of three cores."""
+def make_three_core_program(giver: str, other: str, taker: str) -> str:
+    """Return a program in which cores 0, 1 and 2 run ``giver``, ``other`` and ``taker``."""
     begin = " csrr t2, mhartid\n li t3, 1\n beq t2, t3, one\n li t3, 2\n beq t2, t3, two\n"
     halt = " nmp.halt\n"
     return begin + giver + halt + "one:\n" + other + halt + "two:\n" + taker + halt
@@ -234,17 +234,21 @@ def three(giver: str, other: str, taker: str) -> str:
 def test_an_earlier_post_may_serve_a_pend() -> None:
     """It comes later here, and nothing says that it does."""
     read = FAR + WAIT_LOAD
-    found = violation(three(WHOLE + POST, LATE + POST, PEND + read), THREE_CORES)
+    found = violation(make_three_core_program(WHOLE + POST, LATE + POST, PEND + read), THREE_CORES)
     assert found.case == "core_order"
     assert (found.core, found.other_core) == (2, 0)
-    assert_kept(three(WHOLE + POST, LATE + POST, PEND + PEND + read), THREE_CORES)
+    assert_contract_holds(
+        make_three_core_program(WHOLE + POST, LATE + POST, PEND + PEND + read), THREE_CORES
+    )
 
 
 def test_a_post_ordered_after_the_pend_cannot_serve_it() -> None:
     answer, asked = (s.replace("t3, 5", "t3, 6") for s in (POST, PEND))
     taker = PEND + FAR + WAIT_LOAD + answer + PEND
-    assert_kept(three(WHOLE + POST, asked + POST, taker), THREE_CORES)
-    found = violation(three(WHOLE + POST + LATE + answer, asked + POST, taker), THREE_CORES)
+    assert_contract_holds(make_three_core_program(WHOLE + POST, asked + POST, taker), THREE_CORES)
+    found = violation(
+        make_three_core_program(WHOLE + POST + LATE + answer, asked + POST, taker), THREE_CORES
+    )
     assert (found.core, found.other_core) == (2, 0), "what that knows falls with a rival of its own"
 
 
@@ -301,12 +305,14 @@ def test_too_many_instructions_make_the_check_incomplete(monkeypatch: pytest.Mon
     """No false alarm where a rival comes too late; what needs no second check is as before."""
     monkeypatch.setattr(contract_check, "MAX_LOG_BYTES", 0)
     read = FAR + WAIT_LOAD
-    assert_kept(make_two_core_program(WHOLE + POST, PEND + read))
+    assert_contract_holds(make_two_core_program(WHOLE + POST, PEND + read))
     assert (
         violation(make_two_core_program(POST + WHOLE + POST, PEND + LATE + read)).case
         == "core_order"
     )
-    for report in runs(three(WHOLE + POST, LATE + POST, PEND + read), THREE_CORES):
+    for report in runs(
+        make_three_core_program(WHOLE + POST, LATE + POST, PEND + read), THREE_CORES
+    ):
         assert report.contract.status == "not_checked"
 
 
@@ -338,7 +344,7 @@ def test_scalar_accesses_are_checked() -> None:
     assert violation(ONLY_0 + PEEK + OTHER).case == "scratchpad_unwritten"
     assert violation(ONLY_0 + " la t5, between\n lw t6, 4(t5)\n" + OTHER).case == "dram_unwritten"
     poke = " li t5, 0x20000020\n sb zero, 1(t5)\n lw t6, 0(t5)\n"
-    assert_kept(ONLY_0 + poke + WHOLE + OTHER)
+    assert_contract_holds(ONLY_0 + poke + WHOLE + OTHER)
     racy = violation(
         make_two_core_program(
             " la t5, between\n sw zero, 4(t5)\n" + WHOLE, " la t5, between\n lw t6, 4(t5)\n"
@@ -358,16 +364,16 @@ code:
     bring, jump = job("load", "bring"), " li t5, 0x20000600\n jalr ra, 0(t5)\n"
     found = violation(ONLY_0 + bring + jump + OTHER + tables)
     assert (found.code, found.case, found.operand) == ("CONTRACT003", "fetch_order", "code")
-    assert_kept(ONLY_0 + bring + WAIT_LOAD + jump + WHOLE + OTHER + tables)
+    assert_contract_holds(ONLY_0 + bring + WAIT_LOAD + jump + WHOLE + OTHER + tables)
     words = tables.replace("dram=code", "dram=nop").replace("run_bytes=32", "run_bytes=20")
     fill = " li t0, 0x20000600\n nmp.fill t0\n"
     found = violation(ONLY_0 + bring + fill + OTHER + words)
     assert (found.case, found.operand) == ("fetch_order", "descriptor")
-    assert_kept(ONLY_0 + bring + WAIT_LOAD + fill + WHOLE + OTHER + words)
+    assert_contract_holds(ONLY_0 + bring + WAIT_LOAD + fill + WHOLE + OTHER + words)
 
 
 def conv(tail: int, in_channels: int, out_channels: int) -> str:
-    """A convolution of one pixel whose weights are ones, with ``tail`` beyond the edges."""
+    """Return code for a one-pixel convolution whose weights are 1, padded with ``tail``."""
     blocks = -(-in_channels // 4)
     weights = np.full((1, blocks, 16, 4), tail, np.int8)
     for channel in range(in_channels):
@@ -405,7 +411,7 @@ data: .word {listed}
 def test_weights_beyond_the_edges_must_be_zero(inputs: int, outputs: int) -> None:
     if outputs > 16:
         outputs = 15
-    assert_kept(ONLY_0 + conv(0, inputs, outputs))
+    assert_contract_holds(ONLY_0 + conv(0, inputs, outputs))
     found = violation(ONLY_0 + conv(3, inputs, outputs))
     assert (found.code, found.case, found.operand) == ("CONTRACT001", "weight_tail", "weights")
     assert found.first_address >= 0x2000_1000

@@ -70,12 +70,12 @@ def device(cores: int) -> nmpsim.Device:
 
 @attrs.define
 class Writer:
-    """A program that is being written: descriptors, and the code of each core."""
+    """Random program under construction: descriptors, and the code of each core."""
 
     random: Random
     cores: int
     care: float
-    """How likely it is that a wait is there that may be needed."""
+    """Probability that a wait that may be needed is present."""
     tables: list[str] = attrs.field(factory=list)
     code: list[list[str]] = attrs.field(factory=list)
     busy: list[set[str]] = attrs.field(factory=list)
@@ -85,7 +85,7 @@ class Writer:
         return self.random.randint(0, SLOTS - width)
 
     def job(self, core: int, mnemonic: str, unit: str, words: dict[str, int | str]) -> None:
-        """An instruction for a unit, and the waits before it."""
+        """Append an instruction for a unit after waits for the other busy units."""
         name = f"d{len(self.tables)}"
         listed = ", ".join(f"{word}={value}" for word, value in words.items())
         self.tables.append(f"{name}: .descriptor {mnemonic}, {listed}")
@@ -104,7 +104,7 @@ class Writer:
         self.job(core, "fill", "vector", {**words, "value": 3})
 
     def transfer(self, core: int, kind: str, slot: int, half: int | None = None) -> None:
-        """Of a slot of DRAM, or of every second pair of its bytes."""
+        """Append a transfer of a slot of DRAM, or of every second pair of its bytes."""
         if half is None and self.random.random() < 0.3:
             half = self.random.randint(0, 1)
         words: dict[str, int | str] = {"spm": SPM + SLOT * self.slot(1), "count_y": 1}
@@ -116,7 +116,7 @@ class Writer:
         self.job(core, kind, kind, words)
 
     def pipeline(self, core: int) -> None:
-        """What is read was filled so many jobs before: a queue is short, so it may be done."""
+        """Append fills and a store of the first one that relies on the queue depth."""
         self.waits(core, self.busy[core])
         for slot in range(self.random.randint(DEPTH, DEPTH + 2)):
             self.fill(core, slot, 1)
@@ -126,7 +126,7 @@ class Writer:
         self.busy[core].add("vector")
 
     def share(self, core: int) -> None:
-        """Two cores store between each other's bytes."""
+        """Append a store to a slot in which two cores store to alternate bytes."""
         self.transfer(core, "store", SLOTS + self.cores, core % 2)
 
     def eltwise(self, core: int) -> None:
@@ -139,7 +139,7 @@ class Writer:
         self.job(core, "eltwise", "vector", words | {"clip_low": -128, "clip_high": 127})
 
     def action(self, core: int, owners: list[int]) -> None:
-        """``owners``: of each slot of DRAM the core that may store there, -1 for none."""
+        """Append a random action; ``owners`` has the storing core of each slot, -1 for none."""
         kind = self.random.choice(
             [
                 "load",
@@ -176,14 +176,14 @@ class Writer:
             self.fill(core, self.slot(width), width)
 
     def spin(self, core: int) -> None:
-        """The core comes later to what follows."""
+        """Append a loop that delays the core."""
         name = f"s{core}_{len(self.code[core])}"
         turns = self.random.randint(1, 300)
         loop = f" li t5, {turns}\n{name}: addi t5, t5, -1\n bnez t5, {name}\n"
         self.code[core].append(loop)
 
     def meeting(self, number: int) -> None:
-        """All cores meet, or one posts and another one pends."""
+        """Append a barrier of all cores, or a semaphore handover between two cores."""
         kind = self.random.choice(["barrier", "semaphore"])
         if kind == "barrier" or self.cores == 1:
             for core in range(self.cores):
@@ -203,7 +203,7 @@ class Writer:
         self.code[core].append(f" li t3, {semaphore}\n li t4, 1\n nmp.post t3, t4\n")
 
     def hand_over(self, giver: int, taker: int) -> None:
-        """One stores and posts, once or twice; the other one pends and loads, perhaps too early."""
+        """Append stores and posts of one core, and a pend and a load of another core."""
         semaphore = f" li t3, {self.random.randint(0, 2)}\n"
         slot, posts = SLOTS + self.cores + 1, self.random.randint(1, 2)
         for _ in range(posts):
@@ -217,7 +217,7 @@ class Writer:
 
 
 def program(seed: int, kind: type[Writer] = Writer) -> tuple[int, str]:
-    """Number of cores and assembly: all is in order, or one piece of it is missing, or more."""
+    """Return the number of cores and assembly, with or without missing synchronization."""
     random = Random(seed)
     writer = kind(random, random.randint(1, 3), random.choice([1, 1, 1, 0.9]))
     cores = range(writer.cores)
@@ -238,7 +238,7 @@ def program(seed: int, kind: type[Writer] = Writer) -> tuple[int, str]:
 
 
 def drop_a_piece(writer: Writer) -> None:
-    """A wait, a meeting or a fill is missing, there where one core has it; a barrier in all."""
+    """Remove a wait, semaphore operation or fill of one core, or a barrier of all cores."""
     code = writer.random.choice(writer.code)
     kind = writer.random.choice(["nmp.wait", "nmp.wait", "nmp.barrier", "nmp.p", "nmp.fill"])
     there = [piece for piece in code if kind in piece]
@@ -274,7 +274,7 @@ def kind_of(hazard: Hazard) -> str:
 
 
 def is_same(found: ViolationReport, hazard: Hazard) -> bool:
-    """Is this what the proof has found?"""
+    """Return whether the proof and the hazard check report the same violation."""
     if (found.core, found.pc) != (hazard.later.core, hazard.later.pc):
         return False
     if kind_of(hazard) == ORDER and found.case == "scratchpad_unwritten":
@@ -284,7 +284,7 @@ def is_same(found: ViolationReport, hazard: Hazard) -> bool:
 
 
 def assert_agree(found: ViolationReport | None, hazards: list[Hazard]) -> None:
-    """Both find nothing, or the proof something that the hazard check finds, too."""
+    """Assert that the hazard check finds the proof's violation, or nothing if there is none."""
     assert len(hazards) < MAX_HAZARDS
     if found is None:
         assert not hazards, hazards[0].description

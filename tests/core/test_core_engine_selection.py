@@ -42,10 +42,10 @@ def loop() -> Bundle:
     return parse_bundle(assemble(LOOP, "loop.s", CORE.settings()).bundle())
 
 
-def chosen(
+def choose_engine(
     monkeypatch: pytest.MonkeyPatch, seconds: float, *, ready: bool, limits: Limits = NO_LIMITS
 ) -> str:
-    """The engine for a program that would take the reference engine so long."""
+    """Return the engine chosen for a program by its estimated time on the reference engine."""
     monkeypatch.setattr(engine_selection, "estimate_reference_seconds", lambda _: seconds)
     engine = make_engine("auto")
     assert isinstance(engine, AutoEngine)
@@ -56,22 +56,22 @@ def chosen(
 
 def test_small_work_runs_on_the_reference_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     for ready in (True, False):
-        assert chosen(monkeypatch, 0.09, ready=ready) == "reference"
+        assert choose_engine(monkeypatch, 0.09, ready=ready) == "reference"
 
 
 @pytest.mark.parametrize("seconds", [0.11, 5])
 def test_more_work_runs_on_cached_kernels(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    assert chosen(monkeypatch, seconds, ready=True) == "compiled"
-    assert chosen(monkeypatch, seconds, ready=False) == "reference"
+    assert choose_engine(monkeypatch, seconds, ready=True) == "compiled"
+    assert choose_engine(monkeypatch, seconds, ready=False) == "reference"
 
 
 def test_large_work_compiles_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert chosen(monkeypatch, 60, ready=False) == "compiled"
+    assert choose_engine(monkeypatch, 60, ready=False) == "compiled"
 
 
 def test_a_short_timeout_prevents_the_reference_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert chosen(monkeypatch, 5, ready=False, limits=Limits(timeout=10)) == "compiled"
-    assert chosen(monkeypatch, 5, ready=False, limits=Limits(timeout=100)) == "reference"
+    assert choose_engine(monkeypatch, 5, ready=False, limits=Limits(timeout=10)) == "compiled"
+    assert choose_engine(monkeypatch, 5, ready=False, limits=Limits(timeout=100)) == "reference"
 
 
 def test_small_work_reads_no_kernel_cache() -> None:

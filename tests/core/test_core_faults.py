@@ -332,8 +332,8 @@ EDGES = st.sampled_from(
 
 
 @st.composite
-def damaged(draw: st.DrawFn) -> tuple[str, dict[str, int]]:
-    """A good descriptor of any element and profile with one to four words changed to anything."""
+def damaged_descriptors(draw: st.DrawFn) -> tuple[str, dict[str, int]]:
+    """Draw a valid descriptor and change one to four of its words to arbitrary values."""
     mnemonic = draw(st.sampled_from(sorted(GOOD)))
     names = [word.name for word in DESCRIPTORS[BY_MNEMONIC[mnemonic].descriptor or ""]]
     value = EDGES | st.integers(0, 40) | st.integers(0, HUGE) | st.integers(SPM, SPM + 32768)
@@ -343,7 +343,7 @@ def damaged(draw: st.DrawFn) -> tuple[str, dict[str, int]]:
     return mnemonic, {**GOOD[mnemonic], **kinds, **changes}
 
 
-@given(st.lists(damaged(), min_size=1, max_size=3), st.integers(0, 2**32 - 1))
+@given(st.lists(damaged_descriptors(), min_size=1, max_size=3), st.integers(0, 2**32 - 1))
 @examples(400)
 def test_damaged_descriptors_have_equal_effects_on_both_engines(
     jobs: list[tuple[str, dict[str, int]]], seed: int

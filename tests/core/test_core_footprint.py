@@ -26,7 +26,7 @@ def bytes_of(rows: np.ndarray, row: int) -> set[int]:
     return {int(start + sum(one) + byte) for one in offsets for byte in range(run)}
 
 
-def touched(
+def get_touched_bytes(
     name: str, words: dict[str, int], plain: bool = False
 ) -> dict[tuple[bool, str], set[int]]:
     values = np.array([words.get(word.name, 0) for word in DESCRIPTORS[name]], np.int64)
@@ -57,7 +57,7 @@ def test_footprints_of_windows_are_the_bytes_of_their_taps(
         for y in range(d["out_h"]) for x in range(d["out_w"])
         for ky in range(d["kernel_h"]) for kx in range(d["kernel_w"]) for byte in range(pixel)
     }  # fmt: skip
-    found = touched("conv", d, plain)
+    found = get_touched_bytes("conv", d, plain)
     assert found[False, "input"] == expected
     assert found[True, "output"] == {
         9000 + y * 100 + x * 20 + byte
@@ -70,7 +70,7 @@ def test_bytes_without_a_tap_are_not_accessed() -> None:
     d = {"kernel_h": 1, "kernel_w": 1, "stride_h": 2, "stride_w": 2, "dilation_h": 1}
     d |= {"dilation_w": 1, "out_h": 2, "out_w": 2, "channels_count": 3, "input": 0}
     d |= {"in_row_stride": 12, "in_pixel_stride": 3, "output": 500, "out_row_stride": 6}
-    found = touched("dwconv", d | {"out_pixel_stride": 3})
+    found = get_touched_bytes("dwconv", d | {"out_pixel_stride": 3})
     assert found[False, "input"] == {0, 1, 2, 6, 7, 8, 24, 25, 26, 30, 31, 32}
 
 
@@ -81,7 +81,7 @@ def test_parts_of_a_sum_read_and_write_partial_sums() -> None:
     expected = {0: (None, None, result), 1: (None, sums, None), 2: (sums, sums, None)}
     expected[3] = (sums, None, result)
     for part, (reads, writes, output) in expected.items():
-        found = touched("gemm", d | {"part": part})
+        found = get_touched_bytes("gemm", d | {"part": part})
         assert found.get((False, "partial")) == reads
         assert found.get((True, "partial")) == writes
         assert found.get((True, "output")) == output
@@ -95,7 +95,7 @@ def test_footprints_of_strided_copies_are_exact(
     d = {"element_bytes": 2, "input": 5000, "output": 100}
     for i, (size, reads, writes) in enumerate(axes):
         d |= {f"size_{i}": size, f"in_stride_{i}": reads, f"out_stride_{i}": writes}
-    found = touched("transpose", d, plain)
+    found = get_touched_bytes("transpose", d, plain)
     for side, start, which in ((False, 5000, 1), (True, 100, 2)):
         steps = [[one[which] * n for n in range(one[0])] for one in axes]
         expected = {start + sum(p) + b for p in itertools.product(*steps) for b in range(2)}
@@ -106,15 +106,15 @@ def test_footprints_of_transfers_are_exact() -> None:
     d = {"dram": 7000, "spm": 100, "run_bytes": 2, "count_x": 2, "count_y": 2, "dram_stride_x": 9}
     d |= {"dram_stride_y": 50, "spm_stride_x": 2, "spm_stride_y": 20}
     dram = {7000, 7001, 7009, 7010, 7050, 7051, 7059, 7060}
-    stored = touched("store", d)
+    stored = get_touched_bytes("store", d)
     assert stored == {
         (True, "dram"): dram,
         (False, "spm"): {100, 101, 102, 103, 120, 121, 122, 123},
     }
-    loaded = touched("load", d | {"pad_x_before": 1, "pad_y_after": 1})
+    loaded = get_touched_bytes("load", d | {"pad_x_before": 1, "pad_y_after": 1})
     assert loaded[False, "dram"] == dram
     assert loaded[True, "spm"] == {100 + y * 20 + x for y in range(3) for x in range(6)}
-    only_padding = touched("load", d | {"count_x": 0, "pad_x_after": 3})
+    only_padding = get_touched_bytes("load", d | {"count_x": 0, "pad_x_after": 3})
     assert (False, "dram") not in only_padding
 
 
@@ -142,7 +142,7 @@ def test_overlap_is_exact(a: np.ndarray, b: np.ndarray) -> None:
 
 
 def blocks(inputs: int, outputs: int, rows: int, element: int) -> Iterator[tuple[int, bool]]:
-    """Offset of every byte of weights, and whether it stands for a weight."""
+    """Yield the offset of each byte of packed weights and whether it belongs to a weight."""
     block = 4 >> element
     count = -(-inputs // block)
     order = itertools.product(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from core_layers import Window, pair, pool, unary
-from core_quantities import ELEMENTS, SEEDS, SHORT, Random, clipped
+from core_quantities import ELEMENTS, SEEDS, SHORT, Random, clip_values
 from core_tensors import Array
 from core_words import (
     F32,
@@ -30,7 +30,7 @@ OPERATIONS = {"add": np.add, "sub": np.subtract, "max": np.maximum, "min": np.mi
 
 
 class Sides:
-    """Two tensors, and the result's type."""
+    """Two random operands, with the scales and zero points of operands and result."""
 
     def __init__(self, r: Random, operation: str) -> None:
         self.r = r
@@ -77,9 +77,9 @@ def test_elementwise_operations_equal_glows_formula(element: str, operation: str
         words = glow_int_pair(operation, *sides.scales)
         for profile in ("glow_int", "nmp"):
             result = sides.run(profile, words)
-            np.testing.assert_array_equal(result, clipped(integer, sides.r), err_msg=f"{seed}")
+            np.testing.assert_array_equal(result, clip_values(integer, sides.r), err_msg=f"{seed}")
         result = sides.run("glow_float", glow_float_pair(operation, *sides.scales))
-        np.testing.assert_array_equal(result, clipped(real, sides.r), err_msg=f"seed {seed}")
+        np.testing.assert_array_equal(result, clip_values(real, sides.r), err_msg=f"seed {seed}")
 
 
 def unclipped_select(operation: Any, left: Array, right: Array, *types: Any) -> Array:
@@ -123,8 +123,10 @@ def test_sums_equal_pytorchs_formula() -> None:
         left, right = zip(sides.scales[:2], zeros[:2], strict=True)
         expected = page.torch_add(a, b, *left, *right, sides.scales[2], zeros[2]) - UNSIGNED
         result = sides.run("float", torch_sum(left, right, sides.scales[2]))
-        np.testing.assert_array_equal(result, clipped(expected, sides.r), err_msg=f"seed {seed}")
-        expected = clipped(sides.formula(page.qnnpack_add), sides.r)
+        np.testing.assert_array_equal(
+            result, clip_values(expected, sides.r), err_msg=f"seed {seed}"
+        )
+        expected = clip_values(sides.formula(page.qnnpack_add), sides.r)
         result = sides.run("qnnpack", qnnpack_sum(left, right, sides.scales[2]))
         np.testing.assert_array_equal(result, expected, err_msg=f"seed {seed}")
 
@@ -135,7 +137,7 @@ def test_products_equal_pytorchs_formula(element: str) -> None:
         sides = Sides(Random(seed, element), "mul")
         factor = F32(sides.scales[0] * sides.scales[1]) * reciprocal(sides.scales[2])
         result = sides.run("float", float_words("out", factor))
-        expected = clipped(sides.formula(page.torch_mul), sides.r)
+        expected = clip_values(sides.formula(page.torch_mul), sides.r)
         np.testing.assert_array_equal(result, expected, err_msg=f"seed {seed}")
 
 
@@ -175,7 +177,7 @@ def test_average_pools_equal_their_formula(element: str, counted: int) -> None:
             ("fbgemm", real, page.average_early(s, n, *scales, zeros[1] + moved) - moved),
         ):
             y = pool("nmp.avgpool", x, POOL, {"profile": profile, **words, **form})
-            np.testing.assert_array_equal(y, clipped(expected, r), err_msg=f"{profile} {seed}")
+            np.testing.assert_array_equal(y, clip_values(expected, r), err_msg=f"{profile} {seed}")
 
 
 @pytest.mark.parametrize("element", ELEMENTS)
@@ -240,7 +242,7 @@ def test_rescaling_equals_its_formula(element: str) -> None:
         ):
             offsets = {"in_offset": zeros[0], "out_offset": zeros[1]}
             y = unary(x, {"profile": profile, **offsets, **words})
-            np.testing.assert_array_equal(y, clipped(expected, r), err_msg=f"{profile} {seed}")
+            np.testing.assert_array_equal(y, clip_values(expected, r), err_msg=f"{profile} {seed}")
 
 
 def leaky(out: Words, below: Words) -> Words:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from core_layers import Weights, Window, convolution, depthwise, matrix_product
-from core_quantities import ELEMENTS, SEEDS, Random, clipped
+from core_quantities import ELEMENTS, SEEDS, Random, clip_values
 from core_tensors import Array, scale_records
 from core_words import (
     F32,
@@ -30,7 +30,7 @@ from tiers import pairwise
 
 
 class Layer:
-    """A layer with weights: sums of known size, so that results use the whole range."""
+    """Layer with weights whose result scale fits the size of its sums."""
 
     def __init__(self, r: Random, window: Window, channels: int, depth: int) -> None:
         self.r = r
@@ -57,7 +57,7 @@ class Layer:
         )
 
     def run(self, profile: str, bias: Array, columns: tuple[Columns, Columns], **words: int) -> Any:
-        """By the instruction for the window: convolution, or depthwise where it is one."""
+        """Run the layer as a depthwise convolution if it is one, or else as a convolution."""
         weights = Weights(
             values=self.w,
             bias=bias,
@@ -180,7 +180,7 @@ def test_layers_with_weights_equal_their_formula(
     for seed in SEEDS:
         r = Random(seed, element)
         result, expected = calculate(Layer(r, *WINDOWS[window]))
-        np.testing.assert_array_equal(result, clipped(expected, r), err_msg=f"seed {seed}")
+        np.testing.assert_array_equal(result, clip_values(expected, r), err_msg=f"seed {seed}")
         assert len(np.unique(result)) > 20
 
 
@@ -196,11 +196,11 @@ def test_fused_leaky_relu_equals_its_formula(element: str) -> None:
         types = layer.products, layer.out_scale, layer.out_zero
         y = page.glow_int_matmul(layer.sums(), *types)
         expected = page.glow_int_fused_leaky(y, layer.out_zero, alpha)
-        np.testing.assert_array_equal(result, clipped(expected, r), err_msg=f"seed {seed}")
+        np.testing.assert_array_equal(result, clip_values(expected, r), err_msg=f"seed {seed}")
 
 
 def product_by(profile: str, wide: bool, sums: Array, product: Any, out: Any, zero: int) -> Array:
-    """The page's result of a product of two matrices."""
+    """Evaluate the documented formula for the result of a matrix product."""
     if profile == "q31":
         multiply = page.q31_wide if wide else page.q31
         values: Array = multiply(sums, *page.quantized_multiplier(product / out)) + zero
@@ -238,4 +238,4 @@ def test_matrix_products_equal_their_formula(element: str, profile: str) -> None
         }
         expected = product_by(profile, element == "int16", sums, product, out, zeros[2])
         result = matrix_product(lhs, rhs, words)
-        np.testing.assert_array_equal(result, clipped(expected, r), err_msg=f"seed {seed}")
+        np.testing.assert_array_equal(result, clip_values(expected, r), err_msg=f"seed {seed}")

@@ -24,7 +24,7 @@ F32 = np.float32
 
 
 def checked_scale(case: Case, prefix: str, factor: Any, words: str) -> dict[str, int]:
-    """The scale of a real factor as words; it is what the file recorded."""
+    """Return a real factor as words and assert that they equal the recorded ones."""
     found = integer_words(words, factor)
     recorded = (int(case[f"{prefix}{part}"]) for part in ("pre", "mul", "post"))
     assert found == scale(words, *recorded)
@@ -32,7 +32,7 @@ def checked_scale(case: Case, prefix: str, factor: Any, words: str) -> dict[str,
 
 
 def checked_scales(case: Case, prefix: str, factors: Array) -> Columns:
-    """Scales of many factors; they are what the file recorded."""
+    """Return real factors as columns and assert that they equal the recorded ones."""
     found = integer_columns(factors)
     for part, values in zip(("pre", "mul", "post"), found, strict=True):
         np.testing.assert_array_equal(values, case[prefix + part])

@@ -27,7 +27,7 @@ F32 = np.float32
 
 
 def weights_of(case: Case, name: str) -> Weights:
-    """What convolutions and fully connected layers share."""
+    """Return the weights of a recorded convolution or fully connected layer."""
     values = case[name] if name == "filter" else case[name].T[:, None, None]
     bias = case["bias"].astype(np.int64) - int(case["bias_offset"])
     return Weights(values=values, bias=bias, offsets=case[f"{name}_offset"])

@@ -20,12 +20,12 @@ VALID = 1
 
 
 def models(shared: Path, operation: str) -> Iterator[tuple[str, TfliteModel, Path]]:
-    """Name, model and the start of the names of its numbers."""
+    """Yield the name, the model and the path prefix of its data for each recorded model."""
     for path in sorted((shared / "golden" / "tflite_int16" / operation).glob("*.tflite")):
         yield path.stem, TfliteModel(path), path.with_suffix("")
 
 
-def numbers(stem: Path, what: str, tensor: Any) -> Array:
+def read_tensor(stem: Path, what: str, tensor: Any) -> Array:
     return csv_numbers(Path(f"{stem}_{what}_int16.csv")).astype(np.int16).reshape(tensor["shape"])
 
 
@@ -49,9 +49,9 @@ def test_convolutions_equal_recorded_results(shared: Path) -> None:
             strides=(options.StrideH(), options.StrideW()),
             dilation=(options.DilationHFactor(), options.DilationWFactor()),
         )
-        source = numbers(stem, "input0", x)
+        source = read_tensor(stem, "input0", x)
         result = convolution(source, weights, window, {"profile": "q31"})
-        np.testing.assert_array_equal(result, numbers(stem, "golden", y), err_msg=name)
+        np.testing.assert_array_equal(result, read_tensor(stem, "golden", y), err_msg=name)
         ran += 1
     assert ran == 15
 
@@ -68,9 +68,9 @@ def test_sums_equal_recorded_results(shared: Path, operation: str, count: int) -
             "operation": operation,
             **q31_sum(lhs["scale"], rhs["scale"], y["scale"], SUM_SHIFT),
         }
-        sides = numbers(stem, "input0", lhs), numbers(stem, "input1", rhs)
+        sides = read_tensor(stem, "input0", lhs), read_tensor(stem, "input1", rhs)
         result = pair(*sides, words)
-        np.testing.assert_array_equal(result, numbers(stem, "golden", y), err_msg=name)
+        np.testing.assert_array_equal(result, read_tensor(stem, "golden", y), err_msg=name)
         ran += 1
     assert ran == count
 
@@ -89,7 +89,7 @@ def test_leaky_relu_equals_recorded_results(shared: Path) -> None:
             **fixed_words("out", float(x["scale"] / y["scale"])),
             **fixed_words("leaky", float(x["scale"] * F32(options.Alpha()) / y["scale"])),
         }
-        result = unary(numbers(stem, "input0", x), words)
-        np.testing.assert_array_equal(result, numbers(stem, "golden", y), err_msg=name)
+        result = unary(read_tensor(stem, "input0", x), words)
+        np.testing.assert_array_equal(result, read_tensor(stem, "golden", y), err_msg=name)
         ran += 1
     assert ran == 16

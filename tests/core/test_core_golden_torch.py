@@ -32,7 +32,7 @@ def int8(values: Array) -> Array:
 
 
 def out_words(case: Case) -> Case:
-    """The result's zero point, and the clip of a fused relu."""
+    """Return the words for the result's zero point and the clip of a fused ReLU."""
     offset = int(case["y_zp"]) - UNSIGNED
     is_relu = case["meta"].get("relu") or case["meta"]["kind"].endswith("_relu")
     return {"out_offset": offset, **({"clip_low": offset, "clip_wanted": 1} if is_relu else {})}
@@ -53,7 +53,7 @@ def make_layer_words(case: Case, engine: str) -> tuple[Case, Array, Array]:
 
 
 def engine_of(engine: str, kind: str) -> str:
-    """x86 has no arithmetic of its own."""
+    """Return the engine whose arithmetic a layer uses; x86 uses onednn or fbgemm."""
     return {"conv": "onednn", "linear": "fbgemm"}[kind] if engine == "x86" else engine
 
 

@@ -24,7 +24,7 @@ def test_kernels_stay_inside_their_memory() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="needs mprotect")
 def test_an_access_to_a_guard_page_ends_the_process() -> None:
     code = (
-        "import numpy, core_guarded as c; a = c.guarded(numpy.zeros(5000, numpy.int8), {});"
+        "import numpy, core_guarded as c; a = c.copy_guarded(numpy.zeros(5000, numpy.int8), {});"
         "import ctypes; ctypes.memset(a.ctypes.data + {}, 1, 1)"
     )
     for at_end, beside in ((True, 5000), (False, -1)):

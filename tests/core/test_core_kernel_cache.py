@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no su
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_marked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _clear_marks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     marks: dict[Path, int] = {}
     monkeypatch.setattr(kernel_cache, "_marks", marks)
     yield
@@ -33,8 +33,8 @@ def _nothing_is_marked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         os.close(file)
 
 
-def folder_of(parent: Path, name: str, days: float, *, marked: bool = True) -> Path:
-    """A folder of kernels that was used last so many days ago."""
+def make_kernel_folder(parent: Path, name: str, days: float, *, marked: bool = True) -> Path:
+    """Create a folder of kernels that was last used ``days`` days ago."""
     folder = CacheFolder(parent / f"kernels-{name}")
     folder.write("run-1", b"code")
     when = time.time() - days * MAX_UNUSED_SECONDS
@@ -51,20 +51,20 @@ def names(parent: Path) -> set[str]:
 
 def test_the_first_user_of_a_new_folder_removes_old_ones(tmp_path: Path) -> None:
     for day in range(2, 9):
-        folder_of(tmp_path, f"old{day}", day, marked=day % 2 == 0)
-    folder_of(tmp_path, "today", 0.5)
-    new = CacheFolder(folder_of(tmp_path, "new", 0, marked=False))
+        make_kernel_folder(tmp_path, f"old{day}", day, marked=day % 2 == 0)
+    make_kernel_folder(tmp_path, "today", 0.5)
+    new = CacheFolder(make_kernel_folder(tmp_path, "new", 0, marked=False))
     mark_used(new)
     left = {f"old{day}" for day in range(2, 2 + MAX_UNUSED_FOLDERS)}
     assert names(tmp_path) == {"new", "today", *left}
     assert new.read("run-1") == b"code"
-    folder_of(tmp_path, "older", 30)
+    make_kernel_folder(tmp_path, "older", 30)
     mark_used(CacheFolder(new.path))
     assert "older" in names(tmp_path), "it looks only once"
 
 
 def test_a_folder_that_a_process_uses_stays(tmp_path: Path) -> None:
-    folders = [folder_of(tmp_path, f"old{day}", day) for day in range(2, 9)]
+    folders = [make_kernel_folder(tmp_path, f"old{day}", day) for day in range(2, 9)]
     script = (
         "import sys, pathlib; from nmpsim.core import kernel_cache;"
         "from nmpsim.kernels.cache_folder import CacheFolder;"
@@ -90,12 +90,12 @@ def test_other_folders_stay(tmp_path: Path) -> None:
     parent, elsewhere = tmp_path / "cache", tmp_path / "else"
     elsewhere.mkdir()
     for day in range(10, 10 + MAX_UNUSED_FOLDERS):
-        folder_of(parent, f"old{day}", day)
+        make_kernel_folder(parent, f"old{day}", day)
     (elsewhere / "mine").write_text("mine")
     (parent / "kernels-link").symlink_to(elsewhere)
     (parent / "kernels-file").touch()
     (parent / "complete-1").touch()
-    old = folder_of(parent, "shared", 40)
+    old = make_kernel_folder(parent, "shared", 40)
     old.chmod(0o777)
     left = names(parent)
     remove_unused(parent)
@@ -104,7 +104,7 @@ def test_other_folders_stay(tmp_path: Path) -> None:
 
 
 def test_a_partly_removed_folder_is_removed(tmp_path: Path) -> None:
-    folder_of(tmp_path, "old", 9).rename(tmp_path / "removing-kernels-old")
+    make_kernel_folder(tmp_path, "old", 9).rename(tmp_path / "removing-kernels-old")
     remove_unused(tmp_path)
     assert not list(tmp_path.iterdir())
 

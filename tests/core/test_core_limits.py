@@ -62,8 +62,8 @@ def test_a_time_limit_stops_a_run(loop: Bundle, engine: str) -> None:
     assert report.cycles > 0
 
 
-class _Hours:
-    """A clock that others put forward."""
+class _FakeClock:
+    """Clock that tests advance by hand."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -77,7 +77,7 @@ def test_a_restarted_run_has_no_additional_time(
     digits: Bundle, seven: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch, timeout: float
 ) -> None:
     """The recording takes two seconds, the replay takes as many and is left."""
-    clock, device = _Hours(), nmpsim.Device(threads=1)
+    clock, device = _FakeClock(), nmpsim.Device(threads=1)
     tried: list[str] = []
 
     def record(*_: object) -> object:

@@ -69,7 +69,7 @@ def with_padded_step(bundle: Bundle, pads: tuple[int, ...]) -> Bundle:
 
 
 def refusal(bundle: Bundle, **options: Any) -> str:
-    """The one error of a run, and that hardly anything was allocated for it."""
+    """Return the memory error of a run; assert that less than 20 MiB were allocated."""
     config = nmpsim.get_device(bundle)
     tracemalloc.start()
     try:
@@ -187,13 +187,13 @@ def tensor(dtype: str, *shape: int) -> HostTensor:
 
 
 def probabilities(d: str, *shape: int) -> HostTensor:
-    """On the one scale and zero point that TFLite's softmax gives."""
+    """Return a tensor with the scale and zero point of TFLite's softmax output."""
     scale, offset = {"i1": (1 / 256, -128), "i2": (1 / 32768, 0)}.get(d, (1.0, 0))
     return attrs.evolve(tensor(d, *shape), scale=scale, offset=offset)
 
 
 def greedy_steps(d: str, bias: str) -> dict[str, tuple[str, Operands, dict[str, Any]]]:
-    """Operations that take much for each element of one of their operands."""
+    """Return operations that need much memory per element of one of their operands."""
     image, flat = (1, 64, 64, 64), (1, 64, 64, 1)
     convolution = {**WINDOW, "Group": 1}
     pool = {**WINDOW, "CountIncludePads": 0}

@@ -31,7 +31,7 @@ ENGINES = ("fbgemm", "qnnpack", "onednn")
 POINTWISE = Window(kernels=(1, 1))
 
 
-def of(kinds: tuple[str, ...], engine: str) -> Iterator[dict[str, Any]]:
+def select_cases(kinds: tuple[str, ...], engine: str) -> Iterator[dict[str, Any]]:
     found = [case for case in near_ties() if case["kind"] in kinds and case["engine"] == engine]
     assert found
     return iter(found)
@@ -42,7 +42,7 @@ def channels_last(values: Array) -> Array:
 
 
 def layer(case: dict[str, Any], words: Words, bias: Array, scales: Array) -> Array:
-    """By a convolution, or a fully connected layer where there is no image."""
+    """Run a layer as a convolution, or as a fully connected layer if its input is 2-D."""
     w = case["w"].reshape(bias.size, 1, 1, -1)
     weights = Weights(values=w, bias=bias, scales=scales)
     words = {**words, "out_offset": int(case["y_zp"]) - UNSIGNED}
@@ -55,7 +55,7 @@ def layer(case: dict[str, Any], words: Words, bias: Array, scales: Array) -> Arr
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_layers_equal_pytorch(engine: str) -> None:
-    for case in of(("layer", "one_scale"), engine):
+    for case in select_cases(("layer", "one_scale"), engine):
         types = case["x_scale"], case["w_scale"], case["bias"], case["y_scale"]
         words, bias, scales = torch_layer(engine, *types, connected=case["x"].ndim == 2)
         result = layer(case, words, bias, scales)
@@ -63,7 +63,7 @@ def test_layers_equal_pytorch(engine: str) -> None:
 
 
 def test_layers_equal_onnx_runtime() -> None:
-    for case in of(("layer",), "onnx"):
+    for case in select_cases(("layer",), "onnx"):
         factors = case["x_scale"] * case["w_scale"] / case["y_scale"]
         out = float_columns(factors.astype(F32))
         scales = scale_records(np.zeros(factors.size, np.int64), out, out)
@@ -74,7 +74,7 @@ def test_layers_equal_onnx_runtime() -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_sums_equal_recorded_results(engine: str) -> None:
     """But for the last elements, which PyTorch does in another way where a vector is not full."""
-    for case in of(("add",), engine):
+    for case in select_cases(("add",), engine):
         sides = ((case[f"{side}_scale"], int(case[f"{side}_zp"])) for side in ("a", "b"))
         words = (qnnpack_sum if engine == "qnnpack" else torch_sum)(*sides, case["y_scale"])
         words |= {"operation": "add", "out_offset": int(case["y_zp"]) - UNSIGNED}
@@ -85,7 +85,7 @@ def test_sums_equal_recorded_results(engine: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_products_equal_recorded_results(engine: str) -> None:
-    for case in of(("mul",), engine):
+    for case in select_cases(("mul",), engine):
         factor = case["a_scale"] * case["b_scale"] * reciprocal(case["y_scale"])
         words = {
             "profile": "float",
@@ -103,7 +103,7 @@ SIDES = (("lhs", "a"), ("rhs", "b"), ("out", "y"))
 @pytest.mark.parametrize("engine", [*ENGINES, "onnx"])
 def test_averages_equal_recorded_results(engine: str) -> None:
     """Windows without padding that tile the input."""
-    for case in of(("adaptive", "blocks", "QLinearGlobalAveragePool"), engine):
+    for case in select_cases(("adaptive", "blocks", "QLinearGlobalAveragePool"), engine):
         late = case["kind"] != "adaptive" or engine == "qnnpack"
         x, zero = channels_last(int8(case["x"])), int(case["x_zp"]) - UNSIGNED
         size = x.shape[1] // case["y"].shape[2]

@@ -130,12 +130,12 @@ again:
 """
 
 
-def turning() -> Program:
+def make_turns_program() -> Program:
     return from_text(TURNS, config=TWO, layer_channels=(1, 1), barrier_layers=(0, 1))
 
 
 def test_both_engines_have_the_same_state_after_each_turn() -> None:
-    program = turning()
+    program = make_turns_program()
     costs = get_costs(program.config)
     machines = [program.machine() for _ in ENGINES]
     turns, outcomes = 0, {Outcome.PAUSED}
@@ -152,7 +152,7 @@ def test_both_engines_have_the_same_state_after_each_turn() -> None:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_run_stops_at_layers(name: str) -> None:
-    program = turning()
+    program = make_turns_program()
     costs, m = get_costs(program.config), program.machine()
     for layer in (0, 1):
         assert engine(name).run(m, costs, 1 << 40, True) == Outcome.LAYER_END

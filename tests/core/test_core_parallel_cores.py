@@ -12,7 +12,7 @@ from core_machines import assert_same
 from hypothesis import Phase, given, note
 from hypothesis import strategies as st
 from test_core_access_cache import INPUTS, ScalarWriter
-from test_core_contract import TWO_CORES, as_far
+from test_core_contract import TWO_CORES, get_comparable_fields
 from test_core_contract_random import bundle_of, config, program
 from tiers import examples
 
@@ -32,8 +32,8 @@ pytestmark = pytest.mark.skipif(IS_JIT_DISABLED, reason="threads are for compile
 
 
 @pytest.fixture(autouse=True, params=[7, 5000])
-def at_once(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Cores are apart whenever they can be, for so many instructions of a thread."""
+def force_parallel(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Make cores run in parallel whenever possible, 7 or 5000 instructions at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parallel_cores, "STEPS", request.param)
         patch.setattr(parallel_cores, "MIN_STEPS", -1)
@@ -55,23 +55,23 @@ def begin_run(self: Any) -> None:
 
 
 def run_parallel(self: Any, *given: Any) -> bool:
-    """Note whether cores have run in parallel since the run began."""
+    """Record whether cores have run in parallel since the run began."""
     has_run = RUN_PARALLEL(self, *given)
     self.has_run |= has_run
     return has_run
 
 
-def both(
+def compare_thread_counts(
     bundle: Bundle, device: DeviceConfig, inputs: object, expect_apart: bool = True, **asked: object
 ) -> RunReport:
-    """The report of a run on two threads, after it was compared with that on one."""
+    """Assert that runs on one and two threads are equal; return the report of the second."""
     reports, machines = [], []
     for threads in (1, 2):
         runner = nmpsim.Device(device, threads=threads)
         reports.append(runner.run(bundle, inputs, **asked))  # type: ignore[arg-type]
         machines.append(runner.machine_after(bundle))
     assert runner._engine._parallel.has_run == expect_apart
-    assert as_far(reports[0]) == as_far(reports[1])
+    assert get_comparable_fields(reports[0]) == get_comparable_fields(reports[1])
     assert_same(*machines)
     return reports[1]
 
@@ -88,7 +88,7 @@ def test_random_programs_give_the_same_machine(seed: int) -> None:
         reports.append(device.run(bundle, INPUTS, strict=is_strict))
         machines.append(device.machine_after(bundle))
     for report, machine in zip(reports[1:], machines[1:], strict=True):
-        assert as_far(report) == as_far(reports[0])
+        assert get_comparable_fields(report) == get_comparable_fields(reports[0])
         assert_same(machine, machines[0])
 
 
@@ -122,7 +122,7 @@ def loops(end: str) -> Bundle:
 
 @pytest.mark.parametrize("strict", [True, False])
 def test_loops_in_scratchpads_run_in_parallel(strict: bool) -> None:
-    assert both(loops(""), TWO_CORES, {}, strict=strict).trap is None
+    assert compare_thread_counts(loops(""), TWO_CORES, {}, strict=strict).trap is None
 
 
 IN_DRAM = """
@@ -184,7 +184,7 @@ def compare_serial_and_parallel(bundle: Bundle, status: str, *, is_apart: bool =
     assert report.contract.status == status
     for threads in (1, 2):
         device = nmpsim.Device(TWO_CORES, threads=threads)
-        assert as_far(device.run(bundle, {})) == as_far(report)
+        assert get_comparable_fields(device.run(bundle, {})) == get_comparable_fields(report)
         assert device._engine._parallel.has_run == is_apart
         assert_same(device.machine_after(bundle), inorder.machine_after(bundle))
     return report
@@ -260,29 +260,31 @@ def test_cores_take_turns_if_the_check_is_incomplete(
 def test_an_early_end_repeats_the_run_in_order(end: str) -> None:
     """By a trap, or where the contract is broken: the report tells how far all cores are."""
     text = f" beqz a0, more\n{end}\nmore:\n j long"
-    report = both(loops(text), TWO_CORES, {}, False, limits=Limits(max_cycles=100_000))
+    report = compare_thread_counts(
+        loops(text), TWO_CORES, {}, False, limits=Limits(max_cycles=100_000)
+    )
     assert report.trap is not None and report.trap.kind in ("trap", "contract")
 
 
 def test_a_cycle_limit_stops_all_cores_at_the_same_state() -> None:
     limits = Limits(max_cycles=2345)
-    report = both(loops(" j long"), TWO_CORES, {}, limits=limits)
+    report = compare_thread_counts(loops(" j long"), TWO_CORES, {}, limits=limits)
     assert report.trap is not None and report.trap.kind == "cycle_limit"
 
 
 def test_work_listeners_receive_work_in_order() -> None:
-    both(loops(""), TWO_CORES, {}, False, work=lambda _: None)
+    compare_thread_counts(loops(""), TWO_CORES, {}, False, work=lambda _: None)
 
 
-class Refused(threading.Thread):
-    """What the host does not allow."""
+class RefusedThread(threading.Thread):
+    """Thread that the host refuses to start."""
 
     def start(self) -> None:
         raise RuntimeError("can't start new thread")
 
 
-class Interrupted(threading.Thread):
-    """Ctrl-C comes as it begins; it comes to its work afterwards."""
+class InterruptedThread(threading.Thread):
+    """Thread whose start raises ``KeyboardInterrupt`` and whose work begins 50 ms later."""
 
     begun: ClassVar[list[threading.Thread]] = []
 
@@ -294,20 +296,20 @@ class Interrupted(threading.Thread):
 
 
 def test_cores_take_turns_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel_cores, "Thread", Refused)
-    assert both(loops(""), TWO_CORES, {}).trap is None
+    monkeypatch.setattr(parallel_cores, "Thread", RefusedThread)
+    assert compare_thread_counts(loops(""), TWO_CORES, {}).trap is None
 
 
 def test_a_late_thread_of_an_interrupted_run_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(parallel_cores, "Thread", Interrupted)
+    monkeypatch.setattr(parallel_cores, "Thread", InterruptedThread)
     device = nmpsim.Device(TWO_CORES, threads=2)
     bundle = loops(" j long")
     with pytest.raises(KeyboardInterrupt):
         device.run(bundle, {})
     retired = device.machine_after(bundle).cores.retired.copy()
-    for thread in Interrupted.begun:
+    for thread in InterruptedThread.begun:
         thread.join()
     assert (device.machine_after(bundle).cores.retired == retired).all()
 

@@ -114,9 +114,9 @@ def barrier(number: int) -> list[Instruction]:
 
 @st.composite
 def programs(draw: st.DrawFn, *, waits_for_all: bool = False) -> Program:
-    """Each core has code of its own; a barrier now and then is common to all.
+    """Draw a program in which cores run their own code between common barriers.
 
-    ``waits_for_all``: before it each core waits for all of its units.
+    With ``waits_for_all`` each core waits for all of its units before each barrier.
     """
     awaited = Unit if waits_for_all else ()
     rounds = draw(st.integers(1, 3))

@@ -48,8 +48,8 @@ def bytes_of(machine: Machine) -> list[bytes]:
 
 
 @pytest.fixture
-def repeated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """One entry for each run that repeated another one."""
+def repeated_runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that receives one entry for each repeated run."""
     seen: list[int] = []
     report = RepeatedRun.run
 
@@ -61,7 +61,7 @@ def repeated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-def test_a_repeated_run_equals_a_single_run(digits: Bundle, repeated: list[int]) -> None:
+def test_a_repeated_run_equals_a_single_run(digits: Bundle, repeated_runs: list[int]) -> None:
     device = nmpsim.Device(threads=1)
     for number in (0, 7, 3, 7, 8):
         alone = nmpsim.Device(threads=1)
@@ -73,7 +73,7 @@ def test_a_repeated_run_equals_a_single_run(digits: Bundle, repeated: list[int])
         ]
         if number in (3, 8):  # a replay of tiles, after which the next run repeats again
             assert bytes_of(device.machine_after(digits)) == bytes_of(alone.machine_after(digits))
-    assert len(repeated) >= 4
+    assert len(repeated_runs) >= 4
 
 
 OTHER_RUNS: tuple[dict[str, Any], ...] = (
@@ -92,7 +92,7 @@ OTHER_RUNS: tuple[dict[str, Any], ...] = (
 )
 
 
-def test_other_runs_in_between_change_nothing(digits: Bundle, repeated: list[int]) -> None:
+def test_other_runs_in_between_change_nothing(digits: Bundle, repeated_runs: list[int]) -> None:
     device = nmpsim.Device(threads=1, whole_layers=False)
     for number, options in enumerate(OTHER_RUNS):
         given = image(number % 10)
@@ -102,10 +102,10 @@ def test_other_runs_in_between_change_nothing(digits: Bundle, repeated: list[int
             comparable_fields(expected)
         ), options
         assert bytes_of(device.machine_after(digits)) == bytes_of(alone.machine_after(digits))
-    assert len(repeated) == 3
+    assert len(repeated_runs) == 3
 
 
-def test_work_listeners_receive_the_same_work(digits: Bundle, repeated: list[int]) -> None:
+def test_work_listeners_receive_the_same_work(digits: Bundle, repeated_runs: list[int]) -> None:
     device = nmpsim.Device(threads=1)
     heard: list[list[Any]] = []
     for number in range(3):
@@ -114,7 +114,7 @@ def test_work_listeners_receive_the_same_work(digits: Bundle, repeated: list[int
     layers = [[one for one in each if one.kind == "layer"] for each in heard]
     assert layers[0] == layers[1] == layers[2]
     assert [one.done for one in layers[0]] == list(range(1, len(digits.metadata.layers) + 1))
-    assert len(repeated) == 2
+    assert len(repeated_runs) == 2
 
 
 @pytest.mark.parametrize("error", [RunTimeoutError(), fail("HOST001", "it is no number")])
@@ -135,8 +135,8 @@ def test_an_unfinished_run_starts_again_from_rest(
     assert bytes_of(device.machine_after(digits)) == bytes_of(alone.machine_after(digits))
 
 
-def answered(reports: Sequence[RunReport]) -> Any:
-    """What runs answer, and count together."""
+def summarize_runs(reports: Sequence[RunReport]) -> Any:
+    """Return outputs, cycles and total saturation counts of several runs."""
     counted = np.array([get_saturation_totals(report.layers) for report in reports]).sum(axis=0)
     outputs = [[one.tobytes() for one in report.outputs.values()] for report in reports]
     return outputs, [report.cycles for report in reports], counted.tolist()
@@ -152,7 +152,7 @@ def parts_of(answers: BatchResult) -> Any:
 def test_a_batch_equals_single_runs(digits: Bundle, whole_layers: bool) -> None:
     device, alone = (nmpsim.Device(threads=1, whole_layers=whole_layers) for _ in range(2))
     images = [image(number) for number in (3, 7, 0, 3, 9)]
-    expected = answered([alone.run(digits, one) for one in images])
+    expected = summarize_runs([alone.run(digits, one) for one in images])
     for _ in range(2):
         assert parts_of(device.run_batch(digits, images)) == expected
         assert bytes_of(device.machine_after(digits)) == bytes_of(alone.machine_after(digits))
@@ -184,7 +184,7 @@ def test_an_unfinished_batch_is_repeated_run_by_run(
     tried: list[int] = []
     device, alone = nmpsim.Device(threads=1), nmpsim.Device(threads=1)
     images = [image(number) for number in (3, 7, 0)]
-    expected = answered([alone.run(digits, one) for one in images])
+    expected = summarize_runs([alone.run(digits, one) for one in images])
     monkeypatch.setattr(RepeatedRun, "_compute", broken)
     assert parts_of(device.run_batch(digits, images)) == expected
     assert len(tried) == 1

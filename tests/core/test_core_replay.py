@@ -16,9 +16,9 @@ from core_machines import (
     assert_same,
     from_descriptors,
     from_text,
+    make_threaded_engine,
     record_and_replay,
     run,
-    threaded,
     words,
 )
 from core_tensors import scale_records
@@ -47,8 +47,8 @@ CONV: Mapping[str, int | str] = {
 LOAD = {"dram": RAM_BASE, "spm": SPM + 4096, "run_bytes": RECORD_BYTES, "count_x": 1, "count_y": 1}
 
 
-def scaled_by_data(shift: int) -> Program:
-    """A convolution whose scale comes from read-write DRAM."""
+def make_data_scaled_program(shift: int) -> Program:
+    """Build a program with a convolution whose scale comes from read-write DRAM."""
     zero = np.zeros(1, np.int32)
     record = scale_records(zero, (zero,) * 3, (zero, zero, zero + shift))
     return from_descriptors(("nmp.load", LOAD), ("nmp.conv", CONV), ram=record.tobytes())
@@ -62,13 +62,13 @@ def reset_machine(machine: Machine, program: Program) -> None:
 
 
 def test_a_late_dependence_on_data_ends_the_replay() -> None:
-    program, engine = scaled_by_data(3), threaded(1)
+    program, engine = make_data_scaled_program(3), make_threaded_engine(1)
     machine, costs = program.machine(), get_costs(program.config)
     for _ in range(2):
         assert record_and_replay(engine, machine, costs)
         assert_same(machine, run("reference", program)[1])
         reset_machine(machine, program)
-    impossible = scaled_by_data(99)
+    impossible = make_data_scaled_program(99)
     reset_machine(machine, impossible)
     assert not record_and_replay(engine, machine, costs)
     reset_machine(machine, impossible)
@@ -78,7 +78,7 @@ def test_a_late_dependence_on_data_ends_the_replay() -> None:
 
 
 def test_an_early_dependence_on_data_prevents_the_recording() -> None:
-    program, engine = scaled_by_data(99), threaded(1)
+    program, engine = make_data_scaled_program(99), make_threaded_engine(1)
     assert not record_and_replay(engine, program.machine(), get_costs(program.config))
 
 
@@ -89,31 +89,37 @@ def test_an_early_dependence_on_data_prevents_the_recording() -> None:
 def test_unsupported_programs_are_not_recorded(text: str) -> None:
     program = from_text(f"_start: lui a1, {RAM_BASE >> 12}\n{text}")
     machine = program.machine()
-    assert not record_and_replay(threaded(1), machine, get_costs(program.config))
+    assert not record_and_replay(make_threaded_engine(1), machine, get_costs(program.config))
     assert_same(machine, program.machine())
 
 
 def test_writable_code_and_descriptors_prevent_the_recording() -> None:
     code = words(HALT)
     program = Program(image=code, entry=RAM_BASE, ram=code)
-    assert not record_and_replay(threaded(1), program.machine(), get_costs(program.config))
+    assert not record_and_replay(
+        make_threaded_engine(1), program.machine(), get_costs(program.config)
+    )
     text = f"lui a1, {RAM_BASE >> 12}\nnmp.fill a1\nnmp.halt"
     program = from_text(text)
-    assert not record_and_replay(threaded(1), program.machine(), get_costs(program.config))
+    assert not record_and_replay(
+        make_threaded_engine(1), program.machine(), get_costs(program.config)
+    )
 
 
 def test_a_long_program_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     program = from_descriptors(*[("nmp.fill", {"output": SPM, "count": 3, "value": 7})] * 3)
     machine = program.machine()
     monkeypatch.setattr(recording, "ROWS", 1)
-    assert record_and_replay(threaded(1), machine, get_costs(program.config))
+    assert record_and_replay(make_threaded_engine(1), machine, get_costs(program.config))
     assert_same(machine, run("reference", program)[1])
     monkeypatch.setattr(recording, "MAX_ITEMS", 1)
-    assert not record_and_replay(threaded(1), program.machine(), get_costs(program.config))
+    assert not record_and_replay(
+        make_threaded_engine(1), program.machine(), get_costs(program.config)
+    )
 
 
 def test_two_machines_have_separate_recordings() -> None:
-    engine = threaded(1)
+    engine = make_threaded_engine(1)
     for value in (7, 8):
         fill = {"output": SPM, "count": 3, "value": value}
         program = from_descriptors(("nmp.fill", fill))
@@ -125,7 +131,7 @@ def test_two_machines_have_separate_recordings() -> None:
 def test_machines_of_one_image_share_no_recording() -> None:
     load = {"dram": RAM_BASE, "spm": SPM, "run_bytes": 100, "count_x": 1, "count_y": 1}
     program = from_descriptors(("nmp.load", load))
-    engine, costs, machine = threaded(1), get_costs(program.config), program.machine()
+    engine, costs, machine = make_threaded_engine(1), get_costs(program.config), program.machine()
     assert record_and_replay(engine, machine, costs)
     other = attrs.evolve(program, ram_bytes=64).machine()._replace(image=machine.image)
     assert not record_and_replay(engine, other, costs)

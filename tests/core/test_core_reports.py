@@ -27,7 +27,7 @@ def image(digit: int) -> dict[str, npt.NDArray[Any]]:
 
 
 def channels_of(report: RunReport) -> list[list[tuple[int, int]]]:
-    """What was cut in each channel, in plain numbers."""
+    """Return the saturation of each channel in plain numbers."""
     return [list(cut.channels) for layer in report.layers for cut in layer.saturation]
 
 

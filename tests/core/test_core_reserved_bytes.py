@@ -23,7 +23,7 @@ EXAMPLES = examples(30)
 
 
 def tails(words: Job) -> tuple[slice, Array]:
-    """Where the weights of a convolution are, and which of their bytes are of no weight."""
+    """Return the slice of a convolution's weights and a mask of its padding bytes."""
     mnemonic, d = words
     if mnemonic != "nmp.conv":
         return slice(0, 0), np.zeros(0, bool)
@@ -45,7 +45,7 @@ def make_reserved_mask(jobs: list[Job], size: int, nbytes: int) -> Array:
 
 
 def check(jobs: list[Job], contents: bytes, seed: int) -> None:
-    """The same result with zeros and with anything in the reserved bytes, on all engines."""
+    """Assert that the contents of reserved bytes change no result on any engine."""
     size = max(-(-len(contents) // 64) * 64, 4096)
     clean = np.zeros(size + SCRATCHPAD_SLACK, np.uint8)
     clean[: len(contents)] = np.frombuffer(contents, np.uint8)

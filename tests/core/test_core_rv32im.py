@@ -31,8 +31,8 @@ ADD, SUB = (
 )
 
 
-def code_at(base: int) -> Program:
-    """Code at ``base`` that is called four times: its first word is another one each time."""
+def make_self_modifying_program(base: int) -> Program:
+    """Build a program that rewrites the first word of code at ``base`` before each of 4 calls."""
     back = encode("jalr", {"rd": 0, "rs1": 1, "imm": 0})
     text = [
         *load_address(5, base),
@@ -56,7 +56,7 @@ def code_at(base: int) -> Program:
 
 @pytest.mark.parametrize("base", [SPM, RAM_BASE])
 def test_overwritten_code_is_decoded_again(base: int) -> None:
-    assert registers(run_both(code_at(base)))[10] == 8
+    assert registers(run_both(make_self_modifying_program(base)))[10] == 8
 
 
 def test_colliding_addresses_are_decoded_separately() -> None:

@@ -18,7 +18,7 @@ LAST_32, FIRST_32 = 2**31 - 1, -(2**31)
 
 
 def account(m: Machine) -> dict[tuple[int, int], tuple[int, int, int]]:
-    """(stage, side) -> values cut, largest overshoot, first index; where something was cut."""
+    """Map each saturated (stage, side) to its count, largest overshoot and first index."""
     layer: Any = m.layers[0]
     return {
         (stage, side): (int(count), int(layer.worst[stage, side]), int(layer.first[stage, side]))
@@ -30,7 +30,7 @@ def account(m: Machine) -> dict[tuple[int, int], tuple[int, int, int]]:
 def pointwise(
     x: Array, w: Array, bias: int, zero_term: int = 0, **words: Any
 ) -> tuple[Machine, dict[str, Any]]:
-    """``nmp.conv`` of pixels [n, depth] with one filter [depth]; the machine and the words."""
+    """Run ``nmp.conv`` of pixels [n, depth] with one filter; return the machine and the words."""
     layout, (pixels, depth), size = Layout(), x.shape, x.itemsize
     job = {
         **full_clip(x.dtype),
@@ -134,7 +134,7 @@ def test_int8_products_saturate_after_the_product() -> None:
     assert cut[RESULT, HIGH] == (2, (LAST_32 >> 1) - 127, 100)
 
 
-def rescaled(x: int, **words: Any) -> Machine:
+def run_rescale(x: int, **words: Any) -> Machine:
     layout = Layout()
     job = {
         **full_clip(np.int16),
@@ -163,7 +163,7 @@ def rescaled(x: int, **words: Any) -> Machine:
 )
 def test_the_left_shift_of_q31_saturates(x: int, pre: int, side: Any, overshoot: int) -> None:
     words = scale("out", pre, 1 << 30, 31)
-    cut = account(rescaled(x, profile="q31", **words))
+    cut = account(run_rescale(x, profile="q31", **words))
     assert cut == ({} if side is None else {(RESCALE, side): (1, overshoot, 9)})
 
 
@@ -171,6 +171,6 @@ def test_the_largest_float_saturates() -> None:
     """What no integer can hold becomes 2^62; the zero point is added behind."""
     one, largest = 0x3F80_0000, 0x7F7F_FFFF
     words = {"profile": "float", "out_mul": largest, "result_scale": one, "out_offset": 5}
-    cut = account(rescaled(2, **words))
+    cut = account(run_rescale(2, **words))
     assert cut == {(RESULT, HIGH): (1, 2**62 + 5 - 32767, 9)}
-    assert rescaled(0, **words).layers.first.tolist()[0] == [[NEVER] * 2] * 5
+    assert run_rescale(0, **words).layers.first.tolist()[0] == [[NEVER] * 2] * 5

@@ -47,7 +47,7 @@ CORES, SPM_BYTES = 3, 8192
 
 
 def machine() -> Machine:
-    """Three cores; two layers of 5 and 7 channels; three barriers; the second ends none."""
+    """Build a machine of three cores, layers of 5 and 7 channels, and three barriers."""
     config = attrs.evolve(default_device(), cores_count=CORES, scratchpad_bytes=SPM_BYTES)
     return make_machine(config, IMAGE, 0x8000_0000, 0xA000_0000, 4096, [5, 7], [0, 2, 1])
 

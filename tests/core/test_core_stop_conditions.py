@@ -27,7 +27,7 @@ WENT_ON = (Outcome.PAUSED, Outcome.LAYER_END, Outcome.STOPPED)
 def finish(
     name: str, program: Program, turns: int, stops: StopConditions
 ) -> tuple[Outcome, Machine]:
-    """Run to the end, asking again each time the engine comes back."""
+    """Run a program to its end, resuming it each time the engine returns."""
     machine, costs = program.machine(), get_costs(program.config)
     outcome = Outcome.PAUSED
     while outcome in WENT_ON:

@@ -25,9 +25,9 @@ from core_machines import (
     descriptor_bytes,
     device,
     load_address,
+    make_threaded_engine,
     record_and_replay,
     run_both,
-    threaded,
     words,
 )
 
@@ -57,7 +57,7 @@ def seven() -> dict[str, Any]:
 def machine_after(digits: Path, threads: int) -> tuple[Machine, nmpsim.RunReport]:
     bundle = nmpsim.load(digits)
     tested = nmpsim.Device(nmpsim.get_device(bundle), threads=threads)
-    tested._engine = threaded(threads)
+    tested._engine = make_threaded_engine(threads)
     for _ in range(2):
         report = tested.run(bundle, seven())
     return tested.machine_after(bundle), report
@@ -76,8 +76,8 @@ def test_reports_do_not_depend_on_threads(digits: Path, threads: int) -> None:
         np.testing.assert_array_equal(values, other_report.outputs[key])
 
 
-def strided(rng: np.random.Generator) -> Mapping[str, int]:
-    """A transfer somewhere in a small part of the DRAM: whole, or some channels of all pixels."""
+def draw_transfer(rng: np.random.Generator) -> Mapping[str, int]:
+    """Draw a transfer in a small part of DRAM: contiguous, or some channels of all pixels."""
     channels = int(rng.choice([24, 32]))
     run = int(rng.choice([8, 16, channels]))
     columns, rows = int(rng.integers(1, 4)), int(rng.integers(1, 4))
@@ -96,7 +96,7 @@ def strided(rng: np.random.Generator) -> Mapping[str, int]:
 
 
 def core_program(rng: np.random.Generator, core: int) -> tuple[list[Any], list[bytes]]:
-    """Transfers and work on them, with barriers that all cores meet at or without any."""
+    """Draw the code of a core and the descriptors that the code uses."""
     code: list[Any] = []
     records: list[bytes] = []
     for _ in range(int(rng.integers(4, 12))):
@@ -104,7 +104,7 @@ def core_program(rng: np.random.Generator, core: int) -> tuple[list[Any], list[b
         if kind == "slow":
             code += [("div", {"rd": 6, "rs1": 7, "rs2": 7})] * int(rng.integers(1, 9))
             continue
-        values: Mapping[str, int] = strided(rng)
+        values: Mapping[str, int] = draw_transfer(rng)
         if kind == "nmp.fill":
             start = SPM + int(rng.integers(0, 99))
             values = {"output": start, "count": 40, "value": int(rng.integers(-128, 128))}
@@ -125,8 +125,8 @@ def core_program(rng: np.random.Generator, core: int) -> tuple[list[Any], list[b
     return code, records
 
 
-def racing(seed: int) -> Program:
-    """Cores that read and write the same DRAM without waiting for each other."""
+def make_racing_program(seed: int) -> Program:
+    """Build a program whose cores access the same DRAM without synchronization."""
     rng = np.random.default_rng(seed)
     cores = [core_program(rng, core) for core in range(CORES)]
     table = b""
@@ -161,13 +161,13 @@ def racing(seed: int) -> Program:
 
 def test_racing_cores_give_the_same_result() -> None:
     for seed in range(120):
-        run_both(racing(seed))
+        run_both(make_racing_program(seed))
 
 
 def test_pieces_of_a_run_give_the_same_result() -> None:
-    program = racing(7)
+    program = make_racing_program(7)
     whole = run_both(program)
-    machine, engine = program.machine(), threaded(2)
+    machine, engine = program.machine(), make_threaded_engine(2)
     outcome = Outcome.PAUSED
     while outcome == Outcome.PAUSED:
         outcome = engine.run(machine, get_costs(program.config), 3, False)
@@ -176,7 +176,7 @@ def test_pieces_of_a_run_give_the_same_result() -> None:
 
 @pytest.mark.skipif(IS_JIT_DISABLED, reason="nothing is compiled")
 def test_workers_start_for_long_runs() -> None:
-    program = racing(7)
+    program = make_racing_program(7)
     engine = CompiledEngine(threads=2)
     for patience, expected in ((3600.0, 0), (0.0, 1)):
         engine._workers.min_seconds = patience
@@ -185,7 +185,7 @@ def test_workers_start_for_long_runs() -> None:
 
 
 class InterruptError(Exception):
-    """Stands for Ctrl-C, which would end the tests."""
+    """Exception in place of ``KeyboardInterrupt``, which would end the tests."""
 
 
 @pytest.mark.skipif(IS_JIT_DISABLED, reason="nothing is compiled")
@@ -196,7 +196,7 @@ def test_a_run_that_is_interrupted_leaves_no_counts(monkeypatch: pytest.MonkeyPa
         engine._workers._counters[0].layers.elements += 1
         raise InterruptError
 
-    program, engine = racing(7), threaded(2)
+    program, engine = make_racing_program(7), make_threaded_engine(2)
     costs, known = get_costs(program.config), run_both(program)
     for _ in range(2):
         assert record_and_replay(engine, program.machine(), costs)
@@ -214,7 +214,7 @@ def test_workers_of_an_interrupted_run_stop(monkeypatch: pytest.MonkeyPatch) -> 
     def interrupt() -> None:
         raise InterruptError
 
-    program, engine = racing(7), threaded(2)
+    program, engine = make_racing_program(7), make_threaded_engine(2)
     costs = get_costs(program.config)
     for _ in range(2):
         assert record_and_replay(engine, program.machine(), costs)
@@ -233,7 +233,7 @@ def test_workers_of_an_interrupted_run_stop(monkeypatch: pytest.MonkeyPatch) -> 
 def test_python_threads_can_share_a_device(digits: Path) -> None:
     bundle = nmpsim.load(digits)
     tested = nmpsim.Device(nmpsim.get_device(bundle), threads=2)
-    tested._engine = threaded(2)
+    tested._engine = make_threaded_engine(2)
     images = [np.load(DIGITS / "images" / f"{n}.npy") for n in range(8)]
     known = [tested.run(bundle, {"data": image}) for image in images]
     with ThreadPoolExecutor(4) as pool:
@@ -257,7 +257,7 @@ def test_fewer_threads_do_all_the_work(digits: Path, monkeypatch: pytest.MonkeyP
     expected = nmpsim.Device(nmpsim.get_device(bundle)).run(bundle, image)
     monkeypatch.setattr(threading.Thread, "start", refusing)
     tested = nmpsim.Device(nmpsim.get_device(bundle), threads=4)
-    tested._engine = threaded(4)
+    tested._engine = make_threaded_engine(4)
     for _ in range(2):
         found = tested.run(bundle, image)
         assert found.cycles == expected.cycles

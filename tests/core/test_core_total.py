@@ -128,7 +128,7 @@ PLANTED = {
 """Kind of row -> the row, and in each module the place that lacks it."""
 
 
-def in_a_process(code: str) -> str:
+def run_in_process(code: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", BEGIN + code], capture_output=True, text=True, timeout=300,
         cwd=TESTS.parents[1], env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
@@ -137,8 +137,8 @@ def in_a_process(code: str) -> str:
     return done.stdout
 
 
-def its_places(case: tuple[str, str]) -> tuple[str, ...]:
-    """Where in the table the row is, and what lacks it."""
+def get_planted_places(case: tuple[str, str]) -> tuple[str, ...]:
+    """Return the position of the planted row and the places that lack its entry."""
     kind, where = case
     return where, *map(".".join, PLANTED[kind][1].items())
 
@@ -146,12 +146,13 @@ def its_places(case: tuple[str, str]) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("kind", "where"),
     each_value(
-        [*((kind, "0") for kind in PLANTED), ("register", "len(t.INSTRUCTIONS)")], its_places
+        [*((kind, "0") for kind in PLANTED), ("register", "len(t.INSTRUCTIONS)")],
+        get_planted_places,
     ),
 )
 def test_an_unimplemented_row_fails_the_import(kind: str, where: str) -> None:
     row, places = PLANTED[kind]
-    said = json.loads(in_a_process(PLANT.format(row=row, where=where, modules=MODULES)))
+    said = json.loads(run_in_process(PLANT.format(row=row, where=where, modules=MODULES)))
     mnemonic = row.split('"')[1]
     for module, place in places.items():
         identifier = mnemonic.replace(".", "_")
@@ -171,7 +172,7 @@ except ValueError as error:
     print(error)
 """
     place = "nmpsim.core.reference.engine.INSTRUCTIONS"
-    assert in_a_process(code) == f"{place} has an entry too many: mulhsu\n"
+    assert run_in_process(code) == f"{place} has an entry too many: mulhsu\n"
 
 
 def test_a_descriptor_without_footprint_fails_the_import() -> None:
@@ -183,7 +184,7 @@ for missing in ("layout", "direction"):
     except ValueError as error:
         print(error)
 """
-    assert in_a_process(code) == 2 * "output: an address has a direction and a layout\n"
+    assert run_in_process(code) == 2 * "output: an address has a direction and a layout\n"
 
 
 def test_facts_of_a_new_descriptor_hold_everywhere() -> None:
@@ -208,7 +209,16 @@ print(touches[0, footprint.COUNT], touches[1, footprint.START], touches[1, footp
 costs = get_costs(nmpsim.default_device())
 print(work.cycles(kind, words, costs) == work.cycles(KINDS["fill"], words, costs) > 0)
 """
-    assert in_a_process(code).split() == ["-1", "2", "3", "2", "1", str(0x2000_0010), "18", "True"]
+    assert run_in_process(code).split() == [
+        "-1",
+        "2",
+        "3",
+        "2",
+        "1",
+        str(0x2000_0010),
+        "18",
+        "True",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -235,7 +245,7 @@ except ValueError as error:
     print(error)
 """
     expected = f"{module}.{place} has no entry for {profile}\n"
-    assert in_a_process(code).lower() == expected.lower()
+    assert run_in_process(code).lower() == expected.lower()
 
 
 @pytest.mark.slow
@@ -252,7 +262,7 @@ files = [f"tests/core/test_core_{name}.py" for name in ("integer", "control", "r
 quiet = ["-W", "ignore:Module already", "-W", "ignore:overflow encountered:RuntimeWarning"]
 sys.exit(pytest.main(["-qx", "-p", "no:cacheprovider", *quiet, *files]))
 """
-    assert "passed" in in_a_process(code)
+    assert "passed" in run_in_process(code)
 
 
 def test_incomplete_tables_raise_an_error() -> None:

@@ -35,7 +35,7 @@ _start:
 
 
 def line(choose: random.Random) -> str:
-    """An instruction; one of two is an access, mostly to what all cores have in common."""
+    """Draw an instruction; half of them are accesses, mostly to memory that cores share."""
     if choose.random() < 0.5:
         name = choose.choice(["add", "sub", "xor", "mul", "divu", "sltu"])
         first, second = choose.choices(["a2", "a3", "a4", "a0"], k=2)
@@ -49,7 +49,7 @@ def line(choose: random.Random) -> str:
 
 
 def program_text(seed: int) -> str:
-    """Loops in which cores stay for different times, some waits for others, perhaps traps."""
+    """Return loops whose length varies by core, with random barriers and trap handling."""
     choose = random.Random(seed)
     traps = "csrw mtvec, t0" if choose.random() < 0.7 else "nop"
     text = START.format(traps=traps)
@@ -69,7 +69,7 @@ handler:
 
 
 def stops_of(kind: int) -> StopConditions:
-    """A plain run, one that ends at a cycle, or one that is traced as the check of the contract."""
+    """Return stop conditions of a plain run, of one that ends at a cycle, or of a traced one."""
     rows = 4096 if kind == 2 else 0
     return make_stop_conditions(
         CORES,
@@ -81,8 +81,8 @@ def stops_of(kind: int) -> StopConditions:
     )
 
 
-def same(seed: int) -> None:
-    """Machines and traces of both engines are the same."""
+def assert_same_runs(seed: int) -> None:
+    """Assert that machines and traces of both engines are equal."""
     cycles = random.Random(-seed).choice([0, 3, 40])
     limit = random.Random(seed + 1).choice([1 << 40, 900])
     program = from_text(
@@ -106,4 +106,4 @@ def same(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_random_turns_give_the_same_machine(seed: int) -> None:
-    same(seed)
+    assert_same_runs(seed)

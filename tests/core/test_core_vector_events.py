@@ -36,8 +36,8 @@ OPERATIONS: dict[str, Callable[[int, int], int]] = {
 
 
 @attrs.define
-class CycleAccount:
-    """Every value that was cut: stage and side -> (index, overshoot)."""
+class SaturationRecord:
+    """Record of saturated values: (stage, side) -> list of (index, overshoot)."""
 
     cut: dict[tuple[str, str], list[tuple[int, int]]] = attrs.Factory(dict)
 
@@ -49,7 +49,7 @@ class CycleAccount:
         return min(max(value, low), high)
 
     def unit(self, value: int, low: int, high: int, index: int) -> int:
-        """The rescale unit cuts."""
+        """Limit a value as the rescale unit does."""
         return self.limit(value, low, high, ("rescale", "rescale"), index)
 
     def result(self, value: int, d: Words, index: int) -> int:
@@ -58,17 +58,17 @@ class CycleAccount:
         return self.limit(value, d["clip_low"], d["clip_high"], (stages[0], stages[1]), index)
 
 
-def nearest(value: Fraction) -> int:
-    """Halves up."""
+def round_half_up(value: Fraction) -> int:
+    """Return the nearest integer, rounding halves up."""
     return floor(value + Fraction(1, 2))
 
 
-def nearest_away(value: Fraction) -> int:
-    return nearest(value) if value >= 0 else -nearest(-value)
+def round_half_away(value: Fraction) -> int:
+    return round_half_up(value) if value >= 0 else -round_half_up(-value)
 
 
-def scales(d: Words, account: CycleAccount) -> Scale:
-    """The integer forms: a function of the value, the scale's name and the value's place."""
+def scales(d: Words, account: SaturationRecord) -> Scale:
+    """Return the integer scaling function of (value, scale name, index) for a profile."""
 
     def integer(x: int, name: str, index: int) -> int:
         pre, mul, post = (d[f"{name}_{part}"] for part in ("pre", "mul", "post"))
@@ -82,13 +82,13 @@ def scales(d: Words, account: CycleAccount) -> Scale:
         pre, mul, post = (d[f"{name}_{part}"] for part in ("pre", "mul", "post"))
         most = 2**62 >> pre
         shifted = account.unit(min(max(x, -most), most) << pre, *INT32_LIMITS, index)
-        product = min(nearest(Fraction(shifted * mul, 2**31)), 2**31 - 1)
-        return nearest_away(Fraction(product, 2**post))
+        product = min(round_half_up(Fraction(shifted * mul, 2**31)), 2**31 - 1)
+        return round_half_away(Fraction(product, 2**post))
 
     return fixed_point if d["profile"] == "q31" else integer
 
 
-def rescaled(x: Sequence[int], d: Words, account: CycleAccount) -> list[int]:
+def compute_rescale(x: Sequence[int], d: Words, account: SaturationRecord) -> list[int]:
     to_result = scales(d, account)
     results = []
     for index, value in enumerate(x, ORIGIN):
@@ -100,7 +100,9 @@ def rescaled(x: Sequence[int], d: Words, account: CycleAccount) -> list[int]:
     return results
 
 
-def paired(lhs: Sequence[int], rhs: Sequence[int], d: Words, account: CycleAccount) -> list[int]:
+def compute_elementwise(
+    lhs: Sequence[int], rhs: Sequence[int], d: Words, account: SaturationRecord
+) -> list[int]:
     to_result, operation = scales(d, account), d["operation"]
     results = []
     for index, (a, b) in enumerate(zip(lhs, rhs, strict=True), ORIGIN):
@@ -108,7 +110,7 @@ def paired(lhs: Sequence[int], rhs: Sequence[int], d: Words, account: CycleAccou
         right = account.unit(b - d["rhs_offset"], *INT32_LIMITS, index)
         if d["profile"] == "qnnpack":
             total = OPERATIONS[operation](left * d["lhs_mul"], right * d["rhs_mul"])
-            value = nearest_away(Fraction(total, 2 ** d["out_post"]))
+            value = round_half_away(Fraction(total, 2 ** d["out_post"]))
         elif operation == "mul":
             product = left * right
             if d["element"] == "int8" and d["profile"] != "q31":
@@ -123,22 +125,24 @@ def paired(lhs: Sequence[int], rhs: Sequence[int], d: Words, account: CycleAccou
     return results
 
 
-def averaged(taps: Sequence[Sequence[int]], d: Words, account: CycleAccount) -> list[int]:
-    """``taps`` of each channel, all of which exist."""
+def compute_averages(
+    taps: Sequence[Sequence[int]], d: Words, account: SaturationRecord
+) -> list[int]:
+    """Compute the average pool of ``taps`` of each channel, none of which is padding."""
     to_result = scales(d, account)
     results = []
     for index, values in enumerate(taps, ORIGIN):
         value = to_result(sum(v - d["in_offset"] for v in values), "out", index)
         if d["divide"]:
-            value = nearest_away(Fraction(value, len(values)))
+            value = round_half_away(Fraction(value, len(values)))
         results.append(account.result(value + d["out_offset"], d, index))
     return results
 
 
 def check(
-    layout: Layout, job: tuple[str, Words], expected: list[int], account: CycleAccount
+    layout: Layout, job: tuple[str, Words], expected: list[int], account: SaturationRecord
 ) -> None:
-    """Both engines give these results and this account."""
+    """Assert that both engines give the expected results and saturation."""
     mnemonic, d = job
     program = from_descriptors(
         (mnemonic, {"event_origin": ORIGIN, **d}),
@@ -186,8 +190,8 @@ def scale_words(draw: st.DrawFn, *names: str) -> Words:
 
 
 @st.composite
-def ends(draw: st.DrawFn, element: str) -> Words:
-    """Zero point and clip of the result."""
+def result_words(draw: st.DrawFn, element: str) -> Words:
+    """Draw the element type, zero point and clip words of a result."""
     low, high = sorted((draw(edges(element)), draw(edges(element))))
     clip = {"clip_low": low, "clip_high": high, "clip_wanted": draw(st.integers(0, 3))}
     return {"element": element, "out_offset": draw(edges(element) | EDGES), **clip}
@@ -201,7 +205,7 @@ def test_rescale_reports_its_events(data: st.DataObject) -> None:
     x = draw(vectors(element))
     low, high = sorted((draw(edges(element)), draw(edges(element))))
     d = {
-        **draw(ends(element)),
+        **draw(result_words(element)),
         **draw(scale_words("out", "leaky")),
         "profile": draw(st.sampled_from(["glow_int", "nmp", "q31"])),
         "input": layout.put(np.array(x, element)),
@@ -212,8 +216,8 @@ def test_rescale_reports_its_events(data: st.DataObject) -> None:
         "in_offset": draw(edges(element)),
         "activation": draw(st.integers(0, 1)),
     }
-    account = CycleAccount()
-    check(layout, ("nmp.rescale", d), rescaled(x, d, account), account)
+    account = SaturationRecord()
+    check(layout, ("nmp.rescale", d), compute_rescale(x, d, account), account)
 
 
 @given(st.data())
@@ -228,7 +232,7 @@ def test_elementwise_operations_report_their_events(data: st.DataObject) -> None
     side = edges(element) if rhs_kind == "element" else edges(element) | EDGES | INT32
     rhs = draw(st.lists(side, min_size=len(lhs), max_size=len(lhs)))
     d = {
-        **draw(ends(element)),
+        **draw(result_words(element)),
         **draw(scale_words("lhs", "rhs", "out")),
         "profile": profile,
         "operation": draw(st.sampled_from(operations)),
@@ -241,8 +245,8 @@ def test_elementwise_operations_report_their_events(data: st.DataObject) -> None
         "lhs_offset": draw(edges(element)),
         "rhs_offset": draw(edges(element) | EDGES),
     }
-    account = CycleAccount()
-    check(layout, ("nmp.eltwise", d), paired(lhs, rhs, d, account), account)
+    account = SaturationRecord()
+    check(layout, ("nmp.eltwise", d), compute_elementwise(lhs, rhs, d, account), account)
 
 
 @given(st.data())
@@ -254,7 +258,7 @@ def test_average_pools_report_their_events(data: st.DataObject) -> None:
     one = st.lists(edges(element), min_size=channels, max_size=channels)
     x = np.array(draw(st.lists(one, min_size=count, max_size=count)), element)
     d = {
-        **draw(ends(element)),
+        **draw(result_words(element)),
         **draw(scale_words("out")),
         "profile": draw(st.sampled_from(["glow_int", "nmp", "q31"])),
         "input": layout.put(x),
@@ -269,5 +273,5 @@ def test_average_pools_report_their_events(data: st.DataObject) -> None:
         "in_offset": draw(edges(element)),
         "divide": draw(st.integers(0, 1)),
     }
-    account = CycleAccount()
-    check(layout, ("nmp.avgpool", d), averaged(x.T.tolist(), d, account), account)
+    account = SaturationRecord()
+    check(layout, ("nmp.avgpool", d), compute_averages(x.T.tolist(), d, account), account)
