@@ -31,7 +31,7 @@ RANGES = {
 
 @st.composite
 def device_files(draw: st.DrawFn, cores: int) -> DeviceConfig:
-    """A device with so many cores."""
+    """Draw a device with ``cores`` cores."""
     settings = {name: draw(st.integers(*limits)) for name, limits in RANGES.items()}
     burst = draw(st.sampled_from([16, 32, 64, 128]))
     row = draw(st.sampled_from([256, 1024, 2048]))

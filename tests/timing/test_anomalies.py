@@ -69,13 +69,13 @@ def test_half_the_latency_may_cost_cycles(latency: int, clocks: list[int]) -> No
 
 
 def with_more(config: DeviceConfig, setting: str) -> DeviceConfig:
-    """A device with more of one thing."""
+    """Return a device with more of one resource or half of one cost."""
     value = getattr(config, setting)
     return attrs.evolve(config, **{setting: value * 2 if setting in DOUBLED else value // 2})
 
 
-def busy(m: Machine) -> int:
-    """Cycles that all channels of the DRAM serve."""
+def count_dram_busy_cycles(m: Machine) -> int:
+    """Return the number of cycles in which the channels of the DRAM serve transfers."""
     counts = m.layers.counts.sum(axis=0)
     return int(counts[Count.BUSY_LOAD] + counts[Count.BUSY_STORE])
 
@@ -89,4 +89,4 @@ def test_an_anomaly_costs_at_most_the_busy_time_of_the_dram(
     """Who is late has waited for the DRAM, which then was busy; nothing else takes longer."""
     _, before = run("compiled", from_text(text, config=config))
     _, after = run("compiled", from_text(text, config=with_more(config, setting)))
-    assert after.cores.clock.max() <= before.cores.clock.max() + busy(after)
+    assert after.cores.clock.max() <= before.cores.clock.max() + count_dram_busy_cycles(after)

@@ -39,8 +39,8 @@ TOGETHER = {
 """Causes that differ by more than what the control core does."""
 
 
-class Watch:
-    """Notes what the reference engine's units and control cores do, cycle by cycle."""
+class ActivityRecord:
+    """Record of what units and control cores of the reference engine do in each cycle."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.busy: set[tuple[int, Unit, int]] = set()
@@ -86,7 +86,7 @@ class Watch:
             monkeypatch.setattr(module, "spend_cycles", noted_spend)
 
     def causes(self) -> Counter[str]:
-        """Cycles by cause."""
+        """Count cycles by cause."""
         found: Counter[str] = Counter()
         for (core, cycle), activity in self.did.items():
             if (core, Unit.MAC, cycle) in self.busy:
@@ -100,8 +100,8 @@ class Watch:
         return found
 
 
-def spent(m: Machine) -> Counter[str]:
-    """What the machine has booked, on layers or not yet."""
+def count_spent_cycles(m: Machine) -> Counter[str]:
+    """Count the machine's accounted cycles by cause, with those not yet assigned to a layer."""
     record: Any = m.layers.spent.sum(axis=0) + m.cores.spent.sum(axis=0)
     found: Counter[str] = Counter()
     for cause in CycleCause:
@@ -118,9 +118,9 @@ def with_device(program: Program, config: DeviceConfig) -> Program:
 def test_causes_equal_a_count_cycle_by_cycle(program: Program, config: DeviceConfig) -> None:
     program = with_device(program, config)
     with pytest.MonkeyPatch.context() as patch:
-        watch = Watch(patch)
+        watch = ActivityRecord(patch)
         _, m = run("reference", program)
-    assert spent(m) == watch.causes()
+    assert count_spent_cycles(m) == watch.causes()
     assert m.cores.booked.tolist() == m.cores.clock.tolist()
     assert (m.layers.spent >= 0).all()
     assert m.layers.spent.sum() == m.layers.counts[:, : Count.IDLE + 1].sum()

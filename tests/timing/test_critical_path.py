@@ -39,10 +39,10 @@ HALVED: Mapping[PathCause, Mapping[str, float]] = {
 """Settings whose costs make up a cause, and by what they are multiplied to halve these."""
 
 
-def recorded(
+def record_path(
     name: str, program: Program, room: int = 1 << 12
 ) -> tuple[Machine, CriticalPath, tuple[list[Any], list[Any]]]:
-    """The machine at the end, its path, the order in which the DRAM served and semaphores woke."""
+    """Run a program; return machine, critical path, and order of DRAM grants and wake-ups."""
     m, costs = add_wait_log(program.machine(), room), get_costs(program.config)
     recorder, order, outcome = PathRecorder(m, costs), ([], []), Outcome.PAUSED
     while outcome == Outcome.PAUSED:
@@ -83,7 +83,7 @@ def test_the_path_of_one_core_equals_a_count_by_hand() -> None:
     """
     )
     for name in ("reference", "compiled"):
-        _, path, _ = recorded(name, program)
+        _, path, _ = record_path(name, program)
         assert by_cause(path) == {
             "CONTROL": (218 - 216) + (112 - 94) + 14,
             "VECTOR": 216 - 112,
@@ -128,7 +128,7 @@ def test_the_path_with_a_semaphore_equals_a_count_by_hand() -> None:
         config=device(2),
     )
     for name in ("reference", "compiled"):
-        _, path, _ = recorded(name, program)
+        _, path, _ = record_path(name, program)
         assert by_cause(path) == {"CONTROL": 38 + 1, "SEMAPHORE": 8}
 
 
@@ -138,7 +138,7 @@ def test_the_names_of_causes_are_complete() -> None:
 
 @st.composite
 def with_banks(draw: st.DrawFn) -> DeviceConfig:
-    """A device whose DRAM has channels and banks, or one open row for all."""
+    """Draw a device whose DRAM has channels and banks, or one open row in total."""
     config = draw(device_files(CORES))
     if draw(st.booleans()):
         return config
@@ -159,11 +159,11 @@ def with_banks(draw: st.DrawFn) -> DeviceConfig:
 def test_paths_obey_their_laws(program: Program, config: DeviceConfig, room: int) -> None:
     """It adds up to all cycles, on both engines alike, in whatever pieces it is noted."""
     program = attrs.evolve(program, config=config)
-    m, path, _ = recorded("reference", program)
-    other_m, other, _ = recorded("compiled", program)
+    m, path, _ = record_path("reference", program)
+    other_m, other, _ = record_path("compiled", program)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(critical_path, "ENOUGH", 10)
-        _, piecewise, _ = recorded("compiled", program, room)
+        _, piecewise, _ = record_path("compiled", program, room)
     assert path.cycles[:, : PathCause.QUEUEING].sum() == path.until[-1] == m.cores.clock.max()
     assert (path.cycles >= 0).all()
     assert (np.diff(path.until) > 0).all()
@@ -177,8 +177,8 @@ def test_paths_obey_their_laws(program: Program, config: DeviceConfig, room: int
     assert other_m.cores.clock.max() == m.cores.clock.max()
 
 
-def halved(config: DeviceConfig, cause: PathCause) -> DeviceConfig:
-    """Settings that can be halved, or doubled, without a rest."""
+def halve_costs(config: DeviceConfig, cause: PathCause) -> DeviceConfig:
+    """Halve the costs of a cause, except settings that would not stay positive integers."""
     changes = {}
     for name, factor in HALVED[cause].items():
         value = getattr(config, name) * factor
@@ -192,9 +192,9 @@ def halved(config: DeviceConfig, cause: PathCause) -> DeviceConfig:
 @examples(12)
 def test_a_halved_cost_shortens_at_most_by_its_share(program: Program, cause: PathCause) -> None:
     """As long as the DRAM serves, and semaphores wake, in the same order (Graham's anomalies)."""
-    before, path, order = recorded("compiled", program)
-    cheaper = attrs.evolve(program, config=halved(program.config, cause))
-    after, _, other_order = recorded("compiled", cheaper)
+    before, path, order = record_path("compiled", program)
+    cheaper = attrs.evolve(program, config=halve_costs(program.config, cause))
+    after, _, other_order = record_path("compiled", cheaper)
     assume(order == other_order)
     saved = int(before.cores.clock.max() - after.cores.clock.max())
     assert saved <= int(path.cycles[:, cause].sum())

@@ -18,8 +18,8 @@ LOAD = ".descriptor load, spm=0x20000000, count_x=1, count_y=1"
 WIDTHS = (1, 2, 3, 5, 8, 11, 12, 13, 16, 17, 20, 21, 24, 31, 32, 63, 64, 65, 100, 127, 128, 4096)
 
 
-def loaded(nbytes: int, width: int, cores: int = 1) -> Machine:
-    """Each core loads so many bytes from the start of one row."""
+def run_loads(nbytes: int, width: int, cores: int = 1) -> Machine:
+    """Run a program in which each core loads ``nbytes`` from the start of one row."""
     return run_both(
         from_text(
             f"""
@@ -48,7 +48,7 @@ def loaded(nbytes: int, width: int, cores: int = 1) -> Machine:
     ],
 )
 def test_a_transfer_takes_its_bytes_over_the_bandwidth(width: int, served: int) -> None:
-    m = loaded(4096, width)
+    m = run_loads(4096, width)
     assert m.cores.clock.tolist() == [served + 40 + 2]
     assert int(m.layers.counts[0][Count.BUSY_LOAD]) == served - 14
 
@@ -58,12 +58,12 @@ def test_more_bandwidth_takes_less_time(nbytes: int) -> None:
     rows = ceil(nbytes / 2048)
     for width in WIDTHS:
         exact = 14 + 20 * rows + Fraction(nbytes, width)
-        assert loaded(nbytes, width).cores.clock.tolist() == [ceil(exact) + 42], width
+        assert run_loads(nbytes, width).cores.clock.tolist() == [ceil(exact) + 42], width
 
 
 def test_a_fraction_is_not_lost_between_cores() -> None:
     """Three cores, one burst each, at 24 bytes a cycle: 2 2/3 cycles for each."""
-    m = loaded(64, 24, cores=3)
+    m = run_loads(64, 24, cores=3)
     # Core 0: 14 + 20 + 2 2/3 = 36 2/3, seen at 37; core 1: 39 1/3, seen at 40; core 2: 42.
     assert m.cores.clock.tolist() == [37 + 42, 40 + 42, 42 + 42]
     assert int(m.layers.counts[0][Count.BUSY_LOAD]) == 42 - 14

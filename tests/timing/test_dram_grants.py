@@ -44,7 +44,7 @@ def costs(**settings: int) -> Costs:
 
 
 def addresses(box: Box) -> list[int]:
-    """Of each byte of a box, in the order of the transfer."""
+    """Return the address of each byte of a box in transfer order."""
     first, run, count_x, count_y, stride_x, stride_y = box
     return [
         first + y * stride_y + x * stride_x + byte
@@ -53,7 +53,7 @@ def addresses(box: Box) -> list[int]:
 
 
 def grants_of(box: Box, burst_bytes: int, row_bytes: int) -> list[tuple[int, int]]:
-    """(Address, bursts) of each grant, from the bytes."""
+    """Compute (address, bursts) of each grant byte by byte."""
     grants: list[tuple[int, int]] = []
     row = burst = None
     for address in addresses(box):
@@ -66,8 +66,8 @@ def grants_of(box: Box, burst_bytes: int, row_bytes: int) -> list[tuple[int, int
     return grants
 
 
-def taken(box: Box, numbers: Costs) -> list[tuple[int, int]]:
-    """(Address, bursts) of each grant, as the simulator takes them."""
+def simulate_grants(box: Box, numbers: Costs) -> list[tuple[int, int]]:
+    """Return (address, bursts) of each grant that the simulator takes."""
     cursor = [-7] * CURSOR_WORDS
     start_transfer(cursor, *box)
     grants = []
@@ -102,7 +102,7 @@ def taken(box: Box, numbers: Costs) -> list[tuple[int, int]]:
     ],
 )
 def test_grants_equal_a_count_by_hand(box: Box, grants: list[tuple[int, int]]) -> None:
-    assert taken(box, costs()) == grants
+    assert simulate_grants(box, costs()) == grants
     assert grants_of(box, 64, 2048) == grants
 
 
@@ -122,7 +122,7 @@ def test_grants_of_random_boxes_equal_a_walk_over_bytes() -> None:
             stride_x,
             random.choice([0, count_x * stride_x, count_x * run, random.randint(0, 600)]),
         )
-        assert taken(box, costs(dram_burst_bytes=burst, dram_row_bytes=row)) == grants_of(
+        assert simulate_grants(box, costs(dram_burst_bytes=burst, dram_row_bytes=row)) == grants_of(
             box, burst, row
         ), box
         seen += len(addresses(box)) > 0

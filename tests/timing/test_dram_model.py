@@ -28,7 +28,7 @@ def run(text: str, cores: int = 1, **dram: int) -> Machine:
 
 
 def one_load(box: str, **dram: int) -> tuple[int, int]:
-    """When a load is served that asks at 14, and its row misses."""
+    """Return the cycle that serves a load requested at cycle 14, and its row misses."""
     m = run(
         f"""
         block: .descriptor load, {box}
@@ -257,7 +257,7 @@ def test_look_ahead_is_bounded(lookahead: int, clocks: list[int]) -> None:
 
 @st.composite
 def drams(draw: st.DrawFn) -> DeviceConfig:
-    """Three cores and any DRAM."""
+    """Draw a device with three cores and random DRAM settings."""
     interval = draw(st.sampled_from([0, 150, 1000]))
     return device(
         3,
@@ -279,7 +279,7 @@ def drams(draw: st.DrawFn) -> DeviceConfig:
 
 @st.composite
 def programs(draw: st.DrawFn) -> str:
-    """Each core loads from one place and stores to another one that is its own."""
+    """Draw a program in which each core loads and stores in its own part of DRAM."""
     text = "_start:\ncsrr a0, mhartid\n"
     tables = ""
     for number in range(draw(st.integers(2, 6))):

@@ -27,7 +27,7 @@ DEVICE = attrs.evolve(default_device(), **COSTS)
 
 
 def step(opcode: str, *shapes: tuple[int, ...]) -> ProgramStep:
-    """A step of the host on a result and operands of these shapes."""
+    """Build a host step with a result and operands of these shapes."""
     roles = ("out", *["in"] * (len(shapes) - 1))
     operands = tuple(
         HostOperand(role, Tensor(f"t{n}", "float", shape, 0, None, None))

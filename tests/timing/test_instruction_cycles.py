@@ -58,7 +58,7 @@ BY_HAND = [
 
 
 def words_of(name: str, element: int, words: Mapping[str, int]) -> dict[str, int]:
-    """All words of the descriptor by name, those that are not given with a number of their own."""
+    """Return all words of a descriptor; words that are not given get a filler value."""
     others = {word.name: OTHER for word in DESCRIPTORS[name]}
     own = {"element": element} if "element" in others else {}
     assert set(words) <= set(others), "a word of this descriptor"

@@ -30,7 +30,7 @@ def load(name: str, dram: str, nbytes: int) -> str:
     return f"{name}: .descriptor load, dram={dram}, {box}\n"
 
 
-def spent(m: Machine, layer: int = 0) -> dict[str, int]:
+def get_spent_cycles(m: Machine, layer: int = 0) -> dict[str, int]:
     record: Any = m.layers.spent[layer]
     return {cause.name: int(record[cause]) for cause in CycleCause if record[cause]}
 
@@ -47,7 +47,7 @@ def test_control_during_vector_work_costs_nothing() -> None:
         """)
     )
     assert m.cores.clock.tolist() == [45]
-    assert spent(m) == {"CONTROL": 10 + (45 - 34), "VECTOR": 24}
+    assert get_spent_cycles(m) == {"CONTROL": 10 + (45 - 34), "VECTOR": 24}
 
 
 def test_double_buffering_overlaps_transfers() -> None:
@@ -73,7 +73,7 @@ def test_double_buffering_overlaps_transfers() -> None:
     )
     # All of the second load lies in the shadow of the vector unit, or of control before it.
     assert m.cores.clock.tolist() == [218]
-    assert spent(m) == {
+    assert get_spent_cycles(m) == {
         "CONTROL": 15 + (112 - 94) + (218 - 216),
         "LOAD": 94 - 15,
         "VECTOR": 216 - 112,
@@ -97,7 +97,7 @@ def test_the_mac_array_takes_precedence_over_the_vector_unit() -> None:
         """)
     )
     assert m.cores.clock.tolist() == [68]
-    assert spent(m) == {"CONTROL": 12 + 2, "VECTOR": (21 - 12) + (66 - 61), "MAC": 40}
+    assert get_spent_cycles(m) == {"CONTROL": 12 + 2, "VECTOR": (21 - 12) + (66 - 61), "MAC": 40}
 
 
 def test_earlier_queued_requests_count_as_contention() -> None:
@@ -124,7 +124,7 @@ def test_earlier_queued_requests_count_as_contention() -> None:
     # Core 1: in line from 17 to 101, until 105; its second one asks at 109.
     # Core 0 again: in line for no cycle, 105 to 169, data at 209. Core 1: 169 to 173, data at 213.
     assert m.cores.clock.tolist() == [211, 215]
-    assert spent(m) == {
+    assert get_spent_cycles(m) == {
         "CONTROL": 2 * (23 + 2),
         "LOAD": (209 - 23) + (213 - 23) - (101 - 17) - (169 - 109),
         "CONTENTION": (101 - 17) + (169 - 109),
@@ -158,9 +158,9 @@ def test_a_core_without_work_is_unused() -> None:
     )
     assert m.cores.clock.tolist() == [75, 75]
     # Of core 1, all that comes before 56: 7 cycles of control, 33 at the barrier, 16 of its own.
-    assert spent(m) == {"CONTROL": 13 + 3, "VECTOR": 24, "BARRIER": 16, "UNUSED": 56}
+    assert get_spent_cycles(m) == {"CONTROL": 13 + 3, "VECTOR": 24, "BARRIER": 16, "UNUSED": 56}
     # A layer without any work of tensor instructions calls no core unused.
-    assert spent(m, 1) == {"CONTROL": 2 * (2 + 1), "BARRIER": 2 * 16}
+    assert get_spent_cycles(m, 1) == {"CONTROL": 2 * (2 + 1), "BARRIER": 2 * 16}
     assert m.layers.worked.tolist() == [0b01, 0, 0]
 
 
@@ -183,7 +183,7 @@ def test_a_semaphore_and_an_early_halt_are_attributed() -> None:
         )
     )
     assert m.cores.clock.tolist() == [39, 47]
-    assert spent(m, 1) == {"CONTROL": 39 + 8, "SEMAPHORE": 46 - 7}, "no layer was named"
+    assert get_spent_cycles(m, 1) == {"CONTROL": 39 + 8, "SEMAPHORE": 46 - 7}, "no layer was named"
 
 
 def run_program(name: str, engine: str, cores: int = 2) -> RunReport:
@@ -198,7 +198,7 @@ def run_program(name: str, engine: str, cores: int = 2) -> RunReport:
     return nmpsim.Device(config, engine).run(bundle, inputs)
 
 
-def causes(layer: LayerReport) -> dict[str, int]:
+def get_core_cycles(layer: LayerReport) -> dict[str, int]:
     return {name: cycles for name, cycles in layer.core_cycles.items() if cycles}
 
 
@@ -208,7 +208,7 @@ def test_contention_is_attributed(engine: str) -> None:
     report = run_program("contention", engine)
     layer = report.layers[0]
     assert layer.cycles == 114
-    assert causes(layer) == {
+    assert get_core_cycles(layer) == {
         "control": 38,
         "load": 122,
         "contention": 28,

@@ -42,49 +42,57 @@ def inputs() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def found(bundle_file: Path, inputs: dict[str, Any]) -> SensitivityReport:
+def sensitivity_report(bundle_file: Path, inputs: dict[str, Any]) -> SensitivityReport:
     bundle = nmpsim.load(bundle_file)
     report = nmpsim.Device(CONFIG).run(bundle, inputs)
     return measure_sensitivity(bundle, inputs, report, CONFIG)
 
 
-def effect(found: SensitivityReport, setting: str) -> SettingEffect:
-    (one,) = (e for e in found.effects if e.setting == setting)
+def get_effect(sensitivity_report: SensitivityReport, setting: str) -> SettingEffect:
+    (one,) = (e for e in sensitivity_report.effects if e.setting == setting)
     return one
 
 
-def test_every_assumed_setting_is_varied_or_listed(found: SensitivityReport) -> None:
-    told = {e.setting for e in found.effects} | {s.setting for s in found.skipped}
+def test_every_assumed_setting_is_varied_or_listed(sensitivity_report: SensitivityReport) -> None:
+    told = {e.setting for e in sensitivity_report.effects} | {
+        s.setting for s in sensitivity_report.skipped
+    }
     assumed = {name for name in list_setting_names() if CONFIG.sources[name] == "assumed"}
     assert told == assumed
-    assert {s.setting for s in found.skipped} == {"cores_clock_mhz", "dram_bytes", "limits_cycles"}
-    effects = [e.effect for e in found.effects]
+    assert {s.setting for s in sensitivity_report.skipped} == {
+        "cores_clock_mhz",
+        "dram_bytes",
+        "limits_cycles",
+    }
+    effects = [e.effect for e in sensitivity_report.effects]
     assert effects == sorted(effects, reverse=True)
     assert effects[0] > 0
 
 
 def test_cycles_equal_a_run_on_the_varied_device(
-    found: SensitivityReport, bundle_file: Path, inputs: dict[str, Any]
+    sensitivity_report: SensitivityReport, bundle_file: Path, inputs: dict[str, Any]
 ) -> None:
-    bandwidth = effect(found, "dram_bytes_per_cycle")
+    bandwidth = get_effect(sensitivity_report, "dram_bytes_per_cycle")
     assert bandwidth.lower is not None and bandwidth.higher is not None
     assert (bandwidth.lower.value, bandwidth.value, bandwidth.higher.value) == (12, 16, 20)
     slow = attrs.evolve(CONFIG, dram_bytes_per_cycle=12)
     cycles = nmpsim.Device(slow).run(nmpsim.load(bundle_file), inputs).cycles
-    assert bandwidth.lower.cycles == cycles > found.cycles
+    assert bandwidth.lower.cycles == cycles > sensitivity_report.cycles
     assert bandwidth.program == "same"
 
 
-def test_small_numbers_change_by_one_and_powers_of_two_by_two(found: SensitivityReport) -> None:
-    branch = effect(found, "control_taken_branch_cycles")
-    burst = effect(found, "dram_burst_bytes")
+def test_small_numbers_change_by_one_and_powers_of_two_by_two(
+    sensitivity_report: SensitivityReport,
+) -> None:
+    branch = get_effect(sensitivity_report, "control_taken_branch_cycles")
+    burst = get_effect(sensitivity_report, "dram_burst_bytes")
     for one, values in ((branch, (1, 3)), (burst, (32, 128))):
         assert one.lower is not None and one.higher is not None
         assert (one.lower.value, one.higher.value) == values
 
 
-def test_another_scratchpad_compiles_again(found: SensitivityReport) -> None:
-    one = effect(found, "scratchpad_bytes")
+def test_another_scratchpad_compiles_again(sensitivity_report: SensitivityReport) -> None:
+    one = get_effect(sensitivity_report, "scratchpad_bytes")
     assert one.program == "recompiled"
     assert one.lower is not None and one.lower.value == 104_832
     assert one.lower.cycles is not None
@@ -101,8 +109,8 @@ def test_an_assembly_program_is_not_compiled_again() -> None:
     assert "no LIR" in scratchpad.reason
     # By hand: both stand in line for the same bursts, so 4 x 4 of the first phase's cycles and
     # as many of the second one's go with the bandwidth.
-    assert effect(found, "dram_bytes_per_cycle").effect > 0
-    assert effect(found, "mac_in_lanes").effect == 0
+    assert get_effect(found, "dram_bytes_per_cycle").effect > 0
+    assert get_effect(found, "mac_in_lanes").effect == 0
 
 
 def test_a_setting_at_its_limit_changes_in_one_direction(
@@ -111,8 +119,8 @@ def test_a_setting_at_its_limit_changes_in_one_direction(
     config = attrs.evolve(CONFIG, dma_startup_cycles=0, queues_depth=16)
     bundle = nmpsim.load(bundle_file)
     found = measure_sensitivity(bundle, inputs, nmpsim.Device(config).run(bundle, inputs), config)
-    assert effect(found, "dma_startup_cycles").lower is None
-    assert effect(found, "queues_depth").higher is None
+    assert get_effect(found, "dma_startup_cycles").lower is None
+    assert get_effect(found, "queues_depth").higher is None
 
 
 def test_the_command_prints_the_sensitivity(bundle_file: Path) -> None:

@@ -27,7 +27,7 @@ ENGINES = ("compiled", "reference")
 def runs(
     text: str, repeat: int, engine: str = "reference", strict: bool = True, **settings: Any
 ) -> nmpsim.RunReport:
-    """Some runs of a program on two cores, on zeros."""
+    """Run a program ``repeat`` times on two cores with inputs of zeros."""
     device = attrs.evolve(default_device(), cores_count=2, **settings)
     bundle = parse_bundle(assemble(text, "<text>", device.settings()).bundle())
     zeros = [np.zeros(tensor.shape, np.int8) for tensor in bundle.metadata.inputs]

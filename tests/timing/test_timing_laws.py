@@ -74,7 +74,7 @@ def test_recorded_programs_obey_the_laws(name: str, shared: Path) -> None:
 
 
 def seeded_device(seed: int) -> DeviceConfig:
-    """One of two devices that are unlike the default in everything."""
+    """Build a device with random settings."""
     rng = np.random.default_rng(seed)
     pick = {name: int(rng.integers(1, 40)) for name in MORE if name != "queues_depth"}
     pick |= {
@@ -149,7 +149,7 @@ TABLE = b"".join(record.ljust(SLOT, b"\0") for _, record in JOBS)
 
 @st.composite
 def one_queue_programs(draw: st.DrawFn) -> bytes:
-    """Code of one core that loads, computes and waits."""
+    """Draw the code of one core that loads, computes and waits."""
     code: list[Instruction] = []
     for _ in range(draw(st.integers(1, 12))):
         if draw(st.booleans()):
@@ -178,7 +178,7 @@ def test_more_is_not_slower_with_one_queue(
 
 
 @cache
-def assembled(name: str, cores: int) -> Bundle:
+def assemble_program(name: str, cores: int) -> Bundle:
     from nmpsim.bundle.assembly import assemble
 
     text = (ROOT / "programs" / "assembly" / f"{name}.s").read_text(encoding="utf-8")
@@ -186,7 +186,7 @@ def assembled(name: str, cores: int) -> Bundle:
 
 
 def run_cycles(name: str, config: DeviceConfig) -> int:
-    bundle = assembled(name, config.cores_count)
+    bundle = assemble_program(name, config.cores_count)
     inputs = {
         t.name: np.zeros(t.shape, np.int16 if t.elem == "i16" else np.int8)
         for t in bundle.metadata.inputs

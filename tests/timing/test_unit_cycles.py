@@ -45,7 +45,7 @@ DEVICES = (
 
 
 def batches(count: int, lanes: int) -> int:
-    """How often ``lanes`` at once must be taken until ``count`` are done."""
+    """Count the steps in which ``lanes`` items at a time finish ``count`` items."""
     taken = 0
     while count > 0:
         count -= lanes
@@ -53,8 +53,8 @@ def batches(count: int, lanes: int) -> int:
     return taken
 
 
-def halved(lanes: int, wide: int) -> int:
-    """Lanes for an element: half of them for Int16, but at least one."""
+def get_lanes(lanes: int, wide: int) -> int:
+    """Return the lanes for an element type: half for Int16, but at least one."""
     return lanes if wide == INT8 else max(lanes // 2, 1)
 
 
@@ -91,7 +91,7 @@ def test_cycles_equal_the_numbers_of_the_page() -> None:
 @pytest.mark.parametrize("config", DEVICES)
 def test_convolutions_take_their_cycles(config: DeviceConfig, wide: int) -> None:
     costs = get_costs(config)
-    in_lanes = halved(config.mac_in_lanes, wide)
+    in_lanes = get_lanes(config.mac_in_lanes, wide)
     shapes = product((1, 6, 49), (1, 3), (1, 2, 5), (1, 3, 8, 17), (1, 2), (1, 7, 8, 9, 33))
     for pixels, kernel_h, kernel_w, depth, groups, channels in shapes:
         cycles = config.mac_startup_cycles
@@ -107,7 +107,7 @@ def test_convolutions_take_their_cycles(config: DeviceConfig, wide: int) -> None
 @ELEMENTS
 @pytest.mark.parametrize("config", DEVICES)
 def test_depthwise_convolutions_take_their_cycles(config: DeviceConfig, wide: int) -> None:
-    costs, out_lanes = get_costs(config), halved(config.mac_out_lanes, wide)
+    costs, out_lanes = get_costs(config), get_lanes(config.mac_out_lanes, wide)
     for pixels, taps, channels in product((1, 6, 49), (1, 9, 25), (1, 3, 4, 8, 9, 33)):
         cycles = config.mac_startup_cycles + pixels * taps * batches(channels, out_lanes)
         assert count_depthwise_cycles(pixels, taps, channels, wide, costs) == cycles
@@ -116,7 +116,7 @@ def test_depthwise_convolutions_take_their_cycles(config: DeviceConfig, wide: in
 @ELEMENTS
 @pytest.mark.parametrize("config", DEVICES)
 def test_matrix_products_take_their_cycles(config: DeviceConfig, wide: int) -> None:
-    costs, in_lanes = get_costs(config), halved(config.mac_in_lanes, wide)
+    costs, in_lanes = get_costs(config), get_lanes(config.mac_in_lanes, wide)
     for rows, inner, columns in product((1, 7, 40), (1, 3, 8, 17, 70), (1, 5, 8, 9, 200)):
         steps = batches(inner, in_lanes) * batches(columns, config.mac_out_lanes)
         assert count_gemm_cycles(rows, inner, columns, wide, costs) == (
@@ -127,7 +127,7 @@ def test_matrix_products_take_their_cycles(config: DeviceConfig, wide: int) -> N
 @ELEMENTS
 @pytest.mark.parametrize("config", DEVICES)
 def test_vector_instructions_take_their_cycles(config: DeviceConfig, wide: int) -> None:
-    costs, lanes = get_costs(config), halved(config.vector_lanes, wide)
+    costs, lanes = get_costs(config), get_lanes(config.vector_lanes, wide)
     for rows, columns in product((1, 7, 40), (1, 3, 8, 16, 17, 65, 200)):
         cycles = config.vector_startup_cycles + rows * batches(columns, lanes)
         assert count_vector_cycles(rows, columns, wide, costs) == cycles
@@ -157,7 +157,7 @@ def test_bounds_equal_their_formulas(config: DeviceConfig, wide: int, cores: int
     config = attrs.evolve(config, cores_count=cores)
     peak = 0
     for _ in range(cores * config.mac_out_lanes):
-        peak += halved(config.mac_in_lanes, wide)
+        peak += get_lanes(config.mac_in_lanes, wide)
     assert count_macs_per_cycle(config, wide) == peak
     for macs in (1, peak - 1, peak, peak + 1, 10 * peak, 10 * peak + 1):
         assert compute_mac_bound(macs, wide, config) == batches(macs, peak)
