@@ -84,21 +84,21 @@ OPERANDS = {
 """Descriptor -> its addresses in the scratchpad."""
 
 
-def possible(name: str, changes: Mapping[str, int] = {}) -> Words:
-    """A descriptor that is possible, but for the changes."""
+def make_words(name: str, changes: Mapping[str, int] = {}) -> Words:
+    """Build a valid descriptor with ``changes`` applied."""
     places = {word: SPM + place * AREA for place, word in enumerate(OPERANDS[name], start=1)}
     return {**BASES[name], **places, **changes}
 
 
 class StaleWorkspace(dict[tuple[int, int], int]):
-    """Workspace of a footprint whose unwritten words are those of operands outside any memory."""
+    """Footprint workspace whose unwritten words are operands outside any memory."""
 
     def __missing__(self, key: tuple[int, int]) -> int:
         return (key[1] + 1) << 40
 
 
 def fault(name: str, values: Mapping[str, int], spm_bytes: int = ROOMY) -> str | None:
-    """Name of the word that an operand fault would tell, or None if there is none."""
+    """Return the name of the word that an operand fault reports, or None without a fault."""
     names = [word.name for word in DESCRIPTORS[name]]
     assert set(values) <= set(names), set(values) - set(names)
     given = [values.get(word, 0) for word in names]

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from memory_descriptors import INT8, INT16, ONE, PROFILES, ROOMY, SPM, possible
+from memory_descriptors import INT8, INT16, ONE, PROFILES, ROOMY, SPM, make_words
 
 from nmpsim.isa.descriptors import DESCRIPTORS
 from nmpsim.isa.profiles import PROFILES_OF, ROWS
@@ -73,7 +73,7 @@ def test_overlaps_are_found() -> None:
                 assert ranges_overlap(a, a_extent, b, b_extent) is bool(shared)
 
 
-def folded(rows: int, stride_y: int, columns: int, stride_x: int, run: int) -> bool:
+def box_overlaps_itself(rows: int, stride_y: int, columns: int, stride_x: int, run: int) -> bool:
     touches = defaultdict[tuple[int, int], int](int, {(0, IS_PLAIN): 1})
     row = touch(touches, True, INPUT, 0, run)
     repeat(touches, row, columns, stride_x)
@@ -82,12 +82,12 @@ def folded(rows: int, stride_y: int, columns: int, stride_x: int, run: int) -> b
 
 
 def test_overlaps_of_runs_with_themselves_are_found() -> None:
-    assert not folded(1, 0, 1, 0, 5)
+    assert not box_overlaps_itself(1, 0, 1, 0, 5)
     for stride, expected in ((0, True), (4, True), (5, False), (6, False)):
-        assert folded(1, 0, 2, stride, 5) is expected
-        assert folded(2, stride, 1, 0, 5) is expected
+        assert box_overlaps_itself(1, 0, 2, stride, 5) is expected
+        assert box_overlaps_itself(2, stride, 1, 0, 5) is expected
     for stride, expected in ((24, True), (25, False), (26, False)):
-        assert folded(2, stride, 3, 10, 5) is expected
+        assert box_overlaps_itself(2, stride, 3, 10, 5) is expected
 
 
 def test_runs_may_overlap_along_each_axis() -> None:
@@ -106,7 +106,7 @@ def test_a_check_ignores_operands_of_the_previous_instruction() -> None:
     touches = np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
 
     def check_word(name: str, changes: dict[str, int]) -> int:
-        words = possible(name, changes)
+        words = make_words(name, changes)
         values = [words.get(word.name, 0) for word in DESCRIPTORS[name]]
         return check(KINDS[name], values, ROOMY, touches)
 
@@ -174,7 +174,7 @@ def test_products_beyond_the_limit_are_wrong() -> None:
 
 
 class Table:
-    """Scale records behind the first bytes of a scratchpad, as its int32 words."""
+    """Scale records after the first bytes of a scratchpad, as Int32 words."""
 
     def __init__(self, channels: int, at: int) -> None:
         self.channels, self.address = channels, SPM + at

@@ -14,7 +14,7 @@ from memory_descriptors import (
     PROFILES,
     SPM,
     fault,
-    possible,
+    make_words,
 )
 from toy_rows import add_descriptor, add_word
 
@@ -167,7 +167,7 @@ def test_words_without_a_limit_accept_all_values(name: str) -> None:
     names = {word.name for word in DESCRIPTORS[name]} - {*ELEMENTS.get(name, ())}
     for word in ANY & names:
         for value in (-(1 << 31), -1, 0, (1 << 31) - 1):
-            assert fault(name, possible(name, {word: value})) is None, (word, value)
+            assert fault(name, make_words(name, {word: value})) is None, (word, value)
 
 
 def limits() -> Iterator[tuple[str, str, int, int]]:
@@ -187,22 +187,22 @@ def with_scales() -> Iterator[tuple[str, str, str]]:
 @pytest.mark.parametrize("element", [INT8, INT16])
 @pytest.mark.parametrize("name", BASES)
 def test_base_descriptors_are_valid(name: str, element: int) -> None:
-    assert fault(name, possible(name, {"element": element} if name in ELEMENTS else {})) is None
+    assert fault(name, make_words(name, {"element": element} if name in ELEMENTS else {})) is None
 
 
 @pytest.mark.parametrize(("name", "word", "least", "most"), [*limits()])
 def test_values_beyond_the_limits_are_wrong(name: str, word: str, least: int, most: int) -> None:
     for value in (least, most):
         channels = {"out_channels": value} if word == "groups" else {}
-        assert fault(name, possible(name, {word: value, **channels})) is None, value
+        assert fault(name, make_words(name, {word: value, **channels})) is None, value
     for value in (least - 1, most + 1, 0xFFFF_FFFF if least >= 0 else -(1 << 31)):
-        assert fault(name, possible(name, {word: value})) == word
+        assert fault(name, make_words(name, {word: value})) == word
 
 
 @pytest.mark.parametrize("name", ADDRESSES)
 def test_odd_addresses_and_strides_are_valid_for_int8_only(name: str) -> None:
     for word in ADDRESSES[name]:
-        words = possible(name)
+        words = make_words(name)
         assert fault(name, {**words, word: words[word] + 1}) is None, word
         assert fault(name, {**words, word: words[word] + 1, "element": INT16}) == word
         assert fault(name, {**words, word: words[word] + 2, "element": INT16}) is None
@@ -213,7 +213,7 @@ def test_odd_addresses_and_strides_are_valid_for_int8_only(name: str) -> None:
 def test_records_are_aligned(alignment: tuple[str, str, int]) -> None:
     name, word, unit = alignment
     for past in range(17):
-        words = possible(name)
+        words = make_words(name)
         expected = word if past % unit else None
         assert fault(name, {**words, word: words[word] + past}) == expected
 
@@ -223,16 +223,16 @@ def test_records_are_aligned(alignment: tuple[str, str, int]) -> None:
 def test_partial_sums_are_aligned(name: str, element: int, unit: int) -> None:
     for part in (1, 2, 3):
         for past in range(17):
-            words = possible(name, {"part": part, "element": element})
+            words = make_words(name, {"part": part, "element": element})
             expected = "partial" if past % unit else None
             assert fault(name, {**words, "partial": words["partial"] + past}) == expected
     # Without parts nobody looks at the word.
-    assert fault(name, possible(name, {"element": element, "partial": 1})) is None
+    assert fault(name, make_words(name, {"element": element, "partial": 1})) is None
 
 
 def test_the_wide_side_of_a_pair_is_aligned() -> None:
     for past in range(9):
-        words = possible("eltwise", {"rhs_kind": 1})
+        words = make_words("eltwise", {"rhs_kind": 1})
         expected = "rhs" if past % 4 else None
         assert fault("eltwise", {**words, "rhs": words["rhs"] + past}) == expected
         assert fault("eltwise", {**words, "rhs_stride": 4 + past}) == expected
@@ -243,7 +243,7 @@ def test_the_wide_side_of_a_pair_is_aligned() -> None:
 def test_values_of_the_element_are_valid(name: str, element: int, most: int) -> None:
     ends = {"clip_low": -most - 1, "clip_high": most, "in_low": -most - 1, "in_high": most}
     words = {word: value for word, value in ends.items() if word in ELEMENTS[name]}
-    words = possible(name, {**words, "element": element})
+    words = make_words(name, {**words, "element": element})
     for word in ELEMENTS[name]:
         for value in (-most - 1, 0, most):
             assert fault(name, {**words, word: value}) is None
@@ -257,26 +257,26 @@ def test_values_of_the_element_are_valid(name: str, element: int, most: int) -> 
 )
 def test_inverted_ranges_are_wrong(name: str, low: str, high: str) -> None:
     for least, most in ((5, 5), (-5, -5), (-128, 127), (4, 5)):
-        assert fault(name, possible(name, {low: least, high: most})) is None
+        assert fault(name, make_words(name, {low: least, high: most})) is None
     for least, most in ((5, 4), (-5, -6), (127, -128), (1, 0)):
-        assert fault(name, possible(name, {low: least, high: most})) == high
+        assert fault(name, make_words(name, {low: least, high: most})) == high
 
 
 @pytest.mark.parametrize("name", SCALES)
 def test_clip_wanted_accepts_its_flags_only(name: str) -> None:
     for sides in range(4):
-        assert fault(name, possible(name, {"clip_wanted": sides})) is None
+        assert fault(name, make_words(name, {"clip_wanted": sides})) is None
     for sides in (4, 5, 8, 0xFFFF_FFFF):
-        assert fault(name, possible(name, {"clip_wanted": sides})) == "clip_wanted"
+        assert fault(name, make_words(name, {"clip_wanted": sides})) == "clip_wanted"
 
 
 @pytest.mark.parametrize("name", ALLOWED)
 def test_profiles_of_each_instruction_are_valid(name: str) -> None:
     for profile, number in PROFILES.items():
         expected = None if profile in ALLOWED[name] else "profile"
-        assert fault(name, possible(name, {"profile": number})) == expected, profile
+        assert fault(name, make_words(name, {"profile": number})) == expected, profile
     for number in (11, 30, 31, 32, 33, 64, 1 << 26, 0xFFFF_FFFF):
-        assert fault(name, possible(name, {"profile": number})) == "profile"
+        assert fault(name, make_words(name, {"profile": number})) == "profile"
 
 
 @pytest.mark.parametrize("element", [INT8, INT16])
@@ -285,7 +285,7 @@ def test_impossible_scales_are_wrong(name: str, scale: str, profile: str, elemen
     def named(**words: int) -> str | None:
         changes = {f"{scale}_{word}": value for word, value in words.items()}
         return fault(
-            name, possible(name, {**changes, "profile": PROFILES[profile], "element": element})
+            name, make_words(name, {**changes, "profile": PROFILES[profile], "element": element})
         )
 
     bad = f"{scale}_pre"
@@ -314,12 +314,12 @@ def test_impossible_scales_are_wrong(name: str, scale: str, profile: str, elemen
 
 def test_onnx_has_a_scale_and_an_addend_of_the_average() -> None:
     onnx = {"profile": PROFILES["onnx"]}
-    assert fault("avgpool", possible("avgpool", {**onnx, "result_scale": ONE})) is None
+    assert fault("avgpool", make_words("avgpool", {**onnx, "result_scale": ONE})) is None
     for bits in (-1, 0, INFINITY):
-        words = possible("avgpool", {**onnx, "result_scale": bits})
+        words = make_words("avgpool", {**onnx, "result_scale": bits})
         assert fault("avgpool", words) == "result_scale"
     for bits in (INFINITY, 0xFFFF_FFFF):
-        words = possible("avgpool", {**onnx, "result_scale": ONE, "out_post": bits})
+        words = make_words("avgpool", {**onnx, "result_scale": ONE, "out_post": bits})
         assert fault("avgpool", words) == "out_post"
 
 
@@ -329,10 +329,10 @@ def test_onednn_has_a_scale_of_the_result(name: str) -> None:
         if profile not in ALLOWED[name]:
             continue
         for bits in (1, ONE, INFINITY - 1):
-            assert fault(name, possible(name, {"profile": number, "result_scale": bits})) is None
+            assert fault(name, make_words(name, {"profile": number, "result_scale": bits})) is None
         for bits in (-1, 0, INFINITY, 0xFFFF_FFFF):
             expected = "result_scale" if profile == "onednn" else None
-            words = possible(name, {"profile": number, "result_scale": bits})
+            words = make_words(name, {"profile": number, "result_scale": bits})
             for layer in (0, -1):
                 assert fault(name, {**words, "layer": layer}) == expected
 
@@ -341,7 +341,7 @@ def test_onednn_has_a_scale_of_the_result(name: str) -> None:
 def test_leaky_is_valid_for_integer_profiles_only(name: str) -> None:
     for profile in ALLOWED[name]:
         for activation in (0, 1, 2, 0xFFFF_FFFF):
-            words = possible(name, {"profile": PROFILES[profile], "activation": activation})
+            words = make_words(name, {"profile": PROFILES[profile], "activation": activation})
             good = activation == 0 or (activation == 1 and profile in INTEGER)
             assert fault(name, words) == (None if good else "activation"), profile
 
@@ -350,7 +350,7 @@ def test_result_scales_of_rescales_have_limits() -> None:
     for profile in ALLOWED["rescale"]:
         for bits in (-1, 0, 1, INFINITY - 1, INFINITY, 0xFFFF_FFFF):
             good = 0 < bits < INFINITY or profile not in ("glow_float", "float")
-            words = possible("rescale", {"profile": PROFILES[profile], "result_scale": bits})
+            words = make_words("rescale", {"profile": PROFILES[profile], "result_scale": bits})
             assert fault("rescale", words) == (None if good else "result_scale")
 
 
@@ -358,7 +358,7 @@ def test_result_scales_of_rescales_have_limits() -> None:
 def test_factors_of_pairs_have_limits(operation: int, name: str) -> None:
     """docs/isa.md, "Scales of nmp.eltwise"."""
     for profile in ALLOWED["eltwise"]:
-        words = possible("eltwise", {"operation": operation, "profile": PROFILES[profile]})
+        words = make_words("eltwise", {"operation": operation, "profile": PROFILES[profile]})
         if profile == "qnnpack":
             expected = None if name in ("add", "sub") else "operation"
             assert fault("eltwise", words) == expected
@@ -385,7 +385,7 @@ def test_factors_of_pairs_have_limits(operation: int, name: str) -> None:
 
 
 def test_qnnpack_shifts_to_the_right() -> None:
-    words = possible("eltwise", {"profile": PROFILES["qnnpack"], "lhs_pre": 77, "out_pre": 77})
+    words = make_words("eltwise", {"profile": PROFILES["qnnpack"], "lhs_pre": 77, "out_pre": 77})
     for shift in (0, 1, 31):
         assert fault("eltwise", {**words, "out_post": shift}) is None
     for shift in (32, 33, 0xFFFF_FFFF):
@@ -395,13 +395,13 @@ def test_qnnpack_shifts_to_the_right() -> None:
 def test_element_bytes_of_a_copy_are_1_2_4_or_8() -> None:
     for size in range(-1, 20):
         expected = None if size in (1, 2, 4, 8) else "element_bytes"
-        assert fault("transpose", possible("transpose", {"element_bytes": size})) == expected
+        assert fault("transpose", make_words("transpose", {"element_bytes": size})) == expected
 
 
 def test_groups_divide_the_channels() -> None:
     for groups in range(1, 9):
         for channels in range(1, 20):
-            words = possible("conv", {"groups": groups, "out_channels": channels})
+            words = make_words("conv", {"groups": groups, "out_channels": channels})
             assert fault("conv", words) == ("out_channels" if channels % groups else None)
 
 
@@ -416,7 +416,7 @@ BAD_SIZE = {
 def test_the_first_of_several_wrong_words_is_named(name: str) -> None:
     """Sizes come before addresses, addresses before scales and clips."""
     address = {"gemm": "lhs", "eltwise": "lhs"}.get(name, "input")
-    words = possible(name, {"clip_wanted": 0xFFFF_FFFF})
+    words = make_words(name, {"clip_wanted": 0xFFFF_FFFF})
     assert fault(name, words) == "clip_wanted"
     words |= {"clip_low": 1, "clip_high": 0}
     assert fault(name, words) == "clip_high"
@@ -431,7 +431,7 @@ def test_the_first_of_several_wrong_words_is_named(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("maxpool", "empty_value"), ("load", "fill")])
 def test_the_first_of_two_wrong_words_is_named(name: str, value: str) -> None:
-    words = possible(name, {value: 1 << 20})
+    words = make_words(name, {value: 1 << 20})
     assert fault(name, words) == value
     words[BAD_SIZE[name]] = 0xFFFF_FFFF
     assert fault(name, words) == BAD_SIZE[name]

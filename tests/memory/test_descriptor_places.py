@@ -11,7 +11,7 @@ from itertools import combinations, product
 from random import Random
 
 import pytest
-from memory_descriptors import INT8, INT16, OPERANDS, SPM, Words, fault, possible
+from memory_descriptors import INT8, INT16, OPERANDS, SPM, Words, fault, make_words
 
 from nmpsim.isa.table import DESCRIPTORS
 
@@ -22,8 +22,8 @@ SPM_BYTES = 16 * FAR_APART
 NOTHING: Range = (0, 0)
 
 
-def covered(starts: Iterator[int], run: int) -> Range:
-    """All of the runs of so many bytes that start there."""
+def span_runs(starts: Iterator[int], run: int) -> Range:
+    """Return the range that spans all runs of ``run`` bytes at these starts."""
     places = [(start, start + run) for start in starts if run > 0]
     return (min(p[0] for p in places), max(p[1] for p in places)) if places else NOTHING
 
@@ -34,17 +34,17 @@ def size_of(w: Words) -> int:
 
 def image(rows: int, row_stride: int, columns: int, pixel_stride: int, run: int) -> Range:
     pixels = product(range(rows), range(columns))
-    return covered((y * row_stride + x * pixel_stride for y, x in pixels), run)
+    return span_runs((y * row_stride + x * pixel_stride for y, x in pixels), run)
 
 
 def matrix(rows: int, stride: int, run: int) -> Range:
-    return covered((y * stride for y in range(rows)), run)
+    return span_runs((y * stride for y in range(rows)), run)
 
 
 def read_by_windows(w: Words, run: int) -> Range:
-    """Every tap of every window."""
+    """Return the range that spans all taps of all windows."""
     taps = product(range(w["out_h"]), range(w["kernel_h"]), range(w["out_w"]), range(w["kernel_w"]))
-    return covered(
+    return span_runs(
         (
             (oy * w["stride_h"] + ky * w["dilation_h"]) * w["in_row_stride"]
             + (ox * w["stride_w"] + kx * w["dilation_w"]) * w["in_pixel_stride"]
@@ -54,13 +54,13 @@ def read_by_windows(w: Words, run: int) -> Range:
     )
 
 
-def written(w: Words, channels: int) -> Range:
+def get_written_range(w: Words, channels: int) -> Range:
     strides = w["out_row_stride"], w["out_pixel_stride"]
     return image(w["out_h"], strides[0], w["out_w"], strides[1], channels * size_of(w))
 
 
 def blocked_weights(w: Words) -> int:
-    """``[out/16][ky][(kx*in)/4][16][4]``, for Int16 ``[out/16][ky][(kx*in)/2][16][2]``."""
+    """Count the bytes of weights in blocks of 16 outputs by 4 inputs (2 for Int16)."""
     inputs = 2 if size_of(w) == 2 else 4
     nbytes = 0
     for _ in range(0, w["out_channels"], 16):
@@ -71,20 +71,20 @@ def blocked_weights(w: Words) -> int:
 
 
 def sums(w: Words, count: int) -> Range:
-    """32 bits each for Int8, 64 for Int16; only of sums in parts."""
+    """Return the range of partial sums, which is empty unless sums are computed in parts."""
     return (0, count * 4 * size_of(w)) if w.get("part") else NOTHING
 
 
-def transposed(w: Words, strides: str) -> Range:
+def get_transposed_range(w: Words, strides: str) -> Range:
     places = product(*(range(w[f"size_{d}"]) for d in range(4)))
-    return covered(
+    return span_runs(
         (sum(at * w[f"{strides}_stride_{d}"] for d, at in enumerate(place)) for place in places),
         w["element_bytes"],
     )
 
 
 def ranges(name: str, w: Words) -> dict[str, Range]:
-    """Operand -> what it covers."""
+    """Return the range that each operand covers."""
     size = size_of(w)
     if name in ("load", "store"):
         columns = w["count_x"] + w.get("pad_x_before", 0) + w.get("pad_x_after", 0)
@@ -97,7 +97,7 @@ def ranges(name: str, w: Words) -> dict[str, Range]:
             "weights": (0, blocked_weights(w)),
             "channels": (0, 16 * channels),
             "scales": (0, 28 * channels),
-            "output": written(w, channels),
+            "output": get_written_range(w, channels),
             "partial": sums(w, w["out_h"] * w["out_w"] * channels),
         }
     if name == "dwconv":
@@ -107,7 +107,7 @@ def ranges(name: str, w: Words) -> dict[str, Range]:
             "weights": (0, w["kernel_h"] * w["kernel_w"] * channels * size),
             "channels": (0, 16 * channels),
             "scales": (0, 28 * channels),
-            "output": written(w, channels),
+            "output": get_written_range(w, channels),
         }
     if name == "gemm":
         return {
@@ -120,7 +120,7 @@ def ranges(name: str, w: Words) -> dict[str, Range]:
         strides, run = (w["in_row_stride"], w["in_pixel_stride"]), w["channels"] * size
         return {
             "input": image(w["in_h"], strides[0], w["in_w"], strides[1], run),
-            "output": written(w, w["channels"]),
+            "output": get_written_range(w, w["channels"]),
         }
     if name == "eltwise":
         rhs_size = 4 if w.get("rhs_kind") else size
@@ -130,13 +130,13 @@ def ranges(name: str, w: Words) -> dict[str, Range]:
             "output": matrix(w["rows"], w["out_stride"], w["columns"] * size),
         }
     if name == "transpose":
-        return {"input": transposed(w, "in"), "output": transposed(w, "out")}
+        return {"input": get_transposed_range(w, "in"), "output": get_transposed_range(w, "out")}
     every = dict.fromkeys(OPERANDS[name], (0, w["count"] * size))
     return every | ({"table": (0, 256)} if name == "lut" else {})
 
 
-def drawn(name: str, random: Random) -> Words:
-    """Words of a small shape, with gaps between rows and pixels."""
+def draw_words(name: str, random: Random) -> Words:
+    """Draw words of a small shape with gaps between rows and pixels."""
 
     def some(low: int, high: int) -> int:
         return random.randint(low, high)
@@ -190,10 +190,10 @@ def drawn(name: str, random: Random) -> Words:
     return w
 
 
-def placed(name: str, w: Mapping[str, int]) -> Words:
-    """With operands far apart in a small scratchpad."""
+def place_operands(name: str, w: Mapping[str, int]) -> Words:
+    """Return a descriptor whose operands are far apart in a small scratchpad."""
     places = {operand: SPM + FAR_APART * at for at, operand in enumerate(OPERANDS[name], start=1)}
-    return {**possible(name), **w, **places}
+    return {**make_words(name), **w, **places}
 
 
 CASES = [(name, seed) for name in OPERANDS for seed in range(12)]
@@ -204,7 +204,7 @@ RESULTS = {"gemm": ("output", "partial"), "conv": ("output", "partial"), "load":
 
 @pytest.mark.parametrize(("name", "seed"), CASES)
 def test_operands_must_lie_in_the_scratchpad(name: str, seed: int) -> None:
-    w = placed(name, drawn(name, Random(seed)))
+    w = place_operands(name, draw_words(name, Random(seed)))
     assert fault(name, w, SPM_BYTES) is None
     for operand, (_, end) in ranges(name, w).items():
         if operand == "partial" and not w["part"]:
@@ -222,21 +222,21 @@ def test_operands_must_lie_in_the_scratchpad(name: str, seed: int) -> None:
 
 @pytest.mark.parametrize("name", ["conv", "dwconv"])
 def test_a_missing_table_of_scales_is_valid(name: str) -> None:
-    w = placed(name, drawn(name, Random(1)))
+    w = place_operands(name, draw_words(name, Random(1)))
     assert fault(name, {**w, "scales": 0}, SPM_BYTES) is None
     # Where there is no table nothing meets it.
     assert fault(name, {**w, "scales": 0, "output": w["scales"]}, SPM_BYTES) is None
 
 
-def around(fixed: Range, moved: Range, unit: int) -> set[int]:
-    """Distances at which two ranges begin or cease to meet, and their neighbours."""
+def get_edge_distances(fixed: Range, moved: Range, unit: int) -> set[int]:
+    """Return distances at which two ranges start or stop overlapping, and their neighbors."""
     edges = (fixed[0] - moved[1], fixed[0] - moved[0], fixed[1] - moved[1], fixed[1] - moved[0])
     return {(edge // unit + step) * unit for edge in edges for step in (-1, 0, 1, 2)}
 
 
 @pytest.mark.parametrize(("name", "seed"), CASES)
 def test_results_must_not_overlap_operands(name: str, seed: int) -> None:
-    w = placed(name, drawn(name, Random(seed)))
+    w = place_operands(name, draw_words(name, Random(seed)))
     lie = ranges(name, w)
     met = 0
     for result in RESULTS.get(name, ("output",)):
@@ -247,19 +247,19 @@ def test_results_must_not_overlap_operands(name: str, seed: int) -> None:
                 continue
             # Operand and result are both moved: only one of them may need an alignment.
             unit = 8 if result == "partial" else size_of(w)
-            for distance in around(lie[operand], lie[result], unit):
+            for distance in get_edge_distances(lie[operand], lie[result], unit):
                 first, last = distance + lie[result][0], distance + lie[result][1]
                 meets = first < lie[operand][1] and lie[operand][0] < last
                 meets = meets and lie[operand] != NOTHING
                 met += meets
                 moved = {**w, result: w[operand] + distance}
-                expected = result if meets and not in_place(name, moved, operand) else None
+                expected = result if meets and not is_in_place(name, moved, operand) else None
                 assert fault(name, moved, SPM_BYTES) == expected, (operand, distance)
     assert met or RESULTS.get(name) == () or name in ("maxpool", "avgpool")
 
 
-def in_place(name: str, w: Words, operand: str) -> bool:
-    """Only eltwise, rescale and lut may write exactly where they read."""
+def is_in_place(name: str, w: Words, operand: str) -> bool:
+    """Return whether an instruction may write exactly where it reads this operand."""
     if w["output"] != w[operand]:
         return False
     if name == "eltwise":
@@ -273,7 +273,7 @@ def in_place(name: str, w: Words, operand: str) -> bool:
 @pytest.mark.parametrize("side", ["lhs", "rhs"])
 def test_pairs_may_work_in_place(side: str, element: int, kind: str) -> None:
     shape = {"rows": 3, "columns": 4, "lhs_stride": 16, "rhs_stride": 16, "out_stride": 16}
-    w = placed("eltwise", {**shape, "element": element, "rhs_kind": int(kind == "int32")})
+    w = place_operands("eltwise", {**shape, "element": element, "rhs_kind": int(kind == "int32")})
     w["output"] = w[side]
     expected = "output" if side == "rhs" and kind == "int32" else None
     assert fault("eltwise", w, SPM_BYTES) == expected
@@ -302,7 +302,7 @@ def test_images_must_not_overlap_themselves(
     size, channels = element + 1, 3
     word = {"conv": "out_channels", "dwconv": "channels_count"}.get(name, "channels")
     for pixel_stride, row_stride in product(range(0, 6 * size, size), range(0, 20 * size, size)):
-        w = placed(
+        w = place_operands(
             name,
             {
                 "element": element, word: channels, "out_h": rows, "out_w": columns,
@@ -321,7 +321,7 @@ def test_matrices_must_not_overlap_themselves(name: str, element: int) -> None:
     for rows, stride in product((1, 2, 3), range(0, 8 * size, size)):
         words = {"element": element, "rows": rows, "columns": columns, "out_stride": stride}
         folded = begins_before_its_predecessor_ends((y * stride for y in range(rows)), 5 * size)
-        assert fault(name, placed(name, words), SPM_BYTES) == ("output" if folded else None)
+        assert fault(name, place_operands(name, words), SPM_BYTES) == ("output" if folded else None)
 
 
 NONE: Words = {}
@@ -354,10 +354,10 @@ def test_results_must_not_exceed_the_scratchpad(
     name: str, shape: dict[str, int], raised: str, named: str, most: int
 ) -> None:
     """Whatever strides say: else a zero stride would let an instruction go on for ever."""
-    none = {word: 0 for word in possible(name) if "stride_" in word and name != "conv"}
+    none = {word: 0 for word in make_words(name) if "stride_" in word and name != "conv"}
     if name in ("load", "store"):
         shape = {**shape, **none}
-    w = {**possible(name, shape)}
+    w = {**make_words(name, shape)}
     assert fault(name, w, most) != named, "there is no room, but that is another word's fault"
     assert fault(name, w, most - 1) == named
     assert fault(name, {**w, raised: w[raised] + 1}, most) == named
@@ -366,8 +366,8 @@ def test_results_must_not_exceed_the_scratchpad(
 def test_taps_of_a_window_have_a_limit() -> None:
     """The sum of 2^23 Int8 values less their zero point fits 32 bits; 10 x 838861 are 2 more."""
     for name in ("maxpool", "avgpool"):
-        assert fault(name, possible(name, {"kernel_h": 1 << 10, "kernel_w": 1 << 13})) is None
-        assert fault(name, possible(name, {"kernel_h": 10, "kernel_w": 838861})) == "kernel_h"
+        assert fault(name, make_words(name, {"kernel_h": 1 << 10, "kernel_w": 1 << 13})) is None
+        assert fault(name, make_words(name, {"kernel_h": 10, "kernel_w": 838861})) == "kernel_h"
 
 
 def test_weights_have_a_limit() -> None:
@@ -389,7 +389,7 @@ def test_weights_have_a_limit() -> None:
         ("dwconv", {"kernel_h": 8065, "kernel_w": 8321}, "weights"),
     ]  # fmt: skip
     for name, shape, named in rows:
-        assert fault(name, possible(name, shape)) == named, shape
+        assert fault(name, make_words(name, shape)) == named, shape
 
 
 @pytest.mark.parametrize("name", ["conv", "dwconv"])
@@ -400,23 +400,23 @@ def test_rows_and_columns_of_windows_have_a_limit(name: str) -> None:
         ("out_w", "stride_w", "kernel_w", "dilation_w"),
     ):
         most = {size: 8192, stride: 8193}
-        assert fault(name, possible(name, most)) is None
-        assert fault(name, possible(name, {**most, kernel: 2})) == "input"
+        assert fault(name, make_words(name, most)) is None
+        assert fault(name, make_words(name, {**most, kernel: 2})) == "input"
         most = {kernel: 8192, dilation: 8193}
-        assert fault(name, possible(name, most)) is None
-        assert fault(name, possible(name, {**most, size: 2})) == "input"
+        assert fault(name, make_words(name, most)) is None
+        assert fault(name, make_words(name, {**most, size: 2})) == "input"
 
 
 def test_bytes_of_a_pixel_have_a_limit() -> None:
     """2^13 x 2^13 channels of a byte are 2^26 bytes; 8065 x 8321 one more."""
     groups = {"groups": 1 << 13, "out_channels": 1 << 13}
-    assert fault("conv", possible("conv", {**groups, "in_channels": 1 << 13})) is None
+    assert fault("conv", make_words("conv", {**groups, "in_channels": 1 << 13})) is None
     wide = {**groups, "in_channels": 1 << 13, "element": INT16}
-    assert fault("conv", possible("conv", wide)) == "input"
-    assert fault("conv", possible("conv", {**wide, "in_channels": 1 << 12})) is None
-    assert fault("conv", possible("conv", {**wide, "in_channels": (1 << 12) + 1})) == "input"
+    assert fault("conv", make_words("conv", wide)) == "input"
+    assert fault("conv", make_words("conv", {**wide, "in_channels": 1 << 12})) is None
+    assert fault("conv", make_words("conv", {**wide, "in_channels": (1 << 12) + 1})) == "input"
     one_more = {"groups": 8065, "out_channels": 8065, "in_channels": 8321}
-    assert fault("conv", possible("conv", one_more)) == "input"
+    assert fault("conv", make_words("conv", one_more)) == "input"
 
 
 @pytest.mark.parametrize(
@@ -427,8 +427,8 @@ def test_the_first_of_two_outside_operands_is_named(name: str, first: str, secon
     """In the order of the descriptor's words, whichever of them is read or written."""
     part = {"part": 1} if "partial" in (first, second) else {}  # which has partial sums
     outside = {first: SPM - FAR_APART, second: SPM - 2 * FAR_APART}
-    alone = [fault(name, possible(name, {**part, word: outside[word]})) for word in outside]
+    alone = [fault(name, make_words(name, {**part, word: outside[word]})) for word in outside]
     named = [word for word in (first, second) if word in alone]
-    both = fault(name, possible(name, {**part, **outside}))
+    both = fault(name, make_words(name, {**part, **outside}))
     assert named
     assert both == min(named, key=[word.name for word in DESCRIPTORS[name]].index)
