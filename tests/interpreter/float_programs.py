@@ -30,7 +30,7 @@ CHANGES_OF_SCALE = ("quantize", "dequantize", "rescalequantized")
 
 
 def recorded_module(text: Path) -> Module:
-    """A recorded program as it is."""
+    """Return a recorded program with its constants."""
     stem = text.name.removesuffix(".lir.txt")
     module, _ = attach_constants(
         parse_file(text), text.with_name(f"{stem}.npz"), find_tensors_file(text)
@@ -39,7 +39,7 @@ def recorded_module(text: Path) -> Module:
 
 
 def layer_floats(name: str) -> dict[str, Array]:
-    """The float constants of the recorded program with this path in the shared folder."""
+    """Return the float constants of the recorded program ``name`` in the shared folder."""
     text = shared_folder() / name
     quantized = recorded_module(text)
     return {
@@ -50,7 +50,7 @@ def layer_floats(name: str) -> dict[str, Array]:
 
 
 def float_form(name: str) -> Module:
-    """The float form of that program."""
+    """Return the float form of the recorded program ``name`` in the shared folder."""
     quantized = recorded_module(shared_folder() / name)
     module = attrs.evolve(
         quantized,
@@ -89,7 +89,7 @@ def _float_constant(name: str, type_: TensorType, values: Array, text: Path) -> 
 
 @cache
 def _initializers(model: Path) -> list[Array]:
-    """The model's tensors, with batch normalization folded into filters as Glow does."""
+    """Return a model's tensors and its filters with folded batch normalization."""
     graph = onnx.load(model).graph
     tensors = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
     made_by = {output: node for node in graph.node for output in node.output}
@@ -99,11 +99,15 @@ def _initializers(model: Path) -> list[Array]:
             conv = made_by[node.input[0]]
             statistics = [tensors[n] for n in node.input[1:]]
             epsilon = next(a.f for a in node.attribute if a.name == "epsilon")
-            arrays += _folded([tensors[n] for n in conv.input[1:]], statistics, epsilon)
+            arrays += _fold_batch_normalization(
+                [tensors[n] for n in conv.input[1:]], statistics, epsilon
+            )
     return arrays
 
 
-def _folded(conv: list[Array], statistics: list[Array], epsilon: float) -> list[Array]:
+def _fold_batch_normalization(
+    conv: list[Array], statistics: list[Array], epsilon: float
+) -> list[Array]:
     gamma, beta, mean, variance = statistics
     factor = gamma * (np.float32(1) / np.sqrt(variance + np.float32(epsilon)))
     bias = conv[1] if len(conv) > 1 else np.zeros_like(beta)
@@ -111,7 +115,7 @@ def _folded(conv: list[Array], statistics: list[Array], epsilon: float) -> list[
 
 
 def _layouts(array: Array, shape: tuple[int, ...]) -> Iterator[Array]:
-    """Every way in which Glow may have turned an initializer into a constant of this shape."""
+    """Yield each layout in which Glow may store an initializer as a constant of this shape."""
     if array.size != int(np.prod(shape)):
         return
     if array.ndim == 4:
@@ -128,7 +132,7 @@ def _layouts(array: Array, shape: tuple[int, ...]) -> Iterator[Array]:
 
 
 def _nhwc_rows(matrix: Array) -> Iterator[Array]:
-    """Rows of a weight behind a flattened NCHW tensor, in the order of the NHWC one."""
+    """Yield a weight with its NCHW rows reordered to NHWC for each possible square image."""
     rows, columns = matrix.shape
     for channels, height in itertools.product(range(1, rows + 1), range(1, rows + 1)):
         if rows % (channels * height) == 0:

@@ -19,7 +19,7 @@ def taps(
     dilation: tuple[int, int],
     shape: tuple[int, ...],
 ) -> Iterator[tuple[int, int, int, int]]:
-    """(ky, kx, row, column) of each tap of the window at (y, x) that is not padding."""
+    """Yield (ky, kx, row, column) of each tap of the window at (y, x) that is not padding."""
     for ky in range(kernels[0]):
         for kx in range(kernels[1]):
             row = y * strides[0] + ky * dilation[0] - pads[0]
@@ -45,7 +45,7 @@ def convolution(
 
 
 def pool(src: Array, out: tuple[int, ...], kernels: tuple[int, int], what: str, **window: Any):
-    """Largest value, its flat index, or the mean over all taps or over the valid ones."""
+    """Compute the maximum, its flat index, or the mean over all taps or the valid ones."""
     result = np.zeros(out, np.int64 if what == "argmax" else src.dtype)
     for n, y, x, c in np.ndindex(*out):
         valid = [

@@ -30,7 +30,7 @@ def run(
     real: Any = np.float64,
     **attributes: Any,
 ) -> Array:
-    """The first result of an instruction on these sources."""
+    """Return the first result of an instruction on these sources."""
     roles = OPCODES[opcode].operands
     operands = tuple(Operand(role.kind, role.name, HERE) for role in roles)
     instruction = Instruction(0, "it", opcode, operands, attributes, HERE)
@@ -48,7 +48,7 @@ def run(
     return evaluate_operation(instruction, kinds, values, real=real)
 
 
-def only(results: dict[int, Array]) -> Array:
+def get_single_result(results: dict[int, Array]) -> Array:
     (array,) = results.values()
     return array
 
@@ -99,7 +99,7 @@ def test_convolution_equals_a_plain_loop(real, window, channels, seed):
     out = (2, *extents(window, dilated=True), group * outputs)
     geometry = {k: window[k] for k in ("strides", "pads", "dilation")}
     expected = naive.convolution(src, weights, bias, group, out, **geometry)
-    actual = only(
+    actual = get_single_result(
         run(
             "convolution",
             out,
@@ -135,11 +135,13 @@ def test_pools_equal_a_plain_loop(window, seed):
         return naive.pool(src, out, window["kernels"], what, **geometry)
 
     best = run("maxpoolwithargmax", out, src, types={2: TensorType("index64", out)}, **attributes)
-    np.testing.assert_array_equal(only(run("maxpool", out, src, **attributes)), expected("max"))
+    np.testing.assert_array_equal(
+        get_single_result(run("maxpool", out, src, **attributes)), expected("max")
+    )
     np.testing.assert_array_equal(best[0], expected("max"))
     np.testing.assert_array_equal(best[2], expected("argmax"))
     for flag, what in ((1, "mean of all"), (0, "mean of the valid")):
-        actual = only(run("avgpool", out, src, CountIncludePads=flag, **attributes))
+        actual = get_single_result(run("avgpool", out, src, CountIncludePads=flag, **attributes))
         np.testing.assert_allclose(actual, expected(what), rtol=1e-14, atol=1e-15)
 
 
@@ -158,7 +160,7 @@ def test_fused_activations_are_applied(kind):
     arguments, function = ACTIVATED[kind]
     x = np.linspace(-4, 4, 33).reshape(1, 33, 1, 1)
     one, zero = np.ones((1, 1, 1, 1)), np.zeros(1)
-    actual = only(
+    actual = get_single_result(
         run(
             "convolution",
             x.shape,
@@ -194,7 +196,7 @@ UNARY = [
 
 @pytest.mark.parametrize(("opcode", "attributes", "function"), UNARY, ids=[u[0] for u in UNARY])
 def test_functions_of_one_value_equal_numpy(opcode, attributes, function):
-    actual = only(run(opcode, X.shape, X, **attributes))
+    actual = get_single_result(run(opcode, X.shape, X, **attributes))
     np.testing.assert_allclose(actual, [function(x) for x in X], rtol=1e-15)
 
 
@@ -212,21 +214,26 @@ BINARY = {
 def test_functions_of_two_values_equal_numpy(opcode):
     other = np.roll(X, 4)
     expected = [BINARY[opcode](a, b) for a, b in zip(X, other, strict=True)]
-    np.testing.assert_array_equal(only(run(opcode, X.shape, X, other)), expected)
+    np.testing.assert_array_equal(get_single_result(run(opcode, X.shape, X, other)), expected)
 
 
 def test_index_division_truncates():
     kinds = {i: TensorType("index64", (4,)) for i in range(3)}
     a, b = np.array([7, -7, 7, 5]), np.array([2, 2, -2, 0])
-    assert only(run("elementdiv", kinds[0], a, b, types=kinds)).tolist() == [3, -3, -3, 0]
+    assert get_single_result(run("elementdiv", kinds[0], a, b, types=kinds)).tolist() == [
+        3,
+        -3,
+        -3,
+        0,
+    ]
 
 
 def test_comparison_and_selection_equal_numpy():
     truth = TensorType("bool", X.shape)
-    smaller = only(run("elementcmplte", truth, X, np.zeros_like(X)))
+    smaller = get_single_result(run("elementcmplte", truth, X, np.zeros_like(X)))
     assert smaller.dtype == np.bool_
     assert smaller.tolist() == (X <= 0).tolist()
-    chosen = only(run("elementselect", X.shape, smaller, X, X + 10, types={1: truth}))
+    chosen = get_single_result(run("elementselect", X.shape, smaller, X, X + 10, types={1: truth}))
     assert chosen.tolist() == [x if x <= 0 else x + 10 for x in X]
 
 
@@ -236,30 +243,32 @@ def test_matrix_products_equal_numpy():
     product = [
         [sum(x * y for x, y in zip(row, column, strict=True)) for column in b.T] for row in a
     ]
-    np.testing.assert_allclose(only(run("matmul", (3, 2), a, b)), product, rtol=1e-13)
-    full = only(run("fullyconnected", (3, 2), a, b, bias))
+    np.testing.assert_allclose(get_single_result(run("matmul", (3, 2), a, b)), product, rtol=1e-13)
+    full = get_single_result(run("fullyconnected", (3, 2), a, b, bias))
     np.testing.assert_allclose(full, product + bias, rtol=1e-13)
     nothing = np.zeros(2)
     rows = run("rowwisequantizedfullyconnected", (3, 2), a, b.T, bias, nothing, nothing)
-    np.testing.assert_allclose(only(rows), full, rtol=1e-13)
-    np.testing.assert_array_equal(only(run("batchedadd", (3, 2), full, bias)), full + bias)
-    summed = only(run("batchedreduceadd", (2,), full, Axis=0))
+    np.testing.assert_allclose(get_single_result(rows), full, rtol=1e-13)
+    np.testing.assert_array_equal(
+        get_single_result(run("batchedadd", (3, 2), full, bias)), full + bias
+    )
+    summed = get_single_result(run("batchedreduceadd", (2,), full, Axis=0))
     np.testing.assert_allclose(summed, full[0] + full[1] + full[2], rtol=1e-14)
 
 
 def test_moves_equal_numpy():
     x = np.arange(24.0).reshape(2, 3, 4)
-    turned = only(run("transpose", (4, 2, 3), x, Shuffle=(2, 0, 1)))
+    turned = get_single_result(run("transpose", (4, 2, 3), x, Shuffle=(2, 0, 1)))
     assert turned[3, 1, 2] == x[1, 2, 3]
-    assert only(run("extracttensor", (1, 2, 4), x, Offsets=(1, 1, 0))).tolist() == [
+    assert get_single_result(run("extracttensor", (1, 2, 4), x, Offsets=(1, 1, 0))).tolist() == [
         x[1, 1:].tolist()
     ]
-    inserted = only(
+    inserted = get_single_result(
         run("inserttensor", (2, 6, 4), np.zeros((2, 6, 4)), x, Offsets=(0, 0, 0), Count=2, Axis=1)
     )
     assert inserted.tolist() == np.concatenate([x, x], axis=1).tolist()
-    assert only(run("splat", (2, 2), Value=0.3)).tolist() == [[0.3] * 2] * 2
-    bigger = only(
+    assert get_single_result(run("splat", (2, 2), Value=0.3)).tolist() == [[0.3] * 2] * 2
+    bigger = get_single_result(
         run(
             "resizenearest",
             (1, 4, 2, 1),
@@ -274,7 +283,7 @@ def test_scales_of_rows_and_channels_are_applied():
     x = np.array([[1.0, 2.0, 3.0], [1e4, 0.0, -1e4]])
     powers = np.exp(x[0])
     expected = [(powers / powers.sum()).tolist(), [1.0, 0.0, 0.0]]
-    np.testing.assert_allclose(only(run("softmax", x.shape, x)), expected, rtol=1e-14)
+    np.testing.assert_allclose(get_single_result(run("softmax", x.shape, x)), expected, rtol=1e-14)
     channels = np.arange(1.0, 6.0).reshape(1, 1, 1, 5)
     results = run(
         "localresponsenormalization",
@@ -296,7 +305,9 @@ def test_a_table_is_looked_up_by_the_stored_integer():
     quant = Quantization(0.5, 3, 0.0, 0.0)
     types = {1: TensorType("i8", (3,), quant)}
     mapping = np.arange(256.0)
-    actual = only(run("intlookuptable", (3,), np.array([0.0, 0.5, -1.0]), mapping, types=types))
+    actual = get_single_result(
+        run("intlookuptable", (3,), np.array([0.0, 0.5, -1.0]), mapping, types=types)
+    )
     assert actual.tolist() == [128 + 3, 128 + 4, 128 + 1]
 
 
@@ -304,9 +315,11 @@ def test_a_type_that_begins_at_zero_hides_a_relu():
     begins = TensorType("i8", X.shape, Quantization(0.1, -128, 0.0, 25.5))
     other = TensorType("i8", X.shape, Quantization(0.1, -127, 0.0, 25.5))
     zero = np.zeros_like(X)
-    assert only(run("elementadd", begins, X, zero)).tolist() == np.maximum(X, 0).tolist()
-    assert only(run("elementadd", other, X, zero)).tolist() == X.tolist()
-    assert only(run("quantize", begins, X)).tolist() == X.tolist()
+    assert (
+        get_single_result(run("elementadd", begins, X, zero)).tolist() == np.maximum(X, 0).tolist()
+    )
+    assert get_single_result(run("elementadd", other, X, zero)).tolist() == X.tolist()
+    assert get_single_result(run("quantize", begins, X)).tolist() == X.tolist()
 
 
 def test_stored_operands_are_dequantized():
@@ -340,12 +353,12 @@ def test_stored_operands_are_dequantized():
     assert reals[3].tolist() == [1.0, 2.0]
 
 
-def not_done() -> set[str]:
+def find_missing_operations() -> set[str]:
     done = {name for name, row in OPCODES.items() if row.run or row.formula}
     return set(OPCODES) - NO_WORK - done
 
 
 def test_every_opcode_can_be_evaluated(monkeypatch: pytest.MonkeyPatch):
-    assert not_done() == set()
+    assert find_missing_operations() == set()
     add_opcode(monkeypatch)
-    assert not_done() == {"toy"}
+    assert find_missing_operations() == {"toy"}
