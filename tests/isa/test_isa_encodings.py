@@ -114,15 +114,15 @@ def test_an_instruction_has_its_word(text: str, word: int):
     assert disassemble_word(word, PC) == text
 
 
-def _without_a_word() -> set[str]:
+def _find_unlisted_mnemonics() -> set[str]:
     listed = {text.split()[0] for text, _ in SCALAR + TENSOR}
     return listed ^ {i.mnemonic for i in table.INSTRUCTIONS}
 
 
 def test_every_instruction_is_in_the_lists(monkeypatch: pytest.MonkeyPatch):
-    assert _without_a_word() == set()
+    assert _find_unlisted_mnemonics() == set()
     add_instruction(monkeypatch)
-    assert _without_a_word() == {"nmp.toy"}
+    assert _find_unlisted_mnemonics() == {"nmp.toy"}
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ BASE = 0x8000_0000
 
 
 def _words() -> list[int]:
-    """A few hundred random scalar instructions with operands that GNU prints as we do."""
+    """Encode random scalar instructions whose operands GNU prints in the same form."""
     generator = random.Random(1)
     words = []
     for instruction in INSTRUCTIONS:
@@ -36,7 +36,7 @@ def _words() -> list[int]:
 
 
 def _plain(text: str) -> str:
-    """Without blanks among the operands; numbers in decimal."""
+    """Remove spaces between operands and convert numbers to decimal."""
     mnemonic, _, operands = text.strip().partition(" ")
     numbers = re.sub(
         r"0x[0-9a-f]+", lambda m: str(int(m.group(), 16) & 0xFFFF_FFFF), operands.replace(" ", "")
@@ -55,7 +55,7 @@ def _gnu(words: list[int], folder: Path) -> list[str]:
 
 
 def _target_with_prefix(line: str) -> str:
-    """objdump prints targets in hexadecimal without 0x."""
+    """Remove objdump's comments and add 0x to its hexadecimal targets."""
     return re.sub(r"(?<=[ ,])([0-9a-f]{6,8})$", r"0x\1", re.sub(r" *[<#].*", "", line))
 
 

@@ -21,7 +21,7 @@ ENDINGS = {
 
 
 def write_test(path: Path, ending: str, symbol: str = "tohost") -> None:
-    """An ELF file: the ending, then nothing more; a trap says so, if it is handled."""
+    """Write an ELF file that executes ``ending`` and reports handled traps as failures."""
     text = f"""
         .set {symbol}, {TOHOST:#x}
         _start: la t0, {TOHOST:#x}
@@ -36,7 +36,7 @@ def write_test(path: Path, ending: str, symbol: str = "tohost") -> None:
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def limit_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(riscv_tests, "MAX_LOOKS", 3)
 
 
