@@ -13,7 +13,7 @@ DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 
 
 def work(*entries):
-    """Entries (core, unit, layer, begin, end) as an engine notes them."""
+    """Return a work log of entries (core, unit, layer, begin, end)."""
     noted = np.zeros(len(entries), WORK).view(np.recarray)
     for place, name in enumerate(("core", "unit", "layer", "begin", "end")):
         noted[name] = [entry[place] for entry in entries]

@@ -90,7 +90,7 @@ def _place(path: Path, node: ast.AST) -> str:
 
 
 def main() -> None:
-    """Print all places, and their number for each check."""
+    """Print all places and the number of places per check."""
     counts = {}
     for title, find in CHECKS.items():
         places = list(find())

@@ -24,7 +24,7 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
-    """Modules of nmpsim that a module imports anywhere: in functions and for types, too."""
+    """Yield the modules of nmpsim that a module imports, also in functions and for types."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -38,7 +38,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 
 def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
-    """Groups of nodes each of which reaches all others; by Tarjan's algorithm."""
+    """Return the strongly connected components of at least two nodes (Tarjan's algorithm)."""
     order: dict[str, int] = {}
     lowest: dict[str, int] = {}
     open_: list[str] = []
@@ -100,7 +100,7 @@ def test_every_folder_of_modules_is_a_package() -> None:
 
 
 def top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements that run when a module is imported."""
+    """Yield the statements that run when a module is imported."""
     for statement in body:
         if isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test):
             continue
@@ -117,7 +117,7 @@ CHECKS = frozenset({"check_exhaustive", "check_profiles", "_check"})
 
 
 def own_names(tree: ast.Module) -> set[str]:
-    """Names that a module makes itself; a table of another module's is not its to fill."""
+    """Return the names that a module assigns at its top level."""
     made = set()
     for statement in top_level(tree.body):
         targets = getattr(statement, "targets", [getattr(statement, "target", None)])
@@ -126,7 +126,7 @@ def own_names(tree: ast.Module) -> set[str]:
 
 
 def effects(tree: ast.Module) -> Iterator[str]:
-    """What importing a module does to others."""
+    """Yield the effects of importing a module on other modules."""
     own = own_names(tree)
     for statement in top_level(tree.body):
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
@@ -147,7 +147,7 @@ FILLS = frozenset({"add", "append", "extend", "insert", "setdefault", "update"})
 
 
 def registrars(tree: ast.Module) -> Iterator[str]:
-    """Functions of a module that fill its tables: none may be a decorator."""
+    """Yield the functions of a module that fill its tables."""
     own = own_names(tree)
     for function in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
         for node in ast.walk(function):
@@ -161,7 +161,7 @@ def registrars(tree: ast.Module) -> Iterator[str]:
 
 
 def decorators(tree: ast.Module) -> set[str]:
-    """Last names of all decorators of a module."""
+    """Return the last names of all decorators of a module."""
     return {
         ast.unparse(decorator).partition("(")[0].rpartition(".")[2]
         for node in ast.walk(tree)

@@ -15,7 +15,7 @@ EVERYWHERE = {"conftest", "__main__"}
 
 
 def bare_names() -> dict[str, list[str]]:
-    """Module's name -> files of this name that no package holds."""
+    """Return the files outside packages for each module name."""
     files: dict[str, list[str]] = defaultdict(list)
     for path in sorted(TESTS.rglob("*.py")):
         if path.stem not in EVERYWHERE and not (path.parent / "__init__.py").exists():

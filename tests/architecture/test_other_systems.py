@@ -23,7 +23,7 @@ from nmpsim.kernels import cache_folder
 
 @pytest.fixture
 def no_module(monkeypatch: pytest.MonkeyPatch):
-    """Makes a module one that this Python does not have."""
+    """Return a function that makes the import of a module fail."""
     real = builtins.__import__
 
     def without(name: str) -> None:
@@ -48,7 +48,7 @@ def no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on Windows, which has no ``fcntl`` and renames no file that is open."""
+    """Simulate Windows, which has no ``fcntl`` and cannot rename an open file."""
     monkeypatch.setattr(atomic, "fcntl", None)
     monkeypatch.setattr(os, "dup", lambda descriptor: pytest.fail("a second descriptor"))
     atomic._remove_left_over.cache_clear()

@@ -26,7 +26,7 @@ ALLOWED = {
 
 
 def heights() -> dict[str, int]:
-    """Package or module -> its layer, the highest number on top."""
+    """Return the layer of each package or module, with the highest number on top."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
     return {
@@ -38,7 +38,7 @@ def heights() -> dict[str, int]:
 
 @cache
 def file_of(code: CodeType) -> str | None:
-    """As ``core/run``; None for code that is not ours, or that runs because of an import."""
+    """Return a path such as ``core/run``, or None for foreign and module-level code."""
     path = Path(code.co_filename)
     is_ours = path.is_relative_to(PACKAGE) and code.co_name != "<module>"
     return path.relative_to(PACKAGE).with_suffix("").as_posix() if is_ours else None
@@ -46,7 +46,7 @@ def file_of(code: CodeType) -> str | None:
 
 @pytest.fixture
 def words(tmp_path: Path) -> list[str]:
-    """A small program and its input, as the command line has them."""
+    """Return the command line of a small program and its input."""
     text = (ROOT / "programs" / "assembly" / "contention.s").read_text(encoding="utf-8")
     device = nmpsim.default_device().settings() | {"cores_count": 2}
     (tmp_path / "net.bin").write_bytes(assemble(text, "contention.s", device).bundle())

@@ -12,7 +12,7 @@ from nmpsim.isa.table import DESCRIPTORS
 
 
 def tensor_instruction(mnemonic: str, descriptor: int) -> list[int]:
-    """What the compiler emits: the descriptor's address into t0, then the instruction."""
+    """Encode a tensor instruction after loading the descriptor's address into t0."""
     return [
         encode("lui", {"rd": 5, "imm": compute_high_part(descriptor) << 12}),
         encode("addi", {"rd": 5, "rs1": 5, "imm": compute_low_part(descriptor)}),
@@ -25,7 +25,7 @@ def descriptor(kind: str, **values: int | str) -> bytes:
 
 
 def example_metadata(builder: BundleBuilder) -> tuple[Metadata, dict[str, int]]:
-    """Fill a builder; the metadata and the addresses of what is in it."""
+    """Fill a builder; return the metadata and the addresses of its contents."""
     at = {}
     at["weights"] = builder.add_constant("conv/weights", np.arange(70, dtype=np.int8))
     at["bias"] = builder.add_constant("bias ä #1", np.arange(3, dtype=np.int32))
@@ -82,7 +82,7 @@ def bundle_bytes() -> bytes:
 
 @pytest.fixture
 def build_with():
-    """Makes the example bundle with other metadata."""
+    """Return a function that builds the example bundle with changed metadata."""
 
     def build(**changes) -> bytes:
         builder = BundleBuilder()

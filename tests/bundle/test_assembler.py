@@ -12,7 +12,7 @@ from nmpsim.isa.table import DRAM_BASE
 
 
 def errors(text: str) -> list[tuple[str, int, int, str]]:
-    """Code, line, column and message of everything that is wrong."""
+    """Return code, line, column and message of each error."""
     with pytest.raises(UserError) as raised:
         assemble(text, "x.s")
     found = []

@@ -22,7 +22,7 @@ CODES = {"BUN001", "BUN002", "BUN003"}
 
 
 def redigested(data: bytes) -> bytes:
-    """The file with a digest that fits, if it still has a place for one."""
+    """Return the file with a correct digest if it has space for one."""
     try:
         section = ElfFile(memoryview(data), "").sections[DIGEST]
     except (UserError, KeyError):
@@ -36,7 +36,7 @@ def redigested(data: bytes) -> bytes:
 
 
 def outcome(data: bytes) -> str:
-    """The one error's code, or nothing."""
+    """Return the code of the only error, or an empty text."""
     try:
         parse_bundle(data, "net.bin")
     except UserError as error:

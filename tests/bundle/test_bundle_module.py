@@ -54,7 +54,7 @@ VALUES = {
 
 @pytest.fixture
 def module() -> Module:
-    """A module with a scale and an attribute that have more digits than the text prints."""
+    """Return a module whose scale and attribute have more digits than its text shows."""
     module, _ = attach_arrays(
         parse(TEXT), VALUES, {"x": {"scale": 0.00100000016391277, "offset": -2}}
     )
@@ -160,7 +160,7 @@ def test_debug_sections_survive_assembly(text, code, message):
 
 
 def in_pieces(module: Module) -> bytes:
-    """A bundle that has ``w`` packed in two pieces along its outputs, two along its inputs."""
+    """Build a bundle with ``w`` packed in two pieces along outputs and two along inputs."""
     builder, weights = BundleBuilder(), module.constants["w"].T[:, None, None]
     at = [
         builder.add_constant("", pack_weights(weights[out, :, :, depth]))
@@ -238,7 +238,7 @@ def with_section(module: Module, name: str, contents: bytes, image: bytes = b"")
 
 
 def outcome(data: bytes) -> str:
-    """The one error's code, or nothing."""
+    """Return the code of the only error, or an empty text."""
     try:
         parse_bundle(data, "net.bin").module()
     except UserError as error:

@@ -29,7 +29,7 @@ _TOLD_LINES = 60
 
 @attrs.define
 class Failure:
-    """A test that failed with a seed."""
+    """Test that failed with a seed."""
 
     test: str
     seed: int
@@ -37,7 +37,7 @@ class Failure:
 
     @property
     def command(self) -> str:
-        """What runs it again as it ran."""
+        """Return the command that reproduces the failure."""
         return (
             f"python -m pytest {self.test!r} --hypothesis-profile=campaign"
             f" --hypothesis-seed={self.seed}"
@@ -46,7 +46,7 @@ class Failure:
 
 @attrs.define
 class Tally:
-    """What has happened so far."""
+    """Totals of a campaign: examples, runs, failures and problems."""
 
     examples: Counter[str] = attrs.Factory(Counter)
     runs: Counter[str] = attrs.Factory(Counter)
@@ -56,7 +56,7 @@ class Tally:
     """Whether Ctrl-C was pressed."""
 
     def ended(self, test: str, seed: int, examples: int, failed: str) -> None:
-        """Count one run of a test; tell the first failure of each."""
+        """Count one run of a test, and print the first failure of each test."""
         self.runs[test] += 1
         self.examples[test] += examples
         if failed:
@@ -67,7 +67,7 @@ class Tally:
 
 
 class Worker:
-    """A process of pytest that repeats tests, and what it wrote down."""
+    """Process of pytest that repeats tests, with the log of its results."""
 
     def __init__(self, folder: Path, number: int, seed: int, step: int, only: str) -> None:
         self._path = folder / f"worker-{number}.jsonl"
@@ -89,7 +89,7 @@ class Worker:
         )
 
     def look(self, tally: Tally) -> None:
-        """Take in what it has written since the last look."""
+        """Read the events that the process has logged since the last call."""
         for line in self._lines():
             event = json.loads(line)
             if event["event"] == "begin":
@@ -106,13 +106,13 @@ class Worker:
         return iter(lines)
 
     def last_words(self) -> str:
-        """The end of what it printed."""
+        """Return the end of the process's output."""
         self._output.flush()
         self._output.seek(0)
         return "\n".join(self._output.read().splitlines()[-_TOLD_LINES:])
 
     def end(self) -> None:
-        """Kill it, in the middle of a test or not."""
+        """Kill the process, even in the middle of a test."""
         self.process.kill()
         self.process.wait()
         self._read.close()
@@ -120,7 +120,7 @@ class Worker:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; its exit code."""
+    """Run the command and return its exit code."""
     given = _arguments(arguments)
     seed = random.SystemRandom().getrandbits(32) if given.seed is None else given.seed
     tally, begin = Tally(), time.monotonic()
@@ -162,7 +162,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _run(given: argparse.Namespace, seed: int, deadline: float, folder: Path, tally: Tally) -> None:
-    """Keep the workers at work until the deadline; whatever happens none is left."""
+    """Keep the workers running until the deadline, and end all of them afterwards."""
 
     def started(number: int) -> Worker:
         return Worker(folder, number, seed + number, given.jobs, given.only)
@@ -192,7 +192,7 @@ def _run(given: argparse.Namespace, seed: int, deadline: float, folder: Path, ta
 
 
 def _died(worker: Worker, tally: Tally) -> None:
-    """A process ended by itself: a crash of what it tested, or pytest could not begin."""
+    """Record why a process ended: a crash of the tested code, or a failed start of pytest."""
     if worker.running is not None:
         test, seed = worker.running
         tally.ended(test, seed, 0, f"the process died\n{worker.last_words()}")

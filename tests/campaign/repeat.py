@@ -46,7 +46,7 @@ class _Repeat:
         self._tell(event="tests", count=len(items))
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """In place of pytest's own loop, for ever: who started this process ends it."""
+        """Run tests until the parent process ends, instead of pytest's own loop."""
         parent = os.getppid()
         for item, following in pairwise(self._order(session.items)):
             if os.getppid() != parent:
@@ -55,7 +55,7 @@ class _Repeat:
         return True
 
     def _order(self, items: list[pytest.Item]) -> Iterator[pytest.Item]:
-        """Every test once, in any order; then again."""
+        """Yield all tests in random order, endlessly."""
         order = random.Random(self._seed)
         while items:
             yield from order.sample(items, len(items))

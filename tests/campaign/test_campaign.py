@@ -24,7 +24,7 @@ SEEDED = ("np.random.Generator", "random.SystemRandom")
 
 @cache
 def trees() -> dict[Path, ast.Module]:
-    """Sources of all tests; not read while tests are collected, which each worker does."""
+    """Parse all tests; called by tests only, so that workers do not parse at collection."""
     return {
         path.relative_to(ROOT): ast.parse(path.read_text(encoding="utf-8"))
         for path in sorted((ROOT / "tests").rglob("*.py"))
@@ -132,7 +132,7 @@ def test_that_crashes(n):
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project with the same command and other tests."""
+    """Return a project with the same command and other tests."""
     tests = tmp_path / "tests"
     (tests / "campaign").mkdir(parents=True)
     for name in ("__init__", "__main__", "command", "repeat"):

@@ -24,7 +24,7 @@ def change_descriptor(path: Path, kind: str, layer: int, field: str, by: int) ->
 
 
 def descriptors(bundle: Bundle, kind: str):
-    """Address and words of each descriptor of a kind that the code uses."""
+    """Yield address and words of each descriptor of a kind that the code uses."""
     for start, stop in bundle.text:
         code = bundle.image[start - bundle.image_base : stop - bundle.image_base]
         for address, found in sorted(

@@ -20,7 +20,7 @@ from user_project import SUITE, Project, run_cli  # noqa: E402 - found by the li
 
 @pytest.fixture(scope="session")
 def good_project(tmp_path_factory) -> Path:
-    """Compiled and with a baseline; not to be changed."""
+    """Return a compiled project with a baseline, which tests must not change."""
     folder = tmp_path_factory.mktemp("good project")
     shutil.copytree(DIGITS / "images", folder / "images")
     for name in ("digits.lir.txt", "digits.npz", "digits.tensors.json"):
@@ -59,7 +59,7 @@ def expected(project) -> dict:
 
 @pytest.fixture
 def repository_page():
-    """Reads a page by its path in the repository."""
+    """Return a function that reads a page by its path in the repository."""
     return lambda name: (FOLDER.parents[1] / name).read_text(encoding="utf-8")
 
 

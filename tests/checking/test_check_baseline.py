@@ -13,7 +13,7 @@ from nmpsim.checking.run import digest_output
 
 @pytest.fixture
 def baseline(project):
-    """Changes the baseline's document."""
+    """Return a function that changes values of the baseline's document."""
     path = project.folder / "seven.json"
 
     def change(**values):

@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def check(project, cli, expected):
-    """``nmpsim check digits.bin --input 7.npy`` and more words; paths are the project's."""
+    """Return a function that runs ``nmpsim check`` on the project's bundle with options."""
     np.savez(project.folder / "answer.npz", **expected["outputs"])
     np.savez(project.folder / "layers.npz", **expected["layers"])
 

@@ -10,7 +10,7 @@ from user_project import SUITE
 
 @pytest.fixture
 def opened(project, cli):
-    """Checks with core files; the suite's result, and what the debugger says of the first one."""
+    """Return a function that checks the suite and opens its first core file."""
 
     def check_and_open(*commands):
         done = project.check("--core-on-failure", project.folder / "core files")

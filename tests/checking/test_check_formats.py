@@ -35,7 +35,7 @@ def outcome(request, project):
 
 @pytest.fixture
 def baseline_layers(project):
-    """Tells the baseline's layers, or puts others there."""
+    """Return a function that returns the baseline's layers, and optionally replaces them."""
     path = project.folder / "seven.json"
 
     def layers(others=None):

@@ -13,7 +13,7 @@ from nmpsim.diagnostics import EXIT_BUG, EXIT_OK, EXIT_OVER_BUDGET, EXIT_USER, E
 
 
 def rows(text, heading):
-    """First cells of the table below a heading."""
+    """Return the first cells of the table below a heading."""
     part = text.split(f"\n## {heading}\n")[1].split("\n## ")[0] if heading else text
     return [line.split(" | ")[0].strip("| ") for line in part.splitlines() if line[:2] == "| "]
 

@@ -25,14 +25,14 @@ CUTS = [("burst", 1), ("burst", 5), ("simple", 32), ("bytes", 8)]
 
 @attrs.frozen(eq=False)
 class Network:
-    """A compiled network, and what it did when it was good."""
+    """Compiled network with its inputs and the baseline of its correct run."""
 
     path: Path
     inputs: dict
     before: Baseline
 
     def statuses(self, path: Path) -> dict[str, str]:
-        """Return the status of each check for a changed copy, and the first failing layer."""
+        """Return the status of each check of a changed copy, and the first failing layer."""
         run = run_bundle(nmpsim.Device(DEVICE), nmpsim.load(path), self.inputs)
         result = judge_run(Case(Path()), run, ExpectedArrays(), self.before)
         found = {check.name: check.status for check in result.checks}

@@ -17,7 +17,7 @@ input = "images/7.npy"
 
 
 def outcome(project, text):
-    """Exit code, and what the only check says."""
+    """Return the exit code and the checks of the only case."""
     project.write(CASE + text)
     done = project.check("--format", "json")
     case = json.loads(done.stdout)["cases"][0]

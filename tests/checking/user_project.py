@@ -24,17 +24,17 @@ expect.top1 = 7
 
 @attrs.frozen
 class Project:
-    """A user's folder."""
+    """Folder of a user's project."""
 
     folder: Path
 
     def compile(self, **options: object) -> None:
-        """Make the bundle of what is in the folder."""
+        """Compile the network in the folder to a bundle."""
         files = (self.folder / "digits.lir.txt", self.folder / "digits.npz")
         nmpsim.save(nmpsim.compile(*files, **options), self.folder / "digits.bin")
 
     def write(self, text: str, name: str = "suite.toml") -> None:
-        """Put a text file there."""
+        """Write a text file to the folder."""
         (self.folder / name).write_text(text, encoding="utf-8")
 
     def check(self, *words: object, program: str = "suite.toml"):

@@ -44,7 +44,7 @@ def write(path, report):
 
 @pytest.fixture
 def runs(tmp_path):
-    """Write the reports of two runs; the second is slower and less exact, and saturates."""
+    """Write the reports of two runs; the second is slower, less exact, and saturates."""
     worse = sample_report(cycles=4000, layers=(layer(0, saturation=CUTS),), shadow=shadow(31.0))
     better = sample_report(layers=(layer(0),), shadow=shadow(40.0))
     first = write(tmp_path / "old run.json", better)

@@ -36,7 +36,7 @@ METAVARIABLES = {"LAYER": "conv1__2"}
 
 @attrs.frozen
 class Block:
-    """A fenced block."""
+    """Fenced block of a page."""
 
     language: str
     text: str
@@ -47,7 +47,7 @@ class Block:
 
     @property
     def runs(self) -> bool:
-        """Whether this module runs the block, or compares it with output."""
+        """Return whether this module runs the block or compares it with output."""
         is_code = self.language in ("sh", "python")
         is_excluded = self.remark == "test" or self.remark.startswith("not run: ")
         return self.remark == "output" or (is_code and not is_excluded)
@@ -82,7 +82,7 @@ def run_block(block: Block, names: dict[str, Any], where: str, path: str) -> str
 
 
 def check_output(block: Block, said: str) -> None:
-    """Assert that each line of a block is a line of the output of the block before it."""
+    """Assert that the preceding block printed each line of a block."""
     lines = set(said.splitlines())
     for line in block.text.splitlines():
         assert line in lines, f"{line!r} is not in\n{said}"
@@ -117,7 +117,7 @@ def _run_command(command: str, where: str, path: str) -> str:
 
 
 def run_here(words: Sequence[object]) -> tuple[int, str]:
-    """Run a command in this process, which has everything imported."""
+    """Run a command in this process, where everything is imported already."""
     from nmpsim.cli.app import app
 
     result = CliRunner().invoke(app, [str(word) for word in words])

@@ -46,7 +46,7 @@ def name_of(path):
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory):
-    """A folder with files under the names that pages use."""
+    """Return a folder with files under the names that pages use."""
     folder = tmp_path_factory.mktemp("reader")
     for name in ("programs", "docs"):
         (folder / name).symlink_to(ROOT / name)
@@ -99,7 +99,7 @@ def run_well(*words):
 
 @pytest.fixture
 def folder(prepared, tmp_path, monkeypatch):
-    """Copy of the folder, as the current one, with nmpsim and python3 on PATH."""
+    """Copy the prepared folder, make it current, and put nmpsim and python3 on PATH."""
     shutil.copytree(prepared, tmp_path / "reader", symlinks=True)
     commands = tmp_path / "bin"
     commands.mkdir()
@@ -115,7 +115,7 @@ def folder(prepared, tmp_path, monkeypatch):
 
 @pytest.fixture
 def names():
-    """Names that the Python blocks of pages use without defining them."""
+    """Return the names that Python blocks of pages use without defining them."""
     bundle = nmpsim.load("NET.bin")
     device = nmpsim.Device(nmpsim.get_device(bundle))
     x = np.load("X.npy")

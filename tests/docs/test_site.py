@@ -20,7 +20,7 @@ FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src"}
 
 
 class Links(HTMLParser):
-    """Links, loaded files and anchors of a page."""
+    """Parser that collects links, loaded files and anchors of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ Array = npt.NDArray[Any]
 
 @attrs.frozen(eq=False)
 class Recorded:
-    """A model file with recorded inputs and outputs in the model's order."""
+    """Model file with recorded inputs and outputs in the model's order."""
 
     name: str
     model: Path

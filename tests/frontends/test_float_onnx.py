@@ -267,7 +267,7 @@ def test_images_have_the_options_of_a_run(tmp_path: Path) -> None:
 
 
 def gates() -> list[Node]:
-    """HardSwish, then SiLU, whose inner value is read once more."""
+    """Return nodes of a HardSwish and a SiLU whose inner value is read once more."""
     return [
         ("HardSwish", ["image"], ["h"], {}),
         ("Sigmoid", ["h"], ["s"], {}),

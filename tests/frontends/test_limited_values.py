@@ -36,10 +36,10 @@ MOST = (1 << 31) - 1
 
 @attrs.frozen
 class Layer:
-    """A convolution of one tap: ``sum = weight * x + bias``, ``result = sum * 2**shift + zero``."""
+    """One-tap convolution: ``sum = weight * x + bias``, ``result = sum * 2**shift + zero``."""
 
     scale: float
-    """Of the result."""
+    """Scale of the result."""
     zero: int = -128
     relu6: bool = True
     weights: tuple[int, int] = (3, -2)
@@ -60,7 +60,7 @@ class Layer:
         return PIXELS * np.array(self.weights) + np.array(self.bias)
 
     def entries(self, left: int = 0) -> Entries:
-        """Return the limited values if the sum is shifted left by ``left`` bits within 32 bits."""
+        """Return the saturated values of sums shifted left by ``left`` bits within 32 bits."""
         sums = self.sums()
         wide = np.minimum(sums, MOST) << left
         right = left - self.shift

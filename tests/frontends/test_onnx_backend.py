@@ -34,7 +34,7 @@ if onnx.defs.onnx_opset_version() >= 27:  # before, its expected results wrapped
 
 
 def node_cases() -> dict[str, Any]:
-    """Cases of these operators, as this version of onnx makes them; all would take seconds."""
+    """Return onnx's test cases of the operators in ``OPERATORS``."""
     package = "onnx.backend.test.case.node"
     made = importlib.import_module(package)._NodeTestCases
     with warnings.catch_warnings():
@@ -65,7 +65,7 @@ def test_unsupported_models_are_refused_by_name() -> None:
 
 
 def convolution(folder: Path) -> onnx.ModelProto:
-    """A QLinearConv all whose parameters are inputs."""
+    """Return a model of a QLinearConv with all parameters as inputs."""
     names = ["x", "x_s", "x_z", "w", "w_s", "w_z", "y_s", "y_z"]
     nodes: list[Node] = [("QLinearConv", names, ["y"], {})]
     inputs: dict[str, Kind] = {

@@ -34,7 +34,7 @@ def run_nodes(
 def get_refusal(
     folder: Path, nodes: list[Node], x: Array, constants: dict[str, Array]
 ) -> str | None:
-    """Return why a model is refused."""
+    """Return the error message of a rejected model."""
     with pytest.raises(nmpsim.UserError) as error:
         run_nodes(folder, nodes, {"x": x}, constants, "uint8")
     (diagnostic,) = error.value.diagnostics

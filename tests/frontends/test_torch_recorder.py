@@ -24,7 +24,7 @@ ENGINES = ("fbgemm", "qnnpack", "onednn", "x86")
 
 
 class Block(nn.Module):
-    """Two convolutions and their input again."""
+    """Residual block of two convolutions."""
 
     def __init__(self, dw: Any, pw: Any, add: Any) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Block(nn.Module):
 
 
 class LiveDigits(nn.Module):
-    """The small network of golden/torch_digits out of live modules."""
+    """Network of golden/torch_digits made of live modules."""
 
     def __init__(self, digits: DigitsRecording, engine: str) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ def engine_stays() -> Any:
 
 
 def compare(model: Any, example: Any, engine: str) -> int:
-    """Compare every layer that holds an operation's result; how many there were."""
+    """Compare every layer that holds an operation's result; return the number of layers."""
     kept: dict[str, Any] = {}
     with pytest.MonkeyPatch.context() as patch:
         plain = live._Recorder._set
@@ -166,7 +166,7 @@ def test_bundles_of_the_tutorial_equal_a_live_model(engine: str) -> None:
 
 
 class Everything(nn.Module):
-    """Float, to be quantized: operations that digits does not have."""
+    """Float network to be quantized, with operations that the digits network lacks."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -120,7 +120,7 @@ class DigitsRecording:
         self.count = count
 
     def activation(self, name: str) -> Array:
-        """As PyTorch made it, uint8."""
+        """Return the uint8 activations that PyTorch computed."""
         return self.arrays[f"act_{name}"][: self.count]
 
     def layer(self, name: str, engine: str) -> QuantizedWeights:

@@ -38,7 +38,7 @@ _STATE_BYTES = 16
 
 @attrs.frozen
 class Finding:
-    """An input that broke something."""
+    """Input that exposed a defect."""
 
     target: str
     place: str
@@ -49,7 +49,7 @@ class Finding:
 
 @attrs.define
 class Tally:
-    """What has happened so far."""
+    """Totals of a campaign: inputs, seconds, findings and problems."""
 
     inputs: Counter[str] = attrs.Factory(Counter)
     seconds: Counter[str] = attrs.Factory(Counter)
@@ -59,13 +59,13 @@ class Tally:
     """Whether Ctrl-C was pressed."""
 
     def found(self, finding: Finding) -> None:
-        """Keep the first of each kind, and tell it."""
+        """Record a finding and print it if it is the first of its kind."""
         if self.findings.setdefault((finding.target, finding.place), finding) is finding:
             print(f"\nFOUND {finding.target}: {finding.place}\n{finding.text}\n{_again(finding)}\n")
 
 
 class Worker:
-    """A process that fuzzes one format."""
+    """Process that fuzzes one format."""
 
     def __init__(self, given: argparse.Namespace, name: str, seed: int, done: int) -> None:
         self.name = name
@@ -92,7 +92,7 @@ class Worker:
         self._count, self._moved = 0, time.monotonic() + START_SECONDS - HANG_SECONDS
 
     def look(self) -> int:
-        """How many inputs it has begun."""
+        """Return how many inputs the process has begun."""
         with self._state.open("rb") as file:
             count = int.from_bytes(file.read(8), "little")
         if count != self._count:
@@ -101,22 +101,22 @@ class Worker:
 
     @property
     def hangs(self) -> bool:
-        """True if it has been at one input for too long."""
+        """Return whether the process has spent too long on one input."""
         return time.monotonic() - self._moved > HANG_SECONDS
 
     def last_input(self) -> bytes:
-        """What it tried last."""
+        """Return the input that the process tried last."""
         data = self._state.read_bytes()
         return data[_STATE_BYTES : _STATE_BYTES + int.from_bytes(data[8:16], "little")]
 
     def last_words(self) -> str:
-        """The end of what it printed."""
+        """Return the end of the process's output."""
         self._output.flush()
         self._output.seek(0)
         return self._output.read()[-3000:]
 
     def end(self) -> None:
-        """Kill it, and remove its files."""
+        """Kill the process and remove its files."""
         self.process.kill()
         self.process.wait()
         self._output.close()
@@ -124,7 +124,7 @@ class Worker:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; its exit code."""
+    """Run the command and return its exit code."""
     given = _arguments(arguments)
     if given.replay is not None:
         return _replay(given)
@@ -185,7 +185,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _run(given: argparse.Namespace, seed: int, tally: Tally) -> None:
-    """Give every format its share of the time; whatever happens no process is left."""
+    """Fuzz each format for its share of the time, and end all processes afterwards."""
     try:
         import atheris  # noqa: F401 - whether it is there
     except ImportError:
@@ -230,7 +230,7 @@ def _run(given: argparse.Namespace, seed: int, tally: Tally) -> None:
 
 
 def _judged(given: argparse.Namespace, worker: Worker, is_over: bool, tally: Tally) -> bool:
-    """Why a process is to end; True if another shall go on with its format."""
+    """Record why a process hangs or ended; return whether its format needs another one."""
     code = worker.process.returncode
     if is_over and code == 0:
         return False
@@ -251,7 +251,7 @@ def _judged(given: argparse.Namespace, worker: Worker, is_over: bool, tally: Tal
 
 
 def _tell_new(news: Path, told: int, folder: Path, tally: Tally) -> int:
-    """Take in the findings that workers wrote since ``told``; how many there are now."""
+    """Record the findings after the first ``told``; return the total number of findings."""
     lines = [line for line in news.read_text(encoding="utf-8").split("\n")[:-1] if line]
     for line in lines[told:]:
         one: dict[str, Any] = json.loads(line)

@@ -34,17 +34,17 @@ HOST_SECONDS = ("engine", "host_seconds")
 
 @cache
 def warm() -> None:
-    """Compile all kernels now, in no input's time."""
+    """Compile all kernels now, so that no input's time includes it."""
     make_compiled_engine().compile_all()
 
 
 def limited(config: DeviceConfig) -> DeviceConfig:
-    """The device, with as few cycles as there is time for."""
+    """Return the device with at most ``MAX_CYCLES`` cycles."""
     return attrs.evolve(config, limits_cycles=min(config.limits_cycles, MAX_CYCLES))
 
 
 def inputs_of(metadata: Metadata) -> dict[str, npt.NDArray[Any]] | None:
-    """Values for each input, the same every time; None if they are too many."""
+    """Return the same values for each input on every call, or None if they are too many."""
     if sum(_elements(tensor) for tensor in metadata.inputs) > MAX_INPUT_ELEMENTS:
         return None
     return {tensor.name: _values(tensor) for tensor in metadata.inputs}
@@ -67,9 +67,9 @@ def _values(tensor: Tensor) -> npt.NDArray[Any]:
 def run_on_both(
     bundle: Bundle, config: DeviceConfig, inputs: Mapping[str, npt.NDArray[Any]]
 ) -> RunReport:
-    """The report of a run; AssertionError if the engines differ in a byte, a cycle, a count.
+    """Assert that the engines agree on a run in reports and machines; return the report.
 
-    Nothing stops at a violation of the contract: engines agree on such programs, too.
+    Runs continue after a contract violation, because the engines agree on such programs too.
     """
     warm()
     reports, machines = [], []
@@ -91,7 +91,7 @@ def run_on_both(
 def run_whole_and_tiled(
     bundle: Bundle, config: DeviceConfig, inputs: Mapping[str, npt.NDArray[Any]]
 ) -> bool:
-    """Repeat a run with whole layers and with tiles; return whether layers were whole.
+    """Repeat a run with and without layer kernels; return whether any layer used one.
 
     Values of the inputs are permuted from run to run. Scratchpads are compared at the end, since
     whole layers leave them as they were.

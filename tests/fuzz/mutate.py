@@ -24,7 +24,7 @@ VALUES = (*INTEGERS, *FLOATS, *TEXTS, None, True, False, [], {}, [[]], [{}], {""
 
 
 def bytes_changed(data: bytes, random: Random) -> bytes:
-    """Some bytes replaced, inserted, removed, repeated."""
+    """Replace, insert, remove or repeat some bytes."""
     changed = bytearray(data)
     for _ in range(random.choice((1, 1, 2, 4, 8))):
         at, size = random.randint(0, len(changed)), random.choice((1, 1, 2, 4, 8, 32))
@@ -44,7 +44,7 @@ def bytes_changed(data: bytes, random: Random) -> bytes:
 
 
 def _places(value: Any, found: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    """Every (container, key) of a JSON document."""
+    """Return every (container, key) of a JSON document."""
     keys = list(value) if isinstance(value, dict) else range(len(value))
     for key in keys:
         found.append((value, key))
@@ -54,7 +54,7 @@ def _places(value: Any, found: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
 
 
 def json_changed(document: Any, random: Random) -> Any:
-    """The document with a few values changed, removed, doubled or exchanged; changed in place."""
+    """Change, remove, copy or rename a few values of a document in place, and return it."""
     for _ in range(random.choice((1, 1, 1, 2, 3))):
         places = _places(document, []) if isinstance(document, (dict, list)) else []
         if not places:
@@ -82,12 +82,12 @@ def json_changed(document: Any, random: Random) -> Any:
 
 
 def json_bytes_changed(data: bytes, random: Random) -> bytes:
-    """A file of JSON; ValueError if it is none."""
+    """Mutate the document in a JSON file; raise ValueError if the file is not JSON."""
     return json.dumps(json_changed(json.loads(data), random)).encode()
 
 
 def text_changed(text: str, random: Random, pieces: Sequence[str]) -> str:
-    """A text with pieces put in, in place of others or between them."""
+    """Insert pieces into a text, or replace parts of it by them."""
     for _ in range(random.choice((1, 1, 2, 4))):
         at = random.randint(0, len(text))
         length = random.choice((0, 0, 1, 2, 5, 30))
@@ -96,7 +96,7 @@ def text_changed(text: str, random: Random, pieces: Sequence[str]) -> str:
 
 
 def words_changed(text: str, random: Random, pieces: Sequence[str]) -> str:
-    """A text of lines of words, with words or lines exchanged for others of it or for pieces."""
+    """Copy or remove lines of a text, or replace words by its other words or by pieces."""
     lines = text.split("\n")
     for _ in range(random.choice((1, 1, 2, 3))):
         number = random.randrange(len(lines))
@@ -114,7 +114,7 @@ def words_changed(text: str, random: Random, pieces: Sequence[str]) -> str:
 
 
 def text_bytes_changed(pieces: Sequence[str]) -> Callable[[bytes, Random], bytes]:
-    """A mutator of text in lines of words, with pieces of its language."""
+    """Return a mutator of text files that inserts pieces of their language."""
 
     def mutate(data: bytes, random: Random) -> bytes:
         text = data.decode("utf-8", "surrogateescape")
@@ -127,7 +127,7 @@ def text_bytes_changed(pieces: Sequence[str]) -> Callable[[bytes, Random], bytes
 def archive_changed(
     data: bytes, random: Random, member_changed: Callable[[str, bytes, Random], bytes]
 ) -> bytes:
-    """A zip archive with one member changed, removed, doubled or named anew."""
+    """Change, remove, copy or rename one member of a zip archive."""
     members: list[tuple[str, bytes]] = []
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

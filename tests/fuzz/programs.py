@@ -36,7 +36,7 @@ CUT_BYTES = 1 << 15
 
 @cache
 def small_device(cores: int = 2) -> DeviceConfig:
-    """A device on which even the slow engine is quick."""
+    """Return a device that is small enough for the reference engine."""
     return attrs.evolve(
         nmpsim.default_device(), cores_count=cores, scratchpad_bytes=32768, dram_bytes=1 << 30
     )
@@ -44,7 +44,7 @@ def small_device(cores: int = 2) -> DeviceConfig:
 
 @cache
 def assembled(name: str = "one_conv.s") -> bytes:
-    """A program of ``programs/assembly`` as a bundle."""
+    """Assemble a program of ``programs/assembly`` into a bundle."""
     path = ROOT / "programs" / "assembly" / name
     device = attrs.evolve(nmpsim.default_device(), cores_count=4)
     return assemble(path.read_text(encoding="utf-8"), name, device.settings()).bundle()
@@ -52,7 +52,7 @@ def assembled(name: str = "one_conv.s") -> bytes:
 
 @cache
 def one_conv() -> tuple[Bundle, dict[str, npt.NDArray[Any]]]:
-    """The smallest program with a layer, and its inputs."""
+    """Return the smallest program with a layer, and its inputs."""
     bundle = parse_bundle(assembled(), "one_conv.bin")
     inputs = inputs_of(bundle.metadata)
     assert inputs is not None
@@ -60,7 +60,7 @@ def one_conv() -> tuple[Bundle, dict[str, npt.NDArray[Any]]]:
 
 
 def digits() -> bytes:
-    """The digits, for a small device."""
+    """Compile the digits network for the small device."""
     text, weights = DIGITS / "digits.lir.txt", DIGITS / "digits.npz"
     return nmpsim.compile(text, weights, device=small_device()).image
 

@@ -26,13 +26,13 @@ MAX_TOLD = 20_000
 
 
 def nothing() -> tuple[bytes, ...]:
-    """No seeds besides those of the corpus."""
+    """Return no seeds, for formats that use only the corpus."""
     return ()
 
 
 @attrs.frozen
 class Target:
-    """A fuzzer."""
+    """Fuzz target of one format."""
 
     run: Callable[[bytes], None]
     """Judges one input; raises only for a defect."""
@@ -47,26 +47,26 @@ class Target:
 
 
 def names() -> list[str]:
-    """All formats."""
+    """Return the names of all formats."""
     return sorted(path.stem for path in (HERE / "targets").glob("[a-z]*.py"))
 
 
 def target(name: str) -> Target:
-    """The fuzzer of a format."""
+    """Return the fuzz target of a format."""
     found: Target = importlib.import_module(f".targets.{name}", __package__).TARGET
     return found
 
 
 def corpus(name: str) -> list[Path]:
-    """Files that are kept for a format."""
+    """Return the corpus files of a format."""
     return sorted(path for path in (CORPUS / name).glob("*") if path.is_file())
 
 
 @contextmanager
 def refusals(*prefixes: str) -> Iterator[None]:
-    """A coded error whose code begins with one of these is no defect.
+    """Accept only errors whose code is MEM001 or begins with one of these prefixes.
 
-    Nor is it one that too much memory is refused before it is taken, MEM001.
+    MEM001 reports a memory request that is refused before the allocation.
     """
     try:
         yield
@@ -82,14 +82,14 @@ def refusals(*prefixes: str) -> Iterator[None]:
 
 @cache
 def folder() -> Path:
-    """A folder of this process; in a campaign one in memory, see ``TMPDIR`` in the command."""
+    """Return a temporary folder of this process (in memory during a campaign)."""
     made = Path(tempfile.mkdtemp(prefix="nmpsim-fuzz-"))
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     return made
 
 
 def as_file(data: bytes, name: str = "input") -> Path:
-    """The bytes as a file."""
+    """Write the bytes to a file and return its path."""
     path = folder() / name
     path.write_bytes(data)
     return path

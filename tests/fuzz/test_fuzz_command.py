@@ -36,7 +36,7 @@ TARGET = Target(run, seeds=lambda: [b"fine"], mutate=lambda data, random: SEED, 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project with the same command and formats that break in one way each."""
+    """Return a project with the same command and a format for each kind of failure."""
     pytest.importorskip("atheris")
     (tmp_path / "tests" / "fuzz" / "targets").mkdir(parents=True)
     for name in COPIED:

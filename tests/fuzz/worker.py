@@ -45,18 +45,18 @@ READERS = ("nmpsim.isa.assembly", "nmpsim.isa.expressions")
 
 
 def uninstrumented() -> list[str]:
-    """What Numba compiles: it would compile the instrumentation with it."""
+    """Return the modules that Numba compiles, which must not be instrumented."""
     root = Path(nmpsim.__file__).parents[1]
     paths = (path.relative_to(root).with_suffix("") for path in list_compiled_sources())
     return [name for name in (".".join(path.parts) for path in paths) if name not in READERS]
 
 
 class TooSlowError(BaseException):
-    """An input took more processor time than it may; no handler of the tested code takes it."""
+    """Processor time limit of an input; not an Exception, so that no handler catches it."""
 
 
 class Worker:
-    """Tries inputs and writes down what it finds."""
+    """Fuzzer that judges inputs and writes findings to files."""
 
     def __init__(self, name: str, judge: Target, state: Path, findings: Path) -> None:
         self._name = name
@@ -104,7 +104,7 @@ class Worker:
 
 
 def main() -> None:
-    """Fuzz until the number of inputs or the time that libFuzzer is given is over."""
+    """Fuzz until libFuzzer's limit of inputs or time."""
     parser = argparse.ArgumentParser()
     parser.add_argument("name")
     parser.add_argument("--state", type=Path, required=True)
@@ -156,7 +156,7 @@ def _warm_up(judge: Target, seed: bytes) -> None:
 
 
 def _limit_memory() -> None:
-    """Less than a hostile input asks for: then it ends with a MemoryError, which is a defect."""
+    """Limit memory, so that hostile inputs end with a MemoryError, which is a defect."""
     pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[0]
     used = int(pages) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES, used + MEMORY_BYTES))

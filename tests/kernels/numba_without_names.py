@@ -76,7 +76,7 @@ def import_again() -> Any:
 
 
 def what_kernels_answer() -> list[object]:
-    """Return results of kernels of each type that nmpsim compiles."""
+    """Return the results of kernels of each type that nmpsim compiles."""
     import ctypes
 
     import numpy as np

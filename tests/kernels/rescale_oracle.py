@@ -51,7 +51,7 @@ class Ledger:
     def limit(
         self, value: int, low: int, high: int, stages: tuple[int, int], index: int, times: int = 1
     ) -> int:
-        """Clamp ``value`` to ``low`` ... ``high`` and count it if it was outside."""
+        """Clamp ``value`` to ``low`` ... ``high`` and count it if it is outside."""
         for side, overshoot in ((LOW, low - value), (HIGH, value - high)):
             if overshoot > 0:
                 at, layer = (stages[side], side), self.expected.layers[LAYER_INDEX]

@@ -48,7 +48,7 @@ regular_entry: Any = numba.njit(lambda *asked: can_use_blocks(*asked))
 
 
 class SaturationCounters(NamedTuple):
-    """Counters of limited values."""
+    """Counters of saturated values."""
 
     layers: Any
     channel_saturated: Any

@@ -145,7 +145,7 @@ def case_of(window: InputWindow, step: int | None, pixels: int, blocks: int) -> 
 
 
 class Placed(np.ndarray[Any, Any]):
-    """Array that reports another address than its own."""
+    """Array that reports an address other than its own."""
 
     address: int
 

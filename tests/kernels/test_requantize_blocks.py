@@ -157,7 +157,7 @@ def layer_of(profile: int, element: int, seed: int) -> Layer:
 
 
 def sums_of(layer: Layer, seed: int) -> Array:
-    """Return sums of some pixels with many halves and limited results."""
+    """Return sums of some pixels with many halves and saturated results."""
     random, most = Random(seed), 200_000 if layer.element == INT8 else 1 << 41
     step = most >> 8
     return np.array(
@@ -170,7 +170,7 @@ def sums_of(layer: Layer, seed: int) -> Array:
 
 
 def expected_of(layer: Layer, totals: Array) -> Array:
-    """Compute results before the clip [pixels, channels] of sums that nothing limits."""
+    """Compute results before the clip [pixels, channels] of sums that do not saturate."""
     ledger = Ledger()
     values = [
         [

@@ -373,7 +373,7 @@ def test_the_sidecar_is_in_the_folder_of_the_text(tmp_path):
 
 @pytest.fixture(scope="module")
 def recipe(shared):
-    """ResNet-50's convolution weights, for 8 and 16 bits: its files do not hold them."""
+    """Return ResNet-50's convolution weights for 8 and 16 bits, which its files lack."""
     weights = runpy.run_path(str(shared / "lir/resnet50/weights_recipe.py"))["weights"]
     return {bits: weights(bits) for bits in (8, 16)}
 

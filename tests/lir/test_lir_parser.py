@@ -48,7 +48,7 @@ def replaced(old: str, new: str) -> str:
 
 
 def marked(text: str) -> tuple[str, Place]:
-    """The text without its ¶, and where that was."""
+    """Return the text without its ¶, and the place of that mark."""
     before, after = text.split("¶")
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
     # What goes on after the mark may begin with the blank that was there before.

@@ -14,7 +14,7 @@ def q(elem: str, shape: str, scale: float = 0.5, offset: int = 0) -> str:
 
 
 def program(consts: dict[str, str], ins: dict[str, str], *code: str, **outs: str) -> str:
-    """A program of constants, inputs, outputs (mutable) and code lines without numbers."""
+    """Return a program of constants, inputs, mutable outputs and lines of code."""
     weights = [f"  %{n} = WeightVar {t} const" for n, t in consts.items()]
     weights += [f"  %{n} = WeightVar {t} mutable" for n, t in (ins | outs).items()]
     lines = [f"  {i} {line}" for i, line in enumerate(code)]
@@ -31,7 +31,7 @@ def findings(text: str) -> tuple[Diagnostic, ...]:
 
 
 def check_one(text: str, code: str, at: str, message: str) -> None:
-    """Exactly one finding, placed at the first character of ``at`` in the text."""
+    """Assert that there is one finding, at the first character of ``at`` in the text."""
     found = findings(text)
     assert [(d.code, d.message) for d in found] == [(code, message)]
     place = found[0].place

@@ -38,7 +38,7 @@ Change = tuple[str, str, str, str]
 
 
 def main() -> int:
-    """Run the groups asked for; 1 if too many mutants survive, or a reason in the list is wrong."""
+    """Run the selected groups; return 1 if mutants survive or a listed reason is wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--only", choices=SETTINGS["groups"], action="append", help="a group")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="one mutant of N")
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def equivalents() -> dict[Change, str]:
-    """Mutants that no test can kill -> why."""
+    """Return the reason for each mutant that no test can kill."""
     data = tomllib.loads((HERE / "equivalent.toml").read_text(encoding="utf-8"))
     return {
         (entry["module"], entry["function"], entry["line"], becomes): entry["reason"]
@@ -68,9 +68,9 @@ def equivalents() -> dict[Change, str]:
 
 
 def copies_of_repository(folder: Path, count: int) -> list[Path]:
-    """Copies that may be mutated, with only what the tests need, compiled to bytecode.
+    """Create copies to mutate, with only what the tests need, compiled to bytecode.
 
-    The bytecode is older than any mutant, so Python takes it for whatever is not mutated.
+    The bytecode is older than any mutant, so Python uses it for all modules without a mutant.
     """
     first = folder / "0"
     for name in ("nmpsim", "tests", "docs"):
@@ -84,7 +84,7 @@ def copies_of_repository(folder: Path, count: int) -> list[Path]:
 def run_group(
     group: dict[str, Any], copies: list[Path], every: int
 ) -> list[tuple[MutationSpec, WorkResult]]:
-    """Results of the group's mutants; the copies share them."""
+    """Return the results of the group's mutants, distributed over the copies."""
     tests = [sys.executable, "-m", "pytest", *SETTINGS["pytest-options"], *group["tests"]]
     config = {
         "module-path": group["modules"],
@@ -111,7 +111,7 @@ def run_group(
 
 
 def results_in(copy: Path) -> list[tuple[MutationSpec, WorkResult]]:
-    """What became of the mutants that were tried in a copy."""
+    """Return the results of the mutants that were tested in a copy."""
     with use_db(copy / SESSION) as session:
         return [
             (item.mutations[0], result)
@@ -121,14 +121,14 @@ def results_in(copy: Path) -> list[tuple[MutationSpec, WorkResult]]:
 
 
 def finish(*running: subprocess.Popen[bytes]) -> None:
-    """Wait for all; end if one failed, which is so where a test fails without any mutant."""
+    """Wait for all processes, and exit if one failed (for instance a test without a mutant)."""
     codes = [process.wait() for process in running]
     if any(codes):
         raise SystemExit("cosmic-ray failed: see above")
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """Start cosmic-ray in a copy, where Numba compiles nothing and pytest has no plugins."""
+    """Start cosmic-ray in a copy without Numba's compiler and pytest's plugins."""
     settings = {
         "NUMBA_DISABLE_JIT": "1",
         "NUMBA_CACHE_DIR": str(folder / "cache"),
@@ -140,13 +140,13 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 def place_of(item: WorkItem) -> tuple[str, tuple[int, int], str, int]:
-    """What work items are ordered by."""
+    """Return the sort key of a work item."""
     m = item.mutations[0]
     return str(m.module_path), m.start_pos, m.operator_name, m.occurrence
 
 
 def choose(session: WorkDB, folder: Path, every: int) -> None:
-    """Skip what is no mutant or left out, and all but one of ``every`` others."""
+    """Skip excluded and idle mutants, and all but one of ``every`` others."""
     left_out = re.compile("|".join(SETTINGS["exclude-operators"]))
     idle = {
         path: idle_positions((folder / path).read_text(encoding="utf-8"))
@@ -169,7 +169,7 @@ def choose(session: WorkDB, folder: Path, every: int) -> None:
 
 
 def idle_positions(source: str) -> set[tuple[int, int]]:
-    """Where nothing is executed: annotations; and decorators that do not change what is done."""
+    """Return the positions of annotations and of decorators without effect."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         for decorator in getattr(node, "decorator_list", ()):
@@ -188,7 +188,7 @@ def judge(
     known: dict[Change, str],
     modules: dict[str, list[int]],
 ) -> int:
-    """Count killed, equivalent and surviving mutants by module; how many reasons are wrong."""
+    """Count mutants by module and outcome; return the number of wrong reasons."""
     wrong = 0
     for mutation, result in sorted(results, key=lambda r: (str(r[0].module_path), r[0].start_pos)):
         module, function = str(mutation.module_path), mutation.definition_name or ""
@@ -206,7 +206,7 @@ def judge(
 
 
 def changed_line(diff: str) -> tuple[str, str]:
-    """The lines of a diff that were taken out, and those that were put in."""
+    """Return the removed and the added lines of a diff."""
     lines: dict[str, list[str]] = defaultdict(list)
     for line in diff.split("\n"):
         if not line.startswith(("---", "+++")):
@@ -215,7 +215,7 @@ def changed_line(diff: str) -> tuple[str, str]:
 
 
 def report(modules: dict[str, list[int]]) -> float:
-    """Print the figures; the share of mutants killed of those that can be."""
+    """Print the table of results; return the share of killed among non-equivalent mutants."""
     share = 0.0
     rows = sorted(modules.items())
     rows.append(("all", [sum(counts) for counts in zip(*modules.values(), strict=True)]))

@@ -12,7 +12,7 @@ _EXAMPLES = "\n## Worked examples\n"
 
 
 def code_blocks(first: int, last: int) -> str:
-    """The Python of a part of the page, every line at its place, so that a traceback fits."""
+    """Return the Python code of a part of the page with the page's line numbers."""
     text = PAGE.read_text(encoding="utf-8")
     lines = [""] * (text.count("\n") + 1)
     for match in re.finditer(r"^```python\n(.*?)^```", text, re.M | re.S):
@@ -31,7 +31,7 @@ def _formulas() -> ModuleType:
 
 
 def examples_start() -> int:
-    """Where the formulas end and the worked examples begin."""
+    """Return the position where the worked examples begin."""
     return PAGE.read_text(encoding="utf-8").index(_EXAMPLES)
 
 

@@ -11,7 +11,7 @@ PLAIN = {"add": np.add, "sub": np.subtract, "max": np.maximum, "min": np.minimum
 
 
 def sides(case: Case) -> tuple[object, ...]:
-    """Both sides less their zero points, and the scales."""
+    """Return both sides minus their zero points, and the scales."""
     left = case["lhs"].astype(np.int64) - case["lhs_offset"]
     right = case["rhs"].astype(np.int64) - case["rhs_offset"]
     scales = (case["lhs_scale"], case["rhs_scale"], case["out_scale"], case["out_offset"])

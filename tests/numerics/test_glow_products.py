@@ -23,7 +23,7 @@ def sum_of(case: Case) -> Array:
 
 
 def scales_of(case: Case, weights_scale: Array) -> dict[str, Array]:
-    """The arguments that follow the sum."""
+    """Return the arguments that follow the sum."""
     return {
         "bias": case["bias"],
         "bias_zero": case.get("bias_offsets", case.get("bias_offset")),
@@ -35,7 +35,7 @@ def scales_of(case: Case, weights_scale: Array) -> dict[str, Array]:
 
 
 def check_integers(case: Case, prefix: str, factor: Array) -> None:
-    """The integer form is the one that Glow used."""
+    """Assert that the integer form of a factor equals Glow's."""
     for part, value in zip(("pre", "mul", "post"), page.integer_scale(factor), strict=True):
         np.testing.assert_array_equal(value, case[prefix + part])
 
@@ -80,7 +80,7 @@ def test_convolution_int16_equals_glow(shared: Path) -> None:
 
 
 def connected_sum(case: Case) -> Array:
-    """Weights are [K, N]."""
+    """Return the sums of a fully connected layer with weights [K, N]."""
     x = case["input"].astype(np.int64) - case["in_offset"]
     return x @ (case["weights"].astype(np.int64) - case["weights_offset"])
 

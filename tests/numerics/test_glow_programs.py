@@ -18,7 +18,7 @@ Typed = tuple[Array, np.float32, int]
 
 
 class Program:
-    """A program of the CPU backend, with the recorded contents of its tensors."""
+    """Program of the CPU backend with the recorded contents of its tensors."""
 
     def __init__(self, path: Path) -> None:
         flavour = path.name.split(".")[0]
@@ -33,14 +33,14 @@ class Program:
         return self._values[key], np.float32(kind.get("scale", 1)), kind.get("offset", 0)
 
     def read(self, name: str, before: int) -> Typed:
-        """A tensor as an instruction finds it: a constant, or what was last written to it."""
+        """Return a constant, or the last value of a tensor before an instruction."""
         if f"const/{name}" in self._types:
             return self.typed(f"const/{name}")
         written = [k for k in self._types if k.startswith("act/") and k.endswith(f":{name}")]
         return self.typed(max(k for k in written if int(k[4:8]) < before))
 
     def uses(self, opcode: str) -> Iterator[tuple[Instruction, Typed, list[Typed]]]:
-        """Each instruction of an opcode: itself, its result, its inputs."""
+        """Yield each instruction of an opcode with its result and its inputs."""
         for instruction in self.module.instructions:
             if instruction.opcode == opcode:
                 out, *others = (operand.name for operand in instruction.operands)
@@ -49,7 +49,7 @@ class Program:
 
 
 def programs(shared: Path) -> Iterator[Program]:
-    """Int8 programs of the small networks."""
+    """Yield the Int8 programs of the small networks."""
     for top in ("lir", "lir_real"):
         for path in sorted((shared / top).glob("*/i8_*/cpu*.lir.txt")):
             if "before_opt" not in path.name and "resnet50" not in str(path):

@@ -13,7 +13,7 @@ LAYER = {"stride": (1, 1), "pad": (0, 0), "dil": (1, 1), "groups": 1}
 
 
 def layer(case: Case) -> Array:
-    """The result, channels last."""
+    """Return the result of a layer, channels last."""
     zero, scales = int(case["y_zp"]), tuple(case[f"{n}_scale"] for n in "xwy")
     acc = sum_of(case["x"], int(case["x_zp"]), case["w"], LAYER)
     if case["engine"] == "onnx":
@@ -28,7 +28,7 @@ def one_scale(case: Case) -> Array:
 
 
 def scales_of(case: Case) -> tuple[Any, ...]:
-    """Scale and zero point of a, b and y."""
+    """Return scale and zero point of a, b and y."""
     return tuple(v for n in "aby" for v in (case[f"{n}_scale"], int(case[f"{n}_zp"])))
 
 
@@ -37,7 +37,7 @@ def torch_add(case: Case) -> Array:
 
 
 def of_differences(function: Callable[..., Array]) -> Callable[[Case], Array]:
-    """A product of both sides less their zero points."""
+    """Apply a function to both sides minus their zero points."""
 
     def run(case: Case) -> Array:
         a_scale, a_zero, b_scale, b_zero, *to = scales_of(case)
@@ -56,7 +56,7 @@ def quantize(case: Case) -> Array:
 
 
 def average(case: Case) -> Array:
-    """Windows without padding that tile the input; the result channels last."""
+    """Return averages of unpadded windows that tile the input, channels last."""
     x, zero = np.moveaxis(case["x"], 1, -1), int(case["x_zp"])
     size = x.shape[1] // case["y"].shape[2]
     window = ((size, size), (size, size), (0, 0, 0, 0))

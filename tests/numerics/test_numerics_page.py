@@ -20,7 +20,7 @@ FUNCTIONS = {
 
 
 def rows_below(header: str) -> list[list[str]]:
-    """Cells of the table whose header row begins so."""
+    """Return the cells of the table whose header row begins with a text."""
     table = TEXT.split(f"\n| {header} ")[1].split("\n\n")[0].splitlines()[2:]
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in table]
 

@@ -18,7 +18,7 @@ MODELS = [
 
 
 def padding(options: dict[str, Any], size: tuple[int, ...]) -> list[int]:
-    """Top, left, bottom, right; SAME_UPPER puts the odd one behind."""
+    """Return top, left, bottom and right padding; SAME_UPPER puts the odd one at the end."""
     if options.get("auto_pad", b"NOTSET") in (b"NOTSET", b"VALID"):
         return list(options.get("pads", (0, 0, 0, 0)))
     assert options["auto_pad"] == b"SAME_UPPER"
@@ -31,7 +31,7 @@ def padding(options: dict[str, Any], size: tuple[int, ...]) -> list[int]:
 
 
 def conv(options: dict[str, Any], x: Array, types: list[Any]) -> Array:
-    """QLinearConv; ``types`` are the operands behind x."""
+    """Compute QLinearConv; ``types`` are the operands after x."""
     x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, *bias = types
     strides, pads = options.get("strides", (1, 1)), padding(options, x.shape[2:])
     acc = page.convolution_sum(
@@ -50,7 +50,7 @@ def conv(options: dict[str, Any], x: Array, types: list[Any]) -> Array:
 
 
 def gemm(options: dict[str, Any], x: Array, types: list[Any]) -> Array:
-    """QGemm with the weights [out, in] or [in, out]."""
+    """Compute QGemm with weights [out, in] or [in, out]."""
     x_scale, x_zero, w, w_scale, w_zero, bias, y_scale, y_zero = types
     w = w.astype(np.int64) - w_zero.astype(np.int64)
     if options.get("transB"):
@@ -60,7 +60,7 @@ def gemm(options: dict[str, Any], x: Array, types: list[Any]) -> Array:
 
 
 def add(_: dict[str, Any], x: Array, types: list[Any]) -> Array:
-    """QLinearAdd."""
+    """Compute QLinearAdd."""
     x_scale, x_zero, other, other_scale, other_zero, y_scale, y_zero = types
     scales = (x_scale, int(x_zero), other_scale, int(other_zero), y_scale, int(y_zero))
     return page.onnx_add(x.astype(np.int64), other.astype(np.int64), *scales)
@@ -72,7 +72,7 @@ def max_pool(options: dict[str, Any], x: Array, _: list[Any]) -> Array:
 
 
 def average_pool(options: dict[str, Any], x: Array, types: list[Any]) -> Array:
-    """QLinearAveragePool without padding."""
+    """Compute QLinearAveragePool without padding."""
     x_scale, x_zero, y_scale, y_zero = types
     window = (options["kernel_shape"], options["strides"], (0, 0, 0, 0))
     taps = page.window_taps(np.moveaxis(x, 1, -1), *window, 0)

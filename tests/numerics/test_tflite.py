@@ -16,7 +16,7 @@ RELU = {tflite.ActivationFunctionType.RELU, tflite.ActivationFunctionType.RELU6}
 
 
 def one_operation(path: Path) -> tuple[Any, list[Case], Case, Array]:
-    """Options, inputs (all with data), output and golden numbers of a one-operation model."""
+    """Return options, inputs with data, output and golden result of a one-operation model."""
     model = TfliteModel(path)
     ((_, options, inputs, output),) = model.operators()
     tensors, result = [model.tensor(number) for number in inputs], model.tensor(output)
@@ -33,7 +33,7 @@ def models(shared: Path, operation: str) -> Iterator[Path]:
 
 
 def padding(options: Any, x: Array, w: Array, y_shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Top, left, bottom, right: SAME puts the odd one behind."""
+    """Return top, left, bottom and right padding; SAME puts the odd one at the end."""
     if options.Padding() == tflite.Padding.VALID:
         return (0, 0, 0, 0)
     strides, kernel = (options.StrideH(), options.StrideW()), w.shape[1:3]
@@ -45,7 +45,7 @@ def padding(options: Any, x: Array, w: Array, y_shape: tuple[int, ...]) -> tuple
 
 
 def convolution(options: Any, x: Case, w: Case, b: Case, y: Case, wide: bool) -> Array:
-    """Unclipped result of CONV_2D or, where weights are [1, kh, kw, out], DEPTHWISE_CONV_2D."""
+    """Compute CONV_2D or DEPTHWISE_CONV_2D (weights [1, kh, kw, out]) before the clip."""
     weights, groups = w["data"], 1
     if isinstance(options, tflite.DepthwiseConv2DOptions):
         weights, groups = np.moveaxis(weights, (0, 3), (3, 0)), x["data"].shape[3]
@@ -97,7 +97,7 @@ def test_int16_leaky_relu_and_quantize_equal_tflite(shared: Path) -> None:
 
 
 def layer(name: str, options: Any, inputs: list[Case], y: Case) -> Array:
-    """Unclipped result of an Int8 layer."""
+    """Compute the result of an Int8 layer before the clip."""
     x = inputs[0]
     if name in ("CONV_2D", "DEPTHWISE_CONV_2D"):
         return convolution(options, *inputs, y, wide=False)

@@ -16,7 +16,7 @@ from vectors import Array, Case, TfliteModel
 def cases(
     shared: Path, tmp_path: Path, operation: str, dtype: str
 ) -> Iterator[tuple[str, Any, list[Case], Case, Array]]:
-    """Name, options, inputs (all with data), output and what TFLite answered."""
+    """Yield name, options, inputs with data, output and TFLite's result of each case."""
     with np.load(shared / "golden" / "frontends" / "tflite_ops.npz") as archive:
         for key in archive.files:
             name, slash, what = key.rpartition("/")

@@ -14,7 +14,7 @@ F32 = np.float32
 
 
 def sum_of(x: Array, x_zero: int, w: Array, layer: Case) -> Array:
-    """Channels last; PyTorch's are second."""
+    """Return the sums of a layer, channels last; PyTorch's inputs have channels second."""
     if w.ndim == 2:
         return (x.astype(np.int64) - x_zero) @ w.T.astype(np.int64)
     (top, left), stride, dilation = layer["pad"], layer["stride"], layer["dil"]
@@ -24,7 +24,7 @@ def sum_of(x: Array, x_zero: int, w: Array, layer: Case) -> Array:
 
 
 def product(engine: str, acc: Array, bias: Array, scales: tuple[Array, ...], zero: int) -> Array:
-    """The result of a sum; ``scales`` are those of input, weights and result."""
+    """Return the result of a sum; ``scales`` are those of input, weights and result."""
     x_scale, w_scale, y_scale = scales
     bias = bias if bias.size else page.f32(np.zeros(acc.shape[-1]))
     if engine == "qnnpack":
@@ -37,7 +37,7 @@ def product(engine: str, acc: Array, bias: Array, scales: tuple[Array, ...], zer
 
 
 def relu_clip(y: Array, zero: int, relu: bool) -> Array:
-    """PyTorch's unsigned 8 bits."""
+    """Clip values to PyTorch's quint8, or from the zero point on for a ReLU."""
     return np.clip(y, zero if relu else 0, 255)
 
 
@@ -57,7 +57,7 @@ def test_convolution_and_linear_equal_pytorch(shared: Path, engine: str) -> None
 
 
 def added(engine: str, a: Array, b: Array, scales: tuple[object, ...]) -> Array:
-    """``scales`` are scale and zero point of a, b and the result."""
+    """Add two tensors; ``scales`` are scale and zero point of a, b and the result."""
     a_scale, a_zero, b_scale, b_zero, y_scale, y_zero = scales
     if engine == "qnnpack":
         left, right = a.astype(np.int64) - a_zero, b.astype(np.int64) - b_zero

@@ -14,7 +14,7 @@ Case = dict[str, Any]
 
 
 def glow_cases(shared: Path, name: str) -> Iterator[Case]:
-    """The cases of a file of golden/glow."""
+    """Yield the cases of a file of golden/glow."""
     return map(dict, _glow_cases(shared / "golden" / "glow" / name))
 
 
@@ -31,7 +31,7 @@ def _glow_cases(path: Path) -> list[Case]:
 
 
 def torch_files(shared: Path, engine: str, kinds: set[str]) -> Iterator[Case]:
-    """The files of golden/torch of an engine; ``meta`` is decoded, zero points are integers."""
+    """Yield the contents of golden/torch files of an engine, with ``meta`` decoded."""
     for path in sorted((shared / "golden" / "torch").glob(f"{engine}_*.npz")):
         z = np.load(path)
         case: Case = {name: z[name] for name in z.files}
@@ -41,12 +41,12 @@ def torch_files(shared: Path, engine: str, kinds: set[str]) -> Iterator[Case]:
 
 
 def near_ties() -> Iterator[Case]:
-    """The cases of near_ties/near_ties.npz, which near_ties/record_near_ties.py made."""
+    """Yield the cases of near_ties/near_ties.npz (written by record_near_ties.py)."""
     return _recorded_here("near_ties")
 
 
 def products() -> Iterator[Case]:
-    """The cases of products/products.npz, which products/record_products.py made."""
+    """Yield the cases of products/products.npz (written by record_products.py)."""
     return _recorded_here("products")
 
 
@@ -60,7 +60,7 @@ def _recorded_here(name: str) -> Iterator[Case]:
 
 
 def pair(value: Any) -> tuple[int, int]:
-    """A size that may be given as one number for both directions."""
+    """Return a size for both dimensions, given as one number or as two."""
     return (value, value) if isinstance(value, int) else (value[0], value[1])
 
 
@@ -75,14 +75,14 @@ _DTYPES = {
 
 
 class TfliteModel:
-    """A TFLite file with one subgraph: its tensors, and its operators with their options."""
+    """TFLite file with one subgraph, its tensors and its operators with their options."""
 
     def __init__(self, path: Path) -> None:
         self._model = tflite.Model.GetRootAsModel(path.read_bytes(), 0)
         self._graph = self._model.Subgraphs(0)
 
     def operators(self) -> list[tuple[str, Any, list[int], int]]:
-        """Name, options, inputs and output of each operator."""
+        """Return name, options, inputs and output of each operator."""
         found = []
         for i in range(self._graph.OperatorsLength()):
             operator = self._graph.Operators(i)
@@ -94,7 +94,7 @@ class TfliteModel:
         return found
 
     def tensor(self, number: int) -> Case:
-        """dtype, shape, scale and zero of a tensor, and data if it is a constant."""
+        """Return dtype, shape, scale and zero of a tensor, and data if it is a constant."""
         tensor = self._graph.Tensors(number)
         quant, raw = tensor.Quantization(), self._model.Buffers(tensor.Buffer()).DataAsNumpy()
         dtype, shape = _DTYPES[tensor.Type()], tuple(tensor.ShapeAsNumpy().tolist())
@@ -117,5 +117,5 @@ def _options(operator: Any) -> Any:
 
 
 def csv_numbers(path: Path) -> Array:
-    """The integers of a file of golden/tflite_int16."""
+    """Return the integers of a file of golden/tflite_int16."""
     return np.loadtxt(path, delimiter=",", dtype=np.int64, ndmin=1)

@@ -30,7 +30,7 @@ INSTALL = "Install nmpsim"
 
 
 class Repository:
-    """A user's repository, made as the page says."""
+    """User's repository with the files that the page describes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "a repository"
@@ -78,7 +78,7 @@ def _indented_lines(text: str) -> list[str]:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """With commands that start this Python, wherever its scripts are."""
+    """Return environment variables with commands on PATH that start this Python."""
     commands = folder / "commands"
     commands.mkdir()
     plugin = "-p nmpsim.pytest_plugin"
@@ -106,7 +106,7 @@ def repository(tmp_path_factory):
 
 
 def steps():
-    """Name, condition, variables and shell line of each step that runs one here."""
+    """Yield name, condition, variables and shell line of each step that runs a command."""
     for step in _all_steps():
         if "run" in step and step["name"] != INSTALL:
             yield step["name"], step.get("if"), _variables(step), step["run"]
@@ -117,7 +117,7 @@ def _all_steps():
 
 
 def _variables(step):
-    """What the step's variables are, given what the workflow says and the action's own defaults."""
+    """Return a step's variables from the workflow and the action's defaults."""
     action = yaml.safe_load((CI / "action.yml").read_text())
     (use,) = [step for step in _workflow_steps() if "programs/ci" in step["uses"]]
     inputs = {name: one["default"] for name, one in action["inputs"].items()} | use["with"]
@@ -132,7 +132,7 @@ def _workflow_steps():
 
 
 def run_workflow(repository):
-    """Exit code and output of each step, as GitHub goes on after a failed one."""
+    """Return exit code and output of each step; only conditional ones follow a failure."""
     results = {}
     for name, condition, variables, line in steps():
         if condition is None and any(code for code, _ in results.values()):
@@ -195,7 +195,7 @@ def test_a_build_passes_and_then_fails(repository):
 
 
 def change_rescale_integer(folder):
-    """As a patch, so that nothing else changes."""
+    """Change a layer's rescale multiplier by a patch, and nothing else."""
     bundle = nmpsim.load(folder / "digits.bin")
     debugger = Debugger(bundle, {"data": np.load(folder / "images" / "7.npy")})
     changes = ProgramChanges(debugger)

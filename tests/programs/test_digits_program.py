@@ -96,7 +96,7 @@ def test_sidecar_digests_match_the_constants():
 
 
 def lir_types() -> dict[str, tuple[str, str, str, str]]:
-    """(elem, scale, offset, dims) as printed, by the name of the value."""
+    """Return (elem, scale, offset, dims) as printed, by the value's name."""
     types = {}
     for line in LIR.splitlines():
         found = TYPE.search(line)

@@ -14,7 +14,7 @@ CLONE = Path(nmpsim.extras.__file__).parents[1]
 
 
 class Installed:
-    """A distribution with what pip notes of its origin."""
+    """Replacement of a distribution with pip's record of its origin."""
 
     def __init__(self, origin: dict[str, object] | None) -> None:
         self.origin = origin

@@ -34,7 +34,7 @@ DATA = (
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an sdist, and the wheel that was built from it."""
+    """Build an sdist and a wheel from it, and return their folder."""
     folder = tmp_path_factory.mktemp("dist")
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT)
     return folder
@@ -47,7 +47,7 @@ def wheel(built: Path) -> Path:
 
 
 def run(*words: object, folder: Path = ROOT) -> str:
-    """What a command prints; it must not see this repository by way of the environment."""
+    """Return the output of a command that cannot import this repository by PYTHONPATH."""
     environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [str(word) for word in words], cwd=folder, env=environment, capture_output=True, text=True

@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 
 class FloatNet:
-    """A module and samples of its input; it shows itself as LIR text."""
+    """Module with samples of its input, whose representation is LIR text."""
 
     def __init__(self, module: Module, samples: dict[str, Array]) -> None:
         self.module = module
@@ -170,7 +170,7 @@ def concatenation(writer: NetworkGenerator) -> None:
 
 
 def add_slice(writer: NetworkGenerator) -> None:
-    """Read a slice through a view, or write one."""
+    """Add a view that reads a slice, or write to a slice through a view."""
     src = writer.source(rank=4)
     if src is None or src.shape[1] < 2:
         return
@@ -224,7 +224,7 @@ def float_nets(draw: Any) -> FloatNet:
 
 
 def add_output_operation(writer: NetworkGenerator, data: Ref) -> None:
-    """Add an operation that writes the output itself."""
+    """Add an operation that writes the output."""
     writer.draft.is_last = True
     before = len(writer.draft.outputs)
     convolution(writer)

@@ -24,7 +24,7 @@ HEADER = "---\nGlowToolsVersion: ''\n...\n---\nGraphPreLowerHash: 0xC0FFEE012345
 
 
 def format_profile(ranges: dict[str, Range]) -> str:
-    """Format ranges as Glow does: every digit, no trailing zeros, lists in brackets."""
+    """Format ranges like Glow: every digit, no trailing zeros, lists in brackets."""
 
     def number(value: float) -> str:
         text = f"{value:.126f}".rstrip("0")
@@ -47,7 +47,7 @@ def get_code(error: pytest.ExceptionInfo[UserError]) -> str:
 
 @pytest.fixture
 def digits_profile(tmp_path):
-    """What Glow would have recorded of the digits network: its names, and its constants."""
+    """Write a profile of the digits network with Glow's names, including constants."""
     with np.load(DIGITS / "testset.npz") as archive:
         samples = archive["x"][:8]
     calibrated = nmpsim.calibrate(LIR, WEIGHTS, {"x": samples})

@@ -30,7 +30,7 @@ def digits(*more: object, lir: object = LIR, weights: object = WEIGHTS, samples:
 
 @pytest.fixture
 def few(tmp_path):
-    """Twelve images instead of all."""
+    """Write a data set of twelve images."""
     path = tmp_path / "few.npz"
     with np.load(SAMPLES) as archive:
         np.savez(path, x=archive["x"][:12], labels=archive["labels"][:12])

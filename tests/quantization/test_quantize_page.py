@@ -19,7 +19,7 @@ PAGE = (ROOT / "docs" / "quantize.md").read_text(encoding="utf-8")
 
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
-    """A copy of what the page uses, to work in."""
+    """Copy the page's files to a folder and make it the current one."""
     (tmp_path / "programs").mkdir()
     shutil.copytree(ROOT / "programs" / "digits", tmp_path / "programs" / "digits")
     monkeypatch.chdir(tmp_path)

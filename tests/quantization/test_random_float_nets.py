@@ -53,7 +53,7 @@ def sample(net: FloatNet, number: int = 0) -> dict[str, np.ndarray]:
 
 
 def quantized(net: FloatNet, choices: Settings) -> QuantizedProgram | None:
-    """The quantized program; None where there is nothing to quantize."""
+    """Return the quantized program, or None if there is nothing to quantize."""
     try:
         return CalibratedProgram.from_samples(net.module, net.samples).quantize(choices)
     except UserError as error:

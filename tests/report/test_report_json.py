@@ -101,13 +101,13 @@ def test_the_text_is_one_document_with_lists_on_one_line():
 
 
 class PartDocument(TypedDict):
-    """A part of a document."""
+    """Part of a document."""
 
     size: Annotated[int, Source(lambda part: 2 * part["half"])]
 
 
 class WholeDocument(TypedDict):
-    """A document."""
+    """Document of the schema ``whole-1``."""
 
     schema: Literal["whole-1"]
     name: Annotated[str | None, OR_NULL]

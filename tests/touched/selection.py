@@ -19,7 +19,7 @@ FOLDERS = {
 
 
 class Imports:
-    """Which sources import which: lazily and by strings too, but not for types only."""
+    """Import graph of the sources, with lazy imports and module names in strings."""
 
     def __init__(self, root: Path) -> None:
         sources = [path for top in ("nmpsim", "tests") for path in (root / top).rglob("*.py")]
@@ -37,7 +37,7 @@ class Imports:
         }  # fmt: skip
 
     def reach(self, first: str, through: str = "") -> set[str]:
-        """Files that a file imports, itself or through files whose path begins so."""
+        """Return files that a file imports directly or through files below ``through``."""
         found, pending = {first}, [first]
         while pending:
             new = self.imported.get(pending.pop(), set()) - found
@@ -50,7 +50,7 @@ class Imports:
 
 
 def _names(tree: ast.AST) -> Iterator[str]:
-    """Names in a source that may be modules."""
+    """Yield the names in a source that may be modules."""
     pending = [tree]
     while pending:
         node = pending.pop()
@@ -87,7 +87,7 @@ def _tests_of(name: str, imports: Imports) -> set[str]:
 
 
 def _tests_of_module(name: str, imports: Imports) -> set[str]:
-    """Tests of the package that can reach the module, and the closest ones of other packages."""
+    """Return the package's tests that reach the module, and the closest other tests."""
     package = _closest_tests(PurePosixPath(name).relative_to("nmpsim").with_suffix(""), imports)
     own = {test for test in package if name in imports.reach(test)} or package
     named = {test: imports.reach(test, "tests/") for test in imports.tests}
@@ -98,6 +98,6 @@ def _tests_of_module(name: str, imports: Imports) -> set[str]:
 
 
 def _closest_tests(path: PurePosixPath, imports: Imports) -> set[str]:
-    """Tests in the folder of tests/ that follows a path in nmpsim/ furthest."""
+    """Return the tests of the deepest tests/ folder that matches a path in nmpsim/."""
     folders = (imports.tests_in(folder.as_posix()) for folder in (path, *path.parents[:-1]))
     return next((tests for tests in folders if tests), set())

@@ -26,7 +26,7 @@ SMALL, LARGE = (80, 24), (200, 50)
 
 
 class Saved:
-    """An ``.npz`` file of a test."""
+    """Reader of an ``.npz`` file."""
 
     def __init__(self, path: Path) -> None:
         self._arrays = dict(np.load(path))
@@ -37,18 +37,18 @@ class Saved:
 
 
 def session(bundle: Bundle, image: np.ndarray[Any, Any]) -> Shell:
-    """A session of the debugger on a program with one input."""
+    """Return a debugger session on a program with one input."""
     return Shell(Debugger(bundle, {bundle.metadata.inputs[0].name: image}), Saved)
 
 
 class User:
-    """Presses keys, waits until nothing runs, and reads the screen."""
+    """Simulated user who presses keys, waits for the app and reads the screen."""
 
     def __init__(self, app: DebugApp, pilot: Pilot[Any]) -> None:
         self.app, self.pilot = app, pilot
 
     async def settle(self) -> None:
-        """Until all that was asked for is done and shown."""
+        """Wait until all requested work is done and displayed."""
         while self.app.view is None or self.app.is_busy:
             await self.pilot.pause(0.005)
         for _ in range(3):  # an action may post messages, whose handlers post others
@@ -61,7 +61,7 @@ class User:
                 await self.pilot.pause(0.005)
 
     async def press(self, *keys: str) -> str:
-        """Press keys one after the other; the screen after that."""
+        """Press keys in sequence and return the text on the screen."""
         for key in keys:
             await self.pilot.press(key)
             await self.settle()
@@ -73,7 +73,7 @@ class User:
         return await self.press("enter")
 
     def text(self) -> str:
-        """What the screen shows."""
+        """Return the text on the screen."""
         width, height = self.app.size
         lines = self.app.screen._compositor.render_strips()
         assert len(lines) == height
@@ -86,7 +86,7 @@ def drive(
     play: Callable[[User], Awaitable[None]],
     glyphs: Glyphs = UNICODE,
 ) -> DebugApp:
-    """Show a session on a screen of so many columns and rows, and let a user play."""
+    """Show a session on a screen of a size (columns, rows), and let a user act on it."""
 
     async def run() -> DebugApp:
         app = DebugApp(session, glyphs)

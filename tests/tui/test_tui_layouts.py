@@ -128,7 +128,7 @@ def test_a_too_small_screen_shows_a_message() -> None:
 
 
 def drive_sizes(start: Start, file: Path) -> DebugApp:
-    """Drive one app by keys on a screen that changes its size."""
+    """Drive one app by keys on a screen whose size changes."""
 
     async def run() -> DebugApp:
         app = DebugApp(start(), UNICODE, file)

@@ -24,7 +24,7 @@ PART = re.compile(r"\x1b\[(\d+);(\d+)H|\x1b\[([\d;]*)m|(.)", re.DOTALL)
 
 
 class Terminal:
-    """Model of a terminal: the character and style of each cell after the received output."""
+    """Model of a terminal that stores the character and style of each cell."""
 
     def __init__(self) -> None:
         self.cells: dict[tuple[int, int], tuple[str, str]] = {}

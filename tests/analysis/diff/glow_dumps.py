@@ -22,7 +22,7 @@ KINDS = {
 
 @attrs.frozen(eq=False)
 class Dumped:
-    """An operand of an instruction, and its elements."""
+    """Operand of an instruction with its elements."""
 
     instruction: str
     operand: str
@@ -37,7 +37,7 @@ class Dumped:
 
 
 def write_folder(folder: Path, format: str, tensors: list[Dumped], name: str = "Kind") -> Path:
-    """Files as a program makes them, and the list as the compiler does."""
+    """Write tensor files as a program does, and their list as the compiler does."""
     folder.mkdir(exist_ok=True)
     lines = [f"Format: {format}"]
     last = None

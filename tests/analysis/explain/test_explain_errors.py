@@ -18,7 +18,7 @@ ACCUMULATORS = {"int8": 32, "int16": 48}
 def every_input(
     factor: Factor, precision: str, offset: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Inputs that are neither clipped nor overflow, results, errors; Python integers only."""
+    """Return all unclipped inputs without overflow, with results and errors."""
     form, bits = factor.integer, int(precision[3:])
     half = 1 << form.post >> 1
     reach = int((2**bits + 4) / factor.real) + 2 ** (form.pre + 1)

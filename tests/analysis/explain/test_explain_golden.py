@@ -24,7 +24,7 @@ class Golden:
         return self._arrays[f"{self._case:04d}.{key}"]
 
     def form(self, stage: str) -> list[tuple[int, int, int]]:
-        """pre, post, mul; one, or one a channel."""
+        """Return (pre, post, mul) once, or for each channel."""
         columns = [np.atleast_1d(self[f"{stage}_{part}"]) for part in ("pre", "post", "mul")]
         return [tuple(int(v) for v in row) for row in zip(*columns, strict=True)]
 

@@ -91,7 +91,7 @@ def _on_the_result(
 
 
 def _with_own_table(module: Module, bias: Bias, table: str) -> tuple[Module, str]:
-    """Give a layer its own table of bias scales, which Glow shares with the filter if possible."""
+    """Give a layer its own table of bias scales, which may be shared with the filter."""
     own = f"{table}_of_{bias.op.instruction.name}"
     (shared,) = (weight for weight in module.weights if weight.name == table)
     instructions = list(module.instructions)
@@ -106,9 +106,9 @@ def _with_own_table(module: Module, bias: Bias, table: str) -> tuple[Module, str
 def dense_layers(
     biases: Sequence[tuple[np.ndarray, float]], elem: str = "i8", out_scale: float = 0.125
 ) -> Module:
-    """Fully connected layers after one another: 4 inputs, products on scale 2^-8.
+    """Return fully connected layers in sequence: 4 inputs, products on scale 2^-8.
 
-    Each bias is a payload and its declared scale; weights are such that sums fill the results.
+    Each bias is a payload and its declared scale; sums use the full range of the results.
     """
     draft = Draft()
     source = draft.input(tensor_type(elem, (1, 4), 2.0**-4))

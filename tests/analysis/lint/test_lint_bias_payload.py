@@ -35,7 +35,7 @@ def right() -> Module:
 
 
 def forum() -> Module:
-    """Convolution whose bias type was changed to the result's, without its payload."""
+    """Return a convolution with the result's type as bias type and an unchanged payload."""
     return declared_on_the_result(right(), biases_of(right()))
 
 

@@ -25,7 +25,7 @@ def convolution(scale: float, offset: int = 0) -> Module:
 
 
 def ranged(module: Module, **ranges: tuple[float, float]) -> dict[str, object]:
-    """Ranges by name; ``own`` is the convolution's."""
+    """Return ranges by name; ``own`` stands for the convolution's."""
     own = module.instructions[-1].name
     return {"ranges": {own if n == "own" else n: Range(*ends) for n, ends in ranges.items()}}
 

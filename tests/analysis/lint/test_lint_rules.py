@@ -347,7 +347,7 @@ def test_a_single_float_layer_is_found() -> None:
 
 
 def island(*opcodes: str) -> Module:
-    """Float operations between two quantized tensors, and a float tail."""
+    """Return float operations between two quantized tensors, and a float tail."""
     draft = Draft()
     value = draft.emit("dequantize", draft.buffer(FLOAT), draft.input(int8((8,))))
     for opcode in opcodes:

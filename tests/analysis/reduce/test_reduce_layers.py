@@ -61,7 +61,7 @@ def test_every_layer_is_reproduced(shared, network, flavour):
 
 @attrs.frozen(eq=False)
 class DiffersIfSo(DifferenceFailure):
-    """A failure of one way to cut: it takes so many bursts."""
+    """Failure that occurs only in reduced programs with a given number of bursts."""
 
     bursts: int
 

@@ -29,7 +29,7 @@ PROGRAMS = [
 
 @attrs.frozen(eq=False)
 class Recorded:
-    """A recorded program: what ran, and the float values that it was quantized from."""
+    """Recorded program with its run and the float values that it was quantized from."""
 
     module: Module
     run: RecordedRun

@@ -41,7 +41,7 @@ def refused(path: Path, sizes: set[int]) -> Diagnostic:
 
 
 def hwc_rows(matrix: Array, channels: int) -> Array:
-    """Rows of a flattened NCHW activation, in the order of a flattened NHWC one."""
+    """Reorder rows of a flattened NCHW activation for a flattened NHWC one."""
     k, n = matrix.shape
     return matrix.reshape(channels, 3, k // channels // 3, n).transpose(1, 2, 0, 3).reshape(k, n)
 

@@ -64,7 +64,7 @@ def narrowed(module: Module) -> Module:
 def counted(
     unclipped: Array, low: int, high: int, stages: tuple[str, str]
 ) -> tuple[Saturation, ...]:
-    """Count the values that saturate when integers are clipped to a range."""
+    """Count the values that saturate when integers are clamped to a range."""
     found = []
     for stage, side, over in (
         (stages[0], "low", low - unclipped),
@@ -98,12 +98,12 @@ def scale_of(step: LayerInstruction, index: int) -> float:
 
 
 def shifted(total: Array, factor: float) -> Array:
-    """``total * factor`` for a power of two, half up."""
+    """Return ``total * factor`` for a power of two, rounded half up."""
     return np.floor(total * factor + 0.5).astype(np.int64)
 
 
 def sums(step: LayerInstruction) -> Array:
-    """Products with weights, and the bias on their scale."""
+    """Return products with weights plus the bias on their scale."""
     _, x, w, b = (operand.stored.astype(np.int64) for operand in step.operands)
     product = scale_of(step, 1) * scale_of(step, 2)
     bias = shifted(b, scale_of(step, 3) / product)

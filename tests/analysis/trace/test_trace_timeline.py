@@ -52,7 +52,7 @@ def traced(digits):
 
 
 def slices(trace, process=None):
-    """Complete events with the names of their tracks."""
+    """Return complete events with the names of their tracks."""
     names = {
         e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"
     }

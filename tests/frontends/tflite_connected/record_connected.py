@@ -24,19 +24,19 @@ Array = npt.NDArray[Any]
 
 
 def away(product: Array) -> Array:
-    """Nearest integers, halves away from zero."""
+    """Round to the nearest integers, halves away from zero."""
     whole = np.floor(np.abs(product))
     return (np.sign(product) * (whole + (np.abs(product) - whole >= 0.5))).astype(np.int64)
 
 
 def of_31_bits(factor: float) -> float:
-    """The factor that TFLite's QuantizeMultiplier makes."""
+    """Round a factor to 31 bits as TFLite's QuantizeMultiplier does."""
     fraction, exponent = np.frexp(factor)
     return float(np.ldexp(np.floor(fraction * 2**31 + 0.5), exponent - 31))
 
 
 def layers() -> Iterator[dict[str, Array]]:
-    """Inputs of one row and filters of one output where both factors differ."""
+    """Yield input rows and filters of one output for which both factors give other results."""
     rng = np.random.default_rng(7)
     while True:
         x = rng.integers(-32768, 32768, (ROWS, INS)).astype(np.int16)
@@ -53,7 +53,7 @@ def layers() -> Iterator[dict[str, Array]]:
 
 
 def answer(case: dict[str, Array]) -> Array:
-    """LiteRT's reference kernels."""
+    """Return the result of LiteRT's reference kernels."""
     model = connected_layer(case["w"][None], case["bias"], case["scales"])
     interpreter = Interpreter(
         model_content=model, experimental_op_resolver_type=OpResolverType.BUILTIN_REF

@@ -25,7 +25,7 @@ PIECES = (
 
 
 def run(data: bytes) -> None:
-    """Assemble, take apart, run."""
+    """Assemble a text, disassemble the bundle and run it."""
     warm()
     with refusals("ASM", "ISA", "COMP002", "BUN", "INPUT", "ARG001"):
         device = limited(programs.small_device())
@@ -38,7 +38,7 @@ def run(data: bytes) -> None:
 
 
 def seeds() -> Iterator[bytes]:
-    """The examples."""
+    """Yield the example programs."""
     for path in programs.ASSEMBLY:
         yield path.read_bytes()
 

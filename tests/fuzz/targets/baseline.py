@@ -29,7 +29,7 @@ from ..target import Target, as_file, folder, refusals
 
 @cache
 def good_run() -> Run:
-    """What baselines are compared with."""
+    """Return the run that baselines are compared with."""
     program, inputs = programs.one_conv()
     return run_bundle(
         Device(make_device_config(program.metadata.device), threads=1), program, inputs
@@ -37,7 +37,7 @@ def good_run() -> Run:
 
 
 def run(data: bytes) -> None:
-    """Read it and compare."""
+    """Read a baseline and compare it with the run."""
     with refusals("BASE", "SUITE"):
         baseline = read_baseline(as_file(data, "baseline.json"))
         check_same_program(baseline, good_run(), Place("baseline.json"))
@@ -47,7 +47,7 @@ def run(data: bytes) -> None:
 
 
 def seeds() -> Iterator[bytes]:
-    """One that fits."""
+    """Yield the baseline of the run."""
     path: Path = folder() / "seed.json"
     write_baseline(path, make_baseline(good_run()))
     yield path.read_bytes()

@@ -31,7 +31,7 @@ _SECTION = struct.Struct("<10I")
 
 
 def with_digest(data: bytes) -> bytes:
-    """The file with a digest that fits, if it still has a place for one."""
+    """Return the file with a correct digest if it has space for one."""
     try:
         section = ElfFile(memoryview(data), "").sections[DIGEST]
     except (UserError, KeyError):
@@ -43,7 +43,7 @@ def with_digest(data: bytes) -> bytes:
 
 
 def run(data: bytes) -> None:
-    """Read, show, run."""
+    """Read a bundle, print it and run it."""
     warm()
     with refusals("BUN"):
         bundle = parse_bundle(with_digest(data), "net.bin")
@@ -56,7 +56,7 @@ def run(data: bytes) -> None:
 
 
 def _show(bundle: Bundle) -> None:
-    """As ``nmpsim inspect`` and ``nmpsim disasm`` do."""
+    """Print a bundle as ``nmpsim inspect`` and ``nmpsim disasm`` do."""
     from rich.console import Console
 
     print_bundle(bundle, Console(file=io.StringIO(), width=100))
@@ -68,7 +68,7 @@ def _show(bundle: Bundle) -> None:
 
 
 def seeds() -> Iterator[bytes]:
-    """The digits, layers of real networks, programs in assembly."""
+    """Yield the digits network, layers of real networks and assembly programs."""
     yield programs.digits()
     yield from programs.real_layers(programs.small_device(1))
     for path in programs.ASSEMBLY:
@@ -76,7 +76,7 @@ def seeds() -> Iterator[bytes]:
 
 
 def mutate(data: bytes, random: Random) -> bytes:
-    """Other instructions, descriptors, constants, metadata or headers."""
+    """Change instructions, descriptors, constants, metadata or headers."""
     try:
         file = ElfFile(memoryview(data), "")
     except UserError as error:
@@ -123,7 +123,7 @@ def _set_word(data: bytearray, at: int, value: int) -> None:
 
 
 def _word(data: bytearray, at: int, random: Random) -> int:
-    """A word in place of the one there."""
+    """Return a replacement for a word."""
     old = _get_word(data, at)
     near = at + 4 * random.randint(-12, 12)
     other = _get_word(data, near) if 0 <= near < len(data) else 0
@@ -133,7 +133,7 @@ def _word(data: bytearray, at: int, random: Random) -> int:
 
 
 def _instruction(word: int, random: Random) -> int:
-    """Another instruction, or the same with another operand."""
+    """Return another instruction, or the same instruction with another operand."""
     decoded = decode(word)
     if decoded is None or random.random() < 0.3:
         instruction = random.choice(list(BY_MNEMONIC.values()))
@@ -152,7 +152,7 @@ def _instruction(word: int, random: Random) -> int:
 
 
 def replace_metadata(data: bytes, file: ElfFile, change: Callable[[Any], Any]) -> bytes:
-    """Put changed metadata behind the file's end, with its section's header pointing there."""
+    """Append changed metadata to the file and point the section's header to it."""
     section = file.sections.get(META)
     if section is None:
         raise ValueError("no metadata")

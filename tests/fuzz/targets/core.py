@@ -24,7 +24,7 @@ MAX_MEBIBYTES = 16
 
 
 def run(data: bytes) -> None:
-    """Open it and go where it stood."""
+    """Open a core file and go to its position."""
     warm()
     path = as_file(data, "core.npz")
     with refusals("DEBUG", "INPUT", "FILE001", "BUN", "DEV", "ARG001"):
@@ -41,7 +41,7 @@ def run(data: bytes) -> None:
 
 
 def seeds() -> Iterator[bytes]:
-    """One in the middle of a run, one at its end."""
+    """Yield a core file in the middle of a run and one at its end."""
     program, inputs = programs.one_conv()
     config = programs.small_device(program.metadata.device["cores_count"])
     for position, engine in ((5, "compiled"), (None, "reference")):
@@ -54,7 +54,7 @@ def seeds() -> Iterator[bytes]:
 
 
 def mutate(data: bytes, random: Random) -> bytes:
-    """Other arrays; of the bundle, of what it says about itself, or of any kind."""
+    """Change arrays of the core file, some of them those of its bundle."""
     return archive_changed(data, random, _member_changed)
 
 

@@ -30,7 +30,7 @@ def run(data: bytes) -> None:
 
 
 def seeds() -> Iterator[bytes]:
-    """Archives, plain and compressed."""
+    """Yield an uncompressed and a compressed archive."""
     for save in (np.savez, np.savez_compressed):
         made = io.BytesIO()
         save(made, x=np.zeros((3, 4), np.int8), labels=np.array([1, 0, -1]))
@@ -38,7 +38,7 @@ def seeds() -> Iterator[bytes]:
 
 
 def mutate(data: bytes, random: Random) -> bytes:
-    """An archive with another member."""
+    """Change a member of an archive."""
     return archive_changed(data, random, npz.member_changed)
 
 

@@ -31,7 +31,7 @@ PIECES = (
 
 
 def run(data: bytes) -> None:
-    """Do the commands up to the first that cannot be done; each alone if it is one of many."""
+    """Execute each line as a script of its own until a command ends the session."""
     warm()
     program, inputs = programs.one_conv()
     config = limited(make_device_config(program.metadata.device))
@@ -58,7 +58,7 @@ def _touches_other_files(line: str) -> bool:
 
 
 def seeds() -> Iterator[bytes]:
-    """The examples, for this program; every command as its help has it."""
+    """Yield the example scripts for this program, and the usage of every command."""
     for path in sorted((ROOT / "programs" / "debugging").glob("*.dbg")):
         yield path.read_bytes().replace(b"conv2", b"conv").replace(b"conv1", b"conv")
     yield "\n".join(command.name for command in COMMANDS).encode()

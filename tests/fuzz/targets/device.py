@@ -17,14 +17,14 @@ PIECES = (
 
 
 def run(data: bytes) -> None:
-    """Read it; what is read must survive its own settings."""
+    """Read a device and read its settings again."""
     with refusals("DEV", "FILE001"):
         device = load_device(as_file(data, "device.toml"))
         assert make_device_config(device.settings()).settings() == device.settings()
 
 
 def seeds() -> Iterator[bytes]:
-    """The device that nmpsim knows, and a small one."""
+    """Yield the default device and a small one."""
     yield (ROOT / "nmpsim" / "nmp.toml").read_bytes()
     yield (ROOT / "programs" / "ci" / "board.toml").read_bytes()
 

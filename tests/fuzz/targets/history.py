@@ -23,7 +23,7 @@ from ..target import Target, folder, refusals
 
 
 def run(data: bytes) -> None:
-    """Read it as the only entry of a history, and unpack its document."""
+    """Read an entry as the only one of a history and unpack its document."""
     history = folder() / "history"
     history.mkdir(exist_ok=True)
     (history / "entry.history.json").write_bytes(data)
@@ -36,7 +36,7 @@ def run(data: bytes) -> None:
 
 
 def seeds() -> Iterator[bytes]:
-    """An entry of a run."""
+    """Yield the entry of a run."""
     entry = Entry(
         "c0ffee",
         "main",

@@ -21,7 +21,7 @@ _INPUTS = ProgramInputs(
 
 
 def run(data: bytes) -> None:
-    """Read it in the shape of an input."""
+    """Read an image with the shape of an input."""
     with refusals("INPUT", "FILE001"):
         values = _INPUTS.read_image("x", as_file(data, "image.png"))
         assert values.shape == _SHAPE
@@ -29,7 +29,7 @@ def run(data: bytes) -> None:
 
 
 def seeds() -> Iterator[bytes]:
-    """Images of each format that is read, and of each kind of pixels."""
+    """Yield images of each supported file format and pixel format."""
     for kind in ("RGB", "L", "RGBA", "P", "1", "I;16"):
         for name in ("PNG", "JPEG", "BMP"):
             made = io.BytesIO()

@@ -22,7 +22,7 @@ PIECES = (
 
 
 def run(data: bytes) -> None:
-    """Parse and verify; what is understood must print as a text that reads the same."""
+    """Parse and verify a text; assert that a valid module prints as an equal text."""
     with refusals("LIR"):
         module = parse(data.decode("utf-8", "replace"))
         printed = format_module(module)
@@ -31,7 +31,7 @@ def run(data: bytes) -> None:
 
 
 def seeds() -> Iterator[bytes]:
-    """The digits, quantized and float."""
+    """Yield the quantized and the float digits network."""
     for name in ("digits.lir.txt", "float.lir.txt"):
         yield (ROOT / "programs" / "digits" / name).read_bytes()
 

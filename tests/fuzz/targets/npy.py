@@ -24,7 +24,7 @@ HEADERS = (
 
 
 def run(data: bytes) -> None:
-    """Read every array of the file, if it is of a size that something takes."""
+    """Read each array of the file that has at most ``MAX_ELEMENTS`` elements."""
     path = as_file(data, "input.npy")
     with refusals("INPUT003", "FILE001"):
         file = ArrayFile(path)
@@ -37,7 +37,7 @@ def run(data: bytes) -> None:
 
 
 def seeds() -> Iterator[bytes]:
-    """A file of each kind of number, order and version."""
+    """Yield a file of each number type, byte order, memory order and format version."""
     for kind in ("?", "i1", ">i2", "<i4", "i8", "u1", "f2", "<f4", ">f8"):
         for order in "CF":
             made = io.BytesIO()
@@ -49,7 +49,7 @@ def seeds() -> Iterator[bytes]:
 
 
 def mutate(data: bytes, random: Random) -> bytes:
-    """Another header, of the length that it says; or other data behind it."""
+    """Change the header or the data of an array file."""
     if data[:6] != b"\x93NUMPY":
         raise ValueError("no NumPy array")
     width = 2 if data[6] == 1 else 4

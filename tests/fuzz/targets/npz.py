@@ -16,7 +16,7 @@ from . import npy
 
 
 def run(data: bytes) -> None:
-    """Read it as both readers do."""
+    """Read an archive with both readers."""
     npy.run(data)
     path = as_file(data, "constants.npz")
     with refusals("CONST001", "FILE001"), NpzFile(path) as file:
@@ -27,7 +27,7 @@ def run(data: bytes) -> None:
 
 
 def seeds() -> Iterator[bytes]:
-    """Archives, plain and compressed."""
+    """Yield an uncompressed and a compressed archive."""
     arrays = {"input/data": np.arange(4, dtype=np.int8), "const/w": np.ones((2, 2), np.float32)}
     for save in (np.savez, np.savez_compressed):
         made = io.BytesIO()
@@ -36,12 +36,12 @@ def seeds() -> Iterator[bytes]:
 
 
 def mutate(data: bytes, random: Random) -> bytes:
-    """An archive with another member."""
+    """Change a member of an archive."""
     return archive_changed(data, random, member_changed)
 
 
 def member_changed(name: str, contents: bytes, random: Random) -> bytes:
-    """Another array."""
+    """Mutate a member as an array file, or its bytes if it is not one."""
     try:
         return npy.mutate(contents, random)
     except ValueError:

@@ -16,7 +16,7 @@ _NUMBERS = (0, 1, -1, 2, 3, 7, 127, 128, 1 << 20, (1 << 31) - 1, 1 << 31, (1 << 
 
 
 def run(data: bytes) -> None:
-    """Read it, and compile what it says."""
+    """Read a model and compile it."""
     path = as_file(data, "model.onnx")
     with refusals("MODEL", "LIR", "COMP"):
         if find_front_end(path) is not None:
@@ -24,7 +24,7 @@ def run(data: bytes) -> None:
 
 
 def mutate(data: bytes, rng: Random) -> bytes:
-    """Change what the graph says, or bytes of the file."""
+    """Change the graph of a model, or bytes of the file."""
     if rng.randrange(3) == 0:
         return _bytes(data, rng)
     try:
@@ -46,7 +46,7 @@ def _bytes(data: bytes, rng: Random) -> bytes:
 
 
 def _change(graph: Any, rng: Random) -> None:
-    """One thing of a node, a tensor, an input or an output."""
+    """Change one property of a node, a tensor, an input or an output."""
     choice = rng.randrange(7)
     if choice == 0 and graph.node:
         node = rng.choice(graph.node)

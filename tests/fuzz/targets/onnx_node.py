@@ -43,14 +43,14 @@ VALUES = (
 
 
 def seeds() -> Iterator[bytes]:
-    """Each operator that is compiled, without inputs, with empty ones and with too many."""
+    """Yield each supported operator without inputs, with empty ones and with too many."""
     for op in sorted(SUPPORTED_OPERATORS):
         for inputs in ((), ("",), ("", "", ""), ("real",), ("real",) * 12):
             yield _model(op, inputs, {})
 
 
 def mutate(data: bytes, random: Random) -> bytes:
-    """Another node: nothing of the data is kept."""
+    """Return a random node, independent of the data."""
     op = random.choice(OPERATORS)
     inputs = [random.choice(TENSORS) for _ in range(random.choice((0, 1, 1, 2, 2, 3, 4, 5, 9)))]
     return _model(op, inputs, _attributes(op, random))

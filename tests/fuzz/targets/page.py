@@ -19,7 +19,7 @@ _RENDER_IMAGE = draw.render_image
 
 
 class _Elements(HTMLParser):
-    """What a page is made of."""
+    """Parser that collects the element names, attributes and addresses of a page."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -34,7 +34,7 @@ class _Elements(HTMLParser):
 
 
 def elements(page: str) -> _Elements:
-    """The elements of a page."""
+    """Return the elements of a page."""
     parser = _Elements()
     parser.feed(page)
     parser.close()
@@ -43,7 +43,7 @@ def elements(page: str) -> _Elements:
 
 @cache
 def plain() -> _Elements:
-    """What pages of harmless reports are made of."""
+    """Return the elements of the pages of harmless reports."""
     found = _Elements()
     for name in HARMLESS:
         seed = (CORPUS / "report" / name).read_bytes()
@@ -55,7 +55,7 @@ def plain() -> _Elements:
 
 
 def run(data: bytes) -> None:
-    """A page of the report, and one that compares it with itself."""
+    """Render a page of a report and one that compares it with itself; check their elements."""
     is_drawn = hashlib.sha1(data).digest()[0] % DRAWN_OF == 0
     draw.render_image = _RENDER_IMAGE if is_drawn else lambda _: "data:,"
     try:

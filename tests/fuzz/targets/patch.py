@@ -16,7 +16,7 @@ from ..target import Target, as_file, refusals
 
 
 def run(data: bytes) -> None:
-    """Read and apply it; what comes out is a bundle."""
+    """Read a patch, apply it and read the patched bundle."""
     warm()
     with refusals("PATCH", "FILE001", "BUN"):
         changes = load_patch(as_file(data, "patch.json"))
@@ -26,7 +26,7 @@ def run(data: bytes) -> None:
 
 
 def seeds() -> Iterator[bytes]:
-    """Changes of code, descriptors and constants."""
+    """Yield patches of code, descriptors and constants."""
     bundle, _ = programs.one_conv()
     for name in (".text", ".descriptors", ".constants"):
         begin, end = bundle.sections[name]

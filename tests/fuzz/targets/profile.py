@@ -19,7 +19,7 @@ PIECES = (
 
 
 def run(data: bytes) -> None:
-    """Read it, and ask it for each of its names."""
+    """Read a profile and look up each of its names."""
     with refusals("CONST001"):
         profile = read_profile(as_file(data, "profile.yaml"))
         recorded = ProfileLookup(profile)

@@ -35,14 +35,14 @@ declare {
 
 @cache
 def device() -> DeviceConfig:
-    """A small one."""
+    """Return a small device."""
     return attrs.evolve(nmpsim.default_device(), cores_count=2, scratchpad_bytes=32768)
 
 
 def run(data: bytes) -> None:
-    """Compile with some constants; what was compiled neither traps nor depends on the engine.
+    """Compile with some constants; assert that the program does not trap and engines agree.
 
-    That it keeps to the contract is proved for all inputs.
+    The contract must be proved for all inputs.
     """
     warm()
     with refusals("LIR", "CONST", "COMP", "ISA", "BUN004", "INPUT"):
@@ -84,7 +84,7 @@ def _constants(module: Module) -> dict[str, np.ndarray]:
 
 
 def seeds() -> Iterator[bytes]:
-    """The digits."""
+    """Yield the digits program."""
     yield (ROOT / "programs" / "digits" / "digits.lir.txt").read_bytes()
 
 

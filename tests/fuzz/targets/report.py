@@ -23,12 +23,12 @@ from ..target import ROOT, Target, as_file, folder, refusals
 
 
 def read(data: bytes) -> RunReport:
-    """The report of a file."""
+    """Read a report from the bytes of its file."""
     return read_report(as_file(data, "run.json"))
 
 
 def run(data: bytes) -> None:
-    """Read it, write it again, show it, compare it with itself."""
+    """Read a report, write it, show it and compare it with itself."""
     with refusals("REPORT", "FILE001", "DIFF"):
         report = read(data)
         json.dumps(to_json(report))
@@ -37,7 +37,7 @@ def run(data: bytes) -> None:
 
 
 def seeds() -> Iterator[bytes]:
-    """A report with every part, of the digits and of a program in assembly."""
+    """Yield reports of the digits and of an assembly program with all optional parts."""
     arrays, bundle = folder() / "x.npy", folder() / "seed.bin"
     np.save(arrays, np.load(programs.DIGITS / "images" / "7.npy"))
     bundle.write_bytes(programs.digits())

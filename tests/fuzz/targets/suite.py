@@ -18,7 +18,7 @@ PIECES = (
 
 
 def run(data: bytes) -> None:
-    """Read it."""
+    """Read a suite file."""
     with refusals("SUITE", "FILE001"):
         suite = read_suite(as_file(data, "suite.toml"))
         assert suite.cases
@@ -26,7 +26,7 @@ def run(data: bytes) -> None:
 
 
 def seeds() -> Iterator[bytes]:
-    """The example, and one with everything."""
+    """Yield the example suite and one with all settings."""
     yield (ROOT / "programs" / "ci" / "suite.toml").read_bytes()
     yield b"""[defaults]
 budget = {saturation = "none", cycles = 10}

@@ -18,12 +18,12 @@ DIGITS = ROOT / "programs" / "digits"
 
 @cache
 def module() -> Module:
-    """A program whose scales it has."""
+    """Return the program whose scales the file contains."""
     return parse((DIGITS / "digits.lir.txt").read_text(encoding="utf-8"))
 
 
 def run(data: bytes) -> None:
-    """Read it for the program."""
+    """Read a tensor file for the program."""
     path = as_file(data, "digits.tensors.json")
     with refusals("CONST004", "LIR"):
         try:
@@ -34,7 +34,7 @@ def run(data: bytes) -> None:
 
 
 def seeds() -> Iterator[bytes]:
-    """The program's own."""
+    """Yield the program's own tensor file."""
     yield (DIGITS / "digits.tensors.json").read_bytes()
 
 

@@ -13,7 +13,7 @@ _WORDS = (b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"\0\0\0\0", 
 
 
 def run(data: bytes) -> None:
-    """Read it, and compile what it says."""
+    """Read a model and compile it."""
     path = as_file(data, "model.tflite")
     with refusals("MODEL", "LIR", "COMP"):
         if find_front_end(path) is not None:
@@ -21,7 +21,7 @@ def run(data: bytes) -> None:
 
 
 def mutate(data: bytes, rng: Random) -> bytes:
-    """Change words, bytes and bits, and keep the length: a flatbuffer is full of offsets."""
+    """Change words, bytes and bits without changing the length."""
     if len(data) < 16:
         raise ValueError("too short for a model")
     changed = bytearray(data)

@@ -25,13 +25,13 @@ _STEPS = (1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 1024)
 
 
 def run(data: bytes) -> None:
-    """Repeat a run with whole layers and with tiles; AssertionError if anything differs."""
+    """Assert that a run with layer kernels equals the run with tiles."""
     with refusals("BUN"):
         compare(data)
 
 
 def compare(data: bytes) -> bool:
-    """Return whether a bundle had whole layers, which gave what its tiles give."""
+    """Compare runs of a bundle with layer kernels and tiles; return whether any layer had one."""
     warm()
     bundle = parse_bundle(with_digest(data), "net.bin")
     with refusals(*CODES):
@@ -42,14 +42,14 @@ def compare(data: bytes) -> bool:
 
 
 def seeds() -> Iterator[bytes]:
-    """Yield layers that are computed at once, in one tile and in several tiles on two cores."""
+    """Yield layers that have kernels, in one tile and in several tiles on two cores."""
     tiled = attrs.evolve(programs.small_device(), scratchpad_bytes=SCRATCHPAD_BYTES)
     for device in (programs.small_device(1), tiled):
         yield from filter(compare, programs.real_layers(device))
 
 
 def mutate(data: bytes, random: Random) -> bytes:
-    """Change words of descriptors a little, rarely claims, constants or instructions."""
+    """Change words of descriptors slightly, rarely claims, constants or instructions."""
     try:
         file = ElfFile(memoryview(data), "")
     except UserError as error:
@@ -71,7 +71,7 @@ def mutate(data: bytes, random: Random) -> bytes:
 
 
 def _change_claim(document: Any, random: Random) -> Any:
-    """Change what a layer of the metadata claims, or its output."""
+    """Change a claim in the metadata of a layer, or its output."""
     layer = random.choice(document["layers"])
     json_changed(layer[random.choice(("claim", "output"))], random)
     return document

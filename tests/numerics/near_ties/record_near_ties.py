@@ -22,7 +22,7 @@ ENGINES = ("fbgemm", "qnnpack", "onednn")
 
 
 def near(base: float, count: int) -> np.ndarray[Any, Any]:
-    """Powers of two times ``base``, some of them one unit in the last place off."""
+    """Return ``base`` times powers of two, each at most one unit in the last place off."""
     steps = 1 + RNG.integers(-1, 2, count) * 2.0**-23
     return (base * 2.0 ** RNG.integers(-2, 3, count) * steps).astype(F32)
 
@@ -33,7 +33,7 @@ def quantized(values: np.ndarray[Any, Any], scale: Any, zero: int) -> torch.Tens
 
 
 def layer_types(one_scale: bool = False) -> Case:
-    """Scales and zero points of a layer, and a bias for it."""
+    """Return scales and zero points of a layer, and a bias for it."""
     base, x_scale = np.exp(RNG.uniform(-9, -3)), F32(np.exp(RNG.uniform(-6, -1)))
     w_scale = near(base, 1 if one_scale else CHANNELS)
     step = float(x_scale) * w_scale.astype(np.float64)

@@ -24,7 +24,7 @@ RESOLVERS = ("BUILTIN_REF", "BUILTIN_WITHOUT_DEFAULT_DELEGATES")
 
 
 def matrices(dtype: Any, zero_points: bool, ties: bool) -> Case:
-    """Two matrices and the types of all three; the largest sum about fills the result."""
+    """Return two matrices with scales and zero points so that the largest sum fills the result."""
     limits = np.iinfo(dtype)
     rows, inner, columns = (int(RNG.integers(1, most)) for most in (24, 160, 24))
     lhs, rhs = (
@@ -71,7 +71,7 @@ def onnx_product(dtype: Any, constant: bool, ties: bool) -> Case:
 
 
 def tflite_model(case: Case, constant: bool) -> bytes:
-    """A file with one BATCH_MATMUL."""
+    """Return a TFLite file with one BATCH_MATMUL."""
     model, graph, operator = schema.ModelT(), schema.SubGraphT(), schema.OperatorT()
     code = schema.OperatorCodeT()
     code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.BATCH_MATMUL
