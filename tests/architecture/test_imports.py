@@ -23,7 +23,7 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
-def imported(tree: ast.AST) -> Iterator[str]:
+def find_imports(tree: ast.AST) -> Iterator[str]:
     """Yield the modules of nmpsim that a module imports, also in functions and for types."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -37,7 +37,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
         yield from (name for name in names if name in MODULES)
 
 
-def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
+def find_cycles(arrows: dict[str, set[str]]) -> list[list[str]]:
     """Return the strongly connected components of at least two nodes (Tarjan's algorithm)."""
     order: dict[str, int] = {}
     lowest: dict[str, int] = {}
@@ -67,16 +67,16 @@ def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
 def test_modules_import_each_other_in_one_direction() -> None:
     """``nmpsim`` itself stands apart: it imports all that it offers, when it is asked for it."""
     arrows = {
-        name: {other for other in imported(tree_of(path)) if other != "nmpsim"} - {name}
+        name: {other for other in find_imports(tree_of(path)) if other != "nmpsim"} - {name}
         for name, path in MODULES.items()
         if name != "nmpsim"
     }
-    assert circles(arrows) == []
+    assert find_cycles(arrows) == []
 
 
 def test_import_cycles_are_found() -> None:
     arrows = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"a"}}
-    assert circles(arrows) == [["b", "c"]]
+    assert find_cycles(arrows) == [["b", "c"]]
 
 
 @pytest.mark.parametrize("name", ["core.engine", "experiments.pool", "debugger.commands.context"])
@@ -87,10 +87,10 @@ def test_interfaces_do_not_import_implementations(name: str) -> None:
     behind = {
         other
         for other, path in MODULES.items()
-        if other.startswith(family) and module in set(imported(tree_of(path)))
+        if other.startswith(family) and module in set(find_imports(tree_of(path)))
     }
     assert behind
-    assert behind.isdisjoint(imported(tree_of(MODULES[module])))
+    assert behind.isdisjoint(find_imports(tree_of(MODULES[module])))
 
 
 def test_every_folder_of_modules_is_a_package() -> None:
@@ -125,7 +125,7 @@ def own_names(tree: ast.Module) -> set[str]:
     return made
 
 
-def effects(tree: ast.Module) -> Iterator[str]:
+def find_effects(tree: ast.Module) -> Iterator[str]:
     """Yield the effects of importing a module on other modules."""
     own = own_names(tree)
     for statement in top_level(tree.body):
@@ -146,7 +146,7 @@ def effects(tree: ast.Module) -> Iterator[str]:
 FILLS = frozenset({"add", "append", "extend", "insert", "setdefault", "update"})
 
 
-def registrars(tree: ast.Module) -> Iterator[str]:
+def find_registrars(tree: ast.Module) -> Iterator[str]:
     """Yield the functions of a module that fill its tables."""
     own = own_names(tree)
     for function in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
@@ -160,7 +160,7 @@ def registrars(tree: ast.Module) -> Iterator[str]:
                 yield function.name
 
 
-def decorators(tree: ast.Module) -> set[str]:
+def list_decorators(tree: ast.Module) -> set[str]:
     """Return the last names of all decorators of a module."""
     return {
         ast.unparse(decorator).partition("(")[0].rpartition(".")[2]
@@ -171,13 +171,15 @@ def decorators(tree: ast.Module) -> set[str]:
 
 
 def test_importing_a_module_changes_no_other() -> None:
-    found = {name: list(effects(tree_of(path))) for name, path in MODULES.items()}
+    found = {name: list(find_effects(tree_of(path))) for name, path in MODULES.items()}
     assert {name: what for name, what in found.items() if what} == {}
 
 
 def test_no_decorator_fills_a_table() -> None:
-    used = set().union(*(decorators(tree_of(path)) for path in MODULES.values()))
-    filling = {name: used.intersection(registrars(tree_of(path))) for name, path in MODULES.items()}
+    used = set().union(*(list_decorators(tree_of(path)) for path in MODULES.values()))
+    filling = {
+        name: used.intersection(find_registrars(tree_of(path))) for name, path in MODULES.items()
+    }
     assert {name: what for name, what in filling.items() if what} == {}
 
 
@@ -208,9 +210,9 @@ def test_table_filling_decorators_are_found() -> None:
         "@known\ndef f(): 0",
     )
     tree = ast.parse("\n".join(lines))
-    found = [one.partition(": ")[2] for one in effects(tree)]
+    found = [one.partition(": ")[2] for one in find_effects(tree)]
     assert found == ["sets os.environ['x']", "calls other.add"]
-    assert decorators(tree).intersection(registrars(tree)) == {"known"}
+    assert list_decorators(tree).intersection(find_registrars(tree)) == {"known"}
 
 
 def test_the_environment_is_read_in_cli_only() -> None:

@@ -25,7 +25,7 @@ ALLOWED = {
 }
 
 
-def heights() -> dict[str, int]:
+def get_heights() -> dict[str, int]:
     """Return the layer of each package or module, with the highest number on top."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
@@ -71,7 +71,7 @@ def ran(words: list[str]) -> None:
 @pytest.mark.parametrize("style", ["text", "json"])
 def test_a_run_calls_downwards(words: list[str], style: str) -> None:
     ran([*words, "--format", style])  # so that the kernels are kept
-    height = heights()
+    height = get_heights()
     upwards: set[tuple[str, str]] = set()
     files: dict[str, int] = {}
 

@@ -21,7 +21,7 @@ from nmpsim.diagnostics import Place, UserError
 CODES = {"BUN001", "BUN002", "BUN003"}
 
 
-def redigested(data: bytes) -> bytes:
+def update_digest(data: bytes) -> bytes:
     """Return the file with a correct digest if it has space for one."""
     try:
         section = ElfFile(memoryview(data), "").sections[DIGEST]
@@ -48,7 +48,7 @@ def outcome(data: bytes) -> str:
 
 
 def test_the_example_is_valid(bundle_bytes):
-    assert redigested(bundle_bytes) == bundle_bytes
+    assert update_digest(bundle_bytes) == bundle_bytes
     assert outcome(bundle_bytes) == ""
 
 
@@ -73,7 +73,7 @@ def test_changes_with_a_valid_digest_are_refused(bundle_bytes, data):
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(changed) - 1))
         changed[at] = data.draw(st.integers(0, 255))
-    assert outcome(redigested(bytes(changed))) in CODES | {""}
+    assert outcome(update_digest(bytes(changed))) in CODES | {""}
 
 
 def test_hostile_header_fields_are_refused(bundle_bytes):
@@ -89,7 +89,7 @@ def test_hostile_header_fields_are_refused(bundle_bytes):
         for value in (0, 1, 3, 0x7FFF, 0xFFFF, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF):
             changed = bytearray(bundle_bytes)
             struct.pack_into(form, changed, at, value & (0xFFFF if form == "<H" else 0xFFFF_FFFF))
-            assert outcome(redigested(bytes(changed))) in CODES | {""}, (at, value)
+            assert outcome(update_digest(bytes(changed))) in CODES | {""}, (at, value)
 
 
 @given(st.binary(max_size=200))
@@ -132,7 +132,7 @@ def test_a_damaged_bundle_names_the_byte(bundle_bytes):
 
 
 def test_another_version_is_refused(bundle_bytes):
-    changed = redigested(bundle_bytes.replace(b"nmpsim-bundle-2", b"nmpsim-bundle-9"))
+    changed = update_digest(bundle_bytes.replace(b"nmpsim-bundle-2", b"nmpsim-bundle-9"))
     with pytest.raises(UserError) as raised:
         parse_bundle(changed)
     assert raised.value.diagnostics[0].code == "BUN003"
@@ -290,7 +290,7 @@ def _segments_changed(bundle_bytes: bytes, index: int, **fields: int) -> bytes:
     changed = bytearray(bundle_bytes)
     for name, value in fields.items():
         struct.pack_into("<I", changed, 52 + 32 * index + 4 * names.index(name), value)
-    return redigested(bytes(changed))
+    return update_digest(bytes(changed))
 
 
 def test_segments_at_other_distances_are_assembled(bundle_bytes):

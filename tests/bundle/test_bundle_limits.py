@@ -81,14 +81,14 @@ def test_an_empty_tensor_has_a_limit_of_channels(build_with: Any, metadata: Any)
 
 
 def test_code_outside_the_file_is_refused(bundle_bytes: bytes) -> None:
-    from test_bundle_damaged import redigested
+    from test_bundle_damaged import update_digest
 
     header = 52 + 32
     assert ElfFile(memoryview(bundle_bytes), "").segments[1].flags & 1
     changed = bytearray(bundle_bytes)
     struct.pack_into("<I", changed, header + 20, 400 << 20)
     with pytest.raises(UserError, match="the file does not contain all of its code"):
-        parse_bundle(redigested(bytes(changed)))
+        parse_bundle(update_digest(bytes(changed)))
 
 
 def test_too_many_layers_are_not_written(metadata: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shared_files import shared_names
-from test_bundle_damaged import redigested
+from test_bundle_damaged import update_digest
 from tiers import each_value, examples, program_parts
 
 from nmpsim.bundle import Metadata, parse_bundle, read_bundle
@@ -159,7 +159,7 @@ def test_debug_sections_survive_assembly(text, code, message):
 # --- weights that the image holds packed -----------------------------------------------------
 
 
-def in_pieces(module: Module) -> bytes:
+def build_in_pieces(module: Module) -> bytes:
     """Build a bundle with ``w`` packed in two pieces along outputs and two along inputs."""
     builder, weights = BundleBuilder(), module.constants["w"].T[:, None, None]
     at = [
@@ -174,7 +174,7 @@ def in_pieces(module: Module) -> bytes:
 
 
 def test_packed_weights_are_stored_once(module):
-    bundle = parse_bundle(in_pieces(module))
+    bundle = parse_bundle(build_in_pieces(module))
     assert_same(bundle.module(), module)
     assert len(bundle.debug[LIR_CONSTANTS]) == 64 + 8  # the bias and a constant of float32
 
@@ -199,9 +199,9 @@ def test_packed_weights_are_stored_once(module):
     ],
 )
 def test_impossible_packed_weights_are_refused(module, change):
-    index = json.loads(bytes(parse_bundle(in_pieces(module)).debug[LIR_INDEX]))
+    index = json.loads(bytes(parse_bundle(build_in_pieces(module)).debug[LIR_INDEX]))
     index["packed"][0].update(change)
-    image = parse_bundle(in_pieces(module)).image
+    image = parse_bundle(build_in_pieces(module)).image
     assert outcome(with_section(module, LIR_INDEX, json.dumps(index).encode(), image)) == "BUN002"
 
 
@@ -331,7 +331,7 @@ def test_changes_with_a_valid_digest_are_refused(seed):
             (bytes([generator.randrange(256)]), b"9", b"-", b"0", b"%w", b"}", b"e308")
         )
     data = with_section(EXAMPLE_MODULE, name, bytes(contents))
-    assert redigested(data) == data
+    assert update_digest(data) == data
     assert outcome(data) in ("BUN002", "BUN003", "")
 
 

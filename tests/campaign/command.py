@@ -55,7 +55,7 @@ class Tally:
     interrupted: bool = False
     """Whether Ctrl-C was pressed."""
 
-    def ended(self, test: str, seed: int, examples: int, failed: str) -> None:
+    def record_run(self, test: str, seed: int, examples: int, failed: str) -> None:
         """Count one run of a test, and print the first failure of each test."""
         self.runs[test] += 1
         self.examples[test] += examples
@@ -88,7 +88,7 @@ class Worker:
             words, cwd=ROOT, stdout=self._output, stderr=self._output, start_new_session=True
         )
 
-    def look(self, tally: Tally) -> None:
+    def read_events(self, tally: Tally) -> None:
         """Read the events that the process has logged since the last call."""
         for line in self._lines():
             event = json.loads(line)
@@ -96,7 +96,7 @@ class Worker:
                 self.running = event["test"], event["seed"]
             elif event["event"] == "end":
                 self.running = None
-                tally.ended(event["test"], event["seed"], event["examples"], event["failed"])
+                tally.record_run(event["test"], event["seed"], event["examples"], event["failed"])
             else:
                 self.has_tests = event["count"] > 0
 
@@ -105,13 +105,13 @@ class Worker:
         *lines, self._part = self._part.split("\n")
         return iter(lines)
 
-    def last_words(self) -> str:
+    def read_output_end(self) -> str:
         """Return the end of the process's output."""
         self._output.flush()
         self._output.seek(0)
         return "\n".join(self._output.read().splitlines()[-_TOLD_LINES:])
 
-    def end(self) -> None:
+    def kill(self) -> None:
         """Kill the process, even in the middle of a test."""
         self.process.kill()
         self.process.wait()
@@ -175,31 +175,31 @@ def _run(given: argparse.Namespace, seed: int, deadline: float, folder: Path, ta
                 break
             for place, worker in enumerate(workers):
                 is_over = worker.process.poll() is not None
-                worker.look(tally)
+                worker.read_events(tally)
                 if is_over:
-                    _died(worker, tally)
+                    _record_end(worker, tally)
                     if worker.running is None:
                         return  # pytest itself could not start, so neither could another
-                    worker.end()
+                    worker.kill()
                     # Its seeds are used up to where it died.
                     seed = worker.running[1] + given.jobs - place
                     workers[place] = started(place)
     finally:
         for worker in workers:
             with suppress(ValueError):
-                worker.look(tally)
-            worker.end()
+                worker.read_events(tally)
+            worker.kill()
 
 
-def _died(worker: Worker, tally: Tally) -> None:
+def _record_end(worker: Worker, tally: Tally) -> None:
     """Record why a process ended: a crash of the tested code, or a failed start of pytest."""
     if worker.running is not None:
         test, seed = worker.running
-        tally.ended(test, seed, 0, f"the process died\n{worker.last_words()}")
+        tally.record_run(test, seed, 0, f"the process died\n{worker.read_output_end()}")
     elif not worker.has_tests:
         tally.problems.append("there is no property-based test of that name")
     else:
-        tally.problems.append(f"pytest could not run\n{worker.last_words()}")
+        tally.problems.append(f"pytest could not run\n{worker.read_output_end()}")
 
 
 def _tell(failure: Failure) -> None:

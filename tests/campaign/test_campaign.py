@@ -73,7 +73,7 @@ def test_tell(request):
 """
 
 
-def recorded(folder: Path, *words: str, before: str = "", **variables: str) -> str:
+def list_recorded(folder: Path, *words: str, before: str = "", **variables: str) -> str:
     folder.mkdir()
     for name in CONFTEST:
         (folder / name).write_text((ROOT / "tests" / name).read_text())
@@ -88,9 +88,9 @@ def recorded(folder: Path, *words: str, before: str = "", **variables: str) -> s
 
 @pytest.mark.slow
 def test_examples_do_not_depend_on_imports(tmp_path: Path) -> None:
-    alone = recorded(tmp_path / "alone")
+    alone = list_recorded(tmp_path / "alone")
     imports = "import nmpsim.isa.table, nmpsim.lir, nmpsim.compiler.driver\n"
-    assert recorded(tmp_path / "more", before=imports) == alone
+    assert list_recorded(tmp_path / "more", before=imports) == alone
 
 
 @pytest.mark.slow
@@ -98,7 +98,7 @@ def test_a_seed_repeats_its_examples(tmp_path: Path) -> None:
     """Also on a machine of CI, where Hypothesis would take no seed of its own accord."""
     profile = "--hypothesis-profile=campaign"
     one, again, other = (
-        recorded(tmp_path / f"run{n}", profile, f"--hypothesis-seed={seed}", CI="true")
+        list_recorded(tmp_path / f"run{n}", profile, f"--hypothesis-seed={seed}", CI="true")
         for n, seed in enumerate((5, 5, 6))
     )
     assert one == again != other

@@ -23,7 +23,7 @@ def baseline(project):
     return change
 
 
-def refused(project, code, words=""):
+def assert_refused(project, code, words=""):
     done = project.check()
     assert done.exit_code == 2
     assert f"error[{code}]" in done.stdout
@@ -51,7 +51,7 @@ def test_a_baseline_is_reproducible(project):
 def test_a_check_never_writes_a_baseline(project):
     path = project.folder / "seven.json"
     path.unlink()
-    refused(project, "BASE001", "does not exist yet")
+    assert_refused(project, "BASE001", "does not exist yet")
     assert not path.exists()
 
 
@@ -72,7 +72,7 @@ def test_an_update_needs_a_case_with_baseline(project):
 
 def test_a_baseline_of_other_inputs_is_an_error(project):
     project.write(SUITE.replace("7.npy", "3.npy").replace("expect.top1 = 7", ""))
-    refused(project, "BASE002", "other inputs")
+    assert_refused(project, "BASE002", "other inputs")
 
 
 def test_a_baseline_of_another_version_is_compared(project, baseline):
@@ -108,7 +108,7 @@ def test_a_baseline_of_an_older_schema_is_compared(project):
     assert {layer["placement_before"] for layer in found["layers"]} == {None}
     for layers in (3, [3], [{}]):
         path.write_text(json.dumps({**document, "layers": layers}))
-        refused(project, "BASE001", "cannot be used")
+        assert_refused(project, "BASE001", "cannot be used")
 
 
 def test_a_renamed_program_is_the_same_program(project, baseline):
@@ -124,26 +124,26 @@ def test_another_program_names_found_and_expected_layers(project, baseline):
     layers = json.loads((project.folder / "seven.json").read_text())["layers"]
     baseline(layers=[*layers[:3], {**layers[3], "elem": "i16"}, *layers[4:]])
     found = "found: layer 3 conv2__2: convolution, i8 [1, 4, 4, 32]"
-    refused(project, "BASE002", found)
-    refused(project, "BASE002", "expected: layer 3 conv2__2: convolution, i16 [1, 4, 4, 32]")
-    refused(project, "BASE002", "Name the baseline of this program.")
+    assert_refused(project, "BASE002", found)
+    assert_refused(project, "BASE002", "expected: layer 3 conv2__2: convolution, i16 [1, 4, 4, 32]")
+    assert_refused(project, "BASE002", "Name the baseline of this program.")
 
 
 def test_a_baseline_of_other_outputs_is_an_error(project, baseline):
     outputs = json.loads((project.folder / "seven.json").read_text())["outputs"]
     baseline(outputs={})
-    refused(project, "BASE002", "other outputs")
+    assert_refused(project, "BASE002", "other outputs")
     outputs["prob__1"].update(shape=[10], digest="0")
     baseline(outputs=outputs)
-    refused(project, "BASE002", "other outputs")
+    assert_refused(project, "BASE002", "other outputs")
 
 
 def test_a_baseline_of_other_layers_is_an_error(project, baseline):
     layers = json.loads((project.folder / "seven.json").read_text())["layers"]
     baseline(layers=layers[:-1])
-    refused(project, "BASE002", "other layers")
+    assert_refused(project, "BASE002", "other layers")
     baseline(layers=[{**layers[0], "shape": [1]}, *layers[1:]])
-    refused(project, "BASE002", "other layers")
+    assert_refused(project, "BASE002", "other layers")
 
 
 @pytest.mark.parametrize(
@@ -160,14 +160,14 @@ def test_a_baseline_of_other_layers_is_an_error(project, baseline):
 )
 def test_a_damaged_baseline_is_an_error(project, content):
     (project.folder / "seven.json").write_bytes(content)
-    refused(project, "BASE001")
+    assert_refused(project, "BASE001")
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
 def test_a_missing_baseline_is_an_error(project, make):
     (project.folder / "seven.json").unlink()
     make(project.folder / "seven.json")
-    refused(project, "BASE001", "not a regular file")
+    assert_refused(project, "BASE001", "not a regular file")
 
 
 @pytest.mark.parametrize(
@@ -191,14 +191,14 @@ def test_a_missing_baseline_is_an_error(project, make):
 )
 def test_values_of_the_wrong_type_are_an_error(project, baseline, change):
     baseline(**change)
-    refused(project, "BASE001")
+    assert_refused(project, "BASE001")
 
 
 @pytest.mark.parametrize("change", [{"cycles": -1}, {"saturated": {"result high": -1}}])
 def test_negative_costs_are_an_error(project, baseline, change):
     layers = json.loads((project.folder / "seven.json").read_text())["layers"]
     baseline(layers=[{**layers[0], **change}, *layers[1:]])
-    refused(project, "BASE001")
+    assert_refused(project, "BASE001")
 
 
 def test_a_value_edited_beside_an_unchanged_digest_is_noticed(project, baseline):
@@ -214,7 +214,7 @@ def test_a_digest_that_is_not_of_the_values_is_noticed(project, baseline):
     outputs = json.loads((project.folder / "seven.json").read_text())["outputs"]
     outputs["prob__1"].update(digest="0" * len(outputs["prob__1"]["digest"]))
     baseline(outputs=outputs)
-    refused(project, "BASE001", "digest of output prob__1")
+    assert_refused(project, "BASE001", "digest of output prob__1")
 
 
 def test_nan_equals_nan():

@@ -9,7 +9,7 @@ from user_project import SUITE
 
 
 @pytest.fixture
-def opened(project, cli):
+def open_first_core(project, cli):
     """Return a function that checks the suite and opens its first core file."""
 
     def check_and_open(*commands):
@@ -22,47 +22,47 @@ def opened(project, cli):
     return check_and_open
 
 
-def test_a_core_of_a_wrong_output_opens_at_the_first_different_layer(project, opened):
+def test_a_core_of_a_wrong_output_opens_at_the_first_different_layer(project, open_first_core):
     change_descriptor(project.folder / "digits.bin", "conv", layer=3, field="out_post", by=-1)
-    done, position, said = opened("where", "why conv2__2 0 0 0 0")
+    done, position, said = open_first_core("where", "why conv2__2 0 0 0 0")
     assert done.exit_code == 1
     assert position == "after layer conv2__2"
     assert "> where\nlayer 4 pool2__2" in said
     assert "> why conv2__2 0 0 0 0\nconv2__2" in said
 
 
-def test_a_core_of_a_rescale_integer_opens_at_its_layer(project, opened):
+def test_a_core_of_a_rescale_integer_opens_at_its_layer(project, open_first_core):
     change_descriptor(project.folder / "digits.bin", "conv", layer=5, field="out_mul", by=1)
-    assert opened("where")[1] == "after layer fc__1"
+    assert open_first_core("where")[1] == "after layer fc__1"
 
 
-def test_a_core_of_a_trap_opens_at_the_trap(project, opened):
+def test_a_core_of_a_trap_opens_at_the_trap(project, open_first_core):
     project.write("[limits]\ncycles = 1000\n", "board.toml")
-    done, position, said = opened("where")
+    done, position, said = open_first_core("where")
     assert done.exit_code == 1
     assert position == "at the trap"
     assert "trap: the run took more than 1000 cycles" in said
 
 
-def test_a_core_over_budget_opens_at_the_worst_layer(project, opened):
+def test_a_core_over_budget_opens_at_the_worst_layer(project, open_first_core):
     project.write("[dram]\nbytes_per_cycle = 4\n", "board.toml")
-    done, position, said = opened("where")
+    done, position, said = open_first_core("where")
     assert done.exit_code == 4
     assert position == "after layer conv2__2"
     assert "> where\nlayer 4 pool2__2" in said
 
 
-def test_a_core_of_a_hazard_opens_after_the_hazard(project, racing, opened):
+def test_a_core_of_a_hazard_opens_after_the_hazard(project, racing, open_first_core):
     (project.folder / "digits.bin").write_bytes(racing)
     project.write(SUITE + 'budget.hazards = "none"')
-    _, position, said = opened("where", "hazards")
+    _, position, said = open_first_core("where", "hazards")
     assert position == "at the first hazard"
     assert "no nmp.wait load between them" in said
 
 
-def test_a_core_of_a_violation_opens_at_the_violation(project, racing, opened):
+def test_a_core_of_a_violation_opens_at_the_violation(project, racing, open_first_core):
     (project.folder / "digits.bin").write_bytes(racing)
-    _, position, said = opened("where", "hazards")
+    _, position, said = open_first_core("where", "hazards")
     assert position == "at the first hazard"
     assert "no nmp.wait load between them" in said
 

@@ -19,7 +19,7 @@ from nmpsim.cli import suite_files
 from nmpsim.core.device import Device
 
 
-def alone(work):
+def run_isolated(work):
     """Return the result of a case on its own device."""
     return attrs.evolve(check_case(work), seconds=0)
 
@@ -57,7 +57,7 @@ def test_cases_on_one_device_equal_separate_runs(project, devices):
     works = list(suite_files.load_cases(cases, update=False))
     assert all(isinstance(work, CaseWork) for work in works)
     assert len({id(work.bundle) for work in works}) <= 3, "it is read once for each device"
-    expected = [alone(work) for work in works]
+    expected = [run_isolated(work) for work in works]
     devices.clear()
     found = check_cases(works, tuple(case.name for case in cases), jobs=1)
     assert [attrs.evolve(one, seconds=0) for one in found] == expected

@@ -51,7 +51,7 @@ def network(text: Path, weights: Path, inputs: dict, folder: Path, **options) ->
     return Network(path, inputs, make_baseline(run))
 
 
-def recorded(shared: Path, name: str, folder: Path, **options) -> Network:
+def load_recorded(shared: Path, name: str, folder: Path, **options) -> Network:
     """Compile and run a recorded network."""
     text = shared / "lir" / f"{name}.lir.txt"
     weights = shared / "lir" / f"{name}.npz"
@@ -106,7 +106,7 @@ def test_a_changed_multiplier_of_any_profile_fails(numerics, tmp_path):
     ],
 )
 def test_a_changed_multiplier_of_any_layer_fails(name, numerics, shared, tmp_path):
-    net = recorded(shared, name, tmp_path, numerics=numerics)
+    net = load_recorded(shared, name, tmp_path, numerics=numerics)
     layers = []
     for layer, found in changes_of(net, tmp_path, "out_mul", 1):
         layers.append(layer)
@@ -153,7 +153,7 @@ def rescale(text: Path, weights: Path, inputs: dict, slicing: str, cores: int) -
     ],
 )
 def test_rescale_numbers_do_not_depend_on_tiling(name, shared, tmp_path):
-    net = recorded(shared, name, tmp_path)
+    net = load_recorded(shared, name, tmp_path)
     text = shared / "lir" / f"{name}.lir.txt"
     expected = tuple(layer.rescale for layer in net.before.layers)
     for slicing, cores in CUTS:
@@ -164,7 +164,7 @@ def test_rescale_numbers_do_not_depend_on_tiling(name, shared, tmp_path):
 
 
 def test_a_changed_channel_scale_fails(shared, tmp_path):
-    net = recorded(shared, "minires/i8_asym_b32_channelwise/interp", tmp_path)
+    net = load_recorded(shared, "minires/i8_asym_b32_channelwise/interp", tmp_path)
     bundle = nmpsim.load(net.path)
     mul = 4 * [word.name for word in SCALE_RECORD].index("out_mul")
     tables = {name: at for name, at in bundle.symbols.items() if name.endswith(".scales")}

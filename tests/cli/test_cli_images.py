@@ -37,7 +37,7 @@ def image(tmp_path: Path) -> Path:
     return path
 
 
-def by_glow(mode: str, layout: str, order: str, mean: tuple, stddev: tuple) -> np.ndarray:
+def convert_like_glow(mode: str, layout: str, order: str, mean: tuple, stddev: tuple) -> np.ndarray:
     """Convert pixels like Image.cpp: mean and deviation, scale and bias, order, layout."""
     f = np.float32
     low, high = (f(limit) for limit in PIXEL_RANGES[mode])
@@ -68,7 +68,7 @@ def test_values_equal_glow(image: Path, mode: str) -> None:
             stddev=stddev,
         )
         assert found.dtype == np.float32
-        assert np.array_equal(found[0], by_glow(mode, layout, order, mean, stddev))
+        assert np.array_equal(found[0], convert_like_glow(mode, layout, order, mean, stddev))
 
 
 def test_bytes_stay_unchanged(image: Path) -> None:

@@ -24,7 +24,7 @@ HALT = "_start: nmp.halt"
 
 
 @pytest.fixture(autouse=True)
-def untold() -> Iterator[None]:
+def clear_notices() -> Iterator[None]:
     """Clear the record of printed notices."""
     loading._print_loading.cache_clear()
     yield

@@ -18,7 +18,7 @@ DIGITS = ROOT / "programs" / "digits"
 IMAGE = DIGITS / "images" / "7.npy"
 
 
-def compiled(folder, text=None, constants=None):
+def compile_changed(folder, text=None, constants=None):
     """Compile the digits program with changed text or constants."""
     (folder / "net.lir").write_text(text or (DIGITS / "digits.lir.txt").read_text())
     (folder / "net.tensors.json").write_text((DIGITS / "digits.tensors.json").read_text())
@@ -54,9 +54,9 @@ def test_a_wrong_weight_is_reduced_to_its_layer(nmpsim_cli, tmp_path):
         key = next(k for k in stored if "conv2" in k and stored[k].ndim == 4)
         weights = stored[key].copy()
     (tmp_path / "good").mkdir()
-    right = layers_of(compiled(tmp_path / "good"))
+    right = layers_of(compile_changed(tmp_path / "good"))
     weights.reshape(-1)[::7] ^= 64
-    wrong = compiled(tmp_path, constants={key: weights})
+    wrong = compile_changed(tmp_path, constants={key: weights})
     reference = {f"act/{k}:x": v for k, v in right.layer_outputs.items()}
     np.savez(tmp_path / "right.npz", **reference)
 
@@ -93,7 +93,7 @@ def test_a_wrong_weight_is_reduced_to_its_layer(nmpsim_cli, tmp_path):
 
 def test_every_layer_of_the_digits_can_be_cut_out(nmpsim_cli, tmp_path):
     """With a reference that is wrong in that layer alone."""
-    net = compiled(tmp_path)
+    net = compile_changed(tmp_path)
     outputs = layers_of(net).layer_outputs
     for number, (key, values) in enumerate(outputs.items()):
         wrong = values.copy()
@@ -114,7 +114,7 @@ def test_saturation_is_reduced_to_its_layer(nmpsim_cli, tmp_path):
     line = next(x for x in text.splitlines() if "%conv1__2_res = alloc" in x)
     scale = line.partition("[S:")[2].partition(" ")[0]
     smaller = f"{float(scale) / 4:.9f}"
-    net = compiled(tmp_path, text.replace(f"[S:{scale} ", f"[S:{smaller} "))
+    net = compile_changed(tmp_path, text.replace(f"[S:{scale} ", f"[S:{smaller} "))
     cut = [layer for layer in layers_of(net).layers if layer.saturated]
     assert cut
     folder = tmp_path / "part"
@@ -310,7 +310,7 @@ def test_a_deadlock_keeps_the_whole_program(nmpsim_cli, tmp_path):
 
 
 def test_a_correct_program_writes_nothing(nmpsim_cli, tmp_path):
-    net = compiled(tmp_path)
+    net = compile_changed(tmp_path)
     result = nmpsim_cli("reduce", net, "--input", IMAGE, "-o", tmp_path / "part")
     assert result.exit_code == 1
     assert result.stderr.endswith("the program does not fail: there is nothing to reduce\n")
@@ -330,7 +330,7 @@ def test_a_correct_program_writes_nothing(nmpsim_cli, tmp_path):
 @pytest.mark.parametrize("limit", [50, 1500])
 def test_a_cycle_limit_is_reported(nmpsim_cli, tmp_path, limit):
     """Layers that are fast enough alone are no answer: more of them are taken."""
-    net = compiled(tmp_path)
+    net = compile_changed(tmp_path)
     (tmp_path / "device.toml").write_text(f"[limits]\ncycles = {limit}\n")
     folder = tmp_path / "part"
     options = ("--input", IMAGE, "--device", tmp_path / "device.toml", "-o", folder)

@@ -34,7 +34,7 @@ HOSTILE = (
 RENAMED = ("conv1__2", "pool1__2", "prob", "prob__1", "data", "main", "fc__1_res")
 
 
-def unseen(text: str) -> list[str]:
+def find_invisible(text: str) -> list[str]:
     """Return invisible characters and CI commands in a text."""
     odd = [
         f"{ord(one):x}"
@@ -100,12 +100,12 @@ def test_no_command_prints_raw_names(hostile: Path, tmp_path: Path, nmpsim_cli: 
     for words in commands(hostile, folder):
         done = nmpsim_cli(*words)
         assert done.exit_code in (0, 1, 2, 4), (words, done.output)
-        assert unseen(done.output) == [], words
+        assert find_invisible(done.output) == [], words
     texts = [p for p in folder.iterdir() if p.is_file() and p.suffix != ".npz"]
     names = {path.name for path in texts}
     assert {"run.json", "run.html", "t.json", "j.xml", "m.md", "s.sarif"} <= names
     for path in texts:
-        found = unseen(path.read_text())
+        found = find_invisible(path.read_text())
         # Scripts of libraries have what they have.
         assert found == [] or path.suffix == ".html", (path, found)
     page = (folder / "run.html").read_text()
@@ -120,7 +120,7 @@ def test_only_nmpsim_creates_annotations(hostile: Path, nmpsim_cli: Any) -> None
     lines = [line for line in done.output.splitlines() if line.lstrip().startswith("::")]
     assert lines
     assert all(line.startswith(("::error file=", "::error title=")) for line in lines)
-    assert unseen("".join(done.output.split("::error"))) == []
+    assert find_invisible("".join(done.output.split("::error"))) == []
 
 
 @pytest.mark.parametrize(
@@ -168,11 +168,11 @@ def test_numbers_in_csv_stay_numbers() -> None:
 
 def test_json_keeps_names() -> None:
     text = escape_json(json.dumps({"name": HOSTILE}))
-    assert unseen(text) == []
+    assert find_invisible(text) == []
     assert json.loads(text) == {"name": HOSTILE}
 
 
 def test_errors_escape_names() -> None:
     error = Diagnostic("FILE001", HOSTILE, Place(HOSTILE, 1), HOSTILE, HOSTILE, HOSTILE)
-    assert unseen(str(error)) == []
+    assert find_invisible(str(error)) == []
     assert len(str(error).splitlines()) == 4

@@ -79,7 +79,7 @@ class FaultInjector:
     def layer(self, name: str) -> Layer:
         return nmpsim.find_layer(self.debugger.layers, name)
 
-    def found(self, pieces: Sequence[Piece], reference: dict[str, Any] | None = None) -> Any:
+    def diverge(self, pieces: Sequence[Piece], reference: dict[str, Any] | None = None) -> Any:
         """Return the result of ``diverge`` after a change of bytes of the program."""
         known = {**self.right, **(reference or {})}
         layers = self.debugger.bundle.metadata.layers
@@ -204,7 +204,7 @@ FAULTS: dict[str, tuple[Fault, str, tuple[str, ...]]] = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_diverge_finds_the_cause_of_a_planted_fault(name: str, injector: FaultInjector) -> None:
     fault, layer, parts = FAULTS[name]
-    data = injector.found(fault(injector))
+    data = injector.diverge(fault(injector))
     assert data["first"] == layer
     text = "; ".join(data["causes"])
     for part in parts:
@@ -223,7 +223,7 @@ def test_a_few_wrong_elements_have_no_cause(count: int, injector: FaultInjector)
         wrong = injector.right[key].copy()
         places = rng.choice(wrong.size, count, replace=False)
         wrong.reshape(-1)[places] ^= rng.integers(1, 100, count).astype(np.int8)
-        data = injector.found([], {key: wrong})
+        data = injector.diverge([], {key: wrong})
         assert data["layers"][0]["accumulated"]["differing"] == count
         assert data["causes"] == []
 
@@ -234,7 +234,7 @@ def test_diverge_names_the_writer_of_an_overwritten_tensor(skip: FaultInjector) 
     store = skip.done("pool", "nmp.store")[-1]
     far = kept.address + 40 - store.words["dram"]
     assert store.words["count_y"] == 1
-    data = skip.found([
+    data = skip.diverge([
         word(store, "count_y", lambda _: 2), word(store, "dram_stride_y", lambda _: far),
     ])  # fmt: skip
     assert data["first"] == "sum"
@@ -249,7 +249,7 @@ def test_diverge_names_the_writer_of_an_overwritten_tensor(skip: FaultInjector) 
 def test_diverge_finds_a_store_over_inputs_of_the_layer(injector: FaultInjector) -> None:
     first = injector.done("pool2", "nmp.store", 0)[0]
     source = injector.layer("conv2").output.address
-    data = injector.found([word(first, "dram", lambda _: source + 300)])
+    data = injector.diverge([word(first, "dram", lambda _: source + 300)])
     text = "; ".join(data["causes"])
     assert data["first"] == "pool2__2"
     assert f"nmp.store at {first.pc:#x} of core 0" in text
@@ -257,7 +257,7 @@ def test_diverge_finds_a_store_over_inputs_of_the_layer(injector: FaultInjector)
 
 
 def test_the_right_program_has_no_cause(injector: FaultInjector) -> None:
-    assert injector.found([])["causes"] == []
+    assert injector.diverge([])["causes"] == []
 
 
 def make_float_reference(injector: FaultInjector) -> dict[str, Any]:
@@ -278,7 +278,7 @@ def make_float_reference(injector: FaultInjector) -> dict[str, Any]:
 
 def test_a_float_reference_finds_the_layer_with_the_largest_error(injector: FaultInjector) -> None:
     known = make_float_reference(injector)
-    told = injector.found([], known)
+    told = injector.diverge([], known)
     assert (told["jump"], told["causes"]) == (None, [])
     assert len(told["layers"]) == sum(
         one.output.scale is not None for one in injector.debugger.layers
@@ -286,7 +286,7 @@ def test_a_float_reference_finds_the_layer_with_the_largest_error(injector: Faul
 
     (conv,) = {one.index for one in injector.debugger.layers if one.name == "conv2__2"}
     fault = words(injector.done("conv2", "nmp.conv"), "out_post", lambda post: post + 1)
-    told = injector.found(fault, known)
+    told = injector.diverge(fault, known)
     assert (told["jump"], injector.debugger.find_current_layer()) == ("conv2__2", conv + 1)
 
 
@@ -294,9 +294,9 @@ def test_diverge_reports_an_unsuitable_range(injector: FaultInjector) -> None:
     known = make_float_reference(injector)
     layer = injector.layer("fc")
     key = make_layer_key(layer)
-    told = injector.found([], {**known, key: 3 * known[key]})
+    told = injector.diverge([], {**known, key: 3 * known[key]})
     assert told["jump"] == layer.name
     assert "values lie beyond its range" in told["causes"][0]
-    told = injector.found([], {**known, key: known[key] / 20})
+    told = injector.diverge([], {**known, key: known[key] / 20})
     assert told["worst"] == layer.name
     assert told["causes"][0].startswith("its range is too wide: values are")

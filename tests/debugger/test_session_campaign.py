@@ -122,7 +122,7 @@ class Session:
             self.expected.clear()
             return self.do("revert")
         if draw < 0.45:
-            return self.take_out()
+            return self.replace_code()
         if draw < 0.75 or self.number < len(CODES):
             return self.set_element()
         layer = self.random.choice(["conv1", "conv2", "fc"])
@@ -141,7 +141,7 @@ class Session:
             self.expected += [(0, address, now) for address, now in edit.pieces]
         return None
 
-    def take_out(self) -> None:
+    def replace_code(self) -> None:
         """Replace an instruction or a byte of an instruction."""
         at, mnemonic = self.random.choice(code_of(self.number))
         is_plain = mnemonic in ("nmp.wait", "nmp.post") or self.random.random() < 0.3

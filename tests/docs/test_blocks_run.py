@@ -45,7 +45,7 @@ def name_of(path):
 
 
 @pytest.fixture(scope="session")
-def prepared(tmp_path_factory):
+def prepared_folder(tmp_path_factory):
     """Return a folder with files under the names that pages use."""
     folder = tmp_path_factory.mktemp("reader")
     for name in ("programs", "docs"):
@@ -98,9 +98,9 @@ def run_well(*words):
 
 
 @pytest.fixture
-def folder(prepared, tmp_path, monkeypatch):
+def folder(prepared_folder, tmp_path, monkeypatch):
     """Copy the prepared folder, make it current, and put nmpsim and python3 on PATH."""
-    shutil.copytree(prepared, tmp_path / "reader", symlinks=True)
+    shutil.copytree(prepared_folder, tmp_path / "reader", symlinks=True)
     commands = tmp_path / "bin"
     commands.mkdir()
     for name, module in (("nmpsim", "-m nmpsim "), ("python3", "")):

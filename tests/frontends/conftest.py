@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from frontend_cases import Operations, Recorded
+from frontend_cases import Operations, RecordedModel
 
 
 def recorded(archive: Path, ending: str, folder: Path) -> Operations:
@@ -15,7 +15,7 @@ def recorded(archive: Path, ending: str, folder: Path) -> Operations:
         arrays = {key: file[key] for key in file.files}
     keys = [key.removesuffix("/model") for key in arrays if key.endswith("/model")]
 
-    def cases(kind: str) -> list[Recorded]:
+    def cases(kind: str) -> list[RecordedModel]:
         found = []
         for key in (key for key in keys if key.rpartition("/")[0] == kind):
             model = folder / (key.replace("/", "_") + ending)
@@ -24,7 +24,7 @@ def recorded(archive: Path, ending: str, folder: Path) -> Operations:
                 [arrays[f"{key}/{what}{i}"] for i in range(9) if f"{key}/{what}{i}" in arrays]
                 for what in ("in", "out")
             )
-            found.append(Recorded(key, model, inputs, outputs))
+            found.append(RecordedModel(key, model, inputs, outputs))
         return found
 
     return cases

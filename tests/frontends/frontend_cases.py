@@ -13,7 +13,7 @@ Array = npt.NDArray[Any]
 
 
 @attrs.frozen(eq=False)
-class Recorded:
+class RecordedModel:
     """Model file with recorded inputs and outputs in the model's order."""
 
     name: str
@@ -22,5 +22,5 @@ class Recorded:
     outputs: list[Array]
 
 
-Operations = Callable[[str], list[Recorded]]
+Operations = Callable[[str], list[RecordedModel]]
 """Gives the recorded cases of an operation and its types, such as ``ADD_int8``."""

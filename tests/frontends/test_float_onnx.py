@@ -90,7 +90,7 @@ def expected(path: Path, image: Array) -> Array:
     return y
 
 
-def imported(path: Path) -> ImportedModel:
+def import_network(path: Path) -> ImportedModel:
     found = import_model(path, options=ImportOptions(for_quantization=True))
     assert found is not None
     return found
@@ -103,20 +103,20 @@ def run_in_float(program: ImportedModel, image: Array) -> Array:
     return values.reshape(y.type.shape)
 
 
-def computing(program: ImportedModel) -> list[str]:
+def list_computing(program: ImportedModel) -> list[str]:
     return [one.opcode for one in program.module.instructions if one.opcode not in NO_WORK]
 
 
 def test_folded_norms_keep_the_results(tmp_path: Path) -> None:
     path, image = write_network(tmp_path / "net.onnx"), samples(1)[0]
-    program = imported(path)
+    program = import_network(path)
     np.testing.assert_allclose(run_in_float(program, image), expected(path, image), atol=1e-6)
     fates = {fate.node: fate.why for fate in program.operators}
     assert fates["1 BatchNormalization n1"] == "part of 0 Conv n1"
     assert fates["6 Add a2"] == fates["5 Mul m2"] == "part of 4 Conv a2"
     assert fates["14 Add scores"] == "part of 13 MatMul scores"
-    assert "batchnormalization" not in computing(program)
-    assert computing(program).count("elementadd") == 1
+    assert "batchnormalization" not in list_computing(program)
+    assert list_computing(program).count("elementadd") == 1
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_other_factors_are_not_folded(tmp_path: Path, nodes: list[Node]) -> None
     path = float_model(tmp_path / "net.onnx", nodes, constants, 1, 4, 6, 6)
     image = samples(1)[0]
     np.testing.assert_allclose(
-        run_in_float(imported(path), image), expected(path, image), atol=1e-5, rtol=1e-5
+        run_in_float(import_network(path), image), expected(path, image), atol=1e-5, rtol=1e-5
     )
 
 
@@ -173,7 +173,7 @@ def test_a_constant_with_equal_dimensions_is_transposed(tmp_path: Path) -> None:
     constants = {"w": numbers(4, 3, 3, 3), "by_row": numbers(4, 1)}
     path, image = float_model(tmp_path / "net.onnx", nodes, constants, 1, 4, 4, 4), samples(1)[0]
     np.testing.assert_allclose(
-        run_in_float(imported(path), image), expected(path, image), atol=1e-5
+        run_in_float(import_network(path), image), expected(path, image), atol=1e-5
     )
 
 
@@ -186,9 +186,9 @@ def test_a_product_folds_only_a_bias_of_one_dimension(tmp_path: Path) -> None:
     ]
     constants = {"w": numbers(8, 5), "by_row": numbers(8, 1), "v": numbers(5, 8), "b": numbers(8)}
     path, image = float_model(tmp_path / "net.onnx", nodes, constants, *PICTURE), samples(1)[0]
-    program = imported(path)
+    program = import_network(path)
     np.testing.assert_allclose(run_in_float(program, image), expected(path, image), atol=1e-5)
-    assert computing(program).count("elementadd") == 1
+    assert list_computing(program).count("elementadd") == 1
 
 
 def run(*arguments: object) -> Any:
@@ -284,7 +284,7 @@ def test_functions_of_one_value_become_one_table(tmp_path: Path) -> None:
         4 * samples(1)[0],
     )
     program = nmpsim.quantize(path, calibration={"image": image})
-    assert computing(program.imported) == [
+    assert list_computing(program.imported) == [
         *("quantize", "intlookuptable", "transpose", "maxpool", "elementmul"),
         *("transpose", "dequantize"),
     ]
@@ -298,7 +298,7 @@ def test_functions_of_one_value_become_one_table(tmp_path: Path) -> None:
     other = nmpsim.quantize(path, calibration={"image": image}, keep_float=["m"])
     assert "elementmul" in [result.opcode for result in other.staying_float]
     wide = nmpsim.quantize(path, calibration={"image": image}, precision="int16")
-    assert "intlookuptable" not in computing(wide.imported)
+    assert "intlookuptable" not in list_computing(wide.imported)
 
 
 @pytest.mark.parametrize("command", ["compile", "run"])

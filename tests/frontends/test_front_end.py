@@ -24,7 +24,7 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def refused(path: Path, **given: Any) -> nmpsim.UserError:
+def get_error(path: Path, **given: Any) -> nmpsim.UserError:
     with pytest.raises(nmpsim.UserError) as error:
         nmpsim.compile(path, **given)
     return error.value
@@ -126,13 +126,13 @@ def test_padding_is_folded_into_the_convolution(tmp_path: Path) -> None:
 
 
 def test_weight_options_are_refused(model: Path, tmp_path: Path) -> None:
-    finding = refused(model, weights=tmp_path / "W.npz").diagnostics[0]
+    finding = get_error(model, weights=tmp_path / "W.npz").diagnostics[0]
     assert (finding.code, finding.hint) == ("ARG001", "Leave out --weights.")
 
 
 def test_options_of_onnx_are_refused_for_tflite(model: Path) -> None:
     for given in ({"input_shapes": {"image;a/b:0": (1, 4, 4, 2)}}, {"integer_islands": True}):
-        finding = refused(model, **given).diagnostics[0]
+        finding = get_error(model, **given).diagnostics[0]
         assert (finding.code, finding.found) == ("ARG001", "a TFLite file")
 
 
@@ -145,7 +145,7 @@ def test_all_unsupported_operators_are_reported_together(tmp_path: Path) -> None
     ]
     path = tmp_path / "strange.tflite"
     path.write_bytes(tflite_file(tensors, operators, [0], [3]))
-    findings = refused(path).diagnostics
+    findings = get_error(path).diagnostics
     assert [(one.code, one.message) for one in findings] == [
         ("MODEL002", "operator 0 COS first cannot be compiled"),
         ("MODEL002", "operator 2 FLOOR third cannot be compiled"),
@@ -157,7 +157,7 @@ def test_a_float_model_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "float.tflite"
     operators = [FileOperator("LOGISTIC", (0,), (1,)), FileOperator("LOGISTIC", (1,), (2,))]
     path.write_bytes(tflite_file(tensors, operators, [0], [2]))
-    (finding,) = refused(path).diagnostics
+    (finding,) = get_error(path).diagnostics
     assert (finding.code, finding.found) == ("MODEL002", "x is float32")
     assert finding.hint is not None
     assert "full integer quantization" in finding.hint
@@ -166,17 +166,17 @@ def test_a_float_model_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kept", [8, 40, 400, 1200])
 def test_a_truncated_file_is_damaged(model: Path, kept: int) -> None:
     model.write_bytes(model.read_bytes()[:kept])
-    assert refused(model).diagnostics[0].code == "MODEL001"
+    assert get_error(model).diagnostics[0].code == "MODEL001"
 
 
 def test_an_empty_file_is_refused(model: Path) -> None:
     model.write_bytes(b"")
-    assert refused(model).diagnostics[0].code == "MODEL001"
+    assert get_error(model).diagnostics[0].code == "MODEL001"
 
 
 def test_a_missing_package_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "tflite", None)
-    finding = refused(model).diagnostics[0]
+    finding = get_error(model).diagnostics[0]
     assert (finding.code, finding.hint) == ("PKG001", f"Run `{install_command('tflite')}`.")
 
 
@@ -204,14 +204,14 @@ def test_meaningless_attributes_are_refused(
 ) -> None:
     path = tmp_path / "odd.tflite"
     path.write_bytes(tflite_file([FileTensor("x", (1, 4)), AMOUNTS, result], [operator], [0], [2]))
-    (finding,) = refused(path).diagnostics
+    (finding,) = get_error(path).diagnostics
     assert (finding.code, finding.message.split()[1:3]) == ("MODEL002", ["0", operator.name])
 
 
 def test_an_output_without_an_operator_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "through.tflite"
     path.write_bytes(tflite_file([FileTensor("x", (1, 4))], [], [0], [0]))
-    (finding,) = refused(path).diagnostics
+    (finding,) = get_error(path).diagnostics
     assert (finding.code, finding.found) == (
         "MODEL002",
         "an input, or a tensor that no node computes",
@@ -258,7 +258,7 @@ def test_metadata_without_normalization_are_ignored(
 def test_damaged_metadata_are_refused(tmp_path: Path, kept: int) -> None:
     path = tmp_path / "damaged.tflite"
     path.write_bytes(small_network(metadata=normalization([1.0], [1.0])[:kept]))
-    assert refused(path).diagnostics[0].code == "MODEL001"
+    assert get_error(path).diagnostics[0].code == "MODEL001"
 
 
 def test_an_unexpected_exception_is_a_coded_error() -> None:
@@ -302,4 +302,4 @@ def test_another_format_is_named(
 
 def test_a_folder_of_tensorflow_is_named(tmp_path: Path) -> None:
     (tmp_path / "saved_model.pb").write_bytes(b"\x08\x01")
-    assert "SavedModel" in str(refused(tmp_path))
+    assert "SavedModel" in str(get_error(tmp_path))

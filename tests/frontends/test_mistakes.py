@@ -36,7 +36,7 @@ def png(*, width: int = 4, height: int = 4) -> bytes:
     )
 
 
-def encoded(image: Image.Image, format: str = "PNG", **options: object) -> bytes:
+def encode_image(image: Image.Image, format: str = "PNG", **options: object) -> bytes:
     file = io.BytesIO()
     image.save(file, format=format, **options)
     return file.getvalue()
@@ -51,7 +51,7 @@ def array(values: np.ndarray) -> bytes:
 def transparent() -> bytes:
     image = Image.fromarray(PIXELS).convert("RGBA")
     image.putpixel((1, 1), (1, 2, 3, 0))
-    return encoded(image)
+    return encode_image(image)
 
 
 def float_model() -> bytes:
@@ -59,7 +59,7 @@ def float_model() -> bytes:
     return tflite_file(tensors, [FileOperator("LOGISTIC", (0,), (1,))], [0], [1])
 
 
-GOOD = encoded(Image.fromarray(PIXELS))
+GOOD = encode_image(Image.fromarray(PIXELS))
 IMAGE = Image.fromarray(PIXELS)
 FILES = {
     "photo.png": GOOD,
@@ -68,12 +68,12 @@ FILES = {
     "text.png": b"hello world\n",
     "empty.png": b"",
     "cut.png": GOOD[:-30],
-    "large.png": encoded(IMAGE.resize((8, 6))),
+    "large.png": encode_image(IMAGE.resize((8, 6))),
     "transparent.png": transparent(),
-    "grey.png": encoded(IMAGE.convert("L")),
-    "cmyk.jpg": encoded(IMAGE.convert("CMYK"), "JPEG"),
-    "deep.png": encoded(Image.fromarray(np.full((4, 4), 4096, np.uint16))),
-    "moving.png": encoded(IMAGE, save_all=True, append_images=[IMAGE.rotate(90)]),
+    "grey.png": encode_image(IMAGE.convert("L")),
+    "cmyk.jpg": encode_image(IMAGE.convert("CMYK"), "JPEG"),
+    "deep.png": encode_image(Image.fromarray(np.full((4, 4), 4096, np.uint16))),
+    "moving.png": encode_image(IMAGE, save_all=True, append_images=[IMAGE.rotate(90)]),
     "photo.webp": b"RIFF\x00\x00\x00\x00WEBPVP8 ",
     "bomb.png": png(width=60000, height=60000),
     "nchw.npy": array(np.zeros((1, 3, 4, 4), np.uint8)),

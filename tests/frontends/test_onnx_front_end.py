@@ -24,7 +24,7 @@ def model(tmp_path: Path) -> Path:
     return write_small_network(tmp_path / "a small network.onnx")
 
 
-def refused(path: Path, **given: Any) -> nmpsim.Diagnostic:
+def get_diagnostic(path: Path, **given: Any) -> nmpsim.Diagnostic:
     with pytest.raises(nmpsim.UserError) as error:
         nmpsim.compile(path, **given)
     return error.value.diagnostics[0]
@@ -247,12 +247,12 @@ def test_an_open_shape_can_be_given(tmp_path: Path) -> None:
     )  # fmt: skip
     assert run(path, np.ones(1, np.float32))[0].tolist() == [2]
     assert run(path, np.ones(3, np.float32), input_shapes={"x": (3,)})[0].tolist() == [2, 2, 2]
-    finding = refused(path, input_shapes={"X": (3,)})
+    finding = get_diagnostic(path, input_shapes={"X": (3,)})
     assert (finding.code, finding.found, finding.expected) == ("ARG001", "X", "x")
     held = onnx.load(path)
     held.graph.input[0].type.tensor_type.ClearField("shape")
     path.write_bytes(held.SerializeToString())
-    finding = refused(path)
+    finding = get_diagnostic(path)
     assert finding.code == "MODEL002"
     assert "--input-shape x=" in str(finding.hint)
 
@@ -285,7 +285,7 @@ def test_cyclic_nodes_are_damaged(tmp_path: Path) -> None:
     path = write_model(
         tmp_path / "circle.onnx", nodes, {"x": kind}, {"c": kind}, make_scales(x=(1, 0))
     )
-    finding = refused(path)
+    finding = get_diagnostic(path)
     assert finding.code == "MODEL001"
     assert str(finding.found).startswith("a cycle: ")
 
@@ -315,7 +315,7 @@ def test_a_wrong_number_of_inputs_is_damaged(op: str, count: int, tmp_path: Path
     path = write_model(
         tmp_path / "odd.onnx", [(op, ["x"] * count, ["y"], {})], {"x": kind}, {"y": kind}, {}
     )
-    finding = refused(path)
+    finding = get_diagnostic(path)
     assert (finding.code, finding.found) == ("MODEL001", f"node 0 {op} y has {count} inputs")
     assert str(finding.expected).endswith(" inputs")
 
@@ -337,7 +337,7 @@ def test_open_dimensions_give_a_warning(tmp_path: Path) -> None:
         if not is_told:
             assert nmpsim.compile(path).warnings == ()
             continue
-        assert "--input-shape x=1,3,224" in str(refused(path).hint)
+        assert "--input-shape x=1,3,224" in str(get_diagnostic(path).hint)
         assert nmpsim.compile(path, input_shapes={"x": (1, 3, 5)}).warnings == ()
 
 
@@ -373,7 +373,7 @@ def test_a_name_that_is_not_utf8_is_damaged(tmp_path: Path) -> None:
     kind: Kind = ("float32", (4,))
     path = write_model(tmp_path / "names.onnx", nodes, {"x": kind}, {"y": kind}, {})
     path.write_bytes(path.read_bytes().replace(b"made", b"mad\xff"))
-    finding = refused(path)
+    finding = get_diagnostic(path)
     assert (finding.code, finding.found) == ("MODEL001", "a name that is not UTF-8: b'mad\\xff'")
 
 
@@ -381,19 +381,19 @@ def test_an_output_without_a_node_is_refused(tmp_path: Path) -> None:
     kind: Kind = ("float32", (4,))
     nodes: list[Node] = [("Relu", ["x"], ["y"], {})]
     path = write_model(tmp_path / "through.onnx", nodes, {"x": kind}, {"y": kind, "x": kind}, {})
-    finding = refused(path)
+    finding = get_diagnostic(path)
     assert (finding.code, finding.message) == ("MODEL002", "output x cannot be compiled")
 
 
 @pytest.mark.parametrize("kept", [3, 40, 400])
 def test_a_truncated_file_is_damaged(model: Path, kept: int) -> None:
     model.write_bytes(model.read_bytes()[:kept])
-    assert refused(model).code == "MODEL001"
+    assert get_diagnostic(model).code == "MODEL001"
 
 
 def test_a_missing_package_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
-    finding = refused(model)
+    finding = get_diagnostic(model)
     assert (finding.code, finding.hint) == ("PKG001", f"Run `{install_command('onnx')}`.")
 
 
@@ -421,7 +421,7 @@ def test_data_in_the_folder_of_the_model_is_read(model: Path) -> None:
 def test_no_data_is_read_outside_the_folder_of_the_model(model: Path, location: str) -> None:
     move_constant_outside(model, location)
     (model.parent / "link").symlink_to(model.parent.parent / "secret.bin")
-    finding = refused(model)
+    finding = get_diagnostic(model)
     assert finding.code == "MODEL001"
     assert "folder" in str(finding.expected)
 
@@ -454,7 +454,7 @@ def test_dropout_is_an_identity_outside_training(tmp_path: Path) -> None:
         constants = {"training": np.array(training)}
         path = write_model(tmp_path / "dropout.onnx", nodes, inputs, {"y": inputs["x"]}, constants)
         if training:
-            assert refused(path).found == "training mode"
+            assert get_diagnostic(path).found == "training mode"
         else:
             assert run(path, np.ones(2, np.float32))[0].tolist() == [1, 1]
 
@@ -470,7 +470,7 @@ def test_computed_constants_have_bounded_size(tmp_path: Path) -> None:
     ]
     kind: Kind = ("float32", (4,))
     constants = {"c0": np.zeros(8, np.float32)}
-    finding = refused(
+    finding = get_diagnostic(
         write_model(tmp_path / "large.onnx", nodes, {"x": kind}, {"y": kind}, constants)
     )
     assert (finding.code, finding.found) == ("MODEL002", "a constant of 33554432 elements")
@@ -490,7 +490,9 @@ def test_constants_beyond_the_budget_are_not_computed(
     nodes.append(("Relu", ["x"], ["y"], {}))
     kind: Kind = ("float32", (4,))
     constants = {"c": np.zeros((10, 10), np.float32), "size": np.array([100], np.int64)}
-    finding = refused(write_model(tmp_path / "n.onnx", nodes, {"x": kind}, {"y": kind}, constants))
+    finding = get_diagnostic(
+        write_model(tmp_path / "n.onnx", nodes, {"x": kind}, {"y": kind}, constants)
+    )
     assert finding.found == "more than 250 elements of computed constants"
     assert len(computed) == 3  # of 100 elements each
 

@@ -27,7 +27,7 @@ def conversions(op: str, inputs: list[str], attributes: dict[str, Any]) -> list[
     ]
 
 
-def computed(
+def get_computed(
     folder: Path, nodes: list[Node], x: Array, shape: tuple[int, ...], **constants: Array
 ) -> tuple[Array, Compiled]:
     dtype = str(x.dtype)
@@ -76,7 +76,7 @@ REALS = SCALE * (ALL.astype(np.float64) - ZERO)
     ],
 )
 def test_a_function_of_one_value_becomes_a_table(op: str, expected: Array, tmp_path: Path) -> None:
-    y, compilation = computed(tmp_path, conversions(op, [], {}), ALL, ALL.shape)
+    y, compilation = get_computed(tmp_path, conversions(op, [], {}), ALL, ALL.shape)
     check_island(y, compilation, expected)
 
 
@@ -87,7 +87,7 @@ def test_a_division_by_a_constant_becomes_a_table(is_quantized: bool, tmp_path: 
     if is_quantized:
         nodes = [("DequantizeLinear", ["q", "c_s", "c_z"], ["c"], {}), *nodes]
         constants = {**make_scales(c=(0.5, 7)), "q": np.array(1, np.uint8)}
-    y, compilation = computed(tmp_path, nodes, ALL, ALL.shape, **constants)
+    y, compilation = get_computed(tmp_path, nodes, ALL, ALL.shape, **constants)
     check_island(y, compilation, REALS / -3)
 
 
@@ -100,7 +100,7 @@ def test_a_mean_becomes_a_pool(
     scale, zero = (SCALE / 256, 32760) if dtype == "uint16" else (SCALE, ZERO)
     expected = (scale * (x.astype(np.float64) - zero)).mean(axes, keepdims=bool(keeps))
     nodes = conversions("ReduceMean", ["axes"], {"keepdims": keeps})
-    y, compilation = computed(tmp_path, nodes, x, expected.shape, axes=np.array(axes))
+    y, compilation = get_computed(tmp_path, nodes, x, expected.shape, axes=np.array(axes))
     check_island(y, compilation, expected)
 
 
@@ -112,7 +112,7 @@ def test_a_clip_is_included_in_a_table(tmp_path: Path) -> None:
         nodes[2],
     ]
     limits = {"low": np.float32(-0.7), "high": np.float32(2)}
-    y, compilation = computed(tmp_path, nodes, ALL, ALL.shape, **limits)
+    y, compilation = get_computed(tmp_path, nodes, ALL, ALL.shape, **limits)
     check_island(y, compilation, np.clip(np.where(REALS > 0, REALS, REALS / 2), -0.7, 2))
 
 
@@ -137,7 +137,7 @@ def test_a_transposed_convolution_becomes_a_convolution(
     axis = {} if groups > 1 else {"axis": 1}
     nodes = conversions("ConvTranspose", ["f"], given)
     nodes.insert(1, ("DequantizeLinear", ["w", "w_s", "w_z"], ["f"], axis))
-    y, compilation = computed(tmp_path, nodes, x, expected.shape, **held)
+    y, compilation = get_computed(tmp_path, nodes, x, expected.shape, **held)
     check_island(y, compilation, expected)
 
 
@@ -180,7 +180,7 @@ def test_a_linear_resize_becomes_a_depthwise_convolution(
     given = {"mode": "linear", "coordinate_transformation_mode": places}
     nodes = conversions("Resize", ["", "by"], given)
     by = np.array([1, 1, *factors], np.float32)
-    y, compilation = computed(tmp_path, nodes, x, expected.shape, by=by)
+    y, compilation = get_computed(tmp_path, nodes, x, expected.shape, by=by)
     check_island(y, compilation, expected)
 
 
@@ -193,7 +193,7 @@ def test_parts_of_16_bits_on_two_scales_are_rescaled(tmp_path: Path) -> None:
         ("DequantizeLinear", ["m", "m_s", "m_z"], ["b"], {}),
     ]
     middle = make_scales(m=(0.0003, 5, "uint16"))
-    y, _ = computed(tmp_path, nodes, x, (1, 4, 3), **middle)
+    y, _ = get_computed(tmp_path, nodes, x, (1, 4, 3), **middle)
     real = SCALE / 256 * (x - 32760.0)
     above = np.clip(np.rint(np.maximum(real, 0) / np.float32(0.0003)), 0, 65530) * np.float32(
         0.0003
@@ -211,7 +211,7 @@ def test_operators_without_integer_form_stay_float(tmp_path: Path) -> None:
     nodes.insert(3, ("DequantizeLinear", ["z", "y_s", "y_z"], ["b"], {}))
     nodes[4] = ("Resize", ["b", "", "by"], ["t"], given)
     by = np.array([1, 1, 2, 2], np.float32)
-    _, compilation = computed(tmp_path, nodes, x, (1, 2, 6, 8), by=by)
+    _, compilation = get_computed(tmp_path, nodes, x, (1, 2, 6, 8), by=by)
     assert compilation.warnings[0].startswith("1 operations")
     assert compilation.warnings[0].endswith(": 1 Tanh h")
     steps = compilation.bundle.metadata.steps

@@ -29,7 +29,7 @@ def results(
     return [run.outputs["y"].reshape(-1).tolist() for run in runs]
 
 
-def rounded(total: int, factor: Fraction) -> int:
+def round_half_away(total: int, factor: Fraction) -> int:
     """Round the float64 product to the nearest integer, halves away from zero."""
     size = int(abs(Fraction(float(total) * float(factor))) + Fraction(1, 2))
     return size if total > 0 else -size
@@ -45,7 +45,7 @@ def test_sums_round_once_in_float64(tmp_path: Path) -> None:
         total = int(x.astype(np.int64) @ w.astype(np.int64) + bias[0])
         fraction, exponent = math.frexp(float(scales[0]) * float(scales[1]) / float(scales[2]))
         short = Fraction(math.floor(fraction * 2**31 + 0.5)) * Fraction(2) ** (exponent - 31)
-        differ += rounded(total, short) != y[0]
+        differ += round_half_away(total, short) != y[0]
     assert differ == len(archive["y"]) == 24
 
 
@@ -59,5 +59,5 @@ def test_factors_of_every_size_equal_litert(exponent: int, tmp_path: Path) -> No
     bias = np.array([0, *near, *(-one for one in near)], np.int64)
     bias = bias[abs(bias) < 1 << 47]
     x, w = np.zeros(4, np.int16), np.ones((len(bias), 4), np.int8)
-    expected = [max(-32768, min(32767, rounded(int(one), factor))) for one in bias]
+    expected = [max(-32768, min(32767, round_half_away(int(one), factor))) for one in bias]
     assert results(x, w, bias, scales, tmp_path) == [expected, expected]

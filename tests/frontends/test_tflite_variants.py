@@ -20,7 +20,7 @@ X = RNG.integers(-128, 127, (2, 4, 6, 4)).astype(np.int8)
 SCALE = (0.5,)
 
 
-class Variant:
+class Builder:
     """Builder of a model of one operator."""
 
     def __init__(self, name: str, **options: Mapping[str, Any]) -> None:
@@ -38,28 +38,28 @@ class Variant:
         self._tensors.append(FileTensor(name, values.shape, kind, scales, zeros, held))
         return len(self._tensors) - 1
 
-    def reads(self, values: Array, scale: float = 0.5, zero: int = 0) -> Variant:
+    def input(self, values: Array, scale: float = 0.5, zero: int = 0) -> Builder:
         """Add an input."""
         self._operands.append(self._add(values, scale, zero, constant=False))
         self._inputs[self._operands[-1]] = values
         return self
 
-    def takes(
+    def const(
         self, values: Any, scale: float | None = None, dtype: str = "int32", zero: int = 0
-    ) -> Variant:
+    ) -> Builder:
         """Add a constant."""
         array = np.asarray(values, values.dtype if scale else dtype)
         self._operands.append(self._add(array, scale, zero, constant=True))
         return self
 
-    def gives(
+    def output(
         self, shape: tuple[int, ...], dtype: str = "int8", scale: float | None = 0.5, zero: int = 0
-    ) -> Variant:
+    ) -> Builder:
         """Add a result."""
         self._results.append(self._add(np.zeros(shape, dtype), scale, zero, constant=False))
         return self
 
-    def answers(self, folder: Path) -> list[Array]:
+    def run(self, folder: Path) -> list[Array]:
         """Compile and run the model, and return its outputs."""
         operator = FileOperator(
             self._name, tuple(self._operands), tuple(self._results), self._options
@@ -71,80 +71,80 @@ class Variant:
         return list(report.outputs.values())
 
 
-MOVES: dict[str, tuple[Callable[[], Variant], Callable[[], list[Array]]]] = {
+MOVES: dict[str, tuple[Callable[[], Builder], Callable[[], list[Array]]]] = {
     "unpack": (
-        lambda: Variant("UNPACK", UnpackOptions={"Num": 4, "Axis": -1})
-        .reads(X).gives((2, 4, 6)).gives((2, 4, 6)).gives((2, 4, 6)).gives((2, 4, 6)),
+        lambda: Builder("UNPACK", UnpackOptions={"Num": 4, "Axis": -1})
+        .input(X).output((2, 4, 6)).output((2, 4, 6)).output((2, 4, 6)).output((2, 4, 6)),
         lambda: [X[..., i] for i in range(4)],
     ),
     "split by sizes": (
-        lambda: Variant("SPLIT_V", SplitVOptions={"NumSplits": 2})
-        .reads(X).takes([4, -1]).takes(2).gives((2, 4, 4, 4)).gives((2, 4, 2, 4)),
+        lambda: Builder("SPLIT_V", SplitVOptions={"NumSplits": 2})
+        .input(X).const([4, -1]).const(2).output((2, 4, 4, 4)).output((2, 4, 2, 4)),
         lambda: [X[:, :, :4], X[:, :, 4:]],
     ),
     "gather one": (
-        lambda: Variant("GATHER", GatherOptions={"Axis": 1}).reads(X).takes(2).gives((2, 6, 4)),
+        lambda: Builder("GATHER", GatherOptions={"Axis": 1}).input(X).const(2).output((2, 6, 4)),
         lambda: [X[:, 2]],
     ),
     "gather a table": (
-        lambda: Variant("GATHER", GatherOptions={"Axis": -2})
-        .reads(X).takes([[5, 0], [1, 1]], dtype="int64").gives((2, 4, 2, 2, 4)),
+        lambda: Builder("GATHER", GatherOptions={"Axis": -2})
+        .input(X).const([[5, 0], [1, 1]], dtype="int64").output((2, 4, 2, 2, 4)),
         lambda: [X[:, :, [[5, 0], [1, 1]]]],
     ),
     "mirrored in the edge": (
-        lambda: Variant("MIRROR_PAD", MirrorPadOptions={"Mode": 0})
-        .reads(X).takes([[0, 1], [3, 0], [0, 0], [1, 2]]).gives((3, 7, 6, 7)),
+        lambda: Builder("MIRROR_PAD", MirrorPadOptions={"Mode": 0})
+        .input(X).const([[0, 1], [3, 0], [0, 0], [1, 2]]).output((3, 7, 6, 7)),
         lambda: [np.pad(X, [(0, 1), (3, 0), (0, 0), (1, 2)], mode="reflect")],
     ),
     "mirrored at the edge": (
-        lambda: Variant("MIRROR_PAD", MirrorPadOptions={"Mode": 1})
-        .reads(X).takes([[2, 1], [0, 4], [0, 0], [0, 0]]).gives((5, 8, 6, 4)),
+        lambda: Builder("MIRROR_PAD", MirrorPadOptions={"Mode": 1})
+        .input(X).const([[2, 1], [0, 4], [0, 0], [0, 0]]).output((5, 8, 6, 4)),
         lambda: [np.pad(X, [(2, 1), (0, 4), (0, 0), (0, 0)], mode="symmetric")],
     ),
     "slice by steps": (
-        lambda: Variant("STRIDED_SLICE", StridedSliceOptions={"EndMask": 4, "ShrinkAxisMask": 8})
-        .reads(X).takes([1, 0, -1, 2]).takes([2, 4, 0, 3]).takes([1, 3, -2, 1]).gives((1, 2, 3)),
+        lambda: Builder("STRIDED_SLICE", StridedSliceOptions={"EndMask": 4, "ShrinkAxisMask": 8})
+        .input(X).const([1, 0, -1, 2]).const([2, 4, 0, 3]).const([1, 3, -2, 1]).output((1, 2, 3)),
         lambda: [X[1:2, 0:4:3, -1::-2, 2]],
     ),
     "the first of a dimension without beginning": (
-        lambda: Variant("STRIDED_SLICE", StridedSliceOptions={"BeginMask": 8, "ShrinkAxisMask": 8})
-        .reads(X).takes([0, 0, 0, 3]).takes([2, 4, 6, 4]).takes([1, 1, 1, 1]).gives((2, 4, 6)),
+        lambda: Builder("STRIDED_SLICE", StridedSliceOptions={"BeginMask": 8, "ShrinkAxisMask": 8})
+        .input(X).const([0, 0, 0, 3]).const([2, 4, 6, 4]).const([1, 1, 1, 1]).output((2, 4, 6)),
         lambda: [X[..., 0]],
     ),
     "blocks to channels": (
-        lambda: Variant("SPACE_TO_DEPTH", SpaceToDepthOptions={"BlockSize": 2})
-        .reads(X).gives((2, 2, 3, 16)),
+        lambda: Builder("SPACE_TO_DEPTH", SpaceToDepthOptions={"BlockSize": 2})
+        .input(X).output((2, 2, 3, 16)),
         lambda: [
             X.reshape(2, 2, 2, 3, 2, 4).transpose(0, 1, 3, 2, 4, 5).reshape(2, 2, 3, 16)
         ],
     ),
     "channels to blocks": (
-        lambda: Variant("DEPTH_TO_SPACE", DepthToSpaceOptions={"BlockSize": 2})
-        .reads(X).gives((2, 8, 12, 1)),
+        lambda: Builder("DEPTH_TO_SPACE", DepthToSpaceOptions={"BlockSize": 2})
+        .input(X).output((2, 8, 12, 1)),
         lambda: [X.reshape(2, 4, 6, 2, 2, 1).transpose(0, 1, 3, 2, 4, 5).reshape(2, 8, 12, 1)],
     ),
     "place of the largest": (
-        lambda: Variant("ARG_MAX", ArgMaxOptions={"OutputType": 4})
-        .reads(X).takes(-1).gives((2, 4, 6), "int64", None),
+        lambda: Builder("ARG_MAX", ArgMaxOptions={"OutputType": 4})
+        .input(X).const(-1).output((2, 4, 6), "int64", None),
         lambda: [X.argmax(3)],
     ),
     "place of the smallest": (
-        lambda: Variant("ARG_MIN", ArgMinOptions={"OutputType": 2})
-        .reads(X.view(np.uint8), zero=128).takes(1).gives((2, 6, 4), "int32", None),
+        lambda: Builder("ARG_MIN", ArgMinOptions={"OutputType": 2})
+        .input(X.view(np.uint8), zero=128).const(1).output((2, 6, 4), "int32", None),
         lambda: [X.view(np.uint8).argmin(1).astype(np.int32)],
     ),
     "largest over dimensions apart": (
-        lambda: Variant("REDUCE_MAX", ReducerOptions={}).reads(X).takes([1, -1]).gives((2, 6)),
+        lambda: Builder("REDUCE_MAX", ReducerOptions={}).input(X).const([1, -1]).output((2, 6)),
         lambda: [X.max((1, 3))],
     ),
     "mean over dimensions apart": (
-        lambda: Variant("MEAN", ReducerOptions={})
-        .reads(X & 64).takes([1, -1]).gives((2, 6), scale=1 / 32),
+        lambda: Builder("MEAN", ReducerOptions={})
+        .input(X & 64).const([1, -1]).output((2, 6), scale=1 / 32),
         lambda: [np.clip((X & 64).astype(int).sum((1, 3)), -128, 127).astype(np.int8)],
     ),
     "sum of uint8": (
-        lambda: Variant("SUM", ReducerOptions={})
-        .reads(X.view(np.uint8), zero=120).takes([1, 2]).gives((2, 4), "uint8", zero=3),
+        lambda: Builder("SUM", ReducerOptions={})
+        .input(X.view(np.uint8), zero=120).const([1, 2]).output((2, 4), "uint8", zero=3),
         lambda: [
             np.clip((X.view(np.uint8).astype(int) - 120).sum((1, 2)) + 3, 0, 255).astype(np.uint8)
         ],
@@ -155,7 +155,7 @@ MOVES: dict[str, tuple[Callable[[], Variant], Callable[[], list[Array]]]] = {
 @pytest.mark.parametrize("name", MOVES)
 def test_moves_and_reductions_equal_recorded_results(name: str, tmp_path: Path) -> None:
     variant, expected = MOVES[name]
-    for got, wanted in zip(variant().answers(tmp_path), expected(), strict=True):
+    for got, wanted in zip(variant().run(tmp_path), expected(), strict=True):
         assert got.dtype == wanted.dtype
         assert np.array_equal(got, wanted)
 
@@ -172,10 +172,10 @@ def test_products_accept_transposed_and_broadcast_operands(
     expected = lhs.astype(int) @ rhs
     given = [x.swapaxes(-1, -2) if turn else x for x, turn in zip((lhs, rhs), turned, strict=True)]
     options = {"AdjX": turned[0], "AdjY": turned[1]}
-    variant = Variant("BATCH_MATMUL", BatchMatMulOptions=options)
+    variant = Builder("BATCH_MATMUL", BatchMatMulOptions=options)
     for values in given:
-        variant.reads(np.ascontiguousarray(values))
-    (got,) = variant.gives(expected.shape, scale=0.25).answers(tmp_path)
+        variant.input(np.ascontiguousarray(values))
+    (got,) = variant.output(expected.shape, scale=0.25).run(tmp_path)
     assert np.array_equal(got, expected)
 
 
@@ -189,48 +189,49 @@ def test_sums_of_16_bits_on_powers_of_two_shift_once(
 ) -> None:
     options = {f"{name.capitalize()}Options": {}}
     variant = (
-        Variant(name, **options).reads(WIDE, 2.0**-8).reads(WIDE[::-1].copy(), 2.0 ** (-8 - shift))
+        Builder(name, **options).input(WIDE, 2.0**-8).input(WIDE[::-1].copy(), 2.0 ** (-8 - shift))
     )
-    (got,) = variant.gives(WIDE.shape, "int16", 2.0**-8).answers(tmp_path)
+    (got,) = variant.output(WIDE.shape, "int16", 2.0**-8).run(tmp_path)
     exact = WIDE[::-1] / 2**shift
     rounded = np.trunc(exact + np.copysign(0.5, exact)).astype(int)
     assert np.array_equal(got, np.clip(WIDE + sign * rounded, -32768, 32767))
 
 
 NARROW = np.array([-128, -127, -77, -31, -30, -3, -2, 0, 1, 2, 64, 127], np.int8)
-RECORDED: dict[str, tuple[Callable[[], Variant], list[int]]] = {
+RECORDED: dict[str, tuple[Callable[[], Builder], list[int]]] = {
     "a logistic close to a half": (
-        lambda: Variant("LOGISTIC")
-        .reads(NARROW, 1 / 128).gives(NARROW.shape, scale=1 / 256, zero=-128),
+        lambda: Builder("LOGISTIC")
+        .input(NARROW, 1 / 128).output(NARROW.shape, scale=1 / 256, zero=-128),
         [-59, -59, -37, -15, -15, -1, -1, 0, 0, 1, 31, 59],
     ),
     "leaky of 16 bits": (
-        lambda: Variant("LEAKY_RELU", LeakyReluOptions={"Alpha": 0.3})
-        .reads(WIDE, 0.01).gives(WIDE.shape, "int16", 0.013),
+        lambda: Builder("LEAKY_RELU", LeakyReluOptions={"Alpha": 0.3})
+        .input(WIDE, 0.01).output(WIDE.shape, "int16", 0.013),
         [-7562, -7562, -2849, -6, -1, 0, 0, 1, 2, 18, 9496, 25205],
     ),
     "leaky of 16 bits downwards": (
-        lambda: Variant("LEAKY_RELU", LeakyReluOptions={"Alpha": -0.7})
-        .reads(WIDE, 0.01).gives(WIDE.shape, "int16", 0.02),
+        lambda: Builder("LEAKY_RELU", LeakyReluOptions={"Alpha": -0.7})
+        .input(WIDE, 0.01).output(WIDE.shape, "int16", 0.02),
         [11469, 11469, 4321, 9, 1, 1, 0, 1, 2, 12, 6173, 16384],
     ),
     "leaky downwards": (
-        lambda: Variant("LEAKY_RELU", LeakyReluOptions={"Alpha": -0.3})
-        .reads(NARROW, 0.01, 3).gives(NARROW.shape, scale=0.008, zero=-5),
+        lambda: Builder("LEAKY_RELU", LeakyReluOptions={"Alpha": -0.3})
+        .input(NARROW, 0.01, 3).output(NARROW.shape, scale=0.008, zero=-5),
         [44, 44, 25, 8, 8, -3, -3, -4, -4, -4, 71, 127],
     ),
     "slopes of 16 bits": (
-        lambda: Variant("PRELU").reads(WIDE.reshape(1, 4, 3), 0.01)
-        .takes(np.array([[-128, 5, 127]], np.int8), 0.02).gives((1, 4, 3), "int16", 0.011),
+        lambda: Builder("PRELU").input(WIDE.reshape(1, 4, 3), 0.01)
+        .const(np.array([[-128, 5, 127]], np.int8), 0.02).output((1, 4, 3), "int16", 0.011),
         [32767, -2979, -28506, 56, 0, -2, 0, 1, 3, 22, 11223, 29788],
     ),
     "sums of 16 bits on two scales": (
-        lambda: Variant("ADD").reads(WIDE, 0.01).reads(WIDE[::-1].copy(), 0.017)
-        .gives(WIDE.shape, "int16", 0.02),
+        lambda: Builder("ADD").input(WIDE, 0.01).input(WIDE[::-1].copy(), 0.017)
+        .output(WIDE.shape, "int16", 0.02),
         [11468, -5890, -6152, -9, -1, -1, -1, -2, -19, -10481, -21679, -11469],
     ),
     "without options no power of two is special": (
-        lambda: Variant("ADD").reads(WIDE, 0.25).reads(WIDE, 0.125).gives(WIDE.shape, "int16", 1.0),
+        lambda: Builder("ADD").input(WIDE, 0.25).input(WIDE, 0.125)
+        .output(WIDE.shape, "int16", 1.0),
         [-12288, -12288, -4629, -9, -1, 0, 0, 0, 1, 9, 4629, 12288],
     ),
 }  # fmt: skip
@@ -240,7 +241,7 @@ RECORDED: dict[str, tuple[Callable[[], Variant], list[int]]] = {
 @pytest.mark.parametrize("name", RECORDED)
 def test_variants_equal_recorded_results(name: str, tmp_path: Path) -> None:
     variant, expected = RECORDED[name]
-    (got,) = variant().answers(tmp_path)
+    (got,) = variant().run(tmp_path)
     assert got.reshape(-1).tolist() == expected
 
 
@@ -248,8 +249,8 @@ def test_a_relu_between_two_scales_of_16_bits_has_a_float32_factor(tmp_path: Pat
     scale, wider = np.float32(0.01), np.float32(0.0123)
     every = np.arange(-32768, 32768).astype(np.int16)
     (got,) = (
-        Variant("RELU").reads(every, float(scale)).gives(every.shape, "int16", float(wider))
-        .answers(tmp_path)
+        Builder("RELU").input(every, float(scale)).output(every.shape, "int16", float(wider))
+        .run(tmp_path)
     )  # fmt: skip
     factor = np.float64(scale / wider)
     assert np.array_equal(got, np.maximum(np.floor(every * factor + 0.5), 0))
@@ -257,20 +258,20 @@ def test_a_relu_between_two_scales_of_16_bits_has_a_float32_factor(tmp_path: Pat
 
 def _wide_product(
     bias: Array, declared: int, scale: float = 1e-4, name: str = "CONV_2D"
-) -> Variant:
+) -> Builder:
     window = {"StrideW": 1, "StrideH": 1, "DilationWFactor": 1, "DilationHFactor": 1}
     options = {"Conv2DOptions": {**window, "QuantizedBiasType": declared}}
     shape: tuple[int, ...] = (1, 1, 1)
     if name == "FULLY_CONNECTED":
         options = {"FullyConnectedOptions": {"QuantizedBiasType": declared}}
         shape = (1,)
-    variant = Variant(name, **options).reads(WIDE.reshape(*shape, -1), 0.01)
+    variant = Builder(name, **options).input(WIDE.reshape(*shape, -1), 0.01)
     weights = np.arange(24, dtype=np.int8).reshape(2, *shape[1:], 12)
-    return variant.takes(weights, 0.02).takes(bias, 2e-4).gives((*shape, 2), "int16", scale)
+    return variant.const(weights, 0.02).const(bias, 2e-4).output((*shape, 2), "int16", scale)
 
 
 UNSIGNED = np.full((1, 1, 1, 2), 7, np.uint8)
-REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
+REFUSED: dict[str, tuple[Callable[[], Builder], str]] = {
     "a bias that is read as one of 64 bits": (
         lambda: _wide_product(np.array([1, 2], np.int32), 0),
         "a bias of int32",
@@ -284,70 +285,70 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
         "sums that may exceed 32 bits on the result's scale",
     ),
     "a fully connected sum that may wrap": (
-        lambda: Variant("FULLY_CONNECTED", FullyConnectedOptions={})
-        .reads(X[0, 0]).takes(X[0, 0], 0.5).takes(np.full(6, 1 << 30, np.int32), 0.25)
-        .gives((6, 6), scale=0.125),
+        lambda: Builder("FULLY_CONNECTED", FullyConnectedOptions={})
+        .input(X[0, 0]).const(X[0, 0], 0.5).const(np.full(6, 1 << 30, np.int32), 0.25)
+        .output((6, 6), scale=0.125),
         "sums that may exceed 32 bits on the result's scale",
     ),
     "weights of Int8 that are not symmetric": (
-        lambda: Variant("DEPTHWISE_CONV_2D", DepthwiseConv2DOptions={"StrideW": 1, "StrideH": 1})
-        .reads(X).takes(X[:1, :1, :1], 0.5, zero=5).gives(X.shape),
+        lambda: Builder("DEPTHWISE_CONV_2D", DepthwiseConv2DOptions={"StrideW": 1, "StrideH": 1})
+        .input(X).const(X[:1, :1, :1], 0.5, zero=5).output(X.shape),
         "int8 weights with zero points",
     ),
     "a sum of Int8": (
-        lambda: Variant("SUM", ReducerOptions={}).reads(X).takes([1]).gives((2, 6, 4)),
+        lambda: Builder("SUM", ReducerOptions={}).input(X).const([1]).output((2, 6, 4)),
         "a sum of int8, which TFLite's kernels compute wrongly",
     ),
     "wide slopes": (
-        lambda: Variant("PRELU").reads(WIDE).takes(WIDE, 0.5).gives(WIDE.shape, "int16"),
+        lambda: Builder("PRELU").input(WIDE).const(WIDE, 0.5).output(WIDE.shape, "int16"),
         "slopes of int16, int16 to int16",
     ),
     "powers of two that do not meet": (
-        lambda: Variant("ADD", AddOptions={})
-        .reads(WIDE, 0.25).reads(WIDE, 0.125).gives(WIDE.shape, "int16", 1.0),
+        lambda: Builder("ADD", AddOptions={})
+        .input(WIDE, 0.25).input(WIDE, 0.125).output(WIDE.shape, "int16", 1.0),
         "Int16 with scales of 2^[-2, -3, 0]",
     ),
     "nothing to slice": (
-        lambda: Variant("SLICE").reads(X[:0]).takes([0] * 4).takes([-1] * 4).gives((0, 4, 6, 4)),
+        lambda: Builder("SLICE").input(X[:0]).const([0] * 4).const([-1] * 4).output((0, 4, 6, 4)),
         "a shape [0, 4, 6, 4]",
     ),
     "ends that are sizes": (
-        lambda: Variant("STRIDED_SLICE", StridedSliceOptions={"Offset": True})
-        .reads(X).takes([1] * 4).takes([1] * 4).takes([1] * 4).gives((1, 1, 1, 1)),
+        lambda: Builder("STRIDED_SLICE", StridedSliceOptions={"Offset": True})
+        .input(X).const([1] * 4).const([1] * 4).const([1] * 4).output((1, 1, 1, 1)),
         "ends that are relative to the starts",
     ),
     "a result that is larger than the operands": (
-        lambda: Variant("MUL").reads(X[:1, :1, :1, :1]).reads(X).gives((3, 4, 6, 4)),
+        lambda: Builder("MUL").input(X[:1, :1, :1, :1]).input(X).output((3, 4, 6, 4)),
         "a result of shape [2, 4, 6, 4], declared with shape [3, 4, 6, 4]",
     ),
     "a part of another rank": (
-        lambda: Variant("CONCATENATION", ConcatenationOptions={"Axis": 1})
-        .reads(X).reads(X[0]).gives((2, 8, 6, 4)),
+        lambda: Builder("CONCATENATION", ConcatenationOptions={"Axis": 1})
+        .input(X).input(X[0]).output((2, 8, 6, 4)),
         "input shapes [[2, 4, 6, 4], [4, 6, 4]]",
     ),
     "a dimension that is not there": (
-        lambda: Variant("PACK", PackOptions={"Axis": 5}).reads(X).gives((1, *X.shape)),
+        lambda: Builder("PACK", PackOptions={"Axis": 5}).input(X).output((1, *X.shape)),
         "axis 5 for shape [1, 2, 4, 6, 4]",
     ),
     "a result without a scale": (
-        lambda: Variant("LOGISTIC").reads(X).gives(X.shape, scale=None),
+        lambda: Builder("LOGISTIC").input(X).output(X.shape, scale=None),
         "t1 is int8 without a scale",
     ),
     "a wide result without a scale": (
-        lambda: Variant("LEAKY_RELU").reads(WIDE).gives(WIDE.shape, "int16", None),
+        lambda: Builder("LEAKY_RELU").input(WIDE).output(WIDE.shape, "int16", None),
         "t1 is int16 without a scale",
     ),
     "a factor that shifts beyond 32 bits": (
-        lambda: Variant("LEAKY_RELU", LeakyReluOptions={"Alpha": 0.5})
-        .reads(WIDE, 1e9).gives(WIDE.shape, "int16", 1e-3),
+        lambda: Builder("LEAKY_RELU", LeakyReluOptions={"Alpha": 0.5})
+        .input(WIDE, 1e9).output(WIDE.shape, "int16", 1e-3),
         "a factor of 1e+12",
     ),
     "a fine result of a hard swish": (
-        lambda: Variant("HARD_SWISH").reads(X).gives(X.shape, scale=1e-5),
+        lambda: Builder("HARD_SWISH").input(X).output(X.shape, scale=1e-5),
         "a result scale that needs too large a factor",
     ),
     "a place that is not there": (
-        lambda: Variant("GATHER", GatherOptions={"Axis": 1}).reads(X).takes(4).gives((2, 6, 4)),
+        lambda: Builder("GATHER", GatherOptions={"Axis": 1}).input(X).const(4).output((2, 6, 4)),
         "an index outside of 4",
     ),
 }  # fmt: skip
@@ -357,13 +358,13 @@ REFUSED: dict[str, tuple[Callable[[], Variant], str]] = {
 def test_unsupported_variants_are_refused(name: str, tmp_path: Path) -> None:
     variant, words = REFUSED[name]
     with pytest.raises(nmpsim.UserError) as error:
-        variant().answers(tmp_path)
+        variant().run(tmp_path)
     (finding,) = error.value.diagnostics
     assert (finding.code, words in str(finding.found)) == ("MODEL002", True), finding
 
 
 def test_a_declared_bias_of_32_bits_goes_to_a_fully_connected_layer(tmp_path: Path) -> None:
     bias = np.array([1000, -70000], np.int32)
-    (got,) = _wide_product(bias, 2, 0.02, "FULLY_CONNECTED").answers(tmp_path)
+    (got,) = _wide_product(bias, 2, 0.02, "FULLY_CONNECTED").run(tmp_path)
     sums = WIDE.astype(int) @ np.arange(24).reshape(2, 12).T + bias
     assert got.tolist() == [[math.floor(s / 100 + 0.5) for s in sums.tolist()]]

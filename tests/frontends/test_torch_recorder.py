@@ -191,7 +191,7 @@ class Everything(nn.Module):
         return {"scores": self.dq(self.last(self.relu(self.fc(self.drop(x.flatten(1))))))}
 
 
-def converted(engine: str) -> Any:
+def convert(engine: str) -> Any:
     torch.backends.quantized.engine = engine
     torch.manual_seed(3)
     model = Everything().eval()
@@ -203,11 +203,11 @@ def converted(engine: str) -> Any:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_recorded_operations_equal_pytorch(engine: str) -> None:
-    assert compare(converted(engine), torch.randn(2, 3, 6, 6), engine) > 15
+    assert compare(convert(engine), torch.randn(2, 3, 6, 6), engine) > 15
 
 
 def test_traced_models_equal_pytorch() -> None:
-    model, example = converted("fbgemm"), torch.randn(1, 3, 6, 6)
+    model, example = convert("fbgemm"), torch.randn(1, 3, 6, 6)
     scripted = torch.jit.trace(model, example, strict=False)
     assert compare(scripted, example, "fbgemm") > 15
 
@@ -243,7 +243,7 @@ def test_pt2e_differs_by_one_step_at_most(by_channel: bool) -> None:
         assert np.abs(found - expected).max() <= 0.01, "a few steps of some 0.003"
 
 
-def refusal(model: Any, *examples: Any, **given: Any) -> Any:
+def get_refusal(model: Any, *examples: Any, **given: Any) -> Any:
     with pytest.raises(nmpsim.UserError) as error:
         nmpsim.from_torch(model.eval(), examples, **given)
     return error.value.diagnostics[0]
@@ -268,14 +268,16 @@ def test_unsupported_operations_are_refused() -> None:
     def steered(q: Any) -> Any:
         return q.relu() if float(q.dequantize()[0, 0, 0, 0]) > 0 else q.sigmoid()
 
-    assert "memory another operation" in refusal(Function(changed_behind_its_back), x).found
-    assert "depends on the values" in refusal(Function(steered), x).found
-    assert "is an input or a constant" in refusal(nn.Identity(), x).found
-    assert refusal(Function(torch.relu), x, engine="none").code == "ARG001"
-    assert refusal(Function(lambda q: "text"), x).found == "a result of type str"
+    assert "memory another operation" in get_refusal(Function(changed_behind_its_back), x).found
+    assert "depends on the values" in get_refusal(Function(steered), x).found
+    assert "is an input or a constant" in get_refusal(nn.Identity(), x).found
+    assert get_refusal(Function(torch.relu), x, engine="none").code == "ARG001"
+    assert get_refusal(Function(lambda q: "text"), x).found == "a result of type str"
     torch.backends.quantized.engine = "qnnpack"
     images = x.to(memory_format=torch.channels_last)
-    assert "mixes up the pixels" in refusal(Function(lambda q: torch.clamp(q, 0, 1)), images).found
+    assert (
+        "mixes up the pixels" in get_refusal(Function(lambda q: torch.clamp(q, 0, 1)), images).found
+    )
     with pytest.raises(nmpsim.UserError, match=r"a torch\.nn\.Module"):
         nmpsim.from_torch("model.pt", x)
     training = Function(torch.relu)

@@ -22,7 +22,7 @@ from typing import Any
 
 import attrs
 
-from .target import CORPUS, MAX_BYTES, ROOT, names, target
+from .target import CORPUS, MAX_BYTES, ROOT, list_formats, load_target
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -58,7 +58,7 @@ class Tally:
     interrupted: bool = False
     """Whether Ctrl-C was pressed."""
 
-    def found(self, finding: Finding) -> None:
+    def record_finding(self, finding: Finding) -> None:
         """Record a finding and print it if it is the first of its kind."""
         if self.findings.setdefault((finding.target, finding.place), finding) is finding:
             print(f"\nFOUND {finding.target}: {finding.place}\n{finding.text}\n{_again(finding)}\n")
@@ -91,7 +91,7 @@ class Worker:
         )  # fmt: skip
         self._count, self._moved = 0, time.monotonic() + START_SECONDS - HANG_SECONDS
 
-    def look(self) -> int:
+    def count_inputs(self) -> int:
         """Return how many inputs the process has begun."""
         with self._state.open("rb") as file:
             count = int.from_bytes(file.read(8), "little")
@@ -104,18 +104,18 @@ class Worker:
         """Return whether the process has spent too long on one input."""
         return time.monotonic() - self._moved > HANG_SECONDS
 
-    def last_input(self) -> bytes:
+    def read_input(self) -> bytes:
         """Return the input that the process tried last."""
         data = self._state.read_bytes()
         return data[_STATE_BYTES : _STATE_BYTES + int.from_bytes(data[8:16], "little")]
 
-    def last_words(self) -> str:
+    def read_output_end(self) -> str:
         """Return the end of the process's output."""
         self._output.flush()
         self._output.seek(0)
         return self._output.read()[-3000:]
 
-    def end(self) -> None:
+    def kill(self) -> None:
         """Kill the process and remove its files."""
         self.process.kill()
         self.process.wait()
@@ -153,7 +153,9 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--minutes", type=float, default=math.inf, help="for all formats together")
     parser.add_argument("--count", type=float, default=math.inf, help="inputs of each format")
-    parser.add_argument("--only", metavar="NAME,...", help=f"some formats of {', '.join(names())}")
+    parser.add_argument(
+        "--only", metavar="NAME,...", help=f"some formats of {', '.join(list_formats())}"
+    )
     parser.add_argument("--seed", type=int, help="another one each time if not given")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes")
     parser.add_argument(
@@ -168,8 +170,8 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--replay", type=Path, metavar="FILE", help="try this input of the one format of --only"
     )
     given = parser.parse_args(arguments)
-    given.only = names() if given.only is None else given.only.split(",")
-    unknown = set(given.only) - set(names())
+    given.only = list_formats() if given.only is None else given.only.split(",")
+    unknown = set(given.only) - set(list_formats())
     if unknown:
         parser.error(f"there is no format {sorted(unknown)}")
     if given.replay is not None:
@@ -209,54 +211,54 @@ def _run(given: argparse.Namespace, seed: int, tally: Tally) -> None:
             if tally.interrupted:
                 break
             for worker, begin in list(running):
-                count = worker.look()
+                count = worker.count_inputs()
                 is_over = worker.process.poll() is not None
                 seconds = time.monotonic() - begin
                 if is_over or worker.hangs or seconds > share:
                     running.remove((worker, begin))
                     tally.seconds[worker.name] = seconds
-                    if _judged(given, worker, is_over, tally) and seconds < share:
+                    if _judge(given, worker, is_over, tally) and seconds < share:
                         waiting.insert(0, worker.name)
-                    tally.inputs[worker.name] += worker.look()
-                    worker.end()
+                    tally.inputs[worker.name] += worker.count_inputs()
+                    worker.kill()
                 elif count:
                     tally.seconds[worker.name] = seconds
-            told = _tell_new(news, told, given.findings, tally)
+            told = _record_new(news, told, given.findings, tally)
     finally:
         for worker, _ in running:
-            tally.inputs[worker.name] += worker.look()
-            worker.end()
-        _tell_new(news, told, given.findings, tally)
+            tally.inputs[worker.name] += worker.count_inputs()
+            worker.kill()
+        _record_new(news, told, given.findings, tally)
 
 
-def _judged(given: argparse.Namespace, worker: Worker, is_over: bool, tally: Tally) -> bool:
+def _judge(given: argparse.Namespace, worker: Worker, is_over: bool, tally: Tally) -> bool:
     """Record why a process hangs or ended; return whether its format needs another one."""
     code = worker.process.returncode
     if is_over and code == 0:
         return False
     if not is_over and not worker.hangs:
         return False
-    if worker.look() == 0:
-        tally.problems.append(f"{worker.name} could not begin\n{worker.last_words()}")
+    if worker.count_inputs() == 0:
+        tally.problems.append(f"{worker.name} could not begin\n{worker.read_output_end()}")
         return False
     place = "it hangs"
     if is_over:
         place = signal.Signals(-code).name if code < 0 else f"the process ended with {code}"
-    data = worker.last_input()
+    data = worker.read_input()
     file = given.findings / worker.name / hashlib.sha1(data).hexdigest()[:16]
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(data)
-    tally.found(Finding(worker.name, place, file, worker.last_words()))
+    tally.record_finding(Finding(worker.name, place, file, worker.read_output_end()))
     return True
 
 
-def _tell_new(news: Path, told: int, folder: Path, tally: Tally) -> int:
+def _record_new(news: Path, told: int, folder: Path, tally: Tally) -> int:
     """Record the findings after the first ``told``; return the total number of findings."""
     lines = [line for line in news.read_text(encoding="utf-8").split("\n")[:-1] if line]
     for line in lines[told:]:
         one: dict[str, Any] = json.loads(line)
         file = folder / one["target"] / one["file"]
-        tally.found(Finding(one["target"], one["place"], file, one["text"]))
+        tally.record_finding(Finding(one["target"], one["place"], file, one["text"]))
     return len(lines)
 
 
@@ -267,7 +269,7 @@ def _again(finding: Finding) -> str:
 
 
 def _replay(given: argparse.Namespace) -> int:
-    target(given.only[0]).run(given.replay.read_bytes())
+    load_target(given.only[0]).run(given.replay.read_bytes())
     print("no defect")
     return 0
 

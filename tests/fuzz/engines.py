@@ -38,12 +38,12 @@ def warm() -> None:
     make_compiled_engine().compile_all()
 
 
-def limited(config: DeviceConfig) -> DeviceConfig:
+def limit_cycles(config: DeviceConfig) -> DeviceConfig:
     """Return the device with at most ``MAX_CYCLES`` cycles."""
     return attrs.evolve(config, limits_cycles=min(config.limits_cycles, MAX_CYCLES))
 
 
-def inputs_of(metadata: Metadata) -> dict[str, npt.NDArray[Any]] | None:
+def make_inputs(metadata: Metadata) -> dict[str, npt.NDArray[Any]] | None:
     """Return the same values for each input on every call, or None if they are too many."""
     if sum(_elements(tensor) for tensor in metadata.inputs) > MAX_INPUT_ELEMENTS:
         return None

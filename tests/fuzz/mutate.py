@@ -23,7 +23,7 @@ TEXTS = (
 VALUES = (*INTEGERS, *FLOATS, *TEXTS, None, True, False, [], {}, [[]], [{}], {"": 0})
 
 
-def bytes_changed(data: bytes, random: Random) -> bytes:
+def mutate_bytes(data: bytes, random: Random) -> bytes:
     """Replace, insert, remove or repeat some bytes."""
     changed = bytearray(data)
     for _ in range(random.choice((1, 1, 2, 4, 8))):
@@ -53,7 +53,7 @@ def _places(value: Any, found: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     return found
 
 
-def json_changed(document: Any, random: Random) -> Any:
+def mutate_json(document: Any, random: Random) -> Any:
     """Change, remove, copy or rename a few values of a document in place, and return it."""
     for _ in range(random.choice((1, 1, 1, 2, 3))):
         places = _places(document, []) if isinstance(document, (dict, list)) else []
@@ -75,18 +75,18 @@ def json_changed(document: Any, random: Random) -> Any:
         elif kind in (4, 5) and type(value) is int:
             holder[key] = value + random.choice((1, -1, 2, -2, 64, -64, value, -2 * value))
         elif kind in (4, 5) and type(value) is str:
-            holder[key] = text_changed(value, random, TEXTS)
+            holder[key] = mutate_text(value, random, TEXTS)
         else:
             holder[key] = random.choice(VALUES)
     return document
 
 
-def json_bytes_changed(data: bytes, random: Random) -> bytes:
+def mutate_json_bytes(data: bytes, random: Random) -> bytes:
     """Mutate the document in a JSON file; raise ValueError if the file is not JSON."""
-    return json.dumps(json_changed(json.loads(data), random)).encode()
+    return json.dumps(mutate_json(json.loads(data), random)).encode()
 
 
-def text_changed(text: str, random: Random, pieces: Sequence[str]) -> str:
+def mutate_text(text: str, random: Random, pieces: Sequence[str]) -> str:
     """Insert pieces into a text, or replace parts of it by them."""
     for _ in range(random.choice((1, 1, 2, 4))):
         at = random.randint(0, len(text))
@@ -95,7 +95,7 @@ def text_changed(text: str, random: Random, pieces: Sequence[str]) -> str:
     return text
 
 
-def words_changed(text: str, random: Random, pieces: Sequence[str]) -> str:
+def mutate_words(text: str, random: Random, pieces: Sequence[str]) -> str:
     """Copy or remove lines of a text, or replace words by its other words or by pieces."""
     lines = text.split("\n")
     for _ in range(random.choice((1, 1, 2, 3))):
@@ -113,18 +113,18 @@ def words_changed(text: str, random: Random, pieces: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def text_bytes_changed(pieces: Sequence[str]) -> Callable[[bytes, Random], bytes]:
+def make_text_mutator(pieces: Sequence[str]) -> Callable[[bytes, Random], bytes]:
     """Return a mutator of text files that inserts pieces of their language."""
 
     def mutate(data: bytes, random: Random) -> bytes:
         text = data.decode("utf-8", "surrogateescape")
-        change = random.choice((words_changed, words_changed, text_changed))
+        change = random.choice((mutate_words, mutate_words, mutate_text))
         return change(text, random, pieces).encode("utf-8", "surrogateescape")
 
     return mutate
 
 
-def archive_changed(
+def mutate_archive(
     data: bytes, random: Random, member_changed: Callable[[str, bytes, Random], bytes]
 ) -> bytes:
     """Change, remove, copy or rename one member of a zip archive."""

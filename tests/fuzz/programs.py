@@ -22,7 +22,7 @@ from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
 from nmpsim.diagnostics import UserError
 
-from .engines import inputs_of
+from .engines import make_inputs
 from .target import ROOT
 
 ASSEMBLY = sorted((ROOT / "programs" / "assembly").glob("*.s"))
@@ -43,7 +43,7 @@ def small_device(cores: int = 2) -> DeviceConfig:
 
 
 @cache
-def assembled(name: str = "one_conv.s") -> bytes:
+def assemble_example(name: str = "one_conv.s") -> bytes:
     """Assemble a program of ``programs/assembly`` into a bundle."""
     path = ROOT / "programs" / "assembly" / name
     device = attrs.evolve(nmpsim.default_device(), cores_count=4)
@@ -53,13 +53,13 @@ def assembled(name: str = "one_conv.s") -> bytes:
 @cache
 def one_conv() -> tuple[Bundle, dict[str, npt.NDArray[Any]]]:
     """Return the smallest program with a layer, and its inputs."""
-    bundle = parse_bundle(assembled(), "one_conv.bin")
-    inputs = inputs_of(bundle.metadata)
+    bundle = parse_bundle(assemble_example(), "one_conv.bin")
+    inputs = make_inputs(bundle.metadata)
     assert inputs is not None
     return bundle, inputs
 
 
-def digits() -> bytes:
+def compile_digits() -> bytes:
     """Compile the digits network for the small device."""
     text, weights = DIGITS / "digits.lir.txt", DIGITS / "digits.npz"
     return nmpsim.compile(text, weights, device=small_device()).image
@@ -78,7 +78,7 @@ def _layers(weights: Path, cut_for: DeviceConfig) -> Iterator[bytes]:
     text = weights.with_name(f"{weights.stem}.lir.txt")
     compiled = nmpsim.compile(text, weights, device=small_device())
     bundle, device = compiled.bundle, Device(small_device(), threads=1)
-    inputs = inputs_of(bundle.metadata)
+    inputs = make_inputs(bundle.metadata)
     if inputs is None:
         return
     outputs = device.run(bundle, inputs, save_layers=True).layer_outputs

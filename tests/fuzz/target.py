@@ -25,7 +25,7 @@ MAX_TOLD = 20_000
 """Characters of an error's message; more is nothing that somebody reads."""
 
 
-def nothing() -> tuple[bytes, ...]:
+def no_seeds() -> tuple[bytes, ...]:
     """Return no seeds, for formats that use only the corpus."""
     return ()
 
@@ -36,7 +36,7 @@ class Target:
 
     run: Callable[[bytes], None]
     """Judges one input; raises only for a defect."""
-    seeds: Callable[[], Iterable[bytes]] = nothing
+    seeds: Callable[[], Iterable[bytes]] = no_seeds
     """Inputs to begin with besides the corpus, made when a campaign begins."""
     mutate: Callable[[bytes, Random], bytes] | None = None
     """Changes an input and keeps its structure; raises ValueError if it has none."""
@@ -46,24 +46,24 @@ class Target:
     """Of an input."""
 
 
-def names() -> list[str]:
+def list_formats() -> list[str]:
     """Return the names of all formats."""
     return sorted(path.stem for path in (HERE / "targets").glob("[a-z]*.py"))
 
 
-def target(name: str) -> Target:
+def load_target(name: str) -> Target:
     """Return the fuzz target of a format."""
     found: Target = importlib.import_module(f".targets.{name}", __package__).TARGET
     return found
 
 
-def corpus(name: str) -> list[Path]:
+def list_corpus(name: str) -> list[Path]:
     """Return the corpus files of a format."""
     return sorted(path for path in (CORPUS / name).glob("*") if path.is_file())
 
 
 @contextmanager
-def refusals(*prefixes: str) -> Iterator[None]:
+def allow_errors(*prefixes: str) -> Iterator[None]:
     """Accept only errors whose code is MEM001 or begins with one of these prefixes.
 
     MEM001 reports a memory request that is refused before the allocation.
@@ -81,15 +81,15 @@ def refusals(*prefixes: str) -> Iterator[None]:
 
 
 @cache
-def folder() -> Path:
+def get_folder() -> Path:
     """Return a temporary folder of this process (in memory during a campaign)."""
     made = Path(tempfile.mkdtemp(prefix="nmpsim-fuzz-"))
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     return made
 
 
-def as_file(data: bytes, name: str = "input") -> Path:
+def write_file(data: bytes, name: str = "input") -> Path:
     """Write the bytes to a file and return its path."""
-    path = folder() / name
+    path = get_folder() / name
     path.write_bytes(data)
     return path

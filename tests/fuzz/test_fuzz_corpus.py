@@ -7,22 +7,22 @@ from random import Random
 
 import pytest
 
-from .target import CORPUS, corpus, names, target
+from .target import CORPUS, list_corpus, list_formats, load_target
 from .targets.whole import compare
 
-FILES = [(name, path) for name in names() for path in corpus(name)]
+FILES = [(name, path) for name in list_formats() for path in list_corpus(name)]
 MAX_BYTES = 64 << 10
 """Of a file: larger ones would make a clone large, and the suite slow."""
 
 
 @pytest.mark.parametrize(("name", "path"), FILES, ids=[f"{n}/{p.name}" for n, p in FILES])
 def test_a_saved_input_is_no_defect(name: str, path: Path) -> None:
-    target(name).run(path.read_bytes())
+    load_target(name).run(path.read_bytes())
 
 
 def test_every_format_has_inputs() -> None:
-    assert {name for name, _ in FILES} == set(names())
-    assert {folder.name for folder in CORPUS.iterdir()} == set(names())
+    assert {name for name, _ in FILES} == set(list_formats())
+    assert {folder.name for folder in CORPUS.iterdir()} == set(list_formats())
 
 
 def test_inputs_are_small() -> None:
@@ -30,10 +30,10 @@ def test_inputs_are_small() -> None:
         assert path.stat().st_size <= MAX_BYTES, path
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", list_formats())
 def test_a_mutator_changes_its_input(name: str) -> None:
-    judge = target(name)
-    seed = corpus(name)[0].read_bytes()
+    judge = load_target(name)
+    seed = list_corpus(name)[0].read_bytes()
     if judge.mutate is not None:
         made = set()
         for number in range(40):

@@ -28,7 +28,7 @@ import atheris
 import nmpsim
 from nmpsim.kernels.sources import list_compiled_sources
 
-from .target import CORPUS, Target, corpus, target
+from .target import CORPUS, Target, list_corpus, load_target
 
 MEMORY_BYTES = 1 << 30
 """That an input may take besides what the process has when it begins."""
@@ -44,7 +44,7 @@ READERS = ("nmpsim.isa.assembly", "nmpsim.isa.expressions")
 """Among what compiled code is made of, these are not: they read text."""
 
 
-def uninstrumented() -> list[str]:
+def list_uninstrumented_modules() -> list[str]:
     """Return the modules that Numba compiles, which must not be instrumented."""
     root = Path(nmpsim.__file__).parents[1]
     paths = (path.relative_to(root).with_suffix("") for path in list_compiled_sources())
@@ -78,11 +78,11 @@ class Worker:
             self._judge.run(data)
         except (Exception, TooSlowError) as error:
             signal.setitimer(signal.ITIMER_PROF, 0)
-            self._found(data, error)
+            self._record_finding(data, error)
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
 
-    def _found(self, data: bytes, error: BaseException) -> None:
+    def _record_finding(self, data: bytes, error: BaseException) -> None:
         frames = traceback.extract_tb(error.__traceback__)
         ours = [f"{Path(f.filename).name}:{f.lineno}" for f in frames if "nmpsim" in f.filename]
         what = type(error).__name__
@@ -113,9 +113,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, required=True)
     given, fuzzer_arguments = parser.parse_known_args()
 
-    with atheris.instrument_imports(INSTRUMENTED, uninstrumented(), False):
-        judge = target(given.name)
-        seeds = [*judge.seeds(), *(path.read_bytes() for path in corpus(given.name))]
+    with atheris.instrument_imports(INSTRUMENTED, list_uninstrumented_modules(), False):
+        judge = load_target(given.name)
+        seeds = [*judge.seeds(), *(path.read_bytes() for path in list_corpus(given.name))]
         worker = Worker(given.name, judge, given.state, given.findings)
         signal.signal(signal.SIGPROF, _too_slow)
         # What is imported or compiled when it is first needed is not an input's doing.

@@ -51,7 +51,7 @@ def private_names(module: str) -> list[tuple[str, str]]:
 
 
 @contextmanager
-def without(module: str, name: str) -> Iterator[None]:
+def remove_name(module: str, name: str) -> Iterator[None]:
     """Remove a name from Numba in a ``with`` block."""
     owner: Any = importlib.import_module(module)
     *owners, name = name.split(".")
@@ -75,7 +75,7 @@ def import_again() -> Any:
     return importlib.import_module(PACKAGE)
 
 
-def what_kernels_answer() -> list[object]:
+def run_kernels() -> list[object]:
     """Return the results of kernels of each type that nmpsim compiles."""
     import ctypes
 
@@ -188,4 +188,4 @@ if __name__ == "__main__":
     for module in sys.argv[1:]:
         sys.modules[f"{PACKAGE}.{module}"] = None  # type: ignore[assignment]  # cannot be imported
     assert sorted(import_again().MISSING) == sorted(sys.argv[1:])
-    print(what_kernels_answer())
+    print(run_kernels())

@@ -67,7 +67,7 @@ class Ledger:
         np.testing.assert_array_equal(counters.channel_saturated, self.expected.channel_saturated)
 
 
-def rounded_away(value: Any) -> int:
+def round_half_away(value: Any) -> int:
     """Round a float to an integer within +-2^62, halves away from zero; NaN becomes 0."""
     if np.isnan(value):
         return 0
@@ -77,7 +77,7 @@ def rounded_away(value: Any) -> int:
     return min(max(size if value > 0 else -size, -HELD), HELD)
 
 
-def rounded_even(value: Any) -> int:
+def round_half_even(value: Any) -> int:
     """Round a float to an integer within +-2^62, halves to even; NaN becomes 0."""
     if np.isnan(value):
         return 0
@@ -99,7 +99,7 @@ def nearest_float32(exact: Fraction) -> Any:
     return min(around, key=distance)
 
 
-def divided_away(x: int, shift: int) -> int:
+def divide_half_away(x: int, shift: int) -> int:
     """Compute ``x / 2^shift``, halves away from zero."""
     size = int(abs(Fraction(x, 1 << shift)) + Fraction(1, 2))
     return size if x > 0 else -size
@@ -133,7 +133,7 @@ def fixed_form(x: int, scale: tuple[int, int, int], index: int, ledger: Ledger) 
     pre, mul, post = scale
     held = min(max(x, -(HELD >> pre)), HELD >> pre)
     shifted = ledger.limit(held << pre, *INT32, (RESCALE,) * 2, index)
-    return divided_away(high_product(shifted, mul), post)
+    return divide_half_away(high_product(shifted, mul), post)
 
 
 def reduced_form(x: int, scale: tuple[int, int, int]) -> int:

@@ -22,8 +22,8 @@ from rescale_oracle import (
     integer_form,
     once_form,
     reduced_form,
-    rounded_away,
-    rounded_even,
+    round_half_away,
+    round_half_even,
 )
 
 from nmpsim.kernels import channel_tables, channels
@@ -82,7 +82,7 @@ class Layer:
 
 def result_of(total: int, layer: Layer, c: Channel, index: int, ledger: Ledger) -> int:
     """Compute the result of a complete sum."""
-    value = scaled(total, layer, c, index, ledger)
+    value = scale_sum(total, layer, c, index, ledger)
     if layer.leaky is not None and value < layer.offset:
         below = value - layer.offset
         if layer.element == INT8:
@@ -95,7 +95,7 @@ def result_of(total: int, layer: Layer, c: Channel, index: int, ledger: Ledger) 
     return ledger.limit(value, low, high, stages, index)
 
 
-def scaled(total: int, layer: Layer, c: Channel, index: int, ledger: Ledger) -> int:
+def scale_sum(total: int, layer: Layer, c: Channel, index: int, ledger: Ledger) -> int:
     """Scale a sum and add the zero point, before the clip; round each float32 operation."""
     offset, profile = layer.offset, layer.profile
     if profile in INTEGER:
@@ -110,18 +110,18 @@ def scaled(total: int, layer: Layer, c: Channel, index: int, ledger: Ledger) -> 
     real, factor = F32(total), float_of(c.out[1])
     with np.errstate(all="ignore"):
         if profile == GLOW_FLOAT:
-            return rounded_away(F32(real * factor) + F32(offset))
+            return round_half_away(F32(real * factor) + F32(offset))
         if profile == GLOW_FLOAT_LATE:
-            return rounded_away(real * factor) + offset
+            return round_half_away(real * factor) + offset
         if profile == FLOAT:
-            return rounded_even(real * factor) + offset
+            return round_half_even(real * factor) + offset
         bias = np.int64(c.bias).view(np.float64)
         if profile == FBGEMM:
-            return rounded_even(F32(np.float64(real) + bias) * factor) + offset
+            return round_half_even(F32(np.float64(real) + bias) * factor) + offset
         unsigned = 128 if layer.element == INT8 else 0
         value = F32(real * float_of(c.bias_scale[1])) * factor
         value = F32(np.float64(value) + bias) * float_of(layer.result_scale)
-        return rounded_even(value + F32(offset + unsigned)) - unsigned
+        return round_half_even(value + F32(offset + unsigned)) - unsigned
 
 
 def scratchpad_of(layer: Layer) -> tuple[Scratchpad, channels.OperandOffsets]:

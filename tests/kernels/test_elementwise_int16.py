@@ -8,7 +8,7 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
-from rescale_oracle import F32, bits_of, rounded_away
+from rescale_oracle import F32, bits_of, round_half_away
 
 from nmpsim.core.state import LAYER, NEVER, STAGES
 from nmpsim.isa.profiles import GLOW_FLOAT, ONNX
@@ -77,9 +77,9 @@ def test_int16_sums_equal_the_reference(
     assert done
     expected = []
     for left, right in pairs:
-        one = rounded_away(F32(left - offsets[0]) * F32(lhs))
-        other = rounded_away(F32(right - offsets[1]) * F32(rhs))
-        expected.append(rounded_away(F32(one + other) * F32(out) + F32(offsets[2])))
+        one = round_half_away(F32(left - offsets[0]) * F32(lhs))
+        other = round_half_away(F32(right - offsets[1]) * F32(rhs))
+        expected.append(round_half_away(F32(one + other) * F32(out) + F32(offsets[2])))
     results, counters = done
     assert results == [min(max(value, LOW), HIGH) for value in expected]
     over = [[LOW - value for value in expected], [value - HIGH for value in expected]]

@@ -71,7 +71,7 @@ def scale_of(pre: int, mul: int, post: int) -> IntegerScale:
     return IntegerScale(np.int64(pre), np.int64(mul), np.int64(post))
 
 
-def scaled(x: int, scale: IntegerScale) -> int:
+def scale_value(x: int, scale: IntegerScale) -> int:
     return ((x >> int(scale.pre)) * int(scale.mul) + (1 << int(scale.post) >> 1)) >> int(scale.post)
 
 
@@ -155,7 +155,8 @@ def test_int8_sums_equal_the_reference(operation: int, out: int, count: int, ind
     assert counters
     sign = 1 if operation == OP_ADD else -1
     values = [
-        scaled(before[LHS + i] + 5, q.lhs_scale) + sign * scaled(before[RHS + i] - 9, q.rhs_scale)
+        scale_value(before[LHS + i] + 5, q.lhs_scale)
+        + sign * scale_value(before[RHS + i] - 9, q.rhs_scale)
         for i in range(count)
     ]
     values = [value + 11 for value in values]
@@ -176,7 +177,7 @@ def test_int8_rescales_equal_the_reference(count: int, index: int, target: int, 
     before = memory.tolist()
     counters = run_rescale(u, target, count, index, memory)
     assert counters
-    results = [scaled(min(max(v, -80), 100) + 4, u.scale) + 3 for v in before[:count]]
+    results = [scale_value(min(max(v, -80), 100) + 4, u.scale) + 3 for v in before[:count]]
     expected = before.copy()
     expected[target : target + count] = [min(max(result, -100), 110) for result in results]
     assert memory.tolist() == expected
@@ -193,7 +194,7 @@ def test_a_clamp_that_limits_nothing_does_not_change_the_overshoot() -> None:
     before = memory[:240].tolist()
     counters = run_rescale(u, OUT, 240, 0, memory)
     assert counters
-    results = [scaled(value, u.scale) + 3 for value in before]
+    results = [scale_value(value, u.scale) + 3 for value in before]
     check_accounts(counters, 0, (results, -10, 10, (RESULT, RESULT)))
 
 
@@ -220,8 +221,8 @@ def test_long_runs_are_exact() -> None:
     t = pair()._replace(lhs=zero, rhs=zero, output=zero)
     counters = run_sum(t, q, memory.size, 0, memory)
     assert counters
-    of_zero = scaled(5, q.lhs_scale) + scaled(-9, q.rhs_scale) + 11
-    of_most = scaled(132, q.lhs_scale) + scaled(118, q.rhs_scale) + 11
+    of_zero = scale_value(5, q.lhs_scale) + scale_value(-9, q.rhs_scale) + 11
+    of_most = scale_value(132, q.lhs_scale) + scale_value(118, q.rhs_scale) + 11
     values = [of_zero] * CHANNELS * 400 + [of_most] * CHANNELS * 200
     assert memory.tolist() == [min(value, 100) for value in values]
     check_accounts(counters, 0, (values, -90, 100, (ACTIVATION, RESULT)))
@@ -245,7 +246,7 @@ def test_every_fitting_scale_is_exact() -> None:
         if run_rescale(unary(scale=scale, clip=clip, **limits), 0, 1280, 0, memory) is None:
             continue
         fitting += 1
-        results = [scaled(x - int(offset), scale) + 3 for x in range(-128, 128)]
+        results = [scale_value(x - int(offset), scale) + 3 for x in range(-128, 128)]
         assert memory.tolist() == [min(max(result, -128), 127) for result in results] * 5
     assert fitting > 200
 

@@ -18,11 +18,11 @@ from rescale_oracle import (
     INT32,
     INT48,
     bits_of,
-    divided_away,
+    divide_half_away,
     double_bits,
     float_of,
-    rounded_away,
-    rounded_even,
+    round_half_away,
+    round_half_even,
 )
 
 from nmpsim.isa.profiles import PROFILES, ROWS
@@ -184,11 +184,11 @@ def in_32_bits(exact: int) -> int | None:
     return exact if INT32[0] <= exact <= INT32[1] else None
 
 
-def limited(exact: int, most: int) -> int | None:
+def limit(exact: int, most: int) -> int | None:
     return in_32_bits(exact) if -most <= exact <= most else None
 
 
-def rounded(real: Any, rule: Callable[[Any], int]) -> int | None:
+def round_real(real: Any, rule: Callable[[Any], int]) -> int | None:
     return rule(real) if abs(real) <= 1 << 30 else None
 
 
@@ -202,13 +202,13 @@ INTEGERS: dict[str, Callable[[int, int, int], int | None]] = {
         None if in_32_bits(x * mul + 5) is None else x * mul + 5 >> n
     ),
     "acc >> out_post": lambda x, mul, n: in_32_bits(x >> n),
-    "shift_away(acc, out_post)": lambda x, mul, n: in_32_bits(divided_away(x, n)),
+    "shift_away(acc, out_post)": lambda x, mul, n: in_32_bits(divide_half_away(x, n)),
     "shift_away(saturate(acc, 32), out_post) + mul": lambda x, mul, n: (
-        None if in_32_bits(x) is None else in_32_bits(divided_away(x, n) + mul)
+        None if in_32_bits(x) is None else in_32_bits(divide_half_away(x, n) + mul)
     ),
-    "hold(acc, 1000)": lambda x, mul, n: limited(x, 1000),
+    "hold(acc, 1000)": lambda x, mul, n: limit(x, 1000),
     "limit(acc >> out_post, 1 << 20) * mul": lambda x, mul, n: (
-        None if limited(x >> n, 1 << 20) is None else in_32_bits((x >> n) * mul)
+        None if limit(x >> n, 1 << 20) is None else in_32_bits((x >> n) * mul)
     ),
     "acc * mul + (1 << 30) >> 31": lambda x, mul, n: in_32_bits(x * mul + (1 << 30) >> 31),
 }
@@ -250,21 +250,22 @@ def test_shifts_to_the_left(count: int) -> None:
 
 
 REALS: dict[str, Callable[[int, int, int], int | None]] = {
-    "round_even(float32(acc) * real(mul))": lambda x, mul, bias: rounded(
-        F32(x) * float_of(mul), rounded_even
+    "round_even(float32(acc) * real(mul))": lambda x, mul, bias: round_real(
+        F32(x) * float_of(mul), round_half_even
     ),
-    "round_away(float32(acc) * real(mul))": lambda x, mul, bias: rounded(
-        F32(x) * float_of(mul), rounded_away
+    "round_away(float32(acc) * real(mul))": lambda x, mul, bias: round_real(
+        F32(x) * float_of(mul), round_half_away
     ),
-    "round_away(float64(acc) * real64(bias))": lambda x, mul, bias: rounded(
-        np.float64(x) * np.int64(bias).view(np.float64), rounded_away
+    "round_away(float64(acc) * real64(bias))": lambda x, mul, bias: round_real(
+        np.float64(x) * np.int64(bias).view(np.float64), round_half_away
     ),
-    "round_even(float64(acc) * real64(bias))": lambda x, mul, bias: rounded(
-        np.float64(x) * np.int64(bias).view(np.float64), rounded_even
+    "round_even(float64(acc) * real64(bias))": lambda x, mul, bias: round_real(
+        np.float64(x) * np.int64(bias).view(np.float64), round_half_even
     ),
     "round_even(float32(float64(float32(acc)) + real64(bias)) + real(mul))": lambda x, mul, bias: (
-        rounded(
-            F32(np.float64(F32(x)) + np.int64(bias).view(np.float64)) + float_of(mul), rounded_even
+        round_real(
+            F32(np.float64(F32(x)) + np.int64(bias).view(np.float64)) + float_of(mul),
+            round_half_even,
         )
     ),
 }

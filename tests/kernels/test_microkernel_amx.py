@@ -144,7 +144,7 @@ def case_of(window: InputWindow, step: int | None, pixels: int, blocks: int) -> 
     return Case(window, pixels, blocks, inputs, offsets.astype(np.int64), weights.reshape(-1))
 
 
-class Placed(np.ndarray[Any, Any]):
+class PlacedArray(np.ndarray[Any, Any]):
     """Array that reports an address other than its own."""
 
     address: int
@@ -154,14 +154,14 @@ class Placed(np.ndarray[Any, Any]):
         return SimpleNamespace(data=self.address)
 
 
-def placed(array: Array, address: int) -> Placed:
-    view = array.view(Placed)
+def place_at(array: Array, address: int) -> PlacedArray:
+    view = array.view(PlacedArray)
     view.address = address
     return view
 
 
 @contextmanager
-def recorded() -> Iterator[list[Call]]:
+def record_calls() -> Iterator[list[Call]]:
     """Record the calls of the uncompiled driver with their arguments."""
     calls: list[Call] = []
     with pytest.MonkeyPatch.context() as patch:
@@ -181,10 +181,10 @@ def drive(case: Case, data: int, out: int, workspace_at: int, times: int = 1) ->
     """Run the driver over a case at an address; return its calls."""
     parts = [case.offsets, case.weights, case.inputs]
     starts = data + np.cumsum([0, *(part.nbytes for part in parts[:-1])])
-    offsets, weights, inputs = map(placed, parts, starts.tolist())
-    sums = placed(np.zeros((MAX_PIXELS, case.blocks * LANES), np.int32), out)
+    offsets, weights, inputs = map(place_at, parts, starts.tolist())
+    sums = place_at(np.zeros((MAX_PIXELS, case.blocks * LANES), np.int32), out)
     words = plain_function(microkernel_amx.get_workspace_size_amx)(case.blocks, case.depth)
-    workspace = placed(np.full(words, 77), workspace_at)
+    workspace = place_at(np.full(words, 77), workspace_at)
     plain_function(microkernel_amx.initialize_workspace_amx)(workspace)
     products = plain_function(microkernel_amx.compute_products_amx)
     for _ in range(times):
@@ -315,7 +315,7 @@ def check_here(case: Case) -> None:
     """Check sums, the configuration of tiles, and that all loads are from given arrays."""
     data = np.zeros(case.offsets.nbytes + case.weights.nbytes + case.inputs.nbytes, np.uint8)
     out = np.full((MAX_PIXELS, case.blocks * LANES), 77, np.int32)
-    with recorded() as calls:
+    with record_calls() as calls:
         words = plain_function(microkernel_amx.get_workspace_size_amx)(case.blocks, case.depth)
         workspace = np.full(words + 1, 77)
         addresses = (one.ctypes.data for one in (data, out, workspace))
@@ -331,11 +331,11 @@ def check_here(case: Case) -> None:
 
 def check_under_bochs(cases: list[Case], folder: Path) -> None:
     """Check sums under Bochs; versions up to 3.0 read the bytes of ``tdpbssd`` as unsigned."""
-    missing = bochs.what_is_missing()
+    missing = bochs.find_missing_tool()
     if missing is not None:
         pytest.skip(missing)
     data, size = b"", 0
-    with recorded() as calls:
+    with record_calls() as calls:
         for case in cases:
             data += drive(case, bochs.DATA + len(data), bochs.RESULTS + size, bochs.ROOM)
             size += 4 * MAX_PIXELS * case.blocks * LANES
@@ -405,7 +405,7 @@ def test_weights_are_packed_once_and_windows_gathered_only_where_they_must_be() 
         ("scattered", ["_gather", *one_pass] * 2),
         ("last chunk", ["_pack_tails", *["_gather", *one_pass] * 2]),
     ):
-        with recorded() as calls:
+        with record_calls() as calls:
             drive(case_of(*WINDOWS[name], 16, 2), 0, 0, 0, times=2)
         assert [called for called, _ in calls] == expected
 

@@ -36,7 +36,7 @@ def target_machine() -> binding.TargetMachine:
     return target.create_target_machine(cpu="generic", features="+dotprod", opt=3)
 
 
-def compiled(arguments: int, emit: Emit) -> binding.ModuleRef:
+def compile_object(arguments: int, emit: Emit) -> binding.ModuleRef:
     """Compile a module with one function, optimized as kernels are."""
     module = ir.Module()
     module.triple = TRIPLE
@@ -71,7 +71,7 @@ def innermost_loop(assembly: str) -> list[str]:
 @pytest.mark.parametrize("pixels", PIXELS)
 def test_the_kernel_uses_sdot_instructions(pixels: int) -> None:
     """Sixteen lanes, four inputs: four ``sdot`` a pixel, and all sums stay in registers."""
-    kernel = compiled(ARGUMENTS, lambda b, given: emit_sdot(b, pixels, *given))
+    kernel = compile_object(ARGUMENTS, lambda b, given: emit_sdot(b, pixels, *given))
     loop = innermost_loop(target_machine().emit_assembly(kernel))
     assert sum(line.startswith("sdot") for line in loop) == 4 * pixels
     assert not any("sp" in re.split(r"\W+", line) for line in loop)
@@ -140,7 +140,7 @@ def run_under_qemu(
             to += pixels * row
 
     size = sum(PIXELS) * row
-    code = target_machine().emit_object(compiled(0, emit))
+    code = target_machine().emit_object(compile_object(0, emit))
     sections = {s.name(): s.data() for s in binding.ObjectFileRef.from_data(code).sections()}
     assert b".rela.text" not in sections and ".rela.text" not in sections
     (text,) = (held for name, held in sections.items() if name in (b".text", ".text"))

@@ -89,7 +89,7 @@ EACH = """
 from numba_without_names import *
 for module in MODULES:
     for name in private_names(module):
-        with without(*name):
+        with remove_name(*name):
             missing = import_again().MISSING
         assert module in missing, name
 assert import_again().MISSING == []

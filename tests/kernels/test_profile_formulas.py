@@ -22,14 +22,14 @@ from rescale_oracle import (
     RESCALE,
     Ledger,
     bits_of,
-    divided_away,
+    divide_half_away,
     fixed_form,
     float_of,
     integer_form,
     nearest_float32,
     new_counters,
-    rounded_away,
-    rounded_even,
+    round_half_away,
+    round_half_even,
 )
 
 from nmpsim.kernels import profiles
@@ -118,20 +118,22 @@ CLIP = Clip(np.int64(-128), np.int64(127), np.int64(0))
 AT = (np.int64(INDEX),)
 
 
-def scaled(x: int, scale: Three, profile: int, element: int, i: int, ledger: Ledger) -> int:
+def rescale_integer(
+    x: int, scale: Three, profile: int, element: int, i: int, ledger: Ledger
+) -> int:
     """Rescale a value with an integer profile's scale."""
     if profile == Q31:
         return fixed_form(x, scale, INDEX + i, ledger)
     return integer_form(x, scale, element, RESCALE, INDEX + i, ledger)
 
 
-def divided(x: int, by: int) -> int:
+def divide_by(x: int, by: int) -> int:
     """Compute ``x / by``, halves away from zero."""
     size = int(Fraction(abs(x), by) + Fraction(1, 2))
     return size if x > 0 else -size
 
 
-def fused(x: int, factor: Any, addend: Any) -> Any:
+def multiply_add(x: int, factor: Any, addend: Any) -> Any:
     """Compute ``x * factor + addend``, rounded to float32 once."""
     if np.isinf(addend):
         return addend
@@ -156,27 +158,30 @@ def pair_of(name: str, x: int, y: int, w: PairWords, i: int, ledger: Ledger) -> 
     if w.profile in INTEGER:
         return integer_pair(name, x, y, w, i, ledger) + OFFSET
     if w.profile == QNNPACK:
-        return divided_away(PLAIN[name](x * w.lhs[1], y * w.rhs[1]), w.out[2]) + OFFSET
+        return divide_half_away(PLAIN[name](x * w.lhs[1], y * w.rhs[1]), w.out[2]) + OFFSET
     lhs, rhs, out = (float_of(scale[1]) for scale in (w.lhs, w.rhs, w.out))
     if w.profile == ONNX:
         addend = float_of(w.rhs[2])
         if name == "mul":
-            return rounded_even(F32(x * y) * out + addend) + OFFSET
-        return rounded_even(fused(x, lhs, fused(y, rhs, addend))) + OFFSET
+            return round_half_even(F32(x * y) * out + addend) + OFFSET
+        return round_half_even(multiply_add(x, lhs, multiply_add(y, rhs, addend))) + OFFSET
     if name == "mul":
-        rounded = rounded_away if w.profile == GLOW_FLOAT else rounded_even
+        rounded = round_half_away if w.profile == GLOW_FLOAT else round_half_even
         return rounded(F32(x * y) * out) + OFFSET
     if w.profile == FLOAT:
-        left, right = fused(x, lhs, float_of(w.lhs[2])), fused(y, rhs, float_of(w.rhs[2]))
-        return rounded_even(F32(PLAIN[name](left, right)) * w.last) + OFFSET
+        left, right = (
+            multiply_add(x, lhs, float_of(w.lhs[2])),
+            multiply_add(y, rhs, float_of(w.rhs[2])),
+        )
+        return round_half_even(F32(PLAIN[name](left, right)) * w.last) + OFFSET
     left, right, zero_point = F32(x) * lhs, F32(y) * rhs, F32(OFFSET)
     if name == "add":
         most = 1 << 61
-        sides = [min(max(rounded_away(side), -most), most) for side in (left, right)]
-        return rounded_away(F32(sum(sides)) * out + zero_point)
+        sides = [min(max(round_half_away(side), -most), most) for side in (left, right)]
+        return round_half_away(F32(sum(sides)) * out + zero_point)
     if name == "sub":
-        return rounded_away((left - right) + zero_point)
-    return PLAIN[name](*(rounded_even(side / w.last + zero_point) for side in (left, right)))
+        return round_half_away((left - right) + zero_point)
+    return PLAIN[name](*(round_half_even(side / w.last + zero_point) for side in (left, right)))
 
 
 def integer_pair(name: str, x: int, y: int, w: PairWords, i: int, ledger: Ledger) -> int:
@@ -184,12 +189,12 @@ def integer_pair(name: str, x: int, y: int, w: PairWords, i: int, ledger: Ledger
         product = x * y
         if w.profile != Q31 and w.element == INT8:
             product = ledger.limit(product, *INT32, (RESCALE,) * 2, INDEX + i)
-        return scaled(product, w.out, w.profile, w.element, i, ledger)
-    left = scaled(x, w.lhs, w.profile, w.element, i, ledger)
-    right = scaled(y, w.rhs, w.profile, w.element, i, ledger)
+        return rescale_integer(product, w.out, w.profile, w.element, i, ledger)
+    left = rescale_integer(x, w.lhs, w.profile, w.element, i, ledger)
+    right = rescale_integer(y, w.rhs, w.profile, w.element, i, ledger)
     both = PLAIN[name](left, right)
     if w.profile == Q31 and name in ("add", "sub"):
-        return scaled(both, w.out, w.profile, w.element, i, ledger)
+        return rescale_integer(both, w.out, w.profile, w.element, i, ledger)
     return both
 
 
@@ -244,7 +249,7 @@ def test_sides_beyond_all_integers() -> None:
     huge = words_of(GLOW_FLOAT, 3e38)
     w = PairWords(GLOW_FLOAT, INT8, huge, huge, words_of(GLOW_FLOAT, 1e-15))
     assert run_pairs("add", [(1, 1), (1, -1), (-1, -1), (1, 0)], w, new_counters()) == [
-        rounded_away(F32(sides * 2**61) * F32(1e-15) + F32(OFFSET)) for sides in (2, 0, -2, 1)
+        round_half_away(F32(sides * 2**61) * F32(1e-15) + F32(OFFSET)) for sides in (2, 0, -2, 1)
     ]
 
 
@@ -257,18 +262,18 @@ def average_of(
 ) -> int:  # fmt: skip
     """Compute the average of a sum, before the clip."""
     if profile in INTEGER:
-        value = scaled(total, scale, profile, element, i, ledger)
-        return (divided(value, taps) if by_taps and taps else value) + OFFSET
+        value = rescale_integer(total, scale, profile, element, i, ledger)
+        return (divide_by(value, taps) if by_taps and taps else value) + OFFSET
     factor = float_of(scale[1])
     if by_taps and taps:
         factor = factor / F32(taps)
     value = F32(total) * factor
     if profile == FLOAT:
-        return rounded_even(value) + OFFSET
+        return round_half_even(value) + OFFSET
     if profile == FBGEMM:
         unsigned = 128 if element == INT8 else 0
-        return rounded_even(value + F32(OFFSET + unsigned)) - unsigned
-    return rounded_away(value + F32(OFFSET))
+        return round_half_even(value + F32(OFFSET + unsigned)) - unsigned
+    return round_half_away(value + F32(OFFSET))
 
 
 def run_averages(sums: list[Any], divisor: int, a: AverageParameters, counters: Any) -> list[int]:
@@ -316,14 +321,14 @@ def test_averages_of_reals(taps: int) -> None:
         a = average_words(ONNX, INT8, True, (0, 0, bits_of(addend)), last)
         with np.errstate(all="ignore"):
             reals = [total / F32(max(taps, 1)) / F32(last) + F32(addend) for total in sums]
-        expected = [rounded_even(real) + OFFSET for real in reals]
+        expected = [round_half_even(real) + OFFSET for real in reals]
         assert run_averages(sums, max(taps, 1), a, new_counters()) == expected, last
 
 
 # --- single values --------------------------------------------------------------------------------
 
 
-def rescaled(
+def compute_rescale(
     x: int, scale: Three, leaky: Three | None, last: float, profile: int, element: int, i: int,
     ledger: Ledger,
 ) -> int:  # fmt: skip
@@ -331,15 +336,17 @@ def rescaled(
     is_below = leaky is not None and x < 0
     if profile in INTEGER:
         # Zero takes part in the other half, too, where it saturates only if a half does: never.
-        return scaled(x, leaky if is_below else scale, profile, element, i, ledger) + OFFSET
+        return (
+            rescale_integer(x, leaky if is_below else scale, profile, element, i, ledger) + OFFSET
+        )
     factor = float_of(scale[1])
     if profile == GLOW_FLOAT:
         value = F32(x) * (float_of(leaky[1]) if is_below else factor) / F32(last)
-        return rounded_even(value + F32(OFFSET))
+        return round_half_even(value + F32(OFFSET))
     value = F32(x) * factor
     if is_below:
         value = value * float_of(leaky[1])
-    return rounded_even(value * F32(last)) + OFFSET
+    return round_half_even(value * F32(last)) + OFFSET
 
 
 @pytest.mark.parametrize("element", [INT8, INT16])
@@ -363,7 +370,7 @@ def test_single_values(profile: int, element: int) -> None:
             with np.errstate(all="ignore"):
                 rescale_entry(run, count, u, *AT, counters)
                 expected = [
-                    rescaled(x, scale, leaky, last, profile, element, i, ledger)
+                    compute_rescale(x, scale, leaky, last, profile, element, i, ledger)
                     for i, x in enumerate(values)
                 ]
             assert run.tolist() == [*expected, BEHIND], (scale, leaky, last)

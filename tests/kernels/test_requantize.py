@@ -30,7 +30,7 @@ from rescale_oracle import (
     float_of,
     integer_form,
     new_counters,
-    rounded_away,
+    round_half_away,
 )
 from sum_layers import (
     CASES,
@@ -84,7 +84,7 @@ def bias_of(layer: Layer, c: Channel, index: int, ledger: Ledger, times: int) ->
     bias = c.bias
     if layer.profile in (GLOW_FLOAT, GLOW_FLOAT_LATE):
         with np.errstate(all="ignore"):
-            bias = rounded_away(F32(bias) * float_of(c.bias_scale[1]))
+            bias = round_half_away(F32(bias) * float_of(c.bias_scale[1]))
     bias = ledger.limit(bias, *layer.accumulator, (BIAS,) * 2, index, times)
     if layer.profile == GLOW_INT:
         bias = integer_form(bias, c.bias_scale, layer.element, BIAS, index, ledger, times)

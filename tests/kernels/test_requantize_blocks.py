@@ -38,7 +38,7 @@ from sum_layers import (
     Layer,
     Three,
     quantizer_of,
-    scaled,
+    scale_sum,
     table_of,
 )
 
@@ -174,7 +174,7 @@ def expected_of(layer: Layer, totals: Array) -> Array:
     ledger = Ledger()
     values = [
         [
-            scaled(int(total), layer, c, 0, ledger)
+            scale_sum(int(total), layer, c, 0, ledger)
             for total, c in zip(row, layer.channels, strict=True)
         ]
         for row in totals
@@ -231,7 +231,7 @@ def is_too_large(layer: Layer, total: int) -> bool:
     if found & TOO_LARGE:
         np.testing.assert_array_equal(blocks.channel_counts(), before)
         return True
-    value = scaled(total, layer, layer.channels[0], 0, Ledger())
+    value = scale_sum(total, layer, layer.channels[0], 0, Ledger())
     assert results[5, 7] == min(max(value, -100), 90)
     assert value in blocks.channel_counts()[[LEAST, MOST], 7]
     return False

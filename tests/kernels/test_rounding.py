@@ -15,14 +15,14 @@ from rescale_oracle import (
     INT32,
     Ledger,
     bits_of,
-    divided_away,
+    divide_half_away,
     double_bits,
     float_of,
     high_product,
     nearest_float32,
     new_counters,
-    rounded_away,
-    rounded_even,
+    round_half_away,
+    round_half_even,
 )
 
 from nmpsim.core.reference import arithmetic as reference
@@ -66,10 +66,10 @@ EDGES = [0, 1, 2, 3, 5, 1 << 30, (1 << 30) - 1, (1 << 30) + 1, INT32[1], INT32[1
 @pytest.mark.parametrize("value", [F32(v) for pair in PAIRS for v in pair] + [F32(np.nan)])
 def test_nearest_integers(value: Any) -> None:
     with np.errstate(invalid="ignore"):  # without the JIT NumPy warns of differences of infinities
-        assert away_entry(value) == rounded_away(value)
-    assert even_entry(value) == rounded_even(value)
+        assert away_entry(value) == round_half_away(value)
+    assert even_entry(value) == round_half_even(value)
     several = np.array([1.0, value, -7.5, value], F32)
-    away, even = rounded_away(value), rounded_even(value)
+    away, even = round_half_away(value), round_half_even(value)
     assert reference.round_away(several).tolist() == [1, away, -8, away]
     assert reference.round_even(several).tolist() == [1, even, -8, even]
 
@@ -141,7 +141,7 @@ def test_shifts_that_round(shift: int) -> None:
     half = (1 << shift) >> 1
     xs = [sign * (times * (1 << shift) + half + past) for times in (0, 1, 2, 7)
           for past in (-1, 0, 1) for sign in (1, -1)] + EDGES  # fmt: skip
-    expected = [divided_away(x, shift) for x in xs]
+    expected = [divide_half_away(x, shift) for x in xs]
     assert [shift_entry(np.int64(x), np.int64(shift)) for x in xs] == expected
     assert reference.shift_away(np.array(xs, np.int64), shift).tolist() == expected
     shifts = np.full(len(xs), shift, np.int64)
@@ -153,8 +153,8 @@ def test_shifts_that_round(shift: int) -> None:
 )
 @pytest.mark.parametrize("sign", [1, -1])
 def test_nearest_integers_of_float64(value: float, sign: int) -> None:
-    assert away_entry(np.float64(sign * value)) == rounded_away(sign * value)
-    assert even_entry(np.float64(sign * value)) == rounded_even(sign * value)
+    assert away_entry(np.float64(sign * value)) == round_half_away(sign * value)
+    assert even_entry(np.float64(sign * value)) == round_half_even(sign * value)
 
 
 @pytest.mark.parametrize("by", [1, 2, 3, 4, 7, 49])

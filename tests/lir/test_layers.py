@@ -19,7 +19,7 @@ LAYERS = (
 )
 
 
-def refused(word: str, layers: tuple[PlainLayer, ...] = LAYERS) -> Diagnostic:
+def get_diagnostic(word: str, layers: tuple[PlainLayer, ...] = LAYERS) -> Diagnostic:
     with pytest.raises(UserError) as error:
         find_layer(layers, word)
     (problem,) = error.value.diagnostics
@@ -68,11 +68,11 @@ def test_a_part_of_a_joined_name_is_sufficient(word: str, index: int) -> None:
 
 
 def test_a_part_of_two_names_is_ambiguous() -> None:
-    assert refused("m/conv/bias", JOINED).message == "'m/conv/bias' matches 2 layers"
+    assert get_diagnostic("m/conv/bias", JOINED).message == "'m/conv/bias' matches 2 layers"
 
 
 def test_two_device_layers_are_listed() -> None:
-    problem = refused("add")
+    problem = get_diagnostic("add")
     assert problem.message == "'add' matches 2 layers"
     assert problem.found == "add__3 (index 4, number 9), add__4 (index 5, number 11)"
     assert problem.hint is not None
@@ -81,12 +81,12 @@ def test_two_device_layers_are_listed() -> None:
 
 def test_two_host_layers_are_listed() -> None:
     layers = (PlainLayer(0, 1, 1, "zero__3", "host"), PlainLayer(1, 2, 2, "zero__5", "host"))
-    assert "2 layers" in refused("zero", layers).message
+    assert "2 layers" in get_diagnostic("zero", layers).message
 
 
 def test_a_number_is_an_index_only() -> None:
     assert find_layer(LAYERS, "7").name == "last"
-    problem = refused("11")
+    problem = get_diagnostic("11")
     assert problem.hint == "Use number:11 to select the LIR instruction with this number."
 
 
@@ -96,19 +96,21 @@ def test_a_number_is_an_index_only() -> None:
      "conv", "add__", "rleu__7", "number:" + "9" * 5000, "\u0663"],
 )  # fmt: skip
 def test_an_unknown_layer_lists_existing_layers(word: str) -> None:
-    problem = refused(word)
+    problem = get_diagnostic(word)
     assert "(index 4, number 9)" in problem.found or "conv1__10 (index 1" in problem.found
 
 
 def test_matching_beginnings_of_many_layers_are_listed() -> None:
     many = tuple(PlainLayer(i, i, i, f"layer{i}__1") for i in range(50))
-    assert refused("layer4__", many).found == "layer4__1 (index 4, number 4)"
-    assert refused("nothing", many).found.endswith("layer7__1 (index 7, number 7) and 42 more")
+    assert get_diagnostic("layer4__", many).found == "layer4__1 (index 4, number 4)"
+    assert get_diagnostic("nothing", many).found.endswith(
+        "layer7__1 (index 7, number 7) and 42 more"
+    )
 
 
 def test_the_nearest_name_is_a_hint() -> None:
-    assert refused("rleu__7").hint == "Did you mean 'relu__7'?"
-    assert refused("x", ()).found == "a program without layers"
+    assert get_diagnostic("rleu__7").hint == "Did you mean 'relu__7'?"
+    assert get_diagnostic("x", ()).found == "a program without layers"
 
 
 def test_operations_of_one_layer_share_its_index() -> None:
@@ -119,7 +121,7 @@ def test_operations_of_one_layer_share_its_index() -> None:
     assert [one.name for one in find_operations(parts, "0")] == ["conv__1", "relu__1"]
     assert [one.name for one in find_operations(parts, "conv")] == ["conv__1"]
     assert find_layer(parts, "0").name == "relu__1"
-    assert "2 layers" in refused("gone", parts).message
+    assert "2 layers" in get_diagnostic("gone", parts).message
 
 
 def test_an_error_shows_display_names_for_long_names_and_each_layer_once() -> None:
@@ -129,7 +131,7 @@ def test_an_error_shows_display_names_for_long_names_and_each_layer_once() -> No
         PlainLayer(0, 2, 0, f"{scope}/conv/Relu;{scope}/conv/Bias__1", display_name="conv"),
         PlainLayer(1, 3, 0, "dense__2", display_name="dense"),
     )
-    problem = refused("convv", layers)
+    problem = get_diagnostic("convv", layers)
     assert problem.found == "conv (index 0, number 1), dense__2 (index 1, number 3)"
     assert problem.hint == "Did you mean 'conv'?"
-    assert refused("functional", layers).found == "conv (index 0, number 1)"
+    assert get_diagnostic("functional", layers).found == "conv (index 0, number 1)"

@@ -62,7 +62,7 @@ def scale_of(module: Module, name: str) -> float:
     return type.quant.scale
 
 
-def refused(*args: object) -> list[Diagnostic]:
+def get_diagnostics(*args: object) -> list[Diagnostic]:
     with pytest.raises(UserError) as caught:
         attach = attach_constants if isinstance(args[1], (Path, list)) else attach_arrays
         attach(*args)
@@ -117,7 +117,7 @@ def test_constants_are_copies():
 
 
 def test_missing_values_are_reported():
-    problems = refused(program(), {"const/ww": W})
+    problems = get_diagnostics(program(), {"const/ww": W})
     assert [(p.code, p.place) for p in problems] == [
         ("CONST002", Place("f.lir.txt", 3, 3)),
         ("CONST002", Place("f.lir.txt", 4, 3)),
@@ -127,7 +127,7 @@ def test_missing_values_are_reported():
 
 
 def test_a_missing_file_of_values_is_one_finding():
-    (problem,) = refused(program(), [])
+    (problem,) = get_diagnostics(program(), [])
     assert (problem.code, problem.place) == ("CONST002", Place("f.lir.txt"))
     assert problem.message == "there are no values for the program's 2 constants"
     assert problem.hint == "Pass --weights FILE.npz."
@@ -144,7 +144,7 @@ def test_a_missing_file_of_values_is_one_finding():
 )
 def test_unsuitable_values_are_reported(tmp_path, array, found):
     for source in ({"w": array, "n": N}, npz(tmp_path / "a.npz", w=array, n=N)):
-        (problem,) = refused(program(), source)
+        (problem,) = get_diagnostics(program(), source)
         assert (problem.code, problem.place) == ("CONST003", Place("f.lir.txt", 3, 3))
         assert (problem.found, problem.expected) == (found, "int8 <2 x 3>")
 
@@ -153,9 +153,9 @@ def test_unsuitable_values_are_reported(tmp_path, array, found):
 
 
 def test_a_missing_file_is_an_error(tmp_path):
-    (problem,) = refused(program(), tmp_path / "none.npz")
+    (problem,) = get_diagnostics(program(), tmp_path / "none.npz")
     assert (problem.code, problem.place) == ("FILE001", Place(str(tmp_path / "none.npz")))
-    (problem,) = refused(program(), tmp_path)
+    (problem,) = get_diagnostics(program(), tmp_path)
     assert problem.code == "FILE001"
 
 
@@ -163,7 +163,7 @@ def test_a_file_that_is_not_zip_is_an_error(tmp_path):
     path = tmp_path / "a.npz"
     for content in (b"", b"not a zip", b"\x93NUMPY", b"PK\x03\x04" + bytes(100)):
         path.write_bytes(content)
-        (problem,) = refused(program(), path)
+        (problem,) = get_diagnostics(program(), path)
         assert (problem.code, problem.place) == ("CONST001", Place(str(path)))
 
 
@@ -172,7 +172,7 @@ def test_damaged_files_are_errors(tmp_path):
     content = path.read_bytes()
     for length in range(0, len(content), 7):
         path.write_bytes(content[:length])
-        assert refused(program(), path)
+        assert get_diagnostics(program(), path)
     for i in range(len(content)):
         path.write_bytes(content[:i] + bytes([content[i] ^ 0x41]) + content[i + 1 :])
         try:
@@ -183,11 +183,11 @@ def test_damaged_files_are_errors(tmp_path):
 
 def test_object_arrays_are_not_unpickled(tmp_path):
     path = npz(tmp_path / "a.npz", w=np.array([[print] * 3] * 2, dtype=object), n=N)
-    (problem,) = refused(program(), path)
+    (problem,) = get_diagnostics(program(), path)
     assert (problem.code, problem.found) == ("CONST001", "Python objects")
     assert (problem.expected or "").startswith("bool, int8, uint8, int16")
     path = npz(tmp_path / "b.npz", w=np.zeros((2, 3), [("a", "i1"), ("b", "i4")]), n=N)
-    (problem,) = refused(program(), path)
+    (problem,) = get_diagnostics(program(), path)
     assert problem.code == "CONST001"
 
 
@@ -223,7 +223,7 @@ def test_hostile_members_are_refused(tmp_path, content, code):
     path = tmp_path / "a.npz"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("w.npy", content)
-    assert refused(program(), path)[0].code == code
+    assert get_diagnostics(program(), path)[0].code == code
 
 
 def test_a_zip_bomb_stays_packed(tmp_path):
@@ -231,7 +231,7 @@ def test_a_zip_bomb_stays_packed(tmp_path):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("w.npy", member(header("(2, 3)"), bytes(300_000_000)))
     tracemalloc.start()
-    assert refused(program(), path)[0].code == "CONST001"
+    assert get_diagnostics(program(), path)[0].code == "CONST001"
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 5_000_000
@@ -243,7 +243,7 @@ def test_unknown_compression_is_refused(tmp_path):
     np.save(data, W)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("w.npy", data.getvalue())
-    assert refused(program(), path)[0].code == "CONST001"
+    assert get_diagnostics(program(), path)[0].code == "CONST001"
 
 
 # Exact scales
@@ -296,7 +296,7 @@ def test_an_unknown_scale_gives_a_warning():
     "wrong", [entry(0.25), entry(EXACT, 2), entry(float("inf")), entry(float("nan")), entry(1e300)]
 )
 def test_scales_of_another_program_are_refused(wrong):
-    (problem,) = refused(program(), ARRAYS, {"const/w": wrong})
+    (problem,) = get_diagnostics(program(), ARRAYS, {"const/w": wrong})
     assert (problem.code, problem.place) == ("CONST004", Place("f.lir.txt", 3, 3))
     assert problem.expected == "scale 0.003920213, offset 1"
 
@@ -307,13 +307,13 @@ def test_scales_of_another_program_are_refused(wrong):
      {"scale_hex": 5, "offset": 0}, {"scale": None, "offset": 0}, {"scale": 1.0, "offset": []}],
 )  # fmt: skip
 def test_impossible_entries_are_refused(wrong):
-    assert refused(program(), ARRAYS, {"const/w": wrong})[0].code == "CONST004"
+    assert get_diagnostics(program(), ARRAYS, {"const/w": wrong})[0].code == "CONST004"
 
 
 def test_an_impossible_entry_names_its_file(tmp_path):
     path = tmp_path / "f.tensors.json"
     path.write_text('{"const/w": {"scale": "x", "offset": 1}}')
-    (problem,) = refused(program(), npz(tmp_path / "a.npz", w=W, n=N), path)
+    (problem,) = get_diagnostics(program(), npz(tmp_path / "a.npz", w=W, n=N), path)
     assert (problem.code, problem.place) == ("CONST004", Place(str(path)))
 
 
@@ -327,7 +327,7 @@ def test_an_impossible_entry_names_its_file(tmp_path):
 def test_invalid_json_gives_a_clear_error(tmp_path, content, place, found):
     path = tmp_path / "f.tensors.json"
     path.write_bytes(content)
-    (problem,) = refused(program(), npz(tmp_path / "a.npz", w=W, n=N), path)
+    (problem,) = get_diagnostics(program(), npz(tmp_path / "a.npz", w=W, n=N), path)
     assert (problem.place, problem.found) == (Place(str(path), **place), found)
 
 
@@ -338,8 +338,8 @@ def test_unusable_files_of_scales_are_refused(tmp_path, content):
     path = tmp_path / "f.tensors.json"
     path.write_bytes(content)
     weights = npz(tmp_path / "a.npz", w=W, n=N)
-    assert refused(program(), weights, path)[0].code == "CONST004"
-    assert refused(program(), weights, tmp_path / "none.json")[0].code == "FILE001"
+    assert get_diagnostics(program(), weights, path)[0].code == "CONST004"
+    assert get_diagnostics(program(), weights, tmp_path / "none.json")[0].code == "FILE001"
 
 
 def test_powers_of_two_need_no_sidecar():

@@ -47,7 +47,7 @@ def replaced(old: str, new: str) -> str:
     return PROGRAM.replace(old, new)
 
 
-def marked(text: str) -> tuple[str, Place]:
+def split_mark(text: str) -> tuple[str, Place]:
     """Return the text without its ¶, and the place of that mark."""
     before, after = text.split("¶")
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
@@ -131,7 +131,7 @@ def test_an_empty_program_is_parsed():
     ],
 )
 def test_an_error_has_its_code_and_place(old, new, code, found, expected):
-    text, place = marked(replaced(old, new))
+    text, place = split_mark(replaced(old, new))
     (error,) = errors(text)
     assert (error.code, error.place, error.found) == (code, place, found)
     if expected is not None:
@@ -195,7 +195,7 @@ def test_absurd_sizes_are_refused(dims):
 
 @pytest.mark.parametrize("dim", ["9" * 19, "9" * 100_000, "1e9", "0x10", "2.5", "٣"])
 def test_dimensions_must_be_integers(dim):
-    text, place = marked(replaced("<2 x 3> const", f"<2 x ¶{dim}> const"))
+    text, place = split_mark(replaced("<2 x 3> const", f"<2 x ¶{dim}> const"))
     (error,) = errors(text)
     assert (error.code, error.place) == ("LIR001", place)
 

@@ -96,9 +96,9 @@ def run_group(
     for copy in copies:
         (copy / CONFIG).write_text(toml.dumps({"cosmic-ray": config}), encoding="utf-8")
     *others, last = copies
-    finish(start(copies[0], "baseline", CONFIG), start(last, "init", "--force", CONFIG, SESSION))
+    wait_for(start(copies[0], "baseline", CONFIG), start(last, "init", "--force", CONFIG, SESSION))
     with use_db(last / SESSION) as session:
-        choose(session, last, every)
+        skip_mutants(session, last, every)
     for copy in others:
         shutil.copy(last / SESSION, copy)
     for place, copy in enumerate(copies):
@@ -106,7 +106,7 @@ def run_group(
             pending = sorted(session.pending_work_items, key=place_of)
             skipped = [item.job_id for n, item in enumerate(pending) if n % len(copies) != place]
             session.set_multiple_results(skipped, SKIPPED)
-    finish(*[start(copy, "exec", CONFIG, SESSION) for copy in copies])
+    wait_for(*[start(copy, "exec", CONFIG, SESSION) for copy in copies])
     return [result for copy in copies for result in results_in(copy)]
 
 
@@ -120,7 +120,7 @@ def results_in(copy: Path) -> list[tuple[MutationSpec, WorkResult]]:
         ]
 
 
-def finish(*running: subprocess.Popen[bytes]) -> None:
+def wait_for(*running: subprocess.Popen[bytes]) -> None:
     """Wait for all processes, and exit if one failed (for instance a test without a mutant)."""
     codes = [process.wait() for process in running]
     if any(codes):
@@ -145,7 +145,7 @@ def place_of(item: WorkItem) -> tuple[str, tuple[int, int], str, int]:
     return str(m.module_path), m.start_pos, m.operator_name, m.occurrence
 
 
-def choose(session: WorkDB, folder: Path, every: int) -> None:
+def skip_mutants(session: WorkDB, folder: Path, every: int) -> None:
     """Skip excluded and idle mutants, and all but one of ``every`` others."""
     left_out = re.compile("|".join(SETTINGS["exclude-operators"]))
     idle = {

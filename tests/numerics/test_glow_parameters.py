@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-from counted import Tally
 from oracles import page
+from tally import Tally
 
 
 def test_scale_and_zero_point_equal_glow(shared: Path) -> None:
@@ -13,8 +13,8 @@ def test_scale_and_zero_point_equal_glow(shared: Path) -> None:
         *(z[k] for k in ("min", "max", "schema", "elem", "scale", "offset")), strict=True
     ):
         found = page.choose_quantization_params(low, high, page.SCHEMAS[schema], str(element))
-        tally.equal("choose_qparams", found, (scale, zero), (low, high, schema, element))
-    tally.is_what_the_page_says()
+        tally.assert_equal("choose_qparams", found, (scale, zero), (low, high, schema, element))
+    tally.assert_matches_page()
 
 
 def test_scale_of_a_bias_equals_glow(shared: Path) -> None:
@@ -25,19 +25,19 @@ def test_scale_of_a_bias_equals_glow(shared: Path) -> None:
         zero = 0 if element == "i32" else z["bias_offset"][i]
         found = page.bias_scale(own, x, w, all_zero), zero
         expected = z["spec_bias_scale"][i], z["spec_bias_offset"][i]
-        tally.equal("bias_qparams, one scale", found, expected)
+        tally.assert_equal("bias_qparams, one scale", found, expected)
         found = (*page.channel_scales(own, x, w, element, all_zero), zero)
         names = ("spec2_bias_scale", "spec2_weights_scale", "spec2_bias_offset")
-        tally.equal("bias_qparams, a scale a channel", found, [z[name][i] for name in names])
-    tally.is_what_the_page_says()
+        tally.assert_equal("bias_qparams, a scale a channel", found, [z[name][i] for name in names])
+    tally.assert_matches_page()
 
 
 def test_integers_of_a_factor_equal_glow(shared: Path) -> None:
     z, tally = dict(np.load(shared / "golden" / "glow" / "transform32to8.npz")), Tally()
     form = page.integer_scale(z["scale"])
-    tally.equal("transform32to8, integers", form, [z["pre"], z["mul"], z["post"]])
+    tally.assert_equal("transform32to8, integers", form, [z["pre"], z["mul"], z["post"]])
     pre, mul, post = (part[:, None] for part in form)
     y = page.scale32(z["x"].astype(np.int64), pre, mul, post) + z["offset"][:, None]
-    tally.equal("transform32to8, applied", y, z["y"])
+    tally.assert_equal("transform32to8, applied", y, z["y"])
     assert not z["intermediate_overflows_int32"].any()
-    tally.is_what_the_page_says()
+    tally.assert_matches_page()

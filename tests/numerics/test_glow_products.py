@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-from counted import Tally
 from oracles import page
+from tally import Tally
 from vectors import Array, Case, glow_cases
 
 
@@ -47,13 +47,13 @@ def test_convolution_int8_equals_glow(shared: Path) -> None:
         check_integers(case, "bias_", scales["bias_scale"] / scales["product_scale"])
         check_integers(case, "out_", scales["product_scale"] / scales["out_scale"])
         y, zero = page.glow_int(acc, **scales), case["out_offset"]
-        tally.equal("conv_i8, libjit", page.clip(y), case["expected_libjit"])
+        tally.assert_equal("conv_i8, libjit", page.clip(y), case["expected_libjit"])
         if "expected_libjit_relu" in case:
             relu = page.clip(y, low=zero)
-            tally.equal("conv_i8, libjit with ReLU", relu, case["expected_libjit_relu"])
+            tally.assert_equal("conv_i8, libjit with ReLU", relu, case["expected_libjit_relu"])
         y = page.clip(page.glow_float(acc, **scales))
-        tally.equal("conv_i8, Interpreter", y, case["expected_interp"])
-    tally.is_what_the_page_says()
+        tally.assert_equal("conv_i8, Interpreter", y, case["expected_interp"])
+    tally.assert_matches_page()
 
 
 def test_channelwise_convolution_equals_glow(shared: Path) -> None:
@@ -61,22 +61,22 @@ def test_channelwise_convolution_equals_glow(shared: Path) -> None:
     for case in glow_cases(shared, "conv_channelwise_i8.npz"):
         acc, scales = sum_of(case), scales_of(case, case["filter_scales"])
         y, zero = page.glow_int(acc, **scales), case["out_offset"]
-        tally.equal("conv_channelwise_i8, libjit", page.clip(y), case["expected_libjit"])
+        tally.assert_equal("conv_channelwise_i8, libjit", page.clip(y), case["expected_libjit"])
         if "expected_libjit_relu" in case:
             relu = page.clip(y, low=zero)
             row = "conv_channelwise_i8, libjit with ReLU"
-            tally.equal(row, relu, case["expected_libjit_relu"])
+            tally.assert_equal(row, relu, case["expected_libjit_relu"])
         y = page.clip(page.glow_float(acc, **scales))
-        tally.equal("conv_channelwise_i8, Interpreter", y, case["expected_interp"])
-    tally.is_what_the_page_says()
+        tally.assert_equal("conv_channelwise_i8, Interpreter", y, case["expected_interp"])
+    tally.assert_matches_page()
 
 
 def test_convolution_int16_equals_glow(shared: Path) -> None:
     tally = Tally()
     for case in glow_cases(shared, "conv_i16_interp.npz"):
         y = page.glow_float(sum_of(case), **scales_of(case, case["filter_scale"]))
-        tally.equal("conv_i16_interp", page.clip(y, "i16"), case["expected_interp"])
-    tally.is_what_the_page_says()
+        tally.assert_equal("conv_i16_interp", page.clip(y, "i16"), case["expected_interp"])
+    tally.assert_matches_page()
 
 
 def connected_sum(case: Case) -> Array:
@@ -93,15 +93,17 @@ def test_fully_connected_and_matrix_product_equal_glow(shared: Path) -> None:
             acc, scales = connected_sum(case), scales_of(case, case["weights_scale"])
             last = {k: scales[k] for k in ("product_scale", "out_scale", "out_zero")}
             y = page.clip(page.glow_float_connected(acc, **scales), element)
-            tally.equal(f"{name}, Interpreter", y, case["expected_interp"])
+            tally.assert_equal(f"{name}, Interpreter", y, case["expected_interp"])
             y = page.clip(page.glow_float_matmul(acc, **last), element)
-            tally.equal(f"{name} without bias, Interpreter", y, case["expected_matmul_interp"])
+            tally.assert_equal(
+                f"{name} without bias, Interpreter", y, case["expected_matmul_interp"]
+            )
             if element == "i8":
                 y = page.clip(page.glow_int(acc, **scales))
-                tally.equal("fc_i8, libjit", y, case["expected_libjit"])
+                tally.assert_equal("fc_i8, libjit", y, case["expected_libjit"])
                 y = page.clip(page.glow_int_matmul(acc, **last))
-                tally.equal("fc_i8 without bias, libjit", y, case["expected_matmul_libjit"])
-    tally.is_what_the_page_says()
+                tally.assert_equal("fc_i8 without bias, libjit", y, case["expected_matmul_libjit"])
+    tally.assert_matches_page()
 
 
 def test_rowwise_fully_connected_equals_glow(shared: Path) -> None:
@@ -110,5 +112,5 @@ def test_rowwise_fully_connected_equals_glow(shared: Path) -> None:
         x = case["input"].astype(np.int64) - case["in_offset"]
         w = case["weights"].astype(np.int64) - case["weights_offsets"][:, None]
         y = page.clip(page.glow_int(x @ w.T, **scales_of(case, case["weights_scales"])))
-        tally.equal("fc_rowwise_i8", y, case["expected_libjit"])
-    tally.is_what_the_page_says()
+        tally.assert_equal("fc_rowwise_i8", y, case["expected_libjit"])
+    tally.assert_matches_page()

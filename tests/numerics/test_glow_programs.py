@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from counted import Tally
 from oracles import page
+from tally import Tally
 from vectors import Array
 
 from nmpsim.lir.nodes import Instruction, Module
@@ -62,8 +62,8 @@ def test_quantized_softmax_equals_glow(shared: Path) -> None:
         for _, (expected, scale, zero), [(x, x_scale, _)] in program.uses("softmax"):
             if x.dtype == np.int8:
                 y = page.clip(page.softmax_i8(x, x_scale, scale, zero))
-                tally.equal("programs, softmax of Int8", y, expected)
-    tally.is_what_the_page_says()
+                tally.assert_equal("programs, softmax of Int8", y, expected)
+    tally.assert_matches_page()
 
 
 def test_leaky_relu_equals_glow(shared: Path) -> None:
@@ -71,8 +71,8 @@ def test_leaky_relu_equals_glow(shared: Path) -> None:
     for program in programs(shared):
         for instruction, (expected, *to), [x] in program.uses("leakyrelu"):
             y = page.glow_int_leaky(*x, *to, instruction.attributes["Alpha"])
-            tally.equal("programs, LeakyReLU", page.clip(y), expected)
-    tally.is_what_the_page_says()
+            tally.assert_equal("programs, LeakyReLU", page.clip(y), expected)
+    tally.assert_matches_page()
 
 
 def test_batched_add_equals_glow(shared: Path) -> None:
@@ -82,5 +82,5 @@ def test_batched_add_equals_glow(shared: Path) -> None:
             (left, l_scale, l_zero), (right, r_scale, r_zero) = sides
             operands = (left.astype(np.int64) - l_zero, right.astype(np.int64) - r_zero)
             y = page.glow_int_pair(np.add, *operands, l_scale, r_scale, *to)
-            tally.equal("programs, BatchedAdd", page.clip(y), expected)
-    tally.is_what_the_page_says()
+            tally.assert_equal("programs, BatchedAdd", page.clip(y), expected)
+    tally.assert_matches_page()

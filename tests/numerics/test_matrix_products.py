@@ -1,8 +1,8 @@
 """Products of two matrices as ONNX Runtime and TFLite answer them (products/record_products.py)."""
 
 import numpy as np
-from counted import Tally
 from oracles import page
+from tally import Tally
 from vectors import products
 
 PROFILES = {"ONNX Runtime": "float", "LiteRT": "q31"}
@@ -19,5 +19,5 @@ def test_products_equal_recorded_results() -> None:
         profile = PROFILES[case["runtime"]]
         y = page.matrix_product(profile, element, acc, *scales, case["y_zero"])
         row = f"products, {case['runtime']}, {case['lhs'].dtype.name.title()}"
-        tally.equal(row, page.clip(y, element), case["y"])
-    tally.is_what_the_page_says()
+        tally.assert_equal(row, page.clip(y, element), case["y"])
+    tally.assert_matches_page()

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from counted import Tally
 from oracles import page
-from test_torch import added, product, sum_of
+from tally import Tally
+from test_torch import add, product, sum_of
 from vectors import Array, Case, near_ties
 
 LAYER = {"stride": (1, 1), "pad": (0, 0), "dil": (1, 1), "groups": 1}
@@ -33,10 +33,10 @@ def scales_of(case: Case) -> tuple[Any, ...]:
 
 
 def torch_add(case: Case) -> Array:
-    return added(case["engine"], case["a"], case["b"], scales_of(case))
+    return add(case["engine"], case["a"], case["b"], scales_of(case))
 
 
-def of_differences(function: Callable[..., Array]) -> Callable[[Case], Array]:
+def apply_to_differences(function: Callable[..., Array]) -> Callable[[Case], Array]:
     """Apply a function to both sides minus their zero points."""
 
     def run(case: Case) -> Array:
@@ -72,9 +72,9 @@ FORMULAS: dict[str, Callable[[Case], Array]] = {
     "layer": layer,
     "one_scale": one_scale,
     "add": torch_add,
-    "mul": of_differences(page.torch_mul),
+    "mul": apply_to_differences(page.torch_mul),
     "QLinearAdd": onnx_add,
-    "QLinearMul": of_differences(page.onnx_mul),
+    "QLinearMul": apply_to_differences(page.onnx_mul),
     "quantize": quantize,
     "adaptive": average,
     "blocks": average,
@@ -89,5 +89,7 @@ def test_near_ties_equal_recorded_results() -> None:
         y = np.clip(FORMULAS[case["kind"]](case), 0, 255)
         expected = np.moveaxis(case["y"], 1, -1) if case["y"].ndim == 4 else case["y"]
         runtime = "ONNX Runtime" if case["engine"] == "onnx" else "PyTorch"
-        tally.equal(f"near ties, {runtime}", y, expected, (number, case["kind"], case["engine"]))
-    tally.is_what_the_page_says()
+        tally.assert_equal(
+            f"near ties, {runtime}", y, expected, (number, case["kind"], case["engine"])
+        )
+    tally.assert_matches_page()

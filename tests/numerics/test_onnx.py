@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from counted import Tally
 from oracles import page
+from tally import Tally
 from vectors import Array
 
 MODELS = [
@@ -113,8 +113,8 @@ def test_networks_equal_onnx_runtime(shared: Path, name: str) -> None:
         y, expected = OPERATIONS[node.op_type](options, x, types), results[node.output[0]]
         limits = np.iinfo(expected.dtype)
         clipped = np.clip(y, limits.min, limits.max)
-        tally.equal(name, clipped, expected, (node.op_type, node.name))
-    tally.is_what_the_page_says()
+        tally.assert_equal(name, clipped, expected, (node.op_type, node.name))
+    tally.assert_matches_page()
 
 
 def test_softmax_equals_onnx_runtime(shared: Path) -> None:
@@ -130,5 +130,5 @@ def test_softmax_equals_onnx_runtime(shared: Path) -> None:
                 limits = np.iinfo(kind)
                 expected = archive[f"{key}/out0"]
                 y = np.clip(y, limits.min, limits.max)
-                tally.equal(f"ONNX Runtime softmax, {kind}", y, expected)
-    tally.is_what_the_page_says()
+                tally.assert_equal(f"ONNX Runtime softmax, {kind}", y, expected)
+    tally.assert_matches_page()

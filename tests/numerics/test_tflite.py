@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tflite
-from counted import Tally
 from oracles import page
+from tally import Tally
 from vectors import Array, Case, TfliteModel, csv_numbers
 
 RELU = {tflite.ActivationFunctionType.RELU, tflite.ActivationFunctionType.RELU6}
@@ -64,8 +64,8 @@ def test_int16_convolution_equals_tflite(shared: Path) -> None:
     for path in models(shared, "conv"):
         options, (x, w, b), y, golden = one_operation(path)
         result = convolution(options, x, w, b, y, wide=True)
-        tally.equal("tflite_int16, conv", page.clip(result, "i16"), golden, path.name)
-    tally.is_what_the_page_says()
+        tally.assert_equal("tflite_int16, conv", page.clip(result, "i16"), golden, path.name)
+    tally.assert_matches_page()
 
 
 @pytest.mark.parametrize(("operation", "function"), [("add", np.add), ("sub", np.subtract)])
@@ -76,8 +76,10 @@ def test_int16_sum_equals_tflite(shared: Path, operation: str, function: Any) ->
         operands = (left["data"].astype(np.int64), right["data"].astype(np.int64))
         scales = (left["scale"], right["scale"], y["scale"], y["zero"])
         result = page.q31_pair(function, *operands, *scales, left=15)
-        tally.equal(f"tflite_int16, {operation}", page.clip(result, "i16"), golden, path.name)
-    tally.is_what_the_page_says()
+        tally.assert_equal(
+            f"tflite_int16, {operation}", page.clip(result, "i16"), golden, path.name
+        )
+    tally.assert_matches_page()
 
 
 def test_int16_leaky_relu_and_quantize_equal_tflite(shared: Path) -> None:
@@ -92,8 +94,8 @@ def test_int16_leaky_relu_and_quantize_equal_tflite(shared: Path) -> None:
                 result = page.q31_leaky(x["data"], *types, options.Alpha())
             element = {"int16": "i16", "int32": "i32"}[y["dtype"].name]
             clipped = page.clip(result, element)
-            tally.equal(f"tflite_int16, {operation}", clipped, golden, path.name)
-    tally.is_what_the_page_says()
+            tally.assert_equal(f"tflite_int16, {operation}", clipped, golden, path.name)
+    tally.assert_matches_page()
 
 
 def layer(name: str, options: Any, inputs: list[Case], y: Case) -> Array:
@@ -135,8 +137,8 @@ def test_int8_networks_equal_tflite(shared: Path, network: str) -> None:
                 tensor["data"] = results.get(number, first)
         relu = getattr(options, "FusedActivationFunction", lambda: 0)() in RELU
         result = page.clip(layer(name, options, tensors, y), low=y["zero"] if relu else None)
-        tally.equal(f"{network}, LiteRT", result, results[output], (name, output))
-    tally.is_what_the_page_says()
+        tally.assert_equal(f"{network}, LiteRT", result, results[output], (name, output))
+    tally.assert_matches_page()
 
 
 @pytest.mark.parametrize("kernels", ["ref", "builtin"])
@@ -151,5 +153,5 @@ def test_int8_fully_connected_layers_equal_tflite(shared: Path, kernels: str) ->
         relu = options.FusedActivationFunction() in RELU
         x = page.clip(rescale(acc, factor) + y["zero"], low=y["zero"] if relu else None)
     expected = np.load(folder / "expected.npz")[f"expected_litert_{kernels}"]
-    tally.equal(f"ad01_int8, LiteRT {kernels}", x, expected)
-    tally.is_what_the_page_says()
+    tally.assert_equal(f"ad01_int8, LiteRT {kernels}", x, expected)
+    tally.assert_matches_page()

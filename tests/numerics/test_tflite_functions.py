@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from counted import Tally
 from oracles import page
+from tally import Tally
 from vectors import Array, Case, TfliteModel
 
 
@@ -41,8 +41,10 @@ def test_softmax_equals_tflite(shared: Path, tmp_path: Path, dtype: str) -> None
         kind = "i16" if dtype == "int16" else "i8"
         moved = 128 if dtype == "uint8" else 0
         clipped = page.clip(result, kind) + moved
-        tally.equal(f"TFLite softmax, {dtype}", clipped.reshape(expected.shape), expected, name)
-    tally.is_what_the_page_says()
+        tally.assert_equal(
+            f"TFLite softmax, {dtype}", clipped.reshape(expected.shape), expected, name
+        )
+    tally.assert_matches_page()
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
@@ -56,8 +58,8 @@ def test_mean_equals_tflite(shared: Path, tmp_path: Path, dtype: str) -> None:
         result = page.q31_mean(sums, count, x["scale"], y["scale"], y["zero"])
         limits = np.iinfo(dtype)
         clipped = np.clip(result, limits.min, limits.max).reshape(expected.shape)
-        tally.equal(f"TFLite mean, {dtype}", clipped, expected, name)
-    tally.is_what_the_page_says()
+        tally.assert_equal(f"TFLite mean, {dtype}", clipped, expected, name)
+    tally.assert_matches_page()
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
@@ -67,8 +69,8 @@ def test_bilinear_resize_equals_tflite(shared: Path, tmp_path: Path, dtype: str)
         formula = page.q31_bilinear_u8 if dtype == "uint8" else page.q31_bilinear
         flags = options.AlignCorners(), options.HalfPixelCenters()
         result = formula(x["data"], *expected.shape[1:3], *flags)
-        tally.equal(f"TFLite bilinear, {dtype}", result, expected, name)
-    tally.is_what_the_page_says()
+        tally.assert_equal(f"TFLite bilinear, {dtype}", result, expected, name)
+    tally.assert_matches_page()
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
@@ -81,8 +83,8 @@ def test_nearest_resize_equals_tflite(shared: Path, tmp_path: Path, dtype: str) 
             page.nearest_places(x["data"].shape[d], expected.shape[d], *flags) for d in (1, 2)
         )
         result = x["data"][:, rows][:, :, columns]
-        tally.equal(f"TFLite nearest, {dtype}", result, expected, name)
-    tally.is_what_the_page_says()
+        tally.assert_equal(f"TFLite nearest, {dtype}", result, expected, name)
+    tally.assert_matches_page()
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16-int8"])
@@ -96,7 +98,7 @@ def test_fully_connected_ties_equal_tflite(shared: Path, tmp_path: Path, dtype: 
         factor = page.q31_factor(x["scale"], w["scale"], y["scale"])
         limits = np.iinfo(y["dtype"])
         result = np.clip(page.q31_connected(acc, factor) + y["zero"], limits.min, limits.max)
-        tally.equal(
+        tally.assert_equal(
             f"TFLite ties, connected, {dtype}", result.reshape(expected.shape), expected, name
         )
-    tally.is_what_the_page_says()
+    tally.assert_matches_page()

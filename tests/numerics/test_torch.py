@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from counted import Tally
 from oracles import page
+from tally import Tally
 from vectors import Array, Case, pair, torch_files
 
 ENGINES = ("fbgemm", "x86", "qnnpack", "onednn")
@@ -52,11 +52,11 @@ def test_convolution_and_linear_equal_pytorch(shared: Path, engine: str) -> None
         scales = tuple(page.f32(case[k]) for k in ("x_scale", "w_scale", "y_scale"))
         y = relu_clip(product(engine, acc, case["bias"], scales, zero), zero, meta["relu"])
         expected = np.moveaxis(case["y"], 1, -1)
-        tally.equal(f"torch, {engine}, conv and linear", y, expected, case["name"])
-    tally.is_what_the_page_says()
+        tally.assert_equal(f"torch, {engine}, conv and linear", y, expected, case["name"])
+    tally.assert_matches_page()
 
 
-def added(engine: str, a: Array, b: Array, scales: tuple[object, ...]) -> Array:
+def add(engine: str, a: Array, b: Array, scales: tuple[object, ...]) -> Array:
     """Add two tensors; ``scales`` are scale and zero point of a, b and the result."""
     a_scale, a_zero, b_scale, b_zero, y_scale, y_zero = scales
     if engine == "qnnpack":
@@ -83,10 +83,10 @@ def test_add_and_mul_equal_pytorch(shared: Path, engine: str) -> None:
             left, right = (case[n].astype(np.int64) - int(case[f"{n}_zp"]) for n in "ab")
             y = page.torch_mul(left, right, scales[0], scales[2], *scales[4:])
         else:
-            y = added(engine, case["a"], case["b"], scales)
+            y = add(engine, case["a"], case["b"], scales)
         y = relu_clip(y, scales[5], kind == "add_relu")
-        tally.equal(f"torch, {engine}, {kind.split('_')[0]}", y, case["y"], case["name"])
-    tally.is_what_the_page_says()
+        tally.assert_equal(f"torch, {engine}, {kind.split('_')[0]}", y, case["y"], case["name"])
+    tally.assert_matches_page()
 
 
 @pytest.mark.parametrize("engine", ["fbgemm", "qnnpack"])
@@ -111,33 +111,33 @@ def test_every_activation_of_a_network_equals_pytorch(shared: Path, engine: str)
         scales = (x_scale, page.f32(z[f"ws_{name}"]), F32(about["scale"]))
         y = product(engine, acc, z[f"b_{name}"], scales, about["zp"])
         y = relu_clip(y, about["zp"], "ReLU" in about["type"])
-        tally.equal(row, y, np.moveaxis(act(name), 1, -1), name)
+        tally.assert_equal(row, y, np.moveaxis(act(name), 1, -1), name)
 
     q = np.clip(page.quantize_torch(z["input_f32"], *types("q")), 0, 255)
-    tally.equal(row, q, act("q"), "quantize")
+    tally.assert_equal(row, q, act("q"), "quantize")
     layer("c1", "q")
     layer("blk.dw", "c1")
     layer("blk.pw", "blk.dw")
     scales = (*types("blk.pw"), *types("c1"), *types("blk"))
-    y = relu_clip(added(engine, act("blk.pw"), act("c1"), scales), scales[5], True)
-    tally.equal(row, y, act("blk"), "add")
-    tally.equal(row, y, act("blk.add.activation_post_process"), "add")
+    y = relu_clip(add(engine, act("blk.pw"), act("c1"), scales), scales[5], True)
+    tally.assert_equal(row, y, act("blk"), "add")
+    tally.assert_equal(row, y, act("blk.add.activation_post_process"), "add")
     for same, as_one in {"b1": "c1", "r1": "c1", "blk.bn1": "blk.dw", "blk.r1": "blk.dw"}.items():
-        tally.equal(row, act(as_one), act(same), same)
-    tally.equal(row, act("blk.pw"), act("blk.bn2"), "blk.bn2")
+        tally.assert_equal(row, act(as_one), act(same), same)
+    tally.assert_equal(row, act("blk.pw"), act("blk.bn2"), "blk.bn2")
 
     window = ((2, 2), (2, 2), (0, 0, 0, 0))
     y = page.max_pool(np.moveaxis(act("blk"), 1, -1), types("blk")[1], *window)
-    tally.equal(row, y, np.moveaxis(act("mp"), 1, -1), "mp")
+    tally.assert_equal(row, y, np.moveaxis(act("mp"), 1, -1), "mp")
     layer("c2", "mp")
     for same in ("b2", "r2"):
-        tally.equal(row, act("c2"), act(same), same)
+        tally.assert_equal(row, act("c2"), act(same), same)
     scale, zero = types("c2")
     window = ((4, 4), (1, 1), (0, 0, 0, 0))
     s, n = page.average_pool_sum(np.moveaxis(act("c2"), 1, -1), zero, *window, True)
     average = page.average_late if engine == "qnnpack" else page.average_early
     y = np.clip(average(s, n, scale, *types("ap")), 0, 255)
-    tally.equal(row, y, np.moveaxis(act("ap"), 1, -1), "ap")
+    tally.assert_equal(row, y, np.moveaxis(act("ap"), 1, -1), "ap")
     layer("fc", "ap")
-    tally.equal(row, page.dequantize(act("fc"), *types("fc")), z["logits"], "logits")
-    tally.is_what_the_page_says()
+    tally.assert_equal(row, page.dequantize(act("fc"), *types("fc")), z["logits"], "logits")
+    tally.assert_matches_page()

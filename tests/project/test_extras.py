@@ -13,7 +13,7 @@ from nmpsim.extras import install_command, require_extra
 CLONE = Path(nmpsim.extras.__file__).parents[1]
 
 
-class Installed:
+class FakeDistribution:
     """Replacement of a distribution with pip's record of its origin."""
 
     def __init__(self, origin: dict[str, object] | None) -> None:
@@ -50,7 +50,7 @@ class Installed:
 def test_an_extra_is_installed_from_the_source_of_nmpsim(
     monkeypatch: pytest.MonkeyPatch, origin: dict[str, object] | None, command: str
 ) -> None:
-    monkeypatch.setattr("importlib.metadata.distribution", lambda name: Installed(origin))
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: FakeDistribution(origin))
     assert install_command("tui") == command
 
 

@@ -296,7 +296,7 @@ def test_keep_float_excludes_layers(name):
     assert (staying.name, staying.reason) == (first, f"requested by --keep-float {first}")
 
 
-def refused(module: Module, **choices: Any) -> Any:
+def get_diagnostic(module: Module, **choices: Any) -> Any:
     with pytest.raises(UserError) as caught:
         quantize(module, **choices)
     (finding,) = caught.value.diagnostics
@@ -304,7 +304,7 @@ def refused(module: Module, **choices: Any) -> Any:
 
 
 def test_an_unknown_name_of_keep_float_is_an_error():
-    finding = refused(fully_connected_net(), keep_float=frozenset({"fullyconected"}))
+    finding = get_diagnostic(fully_connected_net(), keep_float=frozenset({"fullyconected"}))
     assert finding.code == "QUANT004"
     assert "fullyconnected" in finding.hint
 
@@ -312,14 +312,14 @@ def test_an_unknown_name_of_keep_float_is_an_error():
 def test_a_program_that_only_moves_is_refused():
     draft, data = image_net()
     turned = draft.emit("transpose", draft.buffer(real(1, 2, 4, 4)), data, Shuffle=(0, 3, 1, 2))
-    finding = refused(finish(draft, turned))
+    finding = get_diagnostic(finish(draft, turned))
     assert finding.code == "QUANT003"
     assert finding.found == "a program that computes nothing"
 
 
 def test_a_quantized_program_is_refused():
     program = quantize(fully_connected_net())
-    finding = refused(program.module)
+    finding = get_diagnostic(program.module)
     assert finding.code == "QUANT001"
     assert "quantized tensors" in finding.found
 
@@ -401,7 +401,7 @@ def test_states_are_exchanged():
 def test_a_condition_is_refused():
     module = fully_connected_net()
     conditional = attrs.evolve(module.instructions[0], predicate=module.weights[0].name)
-    finding = refused(attrs.evolve(module, instructions=(conditional,)))
+    finding = get_diagnostic(attrs.evolve(module, instructions=(conditional,)))
     assert finding.code == "QUANT001"
     assert "predicated" in finding.message
 

@@ -29,7 +29,7 @@ def digits(*more: object, lir: object = LIR, weights: object = WEIGHTS, samples:
 
 
 @pytest.fixture
-def few(tmp_path):
+def few_images(tmp_path):
     """Write a data set of twelve images."""
     path = tmp_path / "few.npz"
     with np.load(SAMPLES) as archive:
@@ -37,8 +37,8 @@ def few(tmp_path):
     return path
 
 
-def test_three_files_and_a_report_are_written(tmp_path, few):
-    result = digits("-o", tmp_path / "a net.lir", samples=few)
+def test_three_files_and_a_report_are_written(tmp_path, few_images):
+    result = digits("-o", tmp_path / "a net.lir", samples=few_images)
     assert result.exit_code == 0, result.stderr
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         "a net.lir",
@@ -57,13 +57,13 @@ def test_three_files_and_a_report_are_written(tmp_path, few):
     assert float.fromhex(kind["scale_hex"]) == kind["scale"]
 
 
-def test_the_files_read_back_as_the_program(tmp_path, few):
+def test_the_files_read_back_as_the_program(tmp_path, few_images):
     import nmpsim
     from nmpsim.lir.constants import attach_constants, find_tensors_file
     from nmpsim.lir.parser import parse_file
     from nmpsim.lir.verify import verify
 
-    with np.load(few) as archive:
+    with np.load(few_images) as archive:
         program = nmpsim.quantize(LIR, WEIGHTS, dict(archive), per_channel=True)
     program.save(tmp_path / "x.lir.txt")
     module = parse_file(tmp_path / "x.lir.txt")
@@ -111,8 +111,8 @@ def test_the_output_compiles_and_recognizes_digits(tmp_path, choice):
     assert np.mean(np.array(answers) == labels) > 0.96
 
 
-def test_the_json_output_is_one_document(tmp_path, few):
-    result = digits("-o", tmp_path / "net.lir", "--compare", "--format", "json", samples=few)
+def test_the_json_output_is_one_document(tmp_path, few_images):
+    result = digits("-o", tmp_path / "net.lir", "--compare", "--format", "json", samples=few_images)
     document = json.loads(result.stdout)
     assert document["schema"] == "nmpsim-quantize-1"
     assert document["samples"] == 12
@@ -127,11 +127,11 @@ def test_the_json_output_is_one_document(tmp_path, few):
     assert all(p["outputs"][0]["top1_agreement"] == 1 for p in programs[4:])
 
 
-def test_comparing_needs_no_output_file(tmp_path, few):
-    result = digits("--compare", samples=few)
+def test_comparing_needs_no_output_file(tmp_path, few_images):
+    result = digits("--compare", samples=few_images)
     assert result.exit_code == 0, result.stderr
     assert len([line for line in result.stdout.splitlines() if " Int16 " in line]) == 4
-    assert list(tmp_path.iterdir()) == [few]
+    assert list(tmp_path.iterdir()) == [few_images]
 
 
 def test_one_input_takes_an_npy_file(tmp_path):
@@ -139,10 +139,10 @@ def test_one_input_takes_an_npy_file(tmp_path):
     assert result.exit_code == 0, result.stderr
 
 
-def test_windows_line_ends_are_accepted(tmp_path, few):
+def test_windows_line_ends_are_accepted(tmp_path, few_images):
     text = tmp_path / "windows.lir"
     text.write_bytes(LIR.read_bytes().replace(b"\n", b"\r\n"))
-    assert digits("-o", tmp_path / "net.lir", lir=text, samples=few).exit_code == 0
+    assert digits("-o", tmp_path / "net.lir", lir=text, samples=few_images).exit_code == 0
 
 
 def get_refusal(result, code: str) -> str:
@@ -152,8 +152,8 @@ def get_refusal(result, code: str) -> str:
     return result.stderr
 
 
-def test_an_output_or_a_comparison_is_needed(few):
-    assert "-o OUT.lir or --compare" in get_refusal(digits(samples=few), "ARG001")
+def test_an_output_or_a_comparison_is_needed(few_images):
+    assert "-o OUT.lir or --compare" in get_refusal(digits(samples=few_images), "ARG001")
 
 
 @pytest.mark.parametrize(
@@ -178,10 +178,10 @@ def test_unusable_calibration_inputs_are_refused(tmp_path, arrays, code, words):
     assert not (tmp_path / "net.lir").exists()
 
 
-def test_a_folder_of_images_or_arrays_has_a_sample_in_each(tmp_path, few):
+def test_a_folder_of_images_or_arrays_has_a_sample_in_each(tmp_path, few_images):
     folder = tmp_path / "images"
     folder.mkdir()
-    with np.load(few) as archive:
+    with np.load(few_images) as archive:
         values = archive["x"][:, 0]
     pixels = np.round((values - values.min()) * 16).clip(0, 255).astype(np.uint8)
     for number, one in enumerate(pixels):
@@ -212,45 +212,49 @@ def test_files_without_samples_are_refused(tmp_path, content, code):
     assert "samples.npz" in get_refusal(digits("-o", tmp_path / "net.lir", samples=path), code)
 
 
-def test_missing_weights_are_reported(tmp_path, few):
-    result = run(LIR, "--calibration", few, "-o", tmp_path / "net.lir")
+def test_missing_weights_are_reported(tmp_path, few_images):
+    result = run(LIR, "--calibration", few_images, "-o", tmp_path / "net.lir")
     assert "--weights FILE.npz" in get_refusal(result, "CONST002")
 
 
-def test_an_input_is_not_overwritten(few):
-    message = get_refusal(digits("-o", few.with_name("few.lir"), samples=few), "ARG001")
+def test_an_input_is_not_overwritten(few_images):
+    message = get_refusal(
+        digits("-o", few_images.with_name("few.lir"), samples=few_images), "ARG001"
+    )
     assert "few.npz" in message
 
 
-def test_a_missing_output_folder_is_reported(tmp_path, few):
-    get_refusal(digits("-o", tmp_path / "no" / "net.lir", samples=few), "FILE002")
+def test_a_missing_output_folder_is_reported(tmp_path, few_images):
+    get_refusal(digits("-o", tmp_path / "no" / "net.lir", samples=few_images), "FILE002")
 
 
-def test_a_quantized_program_is_refused(tmp_path, few):
+def test_a_quantized_program_is_refused(tmp_path, few_images):
     message = get_refusal(
         digits(
             "-o",
             tmp_path / "net.lir",
             lir=DIGITS / "digits.lir.txt",
             weights=DIGITS / "digits.npz",
-            samples=few,
+            samples=few_images,
         ),
         "QUANT001",
     )
     assert "digits.lir.txt:3:" in message
 
 
-def test_a_wrong_name_of_keep_float_has_a_hint(tmp_path, few):
+def test_a_wrong_name_of_keep_float_has_a_hint(tmp_path, few_images):
     message = get_refusal(
-        digits("-o", tmp_path / "n.lir", "--keep-float", "conv3", samples=few), "QUANT004"
+        digits("-o", tmp_path / "n.lir", "--keep-float", "conv3", samples=few_images), "QUANT004"
     )
     assert "Did you mean" in message
 
 
-def test_nothing_quantized_is_an_error(tmp_path, few):
+def test_nothing_quantized_is_an_error(tmp_path, few_images):
     keep = ("convolution", "fullyconnected", "maxpool", "relu")
     options = [word for name in keep for word in ("--keep-float", name)]
-    message = get_refusal(digits("-o", tmp_path / "net.lir", *options, samples=few), "QUANT003")
+    message = get_refusal(
+        digits("-o", tmp_path / "net.lir", *options, samples=few_images), "QUANT003"
+    )
     assert "requested by --keep-float convolution" in message
     assert not (tmp_path / "net.lir").exists()
 

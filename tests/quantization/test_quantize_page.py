@@ -39,14 +39,14 @@ def blocks(kind: str) -> list[str]:
     return re.findall(rf"<!-- run -->\n```{kind}\n(.*?)```", PAGE, re.S)
 
 
-def shown(first_words: str) -> str:
+def find_output(first_words: str) -> str:
     (text,) = re.findall(rf"```\n({re.escape(first_words)}.*?)```", PAGE, re.S)
     return text
 
 
 def test_commands_of_the_page_run(repository):
     quantized, _, ran = shell(blocks("sh")[0])
-    assert quantized.stdout == shown("7 of 8 results")
+    assert quantized.stdout == find_output("7 of 8 results")
     assert " fc  " in ran.stdout
     assert Path("digits.tensors.json").exists()
 
@@ -54,7 +54,7 @@ def test_commands_of_the_page_run(repository):
 @pytest.mark.slow
 def test_the_table_of_the_page_is_current(repository):
     (compared,) = shell(blocks("sh")[1])
-    assert compared.stdout == shown("errors against the float program")
+    assert compared.stdout == find_output("errors against the float program")
 
 
 def test_the_python_of_the_page_runs(repository):

@@ -37,7 +37,7 @@ clip (in minimob; Glow's fused form is as ours) and between ``batchedadd`` and R
 
 
 @cache
-def calibrated(name: str, by: str = "samples") -> CalibratedProgram:
+def calibrate(name: str, by: str = "samples") -> CalibratedProgram:
     net = (shared_folder() / name).parents[1]
     if by == "profile":
         return CalibratedProgram.from_samples(
@@ -73,7 +73,7 @@ def get_result_types(module: Module) -> dict[str, TensorType]:
 def test_types_and_constants_equal_glow(name, by, shared):
     net = name.split("/")[1]
     glow = recorded_module(shared / name)
-    ours = calibrated(name, by).quantize(parse_settings(name)).module
+    ours = calibrate(name, by).quantize(parse_settings(name)).module
     expected, actual = get_result_types(glow), get_result_types(ours)
     narrowed = NARROWED if net == "minimob" or "lenet/i8_asym_b32/cpuold" in name else ()
     compared = 0
@@ -102,7 +102,7 @@ def test_types_and_constants_equal_glow(name, by, shared):
     "name", each_value((n for n in NAMES if "minimob" not in n), program_parts)
 )
 def test_outputs_equal_glow(name, shared):
-    ours = calibrated(name).quantize(parse_settings(name)).module
+    ours = calibrate(name).quantize(parse_settings(name)).module
     with np.load((shared / name).with_name(f"{name.split('/')[-1].split('.')[0]}.npz")) as recorded:
         inputs = {k[6:]: recorded[k] for k in recorded.files if k.startswith("input/")}
         outputs = {k[7:]: recorded[k] for k in recorded.files if k.startswith("output/")}
@@ -119,7 +119,7 @@ def test_outputs_equal_glow(name, shared):
 def test_channel_scales_equal_glow(net, shared):
     """Filters, rows of weights, biases: on all images what Glow recorded."""
     folder = shared / "lir_real" / net / "i8_asym_b32_channelwise"
-    program = calibrated(f"lir_real/{net}/i8_asym_b32/cpumax.lir.txt")
+    program = calibrate(f"lir_real/{net}/i8_asym_b32/cpumax.lir.txt")
     ours = program.quantize(parse_settings(f"lir_real/{net}/i8_asym_b32_channelwise/x")).module
     opcodes = {instruction.opcode for instruction in ours.instructions}
     assert {"channelwisequantizedconvolution", "rowwisequantizedfullyconnected"} <= opcodes

@@ -52,7 +52,7 @@ def sample(net: FloatNet, number: int = 0) -> dict[str, np.ndarray]:
     }
 
 
-def quantized(net: FloatNet, choices: Settings) -> QuantizedProgram | None:
+def quantize(net: FloatNet, choices: Settings) -> QuantizedProgram | None:
     """Return the quantized program, or None if there is nothing to quantize."""
     try:
         return CalibratedProgram.from_samples(net.module, net.samples).quantize(choices)
@@ -79,7 +79,7 @@ def test_separate_buffers_give_the_same_values(net):
 @examples(150)
 @given(float_nets(), CHOICES)
 def test_every_choice_gives_a_sound_program(net, choices):
-    program = quantized(net, choices)
+    program = quantize(net, choices)
     if program is None:
         return
     verify(program.module)
@@ -93,7 +93,7 @@ def test_every_choice_gives_a_sound_program(net, choices):
 @examples(60)
 @given(float_nets(), CHOICES)
 def test_a_profile_of_the_same_ranges_gives_the_same_program(net, choices):
-    program = quantized(net, choices)
+    program = quantize(net, choices)
     if program is None:
         return
     profile = {
@@ -109,7 +109,7 @@ def test_a_profile_of_the_same_ranges_gives_the_same_program(net, choices):
 @given(float_nets(), st.sampled_from(SCHEMAS))
 def test_int16_is_near_float(net, schema):
     calibrated = CalibratedProgram.from_samples(net.module, net.samples)
-    program = quantized(net, Settings(schema=schema, elem="i16"))
+    program = quantize(net, Settings(schema=schema, elem="i16"))
     if program is None:
         return
     largest = max((max(-r.low, r.high) for r in calibrated.ranges.values()), default=0.0)
@@ -123,7 +123,7 @@ def test_int16_is_near_float(net, schema):
 @examples(15)
 @given(float_nets(), CHOICES)
 def test_the_device_runs_random_networks(net, choices):
-    program = quantized(net, choices)
+    program = quantize(net, choices)
     if program is None:
         return
     bundle = parse_bundle(compile_module(program.module, default_device()))
@@ -142,7 +142,7 @@ INT16 = pytest.param(Settings(elem="i16"), marks=pytest.mark.slow, id="int16")
 @examples(60)
 @given(float_nets())
 def test_quantized_layers_run_on_the_device(choices, net):
-    program = quantized(net, choices)
+    program = quantize(net, choices)
     if program is None:
         return
     bundle = parse_bundle(compile_module(program.module, default_device()))

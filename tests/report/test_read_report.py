@@ -50,7 +50,7 @@ def test_unusual_outputs_survive_a_round_trip(values):
     assert read.values.shape == values.shape
 
 
-def changed(change):
+def edit(change):
     data = to_json(detailed_report())
     change(data)
     return json.dumps(data).encode()
@@ -66,19 +66,22 @@ def changed(change):
         (b'{"schema": "nmpsim-report-0"}', "nmpsim-report-0"),
         (b"[" * 100_000, "recursion"),
         (b'{"schema": NaN}', "NaN"),
-        (changed(lambda d: d.pop("layers")), "'layers'"),
-        (changed(lambda d: d["layers"][1].update(cycles="7")), "layers[1].cycles: '7'"),
-        (changed(lambda d: d["layers"][1].update(macs=10**30)), "layers[1].macs"),
-        (changed(lambda d: d.update(seconds=1e999)), "Infinity is not JSON"),
-        (changed(lambda d: d["layers"].pop(0)), "index"),
-        (changed(lambda d: d["histograms"][0].update(index=99)), "layer 99"),
-        (changed(lambda d: d["edges"].append([0, 3])), "layer 3"),
-        (changed(lambda d: d["edges"].append([1, 1])), "an edge to an earlier layer"),
-        (changed(lambda d: d["timeline"]["spans"][0].__setitem__(2, 50)), "layer 50"),
-        (changed(lambda d: d["scratchpads"][0].update(layer=9)), "layer 9"),
-        (changed(lambda d: d["timeline"]["spans"][0].pop()), "timeline.spans[0]"),
-        (changed(lambda d: d["outputs"]["prob"].update(shape=[7])), "cannot reshape"),
-        (changed(lambda d: d["outputs"]["prob"].update(values=[[1], [2, 3]])), "inhomogeneous"),
+        (edit(lambda d: d.pop("layers")), "'layers'"),
+        (edit(lambda d: d["layers"][1].update(cycles="7")), "layers[1].cycles: '7'"),
+        (edit(lambda d: d["layers"][1].update(macs=10**30)), "layers[1].macs"),
+        (edit(lambda d: d.update(seconds=1e999)), "Infinity is not JSON"),
+        (edit(lambda d: d["layers"].pop(0)), "index"),
+        (edit(lambda d: d["histograms"][0].update(index=99)), "layer 99"),
+        (edit(lambda d: d["edges"].append([0, 3])), "layer 3"),
+        (edit(lambda d: d["edges"].append([1, 1])), "an edge to an earlier layer"),
+        (edit(lambda d: d["timeline"]["spans"][0].__setitem__(2, 50)), "layer 50"),
+        (edit(lambda d: d["scratchpads"][0].update(layer=9)), "layer 9"),
+        (edit(lambda d: d["timeline"]["spans"][0].pop()), "timeline.spans[0]"),
+        (edit(lambda d: d["outputs"]["prob"].update(shape=[7])), "cannot reshape"),
+        (
+            edit(lambda d: d["outputs"]["prob"].update(values=[[1], [2, 3]])),
+            "inhomogeneous",
+        ),
     ],
 )
 def test_other_documents_are_refused(text, found, tmp_path):

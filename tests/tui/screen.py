@@ -25,7 +25,7 @@ Start = Callable[[], Shell]
 SMALL, LARGE = (80, 24), (200, 50)
 
 
-class Saved:
+class ArrayFile:
     """Reader of an ``.npz`` file."""
 
     def __init__(self, path: Path) -> None:
@@ -38,7 +38,7 @@ class Saved:
 
 def session(bundle: Bundle, image: np.ndarray[Any, Any]) -> Shell:
     """Return a debugger session on a program with one input."""
-    return Shell(Debugger(bundle, {bundle.metadata.inputs[0].name: image}), Saved)
+    return Shell(Debugger(bundle, {bundle.metadata.inputs[0].name: image}), ArrayFile)
 
 
 class User:

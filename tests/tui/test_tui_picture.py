@@ -21,7 +21,7 @@ def words(svg: str) -> set[str]:
     return set(re.findall(r"\w+", "".join(ElementTree.fromstring(svg).itertext())))
 
 
-def lasting(svg: str) -> set[str]:
+def stable_words(svg: str) -> set[str]:
     """Return words without addresses and counts, which depend on the compiler."""
     return {word for word in words(svg) if not re.search(r"\d", word)}
 
@@ -34,7 +34,7 @@ def test_the_script_draws_the_picture(tmp_path: Path) -> None:
     for picture in (tmp_path / "made.svg", PICTURE):
         svg = picture.read_text(encoding="utf-8")
         assert titles | labels | {"conv2__2", "reference", "equal", "vector"} <= words(svg)
-        assert lasting(svg) == lasting((tmp_path / "made.svg").read_text("utf-8")), REMAKE
+        assert stable_words(svg) == stable_words((tmp_path / "made.svg").read_text("utf-8")), REMAKE
         assert "url(http" not in svg and "@import" not in svg and "<script" not in svg
 
 

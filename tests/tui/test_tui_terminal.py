@@ -56,7 +56,7 @@ def random_strip(random_: random.Random, columns: int) -> Strip:
     )
 
 
-def seen(strip: Strip) -> list[tuple[object, ...]]:
+def visible_cells(strip: Strip) -> list[tuple[object, ...]]:
     """Return the visible character and style of each cell."""
     found = []
     for text, style, _ in strip:
@@ -67,9 +67,9 @@ def seen(strip: Strip) -> list[tuple[object, ...]]:
     return found
 
 
-def shown(terminal: Terminal, columns: int, y: int) -> list[tuple[object, ...]]:
+def visible_row(terminal: Terminal, columns: int, y: int) -> list[tuple[object, ...]]:
     row = [terminal.cells[x, y] for x in range(columns)]
-    return seen(Strip([Segment(one, from_sequence(looks)) for one, looks in row]))
+    return visible_cells(Strip([Segment(one, from_sequence(looks)) for one, looks in row]))
 
 
 def from_sequence(looks: str) -> Style:
@@ -93,7 +93,7 @@ def test_after_any_updates_the_terminal_shows_the_last_one() -> None:
         rows[random_.randrange(4)] = random_strip(random_, 30)
         terminal.receive(content.show(rows, CONSOLE))
         for y, strip in enumerate(rows):
-            assert shown(terminal, 30, y) == seen(strip)
+            assert visible_row(terminal, 30, y) == visible_cells(strip)
     assert content.show(rows, CONSOLE) == ""
 
 

@@ -21,7 +21,7 @@ KINDS = {
 
 
 @attrs.frozen(eq=False)
-class Dumped:
+class DumpedTensor:
     """Operand of an instruction with its elements."""
 
     instruction: str
@@ -36,7 +36,9 @@ class Dumped:
         return f"{kind}{self.quant}<{' x '.join(map(str, self.values.shape))}>"
 
 
-def write_folder(folder: Path, format: str, tensors: list[Dumped], name: str = "Kind") -> Path:
+def write_folder(
+    folder: Path, format: str, tensors: list[DumpedTensor], name: str = "Kind"
+) -> Path:
     """Write tensor files as a program does, and their list as the compiler does."""
     folder.mkdir(exist_ok=True)
     lines = [f"Format: {format}"]
@@ -55,7 +57,7 @@ def write_folder(folder: Path, format: str, tensors: list[Dumped], name: str = "
     return folder
 
 
-def contents(one: Dumped, format: str) -> bytes:
+def contents(one: DumpedTensor, format: str) -> bytes:
     if format.endswith("bin"):
         head = "" if format == "rawbin" else one.type
         return head.encode() + np.ascontiguousarray(one.values).tobytes()
@@ -63,12 +65,12 @@ def contents(one: Dumped, format: str) -> bytes:
     return (head + "".join(f"{float(v):f}, " for v in one.values.reshape(-1))).encode()
 
 
-def console_text(tensors: list[Dumped]) -> str:
+def console_text(tensors: list[DumpedTensor]) -> str:
     """Return the text that an instrumented program prints: at most 100 numbers per tensor."""
     return "".join(_printed(one) for one in tensors)
 
 
-def _printed(one: Dumped) -> str:
+def _printed(one: DumpedTensor) -> str:
     text = f"debug_print.{one.when}.{one.instruction}.{one.operand}.convolution\n"
     shape, flat = one.values.shape, one.values.reshape(-1)
     if not shape:

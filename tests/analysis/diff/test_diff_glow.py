@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from glow_dumps import Dumped, console_text, contents, write_folder
+from glow_dumps import DumpedTensor, console_text, contents, write_folder
 from hypothesis import given
 from hypothesis import strategies as st
 from tiers import examples
@@ -23,17 +23,19 @@ QUANT = "[S:0.015625000 O:-3][-1.953,2.031]"
 INT8 = RNG.integers(-128, 128, (1, 5, 6, 4), np.int8)
 FLOAT = RNG.normal(size=(1, 10)).astype(np.float32)
 TENSORS = [
-    Dumped("conv1__2", "Dest", INT8, QUANT),
-    Dumped("conv1__2", "Src", RNG.integers(-128, 128, (1, 6, 7, 3), np.int8), QUANT, "before"),
-    Dumped("conv1__2", "Bias", RNG.integers(-(10**9), 10**9, 4, np.int32), "", "before"),
-    Dumped("zeros", "Dest", np.zeros((2, 3), np.int16), QUANT),
-    Dumped("prob_dequantize", "Dest", FLOAT),
+    DumpedTensor("conv1__2", "Dest", INT8, QUANT),
+    DumpedTensor(
+        "conv1__2", "Src", RNG.integers(-128, 128, (1, 6, 7, 3), np.int8), QUANT, "before"
+    ),
+    DumpedTensor("conv1__2", "Bias", RNG.integers(-(10**9), 10**9, 4, np.int32), "", "before"),
+    DumpedTensor("zeros", "Dest", np.zeros((2, 3), np.int16), QUANT),
+    DumpedTensor("prob_dequantize", "Dest", FLOAT),
 ]
 SPLICES = (b"nan, ", b"-inf, ", b"1e999, ", b"9" * 22 + b", ", b"<2147483647 x 9>", b"]", b"\n")
 FORMATS = ("bin", "txt", "rawbin", "rawtxt")
 
 
-def saved(**changed):
+def make_saved_results(**changed):
     """Return the tensors above as the saved results of a run."""
     results = {t.instruction: t.values for t in TENSORS if t.operand == "Dest"} | changed
     keyed = {f"{n:04d}:{name}": values for n, (name, values) in enumerate(results.items())}
@@ -49,7 +51,7 @@ def test_every_format_equals_its_source(tmp_path, format):
         assert (values.shape, values.array.dtype) == (written.values.shape, written.values.dtype)
         if format.endswith("bin") or written.values.dtype.kind == "i":
             np.testing.assert_array_equal(values.array, written.values.reshape(-1))
-    assert not compare_runs(tensors, saved()).differing
+    assert not compare_runs(tensors, make_saved_results()).differing
 
 
 @pytest.mark.parametrize("format", [*FORMATS, "console"])
@@ -61,7 +63,7 @@ def test_one_wrong_element_is_found(tmp_path, format):
         tensors = read_console_tensors(tmp_path / "log")
     else:
         tensors = read_folder_tensors(write_folder(tmp_path, format, TENSORS))
-    (found,) = compare_runs(tensors, saved(conv1__2=wrong)).differing
+    (found,) = compare_runs(tensors, make_saved_results(conv1__2=wrong)).differing
     assert found.name == "conv1__2"
     assert found.difference.first.at == (0, 2, 3, 1)
     assert found.difference.first.expected == INT8[0, 2, 3, 1]
@@ -74,14 +76,14 @@ def test_floats_are_compared_to_the_last_printed_digit(tmp_path, format):
     near, far = FLOAT.copy(), FLOAT.copy()
     near[0, 3] = np.nextafter(near[0, 3], np.float32(9))
     far[0, 3] += np.float32(2e-6)
-    assert not compare_runs(tensors, saved(prob_dequantize=near)).differing
-    (found,) = compare_runs(tensors, saved(prob_dequantize=far)).differing
+    assert not compare_runs(tensors, make_saved_results(prob_dequantize=near)).differing
+    (found,) = compare_runs(tensors, make_saved_results(prob_dequantize=far)).differing
     assert found.difference.first.at == (0, 3)
 
 
 def test_a_stream_has_six_significant_digits(tmp_path):
     values = np.array([[0.125, -1.5, 1234567.0, 1e-9, 3.0000001]], np.float32)
-    write_folder(tmp_path, "rawtxt", [Dumped("a", "Dest", values)])
+    write_folder(tmp_path, "rawtxt", [DumpedTensor("a", "Dest", values)])
     (tmp_path / "data0000.txt").write_text("0.125, -1.5, 1.23457e+06, 1e-09, 3, ")
     keyed = {"0001:a": values}
     run = list(list_saved_tensors(keyed, keyed.__getitem__))
@@ -92,7 +94,7 @@ def test_a_stream_has_six_significant_digits(tmp_path):
 
 def test_the_console_text_has_a_hundred_elements(tmp_path):
     (tmp_path / "log").write_text("noise\n" + console_text(TENSORS) + "Result: 7\n")
-    found = compare_runs(read_console_tensors(tmp_path / "log"), saved())
+    found = compare_runs(read_console_tensors(tmp_path / "log"), make_saved_results())
     assert not found.differing
     assert [(t.name, t.compared) for t in found.tensors] == [
         ("conv1__2", 100),
@@ -102,18 +104,20 @@ def test_the_console_text_has_a_hundred_elements(tmp_path):
     hidden = INT8.copy()
     hidden[0, 4, 5, 3] += 1
     assert not compare_runs(
-        read_console_tensors(tmp_path / "log"), saved(conv1__2=hidden)
+        read_console_tensors(tmp_path / "log"), make_saved_results(conv1__2=hidden)
     ).differing
 
 
 def test_the_last_inference_on_the_console_counts(tmp_path):
-    other = Dumped("conv1__2", "Dest", INT8 // 2, QUANT)
+    other = DumpedTensor("conv1__2", "Dest", INT8 // 2, QUANT)
     (tmp_path / "log").write_text(console_text([other]) + console_text(TENSORS))
-    assert not compare_runs(read_console_tensors(tmp_path / "log"), saved()).differing
+    assert not compare_runs(read_console_tensors(tmp_path / "log"), make_saved_results()).differing
 
 
 def test_a_scalar_is_compared(tmp_path):
-    (tmp_path / "log").write_text(console_text([Dumped("a", "Dest", np.float32(1.5).reshape(()))]))
+    (tmp_path / "log").write_text(
+        console_text([DumpedTensor("a", "Dest", np.float32(1.5).reshape(()))])
+    )
     (tensor,) = read_console_tensors(tmp_path / "log")
     assert (tensor.load().shape, tensor.load().array.tolist()) == ((), [1.5])
 
@@ -123,7 +127,7 @@ def test_an_older_list_with_windows_line_ends_is_read(tmp_path):
     info = (tmp_path / "instrument-debug.info").read_bytes().replace(b"\n", b"\r\n")
     (tmp_path / "instrument-debug.info").unlink()
     (tmp_path / "debug.info").write_bytes(info)
-    assert not compare_runs(read_folder_tensors(tmp_path), saved()).differing
+    assert not compare_runs(read_folder_tensors(tmp_path), make_saved_results()).differing
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -138,7 +142,7 @@ def test_a_damaged_dump_is_refused(tmp_path, format, damage):
     else:
         file.write_bytes(changed[damage])
     with pytest.raises(UserError) as caught:
-        compare_runs(read_folder_tensors(tmp_path), saved())
+        compare_runs(read_folder_tensors(tmp_path), make_saved_results())
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == ("FILE001" if damage == "gone" else "DUMP001")
     assert file.name in str(diagnostic)
@@ -189,11 +193,11 @@ def test_the_program_replaces_a_missing_list(tmp_path, format):
     data = RNG.integers(-60, 60, (3, 4), np.int8)
     relu = np.maximum(data, 0)
     tensors = [
-        Dumped("a", "Dest", relu, quant),
-        Dumped("a", "Src", data, quant),
-        Dumped("b", "Dest", relu + data, quant),
-        Dumped("b", "LHS", relu, quant),
-        Dumped("b", "RHS", data, quant),
+        DumpedTensor("a", "Dest", relu, quant),
+        DumpedTensor("a", "Src", data, quant),
+        DumpedTensor("b", "Dest", relu + data, quant),
+        DumpedTensor("b", "LHS", relu, quant),
+        DumpedTensor("b", "RHS", data, quant),
     ]
     listed = read_folder_tensors(write_folder(tmp_path, format, tensors))
     (tmp_path / "instrument-debug.info").unlink()
@@ -228,7 +232,7 @@ def test_a_huge_tensor_of_zeros_needs_no_memory(tmp_path):
     shape = "30000 30000"
     text = f"debug_print.after.conv1__2.Dest.conv\nshape: ( {shape} )\n[ Zero tensor ]\n"
     Path(tmp_path / "log").write_text(text)
-    (found,) = compare_runs(read_console_tensors(tmp_path / "log"), saved()).differing
+    (found,) = compare_runs(read_console_tensors(tmp_path / "log"), make_saved_results()).differing
     assert "shapes differ" in found.problem
 
 
@@ -252,9 +256,9 @@ def test_any_bytes_give_a_result_or_an_error(whole, data):
     path.write_bytes(whole[path][:start] + noise + whole[path][end:])
     try:
         if path.name == "log":
-            compare_runs(read_console_tensors(path), saved())
+            compare_runs(read_console_tensors(path), make_saved_results())
         else:
-            compare_runs(read_folder_tensors(path.parent), saved())
+            compare_runs(read_folder_tensors(path.parent), make_saved_results())
     except UserError as error:
         assert str(error)
     finally:

@@ -24,7 +24,7 @@ def run(**arrays):
     return list(list_saved_tensors(arrays, arrays.__getitem__))
 
 
-def keyed(arrays):
+def make_keys(arrays):
     return list(list_saved_tensors(arrays, arrays.__getitem__))
 
 
@@ -35,11 +35,11 @@ def test_equal_runs_have_no_difference():
 
 
 def test_the_first_and_the_largest_difference_are_found():
-    first = keyed({"0001:a": A, "0002:b": A, "0003:c": A})
+    first = make_keys({"0001:a": A, "0002:b": A, "0003:c": A})
     b, c = A.copy(), A.copy()
     b[0, 1, 2, 3] ^= 1
     c[0, 4, 0, 0] ^= 64
-    found = compare_runs(keyed({"0003:c": c, "0002:b": b, "0001:a": A}), first)
+    found = compare_runs(make_keys({"0003:c": c, "0002:b": b, "0001:a": A}), first)
     assert [one.name for one in found.differing] == ["b", "c"]
     assert found.worst_tensor.name == "c"
     assert found.worst_tensor.difference.worst.at == (0, 4, 0, 0)
@@ -49,7 +49,7 @@ def test_the_first_and_the_largest_difference_are_found():
 
 
 def test_keys_of_only_one_run_are_listed():
-    recorded = keyed(
+    recorded = make_keys(
         {
             "const/w": A,
             "input/data": A,
@@ -58,7 +58,7 @@ def test_keys_of_only_one_run_are_listed():
             "output/prob": A,
         }
     )
-    found = compare_runs(recorded, keyed({"0004:conv__2": A, "0009:other": A}))
+    found = compare_runs(recorded, make_keys({"0004:conv__2": A, "0009:other": A}))
     assert [(one.name, one.operand) for one in found.tensors] == [("conv__2", None)]
     assert (found.only_first, found.only_second) == (("hidden", "prob"), ("other",))
     assert not compare_runs(recorded, run(prob=A)).differing
@@ -150,7 +150,7 @@ def test_floats_are_compared_by_distance():
 def test_unambiguous_names_of_a_model_are_matched():
     b, c = A[:, :3], A[:, :2]
     onnx = {"/conv1/Conv_output_0": A, "x:0": b, "other": c, "twice": A, "more": A}
-    mine = keyed({"0001:conv1_Conv__2": A, "0002:fc__1": b, "0003:pool": c, "0004:relu": A})
+    mine = make_keys({"0001:conv1_Conv__2": A, "0002:fc__1": b, "0003:pool": c, "0004:relu": A})
     found = compare_runs(run(**onnx), mine, origins={"fc__1": "x:0"})
     pairs = {one.name: one.name_in_first for one in found.tensors}
     assert pairs == {"conv1_Conv__2": "/conv1/Conv_output_0", "fc__1": "x:0", "pool": "other"}
@@ -186,8 +186,8 @@ def test_runs_with_nothing_in_common_are_refused():
 def test_a_renamed_tensor_is_compared_by_its_number():
     b = A.copy()
     b[0, 1, 2, 3] ^= 1
-    first = keyed({"0001:a": A, "0002:old": A, "0003:gone": A, "0004:short": A[:, :1]})
-    found = compare_runs(first, keyed({"0001:a": A, "0002:new": b, "0004:long": A}))
+    first = make_keys({"0001:a": A, "0002:old": A, "0003:gone": A, "0004:short": A[:, :1]})
+    found = compare_runs(first, make_keys({"0001:a": A, "0002:new": b, "0004:long": A}))
     assert [(one.name, one.name_in_first) for one in found.tensors] == [("a", ""), ("new", "old")]
     assert [one.name for one in found.differing] == ["new"]
     assert (found.only_first, found.only_second) == (("gone", "short"), ("long",))
@@ -196,13 +196,13 @@ def test_a_renamed_tensor_is_compared_by_its_number():
 
 def test_an_earlier_float_difference_gives_a_note():
     real = A.astype(np.float32)
-    first = keyed({"0001:a": A, "0002:b": real, "0003:c": A})
+    first = make_keys({"0001:a": A, "0002:b": real, "0003:c": A})
     for tensors, expected in (
         ({"0001:a": A, "0002:b": real + 1e-6, "0003:c": A + 1}, "b"),
         ({"0001:a": A, "0002:b": real + 1e-6, "0003:c": A}, None),
         ({"0001:a": A + 1, "0002:b": real + 1e-6, "0003:c": A + 1}, None),
     ):
-        found = compare_runs(first, keyed(tensors))
+        found = compare_runs(first, make_keys(tensors))
         assert make_run_document(found)["float_before"] == expected
 
 
@@ -214,7 +214,7 @@ def test_a_missing_float_result_gives_a_note():
         ({"0001:a": A, "0003:c": A}, {"0001:a": A + 1, "0002:b": real, "0003:c": A + 1}, None),
         ({"2:b": real, "3:c": A}, {"1:a": real, "2:b": real, "3:c": A + 1}, None),
     ):
-        found = compare_runs(keyed(first), keyed(second))
+        found = compare_runs(make_keys(first), make_keys(second))
         assert make_run_document(found)["float_unknown"] == expected
         lines = render_text(partial(print_run_difference, found))
         assert ("the first run lacks the float32 result" in lines) == bool(expected)

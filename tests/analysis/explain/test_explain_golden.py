@@ -41,7 +41,7 @@ def forms(layer: LayerFacts, stage: str) -> list[tuple[int, int, int]]:
     return [(f.integer.pre, f.integer.post, f.integer.mul) for f in found.factors if f]
 
 
-def explained(draft: Draft) -> LayerFacts:
+def explain_case(draft: Draft) -> LayerFacts:
     return explain_layers(draft.module())[-1]
 
 
@@ -69,7 +69,7 @@ def test_convolution_factors_equal_recorded_integers(shared: Path) -> None:
         filter_ = constant(draft, case, "filter", np.ones((1, 1, 1, 1), np.int8))
         bias = constant(draft, case, "bias", np.zeros(1, case["bias"].dtype))
         draft.emit("convolution", out, source, filter_, bias, **WINDOW, Group=1, Dilation=(1, 1))
-        layer = explained(draft)
+        layer = explain_case(draft)
         for stage in ("bias", "out"):
             assert forms(layer, stage) == case.form(stage)
 
@@ -87,7 +87,7 @@ def test_channelwise_factors_equal_recorded_integers(shared: Path) -> None:
             "channelwisequantizedconvolution",
             out, source, filter_, bias, *tables, **WINDOW, Group=1, Dilation=(1, 1),
         )  # fmt: skip
-        layer = explained(draft)
+        layer = explain_case(draft)
         assert layer.channels == channels
         for stage in ("bias", "out"):
             assert forms(layer, stage) == case.form(stage)
@@ -104,11 +104,11 @@ def test_product_factors_equal_recorded_integers(shared: Path) -> None:
         weights = constant(draft, case, "weights", np.ones((1, 1), np.int8))
         bias = constant(draft, case, "bias", np.zeros(1, case["bias"].dtype))
         draft.emit("fullyconnected", out, source, weights, bias)
-        layer = explained(draft)
+        layer = explain_case(draft)
         for stage in ("bias", "out"):
             assert forms(layer, stage) == case.form(stage)
         draft.emit("matmul", tensor(draft, case, "out", (1, 1)), source, weights)
-        assert forms(explained(draft), "out") == case.form("matmul")
+        assert forms(explain_case(draft), "out") == case.form("matmul")
 
 
 def test_rowwise_factors_equal_recorded_integers(shared: Path) -> None:
@@ -119,7 +119,7 @@ def test_rowwise_factors_equal_recorded_integers(shared: Path) -> None:
         bias = constant(draft, case, "bias", np.zeros(rows, case["bias"].dtype))
         tables = [table(draft, case[f"weights_{name}"]) for name in ("scales", "offsets")]
         draft.emit("rowwisequantizedfullyconnected", out, source, weights, bias, *tables)
-        layer = explained(draft)
+        layer = explain_case(draft)
         for stage in ("bias", "out"):
             assert forms(layer, stage) == case.form(stage)
 
@@ -130,7 +130,7 @@ def test_elementwise_factors_equal_recorded_integers(shared: Path) -> None:
         draft, opcode = Draft(), f"element{case['op']}"
         lhs, rhs, out = (tensor(draft, case, which, (2,)) for which in ("lhs", "rhs", "out"))
         draft.emit(opcode, out, lhs, rhs)
-        layer = explained(draft)
+        layer = explain_case(draft)
         if opcode == "elementmul":
             columns = (case[part] for part in ("pre", "post", "mul"))
             assert forms(layer, "out") == [tuple(int(c) for c in columns)]
@@ -150,9 +150,9 @@ def test_pool_and_relu_factors_equal_recorded_integers(shared: Path) -> None:
         for counts in (0, 1):
             out = tensor(draft, case, "avg_out", (1, 1, 1, 1))
             draft.emit("avgpool", out, source, **window, CountIncludePads=counts)
-            assert forms(explained(draft), "out") == case.form(f"avg_cip{counts}")
+            assert forms(explain_case(draft), "out") == case.form(f"avg_cip{counts}")
         draft.emit("relu", tensor(draft, case, "avg_out", source.shape), source)
-        assert forms(explained(draft), "out") == case.form("relu")
+        assert forms(explain_case(draft), "out") == case.form("relu")
 
 
 def test_rescale_factors_equal_recorded_integers(shared: Path) -> None:
@@ -164,7 +164,7 @@ def test_rescale_factors_equal_recorded_integers(shared: Path) -> None:
         ]
         draft.emit("rescalequantized", draft.result(kinds[1]), draft.input(kinds[0]))
         columns = (case[part] for part in ("pre", "post", "mul"))
-        assert forms(explained(draft), "out") == [tuple(int(c) for c in columns)]
+        assert forms(explain_case(draft), "out") == [tuple(int(c) for c in columns)]
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.25])
@@ -172,7 +172,7 @@ def test_leaky_relu_factors_equal_recorded_integers(alpha: float) -> None:
     draft = Draft()
     source = draft.input(tensor_type("i8", (2,), 0.3, 1))
     draft.emit("leakyrelu", draft.result(tensor_type("i8", (2,), 0.1, 2)), source, Alpha=alpha)
-    out, leaky = explained(draft).stages
+    out, leaky = explain_case(draft).stages
     ratio = np.float32(0.3) / np.float32(0.1)
     below = np.float32(0.3) * np.float32(alpha) / np.float32(0.1)
     assert (out.reals, leaky.reals) == ((float(ratio),), (float(below),))

@@ -35,7 +35,7 @@ def findings(module: Module, rule: str = "bias-payload", **more: Any) -> list[Fi
     return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
-def recorded(name: str, shared: Path) -> Module:
+def load_recorded(name: str, shared: Path) -> Module:
     """Load a recorded program with its constants and exact scales."""
     text = shared / name
     if "resnet50" not in name:
@@ -49,7 +49,7 @@ def biases_of(module: Module) -> tuple[Bias, ...]:
     return load_subject(module).biases
 
 
-def retyped(module: Module, scales: Mapping[str, float]) -> Module:
+def change_scales(module: Module, scales: Mapping[str, float]) -> Module:
     """Return a module with new scales and zero point 0 for some constants."""
     weights = []
     for weight in module.weights:
@@ -60,21 +60,21 @@ def retyped(module: Module, scales: Mapping[str, float]) -> Module:
     return attrs.evolve(module, weights=tuple(weights))
 
 
-def declared_on_the_result(module: Module, biases: Sequence[Bias]) -> Module:
+def redeclare_biases(module: Module, biases: Sequence[Bias]) -> Module:
     """Give each bias the type of its result without changing its payload."""
-    return _on_the_result(module, biases, lambda bias: bias.payload)
+    return _change_biases(module, biases, lambda bias: bias.payload)
 
 
-def rescaled_to_the_result(module: Module, biases: Sequence[Bias]) -> Module:
+def requantize_biases(module: Module, biases: Sequence[Bias]) -> Module:
     """Give each bias the type of its result and requantize its payload."""
 
     def requantized(bias: Bias) -> np.ndarray:
         return np.clip(np.rint(bias.reals / bias.result_scale), *bias.limits)
 
-    return _on_the_result(module, biases, requantized)
+    return _change_biases(module, biases, requantized)
 
 
-def _on_the_result(
+def _change_biases(
     module: Module, biases: Sequence[Bias], payload: Callable[[Bias], np.ndarray]
 ) -> Module:
     scales: dict[str, float] = {}
@@ -85,12 +85,12 @@ def _on_the_result(
         if len(tables) < 4:
             scales[name] = bias.result_scale
             continue
-        module, own = _with_own_table(module, bias, tables[2])
+        module, own = _add_own_table(module, bias, tables[2])
         constants[own] = np.full_like(constants[tables[2]], bias.result_scale)
-    return attrs.evolve(retyped(module, scales), constants=constants)
+    return attrs.evolve(change_scales(module, scales), constants=constants)
 
 
-def _with_own_table(module: Module, bias: Bias, table: str) -> tuple[Module, str]:
+def _add_own_table(module: Module, bias: Bias, table: str) -> tuple[Module, str]:
     """Give a layer its own table of bias scales, which may be shared with the filter."""
     own = f"{table}_of_{bias.op.instruction.name}"
     (shared,) = (weight for weight in module.weights if weight.name == table)

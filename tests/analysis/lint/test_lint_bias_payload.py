@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from lint_programs import (
     biases_of,
-    declared_on_the_result,
     dense_layers,
     findings,
     one_convolution,
-    rescaled_to_the_result,
+    redeclare_biases,
+    requantize_biases,
 )
 
 from nmpsim.analysis.lint import LintSubject
@@ -24,24 +24,24 @@ FLOATS = np.array([0.4, -0.25, 0.1, 0.02, -0.31, 0.27, 0.05, -0.12])
 NAME = "const__3"
 
 
-def quantized(scale: float, dtype: type = np.int32) -> np.ndarray:
+def quantize(scale: float, dtype: type = np.int32) -> np.ndarray:
     limits = np.iinfo(dtype)
     return np.clip(np.rint(FLOATS / scale), limits.min, limits.max).astype(dtype)
 
 
-def right() -> Module:
+def make_correct() -> Module:
     """Return a program with biases on the scale of input times weights, as Glow makes it."""
-    return one_convolution(quantized(S_PRODUCTS), S_PRODUCTS)
+    return one_convolution(quantize(S_PRODUCTS), S_PRODUCTS)
 
 
-def forum() -> Module:
+def make_redeclared() -> Module:
     """Return a convolution with the result's type as bias type and an unchanged payload."""
-    return declared_on_the_result(right(), biases_of(right()))
+    return redeclare_biases(make_correct(), biases_of(make_correct()))
 
 
-def by_hand() -> Module:
+def make_requantized() -> Module:
     """Return the program with requantized payloads."""
-    return rescaled_to_the_result(right(), biases_of(right()))
+    return requantize_biases(make_correct(), biases_of(make_correct()))
 
 
 def original(payload: np.ndarray | None, scale: float, offset: int = 0) -> OriginalBias:
@@ -49,13 +49,13 @@ def original(payload: np.ndarray | None, scale: float, offset: int = 0) -> Origi
     return OriginalBias(integers, np.array([scale]), np.array([offset]))
 
 
-ORIGINAL = {NAME: original(quantized(S_PRODUCTS), S_PRODUCTS)}
+ORIGINAL = {NAME: original(quantize(S_PRODUCTS), S_PRODUCTS)}
 REFERENCES = {
     "nothing": {},
     "float": {"float_weights": {NAME: FLOATS.astype(np.float32)}},
     "original": {"original": ORIGINAL},
     "original without its type": {
-        "original": {NAME: OriginalBias(quantized(S_PRODUCTS).astype(np.int64), None, None)}
+        "original": {NAME: OriginalBias(quantize(S_PRODUCTS).astype(np.int64), None, None)}
     },
     "original known by its digest": {"original": {NAME: original(None, S_PRODUCTS)}},
 }
@@ -63,7 +63,7 @@ REFERENCES = {
 
 @pytest.mark.parametrize("references", REFERENCES.values(), ids=REFERENCES)
 def test_a_changed_type_without_payload_is_found(references: dict[str, object]) -> None:
-    (finding,) = findings(forum(), **references)
+    (finding,) = findings(make_redeclared(), **references)
     assert (finding.severity, finding.tensor) == ("error", NAME)
     assert finding.layer.startswith("convolution")
     assert "--rescale-bias" in finding.hint
@@ -71,18 +71,18 @@ def test_a_changed_type_without_payload_is_found(references: dict[str, object]) 
 
 @pytest.mark.parametrize("references", REFERENCES.values(), ids=REFERENCES)
 def test_correct_biases_give_no_finding(references: dict[str, object]) -> None:
-    assert findings(right(), **references) == []
+    assert findings(make_correct(), **references) == []
 
 
 @pytest.mark.parametrize("case", ["nothing", "float", "original"])
 def test_a_requantized_payload_gives_no_finding(case: str) -> None:
-    assert findings(by_hand(), **REFERENCES[case]) == []
+    assert findings(make_requantized(), **REFERENCES[case]) == []
 
 
 def test_the_factor_is_reported() -> None:
     factor = float(np.float32(0.1)) / S_PRODUCTS
     for case in ("float", "original"):
-        (finding,) = findings(forum(), **REFERENCES[case])
+        (finding,) = findings(make_redeclared(), **REFERENCES[case])
         assert finding.facts["factor"] == pytest.approx(factor, rel=0.01)
 
 
@@ -98,39 +98,39 @@ def test_the_float_bias_is_found_by_name_or_direction(name: str) -> None:
         "const.weights": np.ones((8, 8)),
         name: FLOATS.astype(np.float32),
     }
-    (finding,) = findings(forum(), float_weights=arrays)
+    (finding,) = findings(make_redeclared(), float_weights=arrays)
     assert finding.facts["evidence"] == "float"
     assert finding.facts["source"] == name
 
 
 def test_plausibility_replaces_a_missing_float_bias() -> None:
-    (finding,) = findings(forum(), float_weights={"other": np.arange(8.0)})
+    (finding,) = findings(make_redeclared(), float_weights={"other": np.arange(8.0)})
     assert finding.facts["evidence"] == "beyond"
 
 
 def test_other_float_values_are_a_warning() -> None:
-    (finding,) = findings(right(), float_weights={NAME: FLOATS[::-1]})
+    (finding,) = findings(make_correct(), float_weights={NAME: FLOATS[::-1]})
     assert finding.severity == "warning"
     assert "batch norm" in finding.hint
 
 
 @pytest.mark.parametrize("name", [NAME, "another"])
 def test_the_offset_of_the_result_is_no_evidence(name: str) -> None:
-    made = one_convolution(quantized(S_PRODUCTS), S_PRODUCTS, offsets=(0, -128))
-    changed = declared_on_the_result(made, biases_of(made))
+    made = one_convolution(quantize(S_PRODUCTS), S_PRODUCTS, offsets=(0, -128))
+    changed = redeclare_biases(made, biases_of(made))
     (finding,) = findings(changed, float_weights={name: FLOATS})
     assert finding.severity == "error"
     assert "its payload was not" in finding.message
 
 
 def test_rounding_and_clipping_are_no_findings() -> None:
-    saturated = one_convolution(quantized(S_PRODUCTS, np.int8), S_PRODUCTS)
+    saturated = one_convolution(quantize(S_PRODUCTS, np.int8), S_PRODUCTS)
     assert findings(saturated, float_weights={NAME: FLOATS}) == []
 
 
 @pytest.mark.parametrize("error", [-0.005, 0.005])
 def test_a_scale_that_is_not_exact_is_no_finding(error: float) -> None:
-    slightly_off = one_convolution(quantized(S_PRODUCTS), S_PRODUCTS * (1 + error))
+    slightly_off = one_convolution(quantize(S_PRODUCTS), S_PRODUCTS * (1 + error))
     assert findings(slightly_off, float_weights={NAME: FLOATS}) == []
 
 
@@ -138,8 +138,8 @@ def test_a_scale_that_is_not_exact_is_no_finding(error: float) -> None:
 
 
 def test_another_payload_is_no_finding() -> None:
-    other = {NAME: original(quantized(S_PRODUCTS) + 1, S_PRODUCTS)}
-    assert findings(by_hand(), original=other) == []
+    other = {NAME: original(quantize(S_PRODUCTS) + 1, S_PRODUCTS)}
+    assert findings(make_requantized(), original=other) == []
 
 
 def test_zeros_may_have_any_type() -> None:
@@ -149,15 +149,15 @@ def test_zeros_may_have_any_type() -> None:
 
 
 def test_a_changed_zero_point_counts() -> None:
-    moved = {NAME: original(quantized(S_PRODUCTS), S_PRODUCTS, 50)}
-    (finding,) = findings(right(), original=moved)
+    moved = {NAME: original(quantize(S_PRODUCTS), S_PRODUCTS, 50)}
+    (finding,) = findings(make_correct(), original=moved)
     assert finding.severity == "error"
 
 
 # by plausibility
 
 
-def fills(elem: str) -> np.ndarray:
+def make_full_range(elem: str) -> np.ndarray:
     """Return integers that use over half of their range, as on the smallest sufficient scale."""
     limits = np.iinfo({"i8": np.int8, "i16": np.int16}[elem])
     return (np.array([0.7, -0.3, 0.1, 0.2]) * limits.max).astype(limits.dtype)
@@ -165,7 +165,7 @@ def fills(elem: str) -> np.ndarray:
 
 @pytest.mark.parametrize("elem", ["i8", "i16"])
 def test_full_integers_on_the_results_scale_are_found(elem: str) -> None:
-    module = dense_layers([(fills(elem), 0.125)] * 3, elem)
+    module = dense_layers([(make_full_range(elem), 0.125)] * 3, elem)
     found = findings(module)
     assert [finding.severity for finding in found] == ["error"] * 3
     assert {finding.facts["evidence"] for finding in found} == {"fills"}
@@ -173,16 +173,16 @@ def test_full_integers_on_the_results_scale_are_found(elem: str) -> None:
 
 @pytest.mark.parametrize("elem", ["i8", "i16"])
 def test_one_layer_that_stands_out_is_a_warning(elem: str) -> None:
-    others = [(fills(elem), 2.0**-7)] * 3
-    (finding,) = findings(dense_layers([*others, (fills(elem), 0.125)], elem))
+    others = [(make_full_range(elem), 2.0**-7)] * 3
+    (finding,) = findings(dense_layers([*others, (make_full_range(elem), 0.125)], elem))
     assert finding.severity == "warning"
     assert finding.layer == "fullyconnected__20"
 
 
 def test_biases_as_large_as_results_give_no_finding() -> None:
     """Where the others' own scales come near their results' too, equality is no wonder."""
-    others = [(fills("i8"), 2.0**-4)] * 3
-    assert findings(dense_layers([*others, (fills("i8"), 0.125)])) == []
+    others = [(make_full_range("i8"), 2.0**-4)] * 3
+    assert findings(dense_layers([*others, (make_full_range("i8"), 0.125)])) == []
 
 
 def test_small_integers_on_the_results_scale_give_no_finding() -> None:
@@ -190,7 +190,7 @@ def test_small_integers_on_the_results_scale_give_no_finding() -> None:
 
 
 def test_scales_of_glow_give_no_finding() -> None:
-    assert findings(dense_layers([(fills("i8"), 2.0**-6)] * 3)) == []
+    assert findings(dense_layers([(make_full_range("i8"), 2.0**-6)] * 3)) == []
     assert findings(dense_layers([(np.array([9000, -3, 1, 0], np.int32), 2.0**-8)] * 3)) == []
 
 
@@ -214,7 +214,7 @@ def test_another_scale_beyond_the_result_is_found() -> None:
 def test_without_constants_the_rule_is_skipped() -> None:
     from nmpsim.analysis.lint import run_rules
 
-    module = forum()
+    module = make_redeclared()
     bare = Module(module.name, module.weights, module.instructions)
     report = run_rules(LintSubject(Program(bare)))
     assert "bias-payload" in {one.rule for one in report.skipped}

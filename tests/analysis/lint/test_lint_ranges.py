@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
-from lint_programs import findings, one_convolution, recorded, retyped
+from lint_programs import change_scales, findings, load_recorded, one_convolution
 from lir_draft import Draft, int8
 
 import nmpsim
@@ -24,7 +24,7 @@ def convolution(scale: float, offset: int = 0) -> Module:
     return one_convolution(bias, PRODUCTS, out_scale=scale, offsets=(0, offset))
 
 
-def ranged(module: Module, **ranges: tuple[float, float]) -> dict[str, object]:
+def make_ranges(module: Module, **ranges: tuple[float, float]) -> dict[str, object]:
     """Return ranges by name; ``own`` stands for the convolution's."""
     own = module.instructions[-1].name
     return {"ranges": {own if n == "own" else n: Range(*ends) for n, ends in ranges.items()}}
@@ -48,7 +48,7 @@ def test_types_too_narrow_for_recorded_ranges_are_found(
     scale: float, offset: int, severity: str | None
 ) -> None:
     module = convolution(scale, offset)
-    found = findings(module, RULE, **ranged(module, own=(-6.211, 6.211)))
+    found = findings(module, RULE, **make_ranges(module, own=(-6.211, 6.211)))
     assert [finding.severity for finding in found] == ([severity] if severity else [])
     if severity == "error" and not offset:
         assert found[0].facts["part"] == pytest.approx(0.125, abs=0.01)
@@ -63,8 +63,8 @@ def test_a_fused_activation_gives_no_finding() -> None:
         (6.0 / 255, -128, (0.0, 6.0)),
     ):
         module = convolution(scale, offset)
-        assert findings(module, RULE, **ranged(module, own=(-20.0, 8.0), act=after)) == []
-        assert findings(module, RULE, **ranged(module, own=(-20.0, 8.0))) != []
+        assert findings(module, RULE, **make_ranges(module, own=(-20.0, 8.0), act=after)) == []
+        assert findings(module, RULE, **make_ranges(module, own=(-20.0, 8.0))) != []
 
 
 def test_names_match_without_their_suffix() -> None:
@@ -76,7 +76,7 @@ def test_names_match_without_their_suffix() -> None:
     assert ProfileLookup({"conv": one}).find("conv_a") is None
     module = convolution(0.776 / 127)
     stem = module.instructions[-1].name.rpartition("__")[0]
-    assert len(findings(module, RULE, **ranged(module, **{f"{stem}__77": (-6.0, 6.0)}))) == 1
+    assert len(findings(module, RULE, **make_ranges(module, **{f"{stem}__77": (-6.0, 6.0)}))) == 1
 
 
 ALIKE = [
@@ -91,7 +91,7 @@ ALIKE = [
 
 @pytest.mark.parametrize(("name", "other"), ALIKE)
 def test_a_foreign_profile_with_equal_names_is_found(name: str, other: str, shared: Path) -> None:
-    module = recorded(name, shared)
+    module = load_recorded(name, shared)
     own = "/".join(name.split("/")[:2])
     for net, expected in ((own, []), (other, ["ranges-foreign"])):
         subject = attrs.evolve(
@@ -105,7 +105,7 @@ def test_a_foreign_profile_with_equal_names_is_found(name: str, other: str, shar
 
 def test_one_weight_of_another_scale_does_not_make_a_profile_foreign(shared: Path) -> None:
     name = "lir/lenet/i8_asym_b32/cpumax.lir.txt"
-    module = retyped(recorded(name, shared), {"conv1_weights__1": 0.5})
+    module = change_scales(load_recorded(name, shared), {"conv1_weights__1": 0.5})
     profile = read_profile(shared / "lir/lenet/profile.tsv")
     assert findings(module, "ranges-foreign", ranges=profile) == []
 
@@ -121,9 +121,9 @@ def test_results_reveal_a_foreign_profile_without_constants(shared: Path) -> Non
 
 def test_a_profile_of_another_network_is_found() -> None:
     module = convolution(0.1)
-    (finding,) = findings(module, "ranges-unknown", **ranged(module, other=(0.0, 1.0)))
+    (finding,) = findings(module, "ranges-unknown", **make_ranges(module, other=(0.0, 1.0)))
     assert (finding.severity, finding.facts) == ("warning", {"known": 0, "results": 1})
-    assert findings(module, "ranges-unknown", **ranged(module, own=(0.0, 1.0))) == []
+    assert findings(module, "ranges-unknown", **make_ranges(module, own=(0.0, 1.0))) == []
     assert findings(module, "ranges-unknown") == []
 
 

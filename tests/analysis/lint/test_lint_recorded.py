@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from lint_programs import (
     biases_of,
-    declared_on_the_result,
     findings,
-    recorded,
-    rescaled_to_the_result,
+    load_recorded,
+    redeclare_biases,
+    requantize_biases,
 )
 from recorded_programs import programs
 from tiers import each_value, program_parts
@@ -32,20 +32,20 @@ integers, at most 56, look like a small bias."""
 @pytest.mark.parametrize("name", each_value(PROGRAMS, program_parts))
 def test_programs_of_glow_have_no_findings(name: str, shared: Path) -> None:
     """No error or warning, but for what Glow left in float."""
-    module = recorded(name, shared)
+    module = load_recorded(name, shared)
     report = run_rules(load_subject(module))
     worse = {f.rule for f in report.findings if f.severity != "note"}
     assert worse <= ({"float-islands"} if "i16" in name else set())
     assert not any(f.rule == "bias-payload" for f in report.findings)
-    assert findings(rescaled_to_the_result(module, biases_of(module)), numerics="nmp") == []
+    assert findings(requantize_biases(module, biases_of(module)), numerics="nmp") == []
 
 
 @pytest.mark.parametrize("name", each_value(PROGRAMS, program_parts))
 def test_every_changed_type_is_found(name: str, shared: Path) -> None:
     """All biases of a program: each by plausibility alone, and by both references."""
-    module = recorded(name, shared)
+    module = load_recorded(name, shared)
     biases = biases_of(module)
-    wrong = declared_on_the_result(module, biases)
+    wrong = redeclare_biases(module, biases)
     visible = [bias for bias in biases if bias.integers.any()]
     plausible = findings(wrong)
     assert len(plausible) == (0 if name.startswith(TOO_SMALL_TO_SEE) else len(visible))
@@ -73,16 +73,16 @@ def assert_references_find(wrong: Module, biases: tuple[Bias, ...], visible: lis
 @pytest.mark.parametrize("name", each_value(SMALL, program_parts))
 def test_one_changed_type_is_found(name: str, shared: Path) -> None:
     """One bias at a time, by plausibility alone; at least a warning, and about no other layer."""
-    module = recorded(name, shared)
+    module = load_recorded(name, shared)
     biases = biases_of(module)
     for bias in biases:
-        wrong = declared_on_the_result(module, [bias])
+        wrong = redeclare_biases(module, [bias])
         found = findings(wrong)
         expected = [] if name.startswith(TOO_SMALL_TO_SEE) else [bias.view.name]
         shared_by_others = [b for b in biases if b.view.name == bias.view.name]
         if len(shared_by_others) == 1:
             assert [finding.tensor for finding in found] == expected
-        assert findings(rescaled_to_the_result(module, [bias])) == []
+        assert findings(requantize_biases(module, [bias])) == []
 
 
 @pytest.mark.parametrize("name", each_value(SMALL, program_parts))
@@ -90,11 +90,11 @@ def test_the_float_model_reveals_every_changed_type(name: str, shared: Path) -> 
     """With the ONNX model that Glow loaded; biases of folded batch norms are not in it."""
     pytest.importorskip("onnx")
     model = shared.joinpath(*Path(name).parts[:2], "model.onnx")
-    module = recorded(name, shared)
+    module = load_recorded(name, shared)
     floats = read_float_arrays(module, model)
     assert findings(module, float_weights=floats) == []
     biases = biases_of(module)
-    wrong = findings(declared_on_the_result(module, biases), float_weights=floats)
+    wrong = findings(redeclare_biases(module, biases), float_weights=floats)
     by_float = {f.tensor for f in wrong if f.facts["evidence"] == "float"}
     known = {b.view.name for b in biases if b.integers.any() and find_float_bias(b, floats)}
     assert by_float == known

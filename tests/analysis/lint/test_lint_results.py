@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
-from lint_programs import findings, one_convolution, recorded
+from lint_programs import findings, load_recorded, one_convolution
 
 from nmpsim.analysis.lint import Finding
 from nmpsim.analysis.lint.load import read_float_arrays
@@ -18,7 +18,9 @@ LENET = "lir/lenet/i8_asym_b32/cpumax.lir.txt"
 RESNET = "lir_real/resnet8/i8_asym_b32/cpumax.lir.txt"
 
 
-def retyped(module: Module, like: str, factor: float = 1.0, offset: int | None = None) -> Module:
+def change_types(
+    module: Module, like: str, factor: float = 1.0, offset: int | None = None
+) -> Module:
     """Return a module with a changed scale or zero point for all tensors of a buffer's type."""
     own = next(one.attributes["Ty"].quant for one in module.instructions if one.name == like)
     assert own is not None
@@ -41,9 +43,9 @@ def retyped(module: Module, like: str, factor: float = 1.0, offset: int | None =
 
 def found(name: str, shared: Path, like: str = "", **change: float) -> list[Finding]:
     pytest.importorskip("onnx")
-    module = recorded(name, shared)
+    module = load_recorded(name, shared)
     floats = read_float_arrays(module, shared.joinpath(*Path(name).parts[:2], "model.onnx"))
-    wrong = retyped(module, like, **change) if like else module
+    wrong = change_types(module, like, **change) if like else module
     return findings(wrong, RULE, float_weights=floats)
 
 

@@ -18,7 +18,7 @@ FLOATS = RNG.normal(0, 0.3, (4, 5, 3, 3))
 SCALE, ZERO = float(np.float32(np.ptp(FLOATS) / 250)), 3
 
 
-def quantized(reals: np.ndarray, scale: float = SCALE) -> np.ndarray:
+def quantize(reals: np.ndarray, scale: float = SCALE) -> np.ndarray:
     return np.clip(np.rint(reals / scale) + ZERO, -128, 127).astype(np.int8)
 
 
@@ -39,11 +39,11 @@ def weights_findings(module: Module, floats: Mapping[str, np.ndarray]) -> list[F
 
 OHWI = FLOATS.transpose(0, 2, 3, 1)
 PLANTED: dict[str, Callable[[], Module]] = {
-    "zeros": lambda: convolution(np.full_like(quantized(OHWI), ZERO)),
-    "scale": lambda: convolution(quantized(OHWI), 2 * SCALE),
-    "zero point": lambda: convolution(quantized(OHWI), SCALE, ZERO + 39),
-    "order": lambda: convolution(quantized(OHWI.transpose(0, 2, 1, 3))),
-    "other": lambda: convolution(quantized(RNG.normal(0, 0.3, OHWI.shape))),
+    "zeros": lambda: convolution(np.full_like(quantize(OHWI), ZERO)),
+    "scale": lambda: convolution(quantize(OHWI), 2 * SCALE),
+    "zero point": lambda: convolution(quantize(OHWI), SCALE, ZERO + 39),
+    "order": lambda: convolution(quantize(OHWI.transpose(0, 2, 1, 3))),
+    "other": lambda: convolution(quantize(RNG.normal(0, 0.3, OHWI.shape))),
 }
 
 
@@ -72,29 +72,29 @@ def test_renamed_constants_are_matched(cause: str) -> None:
 @pytest.mark.parametrize("name", ["w", "const__2"])
 def test_correct_weights_give_no_finding(name: str) -> None:
     for outliers in (1.0, 0.5):  # half of the range saturates
-        module = convolution(quantized(OHWI, SCALE * outliers), SCALE * outliers)
+        module = convolution(quantize(OHWI, SCALE * outliers), SCALE * outliers)
         assert weights_findings(module, {name: FLOATS}) == []
 
 
 def test_a_folded_batch_norm_gives_no_finding() -> None:
     factors = np.array([0.5, -1.0, 0.9, 0.7])[:, None, None, None]
-    module = convolution(quantized(OHWI * factors))
+    module = convolution(quantize(OHWI * factors))
     assert weights_findings(module, {"const__2": FLOATS}) == []
     folded = {"const__2": FLOATS, "const__2 with its batch norm": FLOATS * factors}
     assert weights_findings(module, folded) == []
-    doubled = convolution(quantized(OHWI * factors), 2 * SCALE)
+    doubled = convolution(quantize(OHWI * factors), 2 * SCALE)
     (finding,) = weights_findings(doubled, folded)
     assert finding.facts["factor"] == pytest.approx(2, rel=0.01)
 
 
 def test_weights_of_another_network_are_found() -> None:
-    module = convolution(quantized(OHWI))
+    module = convolution(quantize(OHWI))
     (finding,) = weights_findings(module, {"w": RNG.normal(0, 0.3, FLOATS.shape)})
     assert (finding.severity, finding.facts) == ("warning", {"cause": "unknown", "count": 1})
 
 
 def test_biases_without_weights_give_no_finding() -> None:
-    assert weights_findings(convolution(quantized(OHWI)), {"b": np.ones(4)}) == []
+    assert weights_findings(convolution(quantize(OHWI)), {"b": np.ones(4)}) == []
 
 
 # not-compiled

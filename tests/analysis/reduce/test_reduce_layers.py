@@ -17,7 +17,7 @@ WHOLE = ("softmax",)
 """Operations of which no single element is cut out."""
 
 
-def some_element(bundle, layer):
+def choose_element(bundle, layer):
     """Return the index of an element that the layer computes; for an insertion, an inserted one."""
     shape = layer.output.shape
     if layer.op != "inserttensor":
@@ -45,7 +45,7 @@ def test_every_layer_is_reproduced(shared, network, flavour):
     report = device.run(bundle, inputs, save_layers=True)
     for layer in bundle.metadata.layers:
         values = report.layer_outputs[make_layer_key(layer)]
-        at = some_element(bundle, layer)
+        at = choose_element(bundle, layer)
         wrong = values.copy()
         wrong.reshape(-1)[at] += 1
         found = reduce_program(bundle, inputs, device, report, DifferenceFailure(layer.name, wrong))
@@ -60,7 +60,7 @@ def test_every_layer_is_reproduced(shared, network, flavour):
 
 
 @attrs.frozen(eq=False)
-class DiffersIfSo(DifferenceFailure):
+class BurstCountFailure(DifferenceFailure):
     """Failure that occurs only in reduced programs with a given number of bursts."""
 
     bursts: int
@@ -89,7 +89,7 @@ def test_the_tiling_mode_is_kept():
         if mine.bursts != other.bursts
     )
     values = runs["simple"].layer_outputs[make_layer_key(bundle.metadata.layers[layer.index])]
-    failure = DiffersIfSo(layer.name, values, layer.bursts)
+    failure = BurstCountFailure(layer.name, values, layer.bursts)
     found = reduce_program(bundle, inputs, nmpsim.Device(one_core), runs["simple"], failure)
     assert (found.description, found.slicing) == (
         f"layer {layer.name} on one core, tiling simple",

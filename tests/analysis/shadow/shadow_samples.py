@@ -28,7 +28,7 @@ PROGRAMS = [
 
 
 @attrs.frozen(eq=False)
-class Recorded:
+class RecordedProgram:
     """Recorded program with its run and the float values that it was quantized from."""
 
     module: Module
@@ -43,7 +43,7 @@ def floats_of(net: str, sizes: frozenset[int]) -> dict[str, Array]:
     return read_floats(shared_folder() / "lir_real" / net / "model.onnx", sizes)
 
 
-def recorded(name: str) -> Recorded:
+def load_recorded(name: str) -> RecordedProgram:
     text = shared_folder() / name
     module = corpus.module_of(text)
     with np.load(corpus.weights_of(text)) as archive:
@@ -58,7 +58,7 @@ def recorded(name: str) -> Recorded:
     constants = read_quantized_constants(module)
     sizes = frozenset(real.size for real in constants.values())
     net = Path(name).parts[1]
-    return Recorded(module, run, match_constants(constants, floats_of(net, sizes)), keys)
+    return RecordedProgram(module, run, match_constants(constants, floats_of(net, sizes)), keys)
 
 
 def module_of(declare: str, code: str, **constants: Array) -> Module:

@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(3)
 
 
-def quantized(values: Array, scale: float = 1 / 64) -> Array:
+def quantize(values: Array, scale: float = 1 / 64) -> Array:
     return np.rint(values / scale) * scale
 
 
@@ -29,7 +29,7 @@ def reals(*shape: int) -> Array:
     return RNG.uniform(-1, 1, shape)
 
 
-def refused(path: Path, sizes: set[int]) -> Diagnostic:
+def get_diagnostic(path: Path, sizes: set[int]) -> Diagnostic:
     with pytest.raises(UserError) as caught:
         read_floats(path, sizes)
     (found,) = caught.value.diagnostics
@@ -65,7 +65,7 @@ MATRIX = reals(60, 7)
 )
 def test_layouts_are_found_by_their_values(array: Array, real: Array | None, name: str) -> None:
     wanted = array.transpose(0, 2, 3, 1) if real is None else real
-    found = find_best_layout(array, quantized(wanted))
+    found = find_best_layout(array, quantize(wanted))
     assert found is not None
     assert found.name == name
     assert np.array_equal(found.get_values(), wanted)
@@ -74,7 +74,7 @@ def test_layouts_are_found_by_their_values(array: Array, real: Array | None, nam
 def test_a_square_matrix_and_its_transpose_are_distinguished() -> None:
     square = reals(100, 100)
     for real, name in ((square, "as it is"), (square.T, "transposed")):
-        found = find_best_layout(square, quantized(real))
+        found = find_best_layout(square, quantize(real))
         assert found is not None
         assert found.name == name
 
@@ -91,9 +91,9 @@ def test_names_take_precedence_over_values() -> None:
     a, b, c = reals(8), reals(8), reals(8)
     floats = {"b": b, "x/a:0": a, "const/lost": reals(8), "c": c}
     constants = {
-        "x_a_0": quantized(a),
-        "b__3": quantized(b),
-        "renamed": quantized(c),
+        "x_a_0": quantize(a),
+        "b__3": quantize(b),
+        "renamed": quantize(c),
         "other": reals(8),
     }
     found = match_constants(constants, floats)
@@ -108,7 +108,7 @@ def test_names_take_precedence_over_values() -> None:
 
 def test_an_exact_name_takes_precedence() -> None:
     a, b = reals(4), reals(4)
-    found = match_constants({"w__1": quantized(a)}, {"w": b, "w__1": a})
+    found = match_constants({"w__1": quantize(a)}, {"w": b, "w__1": a})
     assert found.found[0].source == "w__1"
 
 
@@ -119,7 +119,7 @@ def test_a_very_different_constant_is_matched_by_name() -> None:
 
 
 def test_a_name_of_another_shape_is_no_match() -> None:
-    found = match_constants({"w": quantized(MATRIX)}, {"w": reals(3), "other": MATRIX})
+    found = match_constants({"w": quantize(MATRIX)}, {"w": reals(3), "other": MATRIX})
     assert (found.found[0].source, found.found[0].how) == ("other", "values")
 
 
@@ -198,15 +198,15 @@ def test_external_data_of_onnx_are_read(tmp_path: Path) -> None:
     )
     assert read_floats(tmp_path / "m.onnx", {6})["w"].tolist() == [0, 1, 2, 3, 4, 5]
     (tmp_path / "m.data").unlink()
-    assert refused(tmp_path / "m.onnx", {6}).code == "CONST001"
+    assert get_diagnostic(tmp_path / "m.onnx", {6}).code == "CONST001"
 
 
 def test_unusable_files_are_refused(tmp_path: Path) -> None:
-    assert refused(tmp_path / "none.npz", {1}).code == "FILE001"
-    assert refused(tmp_path / "none.onnx", {1}).code == "FILE001"
+    assert get_diagnostic(tmp_path / "none.npz", {1}).code == "FILE001"
+    assert get_diagnostic(tmp_path / "none.onnx", {1}).code == "FILE001"
     for name in ("text.npz", "text.onnx", "weights.txt"):
         (tmp_path / name).write_bytes(b"these are no weights\r\n")
-        assert refused(tmp_path / name, {1}).code == "CONST001"
+        assert get_diagnostic(tmp_path / name, {1}).code == "CONST001"
     (tmp_path / "empty.onnx").write_bytes(b"")
     assert read_floats(tmp_path / "empty.onnx", {1}) == {}
 
@@ -220,7 +220,7 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return original(name, *more, **named)
 
     monkeypatch.setattr(builtins, "__import__", without_onnx)
-    found = refused(tmp_path / "m.onnx", {1})
+    found = get_diagnostic(tmp_path / "m.onnx", {1})
     assert found.code == "PKG001"
     assert found.hint == f"Run `{install_command('onnx')}`, or save the weights as an .npz file."
 
@@ -254,7 +254,9 @@ NORM = {
 FACTORS = NORM["gamma"] / np.sqrt(NORM["var"] + 0.01)
 
 
-def normalized(tmp_path: Path, *, bias: Array | None = None, more: tuple[Any, ...] = ()) -> Path:
+def make_normalized(
+    tmp_path: Path, *, bias: Array | None = None, more: tuple[Any, ...] = ()
+) -> Path:
     """Return an ONNX model of a convolution ``w`` and its batch norm."""
     arrays = {"w": FILTER, **NORM, **({} if bias is None else {"b": bias})}
     inputs = ["x", "w"] + ([] if bias is None else ["b"])
@@ -273,7 +275,7 @@ def normalized(tmp_path: Path, *, bias: Array | None = None, more: tuple[Any, ..
 
 @pytest.mark.parametrize("bias", [None, reals(CHANNELS)], ids=["no bias", "bias"])
 def test_batch_norms_are_folded(tmp_path: Path, bias: Array | None) -> None:
-    path = normalized(tmp_path, bias=bias)
+    path = make_normalized(tmp_path, bias=bias)
     found = read_floats(path, {FILTER.size, CHANNELS})
     assert np.array_equal(found["w"], FILTER)
     x = reals(3, 3, 3)
@@ -285,24 +287,24 @@ def test_batch_norms_are_folded(tmp_path: Path, bias: Array | None) -> None:
 
 
 def test_a_convolution_that_others_read_too_keeps_its_weights(tmp_path: Path) -> None:
-    path = normalized(tmp_path, more=(onnx.helper.make_node("Relu", ["c"], ["r"]),))
+    path = make_normalized(tmp_path, more=(onnx.helper.make_node("Relu", ["c"], ["r"]),))
     assert set(read_floats(path, {FILTER.size})) == {"w"}
 
 
 def test_a_folded_filter_is_found_by_its_name(tmp_path: Path) -> None:
-    arrays = read_floats(normalized(tmp_path), {FILTER.size})
-    folded = quantized((FILTER * FACTORS[:, None, None, None]).transpose(0, 2, 3, 1))
+    arrays = read_floats(make_normalized(tmp_path), {FILTER.size})
+    folded = quantize((FILTER * FACTORS[:, None, None, None]).transpose(0, 2, 3, 1))
     found = match_constants({"w__1": folded}, arrays).found[0]
     assert (found.source, found.how) == ("w with its batch norm", "name without suffix")
     assert found.sqnr_db > 25
-    plain = match_constants({"w__1": quantized(FILTER.transpose(0, 2, 3, 1))}, arrays).found[0]
+    plain = match_constants({"w__1": quantize(FILTER.transpose(0, 2, 3, 1))}, arrays).found[0]
     assert plain.source == "w"
 
 
 def test_scaled_channels_are_matched_without_the_norm() -> None:
     """The bias of that layer has the norm in it as well, and another one has not."""
     constants = {
-        "w__1": quantized((FILTER * FACTORS[:, None, None, None]).transpose(0, 2, 3, 1)),
+        "w__1": quantize((FILTER * FACTORS[:, None, None, None]).transpose(0, 2, 3, 1)),
         "b": reals(CHANNELS),
         "w2": np.zeros((2, 1, 1, 4)),
         "b2": np.zeros(2),
@@ -319,7 +321,7 @@ def test_scaled_channels_are_matched_without_the_norm() -> None:
 
 
 def test_other_weights_are_not_scaled() -> None:
-    swapped = quantized(FILTER.transpose(0, 3, 2, 1))
+    swapped = quantize(FILTER.transpose(0, 3, 2, 1))
     found = match_constants({"w": swapped}, {"w": FILTER}).found[0]
     assert found.how == "name"
     assert found.sqnr_db < 10

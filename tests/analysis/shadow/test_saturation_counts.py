@@ -44,7 +44,7 @@ def run(module: Module, inputs: dict[str, Array], engine: str, fuse: bool) -> Ru
     return device(engine).run(bundle, inputs, save_layers=True)
 
 
-def narrowed(module: Module) -> Module:
+def narrow_ranges(module: Module) -> Module:
     """Return the module with activation ranges divided by 16, so that many values saturate."""
 
     def narrow(value: Any) -> Any:
@@ -61,7 +61,7 @@ def narrowed(module: Module) -> Module:
     return attrs.evolve(module, instructions=instructions)
 
 
-def counted(
+def count_saturated(
     unclipped: Array, low: int, high: int, stages: tuple[str, str]
 ) -> tuple[Saturation, ...]:
     """Count the values that saturate when integers are clamped to a range."""
@@ -97,7 +97,7 @@ def scale_of(step: LayerInstruction, index: int) -> float:
     return quant.scale
 
 
-def shifted(total: Array, factor: float) -> Array:
+def shift_half_up(total: Array, factor: float) -> Array:
     """Return ``total * factor`` for a power of two, rounded half up."""
     return np.floor(total * factor + 0.5).astype(np.int64)
 
@@ -106,7 +106,7 @@ def sums(step: LayerInstruction) -> Array:
     """Return products with weights plus the bias on their scale."""
     _, x, w, b = (operand.stored.astype(np.int64) for operand in step.operands)
     product = scale_of(step, 1) * scale_of(step, 2)
-    bias = shifted(b, scale_of(step, 3) / product)
+    bias = shift_half_up(b, scale_of(step, 3) / product)
     if step.instruction.opcode == "fullyconnected":
         return x @ w + bias
     top, left, bottom, right = step.instruction.attributes["Pads"]
@@ -120,13 +120,13 @@ def expected(steps: tuple[LayerInstruction, ...]) -> tuple[Saturation, ...]:
     opcode = step.instruction.opcode
     if opcode == "quantize":
         real = step.operands[1].stored / np.float32(scale_of(step, 0))
-        return counted(np.rint(real).astype(np.int64), -128, 127, ("input", "input"))
+        return count_saturated(np.rint(real).astype(np.int64), -128, 127, ("input", "input"))
     if opcode not in ("convolution", "fullyconnected"):
         return ()
     factor = scale_of(step, 1) * scale_of(step, 2) / scale_of(step, 0)
     relu = len(steps) > 1 or step.instruction.attributes.get("FusedActivation") == "RELU"
     stages = ("activation" if relu else "result", "result")
-    return counted(shifted(sums(step), factor), 0 if relu else -128, 127, stages)
+    return count_saturated(shift_half_up(sums(step), factor), 0 if relu else -128, 127, stages)
 
 
 def compared_layers(
@@ -147,7 +147,7 @@ def test_saturation_of_narrow_ranges_is_counted(
 ) -> None:
     names = [LENET / f"{flavour}.{ending}" for ending in ("lir.txt", "npz", "tensors.json")]
     module, _ = attach_constants(parse_file(names[0]), names[1], names[2])
-    module = narrowed(module)
+    module = narrow_ranges(module)
     with np.load(names[1]) as archive:
         inputs = {"data": archive["input/data"]}
     report = run(module, inputs, engine, fuse)
@@ -185,7 +185,7 @@ def test_ambiguous_shapes_count_by_channel(shape: tuple[int, ...], engine: str) 
     inputs["a"].flat[-1] = inputs["b"].flat[-1] = 127
     (layer,) = run(module, inputs, engine, fuse=True).layers
     total = inputs["a"].astype(np.int64) + inputs["b"]
-    assert set(layer.saturation) == set(counted(total, -128, 127, ("result", "result")))
+    assert set(layer.saturation) == set(count_saturated(total, -128, 127, ("result", "result")))
     assert layer.elements == total.size
 
 
@@ -203,5 +203,5 @@ def test_a_quantized_nchw_image_counts_by_channel(engine: str) -> None:
     x = np.random.default_rng(0).normal(0, 100, shape).astype(np.float32)
     (layer,) = run(module, {"x": x}, engine, fuse=True).layers
     assert set(layer.saturation) == set(
-        counted(np.rint(x).astype(np.int64), -128, 127, ("input", "input"))
+        count_saturated(np.rint(x).astype(np.int64), -128, 127, ("input", "input"))
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from shadow_samples import PROGRAMS, Recorded, recorded
+from shadow_samples import PROGRAMS, RecordedProgram, load_recorded
 from shared_files import shared_folder
 from tiers import each_value, program_parts
 
@@ -51,7 +51,7 @@ def rows(name: str, kind: str) -> list[Row]:
     return [row for row in table(path.parent) if (row["flavour"], row["kind"]) == (flavour, kind)]
 
 
-def differs(found: float | None, expected: str) -> float:
+def get_difference(found: float | None, expected: str) -> float:
     """Return the difference in dB between a value and a table cell; both may be empty."""
     if expected == "" or found is None:
         return 0.0 if (expected, found) == ("", None) else math.inf
@@ -64,11 +64,11 @@ def check(layers: dict[int, ShadowLayer], name: str, allowed: dict[int, float]) 
         for column, attribute in COLUMNS.items():
             size: ErrorSize | None = getattr(layers[number], attribute)
             limit = allowed.get(number, TOLERANCE_DB) if column == "sqnr_db" else TOLERANCE_DB
-            off = differs(None if size is None else size.sqnr_db, row[column])
+            off = get_difference(None if size is None else size.sqnr_db, row[column])
             assert off <= limit, f"{name} {row['instr']} {row['name']} {column}: {size}, {row}"
 
 
-def recorded_float(program: Recorded, name: str) -> dict[int, np.ndarray]:
+def recorded_float(program: RecordedProgram, name: str) -> dict[int, np.ndarray]:
     """Return the recorded float value of each output."""
     folder = (shared_folder() / name).parent
     flavour = (shared_folder() / name).name.removesuffix(".lir.txt")
@@ -88,7 +88,7 @@ def test_all_programs_exist(shared: Path) -> None:
 
 @pytest.mark.parametrize("name", each_value(PROGRAMS, program_parts))
 def test_errors_equal_the_recorded_float_model(name: str) -> None:
-    program = recorded(name)
+    program = load_recorded(name)
     network = recorded_float(program, name)
     chains = [layer.numbers for layer in program.run.layers]
     layers = {
@@ -100,7 +100,7 @@ def test_errors_equal_the_recorded_float_model(name: str) -> None:
 
 @pytest.mark.parametrize("name", each_value(PROGRAMS, program_parts))
 def test_errors_equal_a_float_evaluation(name: str) -> None:
-    program = recorded(name)
+    program = load_recorded(name)
     short = name.removeprefix("lir_real/").removesuffix(".lir.txt")
     allowed = {n: off for (where, n), off in EXECUTED_FLOATS_DIFFER.items() if where == short}
     found = compare_run(program.module, program.run, program.matches.floats)
@@ -114,13 +114,13 @@ def test_errors_equal_a_float_evaluation(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_constants_find_their_float_values(name: str) -> None:
-    found = {one.constant: one for one in recorded(name).matches.found}
+    found = {one.constant: one for one in load_recorded(name).matches.found}
     expected = rows(name, "const")
     assert set(found) == {row["name"] for row in expected}
     for row in expected:
         one: FloatWeight = found[row["name"]]
         assert one.source == row["float_tensor"]
-        assert differs(one.sqnr_db, row["sqnr_db"]) <= TOLERANCE_DB
+        assert get_difference(one.sqnr_db, row["sqnr_db"]) <= TOLERANCE_DB
         assert one.worst_error == pytest.approx(float(row["max_abs_err"]), rel=1e-3)
         assert one.largest == pytest.approx(float(row["max_abs_ref"]), rel=1e-3)
     by_values = {one.constant for one in found.values() if one.how == "values"}
@@ -129,7 +129,7 @@ def test_constants_find_their_float_values(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if "cpu.lir" in name])
 def test_without_float_weights(name: str) -> None:
-    program = recorded(name)
+    program = load_recorded(name)
     for layer in compare_run(program.module, program.run):
         assert layer.accumulated is layer.isolated is layer.bias is None
         assert layer.rounding is not None

@@ -13,7 +13,7 @@ import jsonschema
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from shadow_samples import PROGRAMS, recorded
+from shadow_samples import PROGRAMS, load_recorded
 from shared_files import shared_folder
 from tiers import each_value, program_parts
 
@@ -61,7 +61,7 @@ def shadow_layers(
 @pytest.mark.parametrize("name", each_value(PROGRAMS, program_parts))
 @pytest.mark.parametrize("engine", ["compiled", pytest.param("reference", marks=pytest.mark.slow)])
 def test_a_run_has_the_shadow_of_its_recording(name: str, engine: str, tmp_path: Path) -> None:
-    program = recorded(name)
+    program = load_recorded(name)
     text = shared_folder() / name
     model = shared_folder() / "lir_real" / Path(name).parts[1] / "model.onnx"
     weights = text.with_name(text.name.replace(".lir.txt", ".npz"))

@@ -23,13 +23,13 @@ CASES = 24
 Array = npt.NDArray[Any]
 
 
-def away(product: Array) -> Array:
+def round_half_away(product: Array) -> Array:
     """Round to the nearest integers, halves away from zero."""
     whole = np.floor(np.abs(product))
     return (np.sign(product) * (whole + (np.abs(product) - whole >= 0.5))).astype(np.int64)
 
 
-def of_31_bits(factor: float) -> float:
+def round_to_31_bits(factor: float) -> float:
     """Round a factor to 31 bits as TFLite's QuantizeMultiplier does."""
     fraction, exponent = np.frexp(factor)
     return float(np.ldexp(np.floor(fraction * 2**31 + 0.5), exponent - 31))
@@ -46,13 +46,13 @@ def layers() -> Iterator[dict[str, Array]]:
         sx, sw = np.float32(rng.uniform(1e-4, 1e-2)), np.float32(rng.uniform(1e-3, 1e-1))
         sy = np.float32(float(sx) * float(sw) * np.abs(sums).max() / 32768 * rng.uniform(0.9, 1.5))
         factor = float(sx) * float(sw) / float(sy)
-        differ = away(sums * factor) != away(sums * of_31_bits(factor))
+        differ = round_half_away(sums * factor) != round_half_away(sums * round_to_31_bits(factor))
         for row, out in np.argwhere(differ & (np.abs(sums * factor) < 32767)):
             scales = np.array([sx, sw, sy])
             yield {"x": x[row], "w": w[out], "bias": bias[out : out + 1], "scales": scales}
 
 
-def answer(case: dict[str, Array]) -> Array:
+def run_reference_kernel(case: dict[str, Array]) -> Array:
     """Return the result of LiteRT's reference kernels."""
     model = connected_layer(case["w"][None], case["bias"], case["scales"])
     interpreter = Interpreter(
@@ -67,7 +67,7 @@ def answer(case: dict[str, Array]) -> Array:
 def main() -> None:
     found = list(islice(layers(), CASES))
     arrays = {key: np.stack([case[key] for case in found]) for key in found[0]}
-    arrays["y"] = np.stack([answer(case) for case in found])
+    arrays["y"] = np.stack([run_reference_kernel(case) for case in found])
     np.savez_compressed(Path(__file__).with_name("connected.npz"), **arrays)
 
 

@@ -9,9 +9,9 @@ from nmpsim.bundle.assembly import assemble, disassemble_bundle
 from nmpsim.isa.codec import BY_MNEMONIC, RECORDS
 
 from .. import programs
-from ..engines import inputs_of, limited, run_on_both, warm
-from ..mutate import INTEGERS, text_bytes_changed
-from ..target import Target, refusals
+from ..engines import limit_cycles, make_inputs, run_on_both, warm
+from ..mutate import INTEGERS, make_text_mutator
+from ..target import Target, allow_errors
 
 PIECES = (
     *map(str, INTEGERS), *BY_MNEMONIC, *RECORDS, *(f".{name}" for name in RECORDS), ".data",
@@ -27,12 +27,12 @@ PIECES = (
 def run(data: bytes) -> None:
     """Assemble a text, disassemble the bundle and run it."""
     warm()
-    with refusals("ASM", "ISA", "COMP002", "BUN", "INPUT", "ARG001"):
-        device = limited(programs.small_device())
+    with allow_errors("ASM", "ISA", "COMP002", "BUN", "INPUT", "ARG001"):
+        device = limit_cycles(programs.small_device())
         text = data.decode("utf-8", "replace")
         bundle = parse_bundle(assemble(text, "a.s", device.settings()).bundle(), "a.bin")
         disassemble_bundle(bundle)
-        inputs = inputs_of(bundle.metadata)
+        inputs = make_inputs(bundle.metadata)
         if inputs is not None:
             run_on_both(bundle, device, inputs)
 
@@ -43,4 +43,4 @@ def seeds() -> Iterator[bytes]:
         yield path.read_bytes()
 
 
-TARGET = Target(run, seeds, text_bytes_changed(PIECES), seconds=20, most_bytes=1 << 14)
+TARGET = Target(run, seeds, make_text_mutator(PIECES), seconds=20, most_bytes=1 << 14)

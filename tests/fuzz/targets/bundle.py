@@ -20,9 +20,9 @@ from nmpsim.isa.codec import BY_MNEMONIC, decode, encode
 from nmpsim.views.inspect_text import make_inspect_document, print_bundle
 
 from .. import programs
-from ..engines import inputs_of, limited, run_on_both, warm
-from ..mutate import INTEGERS, bytes_changed, json_changed
-from ..target import Target, refusals
+from ..engines import limit_cycles, make_inputs, run_on_both, warm
+from ..mutate import INTEGERS, mutate_bytes, mutate_json
+from ..target import Target, allow_errors
 
 CODES = ("BUN", "INPUT", "DEV", "COMP", "LIR", "CONST", "ARG001")
 _PARTS = (".text", ".descriptors", ".constants", ".symtab", ".nmpsim.lir", ".nmpsim.lir.index")
@@ -30,7 +30,7 @@ _HEADER_BYTES = 52
 _SECTION = struct.Struct("<10I")
 
 
-def with_digest(data: bytes) -> bytes:
+def update_digest(data: bytes) -> bytes:
     """Return the file with a correct digest if it has space for one."""
     try:
         section = ElfFile(memoryview(data), "").sections[DIGEST]
@@ -45,14 +45,14 @@ def with_digest(data: bytes) -> bytes:
 def run(data: bytes) -> None:
     """Read a bundle, print it and run it."""
     warm()
-    with refusals("BUN"):
-        bundle = parse_bundle(with_digest(data), "net.bin")
+    with allow_errors("BUN"):
+        bundle = parse_bundle(update_digest(data), "net.bin")
         _show(bundle)
-        with refusals(*CODES):
+        with allow_errors(*CODES):
             config = make_device_config(bundle.metadata.device)
-            inputs = inputs_of(bundle.metadata)
+            inputs = make_inputs(bundle.metadata)
             if inputs is not None:
-                run_on_both(bundle, limited(config), inputs)
+                run_on_both(bundle, limit_cycles(config), inputs)
 
 
 def _show(bundle: Bundle) -> None:
@@ -63,16 +63,16 @@ def _show(bundle: Bundle) -> None:
     json.dumps(make_inspect_document(bundle))
     disassemble_bundle(bundle)
     if bundle.debug:
-        with refusals("BUN", "LIR"):
+        with allow_errors("BUN", "LIR"):
             bundle.module()
 
 
 def seeds() -> Iterator[bytes]:
     """Yield the digits network, layers of real networks and assembly programs."""
-    yield programs.digits()
+    yield programs.compile_digits()
     yield from programs.real_layers(programs.small_device(1))
     for path in programs.ASSEMBLY:
-        yield programs.assembled(path.name)
+        yield programs.assemble_example(path.name)
 
 
 def mutate(data: bytes, random: Random) -> bytes:
@@ -85,14 +85,14 @@ def mutate(data: bytes, random: Random) -> bytes:
     for _ in range(random.choice((1, 1, 1, 2, 4))):
         kind = random.randrange(8)
         if kind == 0:
-            return replace_metadata(data, file, lambda document: json_changed(document, random))
+            return replace_metadata(data, file, lambda document: mutate_json(document, random))
         if kind == 1:
             at = 4 * random.randrange(_HEADER_BYTES // 4 + 8 * len(file.segments))
-            _set_word(changed, at, _word(changed, at, random))
+            _set_word(changed, at, _choose_word(changed, at, random))
         elif kind == 2:
             at = int.from_bytes(data[32:36], "little")
             at += 4 * random.randrange(10 * (len(file.sections) + 1))
-            _set_word(changed, at, _word(changed, at, random))
+            _set_word(changed, at, _choose_word(changed, at, random))
         else:
             change_section(changed, file, random.choice(_PARTS[:3] if kind < 7 else _PARTS), random)
     return bytes(changed)
@@ -105,12 +105,12 @@ def change_section(changed: bytearray, file: ElfFile, name: str, random: Random)
         return
     at = section.offset + 4 * random.randrange(section.nbytes // 4)
     if name == ".text" and random.random() < 0.8:
-        _set_word(changed, at, _instruction(_get_word(changed, at), random))
+        _set_word(changed, at, _choose_instruction(_get_word(changed, at), random))
     elif name in (".text", ".descriptors", ".symtab"):
-        _set_word(changed, at, _word(changed, at, random))
+        _set_word(changed, at, _choose_word(changed, at, random))
     else:
         end = min(at + 16, section.offset + section.nbytes)
-        changed[at:end] = bytes_changed(bytes(changed[at:end]), random)[: end - at].ljust(end - at)
+        changed[at:end] = mutate_bytes(bytes(changed[at:end]), random)[: end - at].ljust(end - at)
 
 
 def _get_word(data: bytearray, at: int) -> int:
@@ -122,7 +122,7 @@ def _set_word(data: bytearray, at: int, value: int) -> None:
         data[at : at + 4] = (value & 0xFFFF_FFFF).to_bytes(4, "little")
 
 
-def _word(data: bytearray, at: int, random: Random) -> int:
+def _choose_word(data: bytearray, at: int, random: Random) -> int:
     """Return a replacement for a word."""
     old = _get_word(data, at)
     near = at + 4 * random.randint(-12, 12)
@@ -132,7 +132,7 @@ def _word(data: bytearray, at: int, random: Random) -> int:
                           random.choice(INTEGERS), random.randrange(1 << 32)))  # fmt: skip
 
 
-def _instruction(word: int, random: Random) -> int:
+def _choose_instruction(word: int, random: Random) -> int:
     """Return another instruction, or the same instruction with another operand."""
     decoded = decode(word)
     if decoded is None or random.random() < 0.3:

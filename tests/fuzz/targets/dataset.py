@@ -12,8 +12,8 @@ from nmpsim.bundle.metadata import Tensor
 from nmpsim.cli.dataset import load_dataset
 from nmpsim.cli.samples import ProgramInputs
 
-from ..mutate import archive_changed
-from ..target import Target, as_file, refusals
+from ..mutate import mutate_archive
+from ..target import Target, allow_errors, write_file
 from . import npz
 
 _INPUTS = ProgramInputs({"x": Tensor("x", "i8", (1, 4), 0)})
@@ -22,8 +22,8 @@ _MAX_MEMORY = 1 << 26
 
 def run(data: bytes) -> None:
     """Read labels and samples."""
-    with refusals("DATA001", "INPUT003", "FILE001"):
-        found = load_dataset(as_file(data, "data.npz"), "labels", _INPUTS, _MAX_MEMORY)
+    with allow_errors("DATA001", "INPUT003", "FILE001"):
+        found = load_dataset(write_file(data, "data.npz"), "labels", _INPUTS, _MAX_MEMORY)
         assert len(found.labels) >= 0
         for index in range(min(len(found.samples), 4)):
             assert set(found.samples.read(index)) == {"x"}
@@ -39,7 +39,7 @@ def seeds() -> Iterator[bytes]:
 
 def mutate(data: bytes, random: Random) -> bytes:
     """Change a member of an archive."""
-    return archive_changed(data, random, npz.member_changed)
+    return mutate_archive(data, random, npz.mutate_member)
 
 
 TARGET = Target(run, seeds, mutate, most_bytes=1 << 13)

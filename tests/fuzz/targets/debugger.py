@@ -14,9 +14,9 @@ from nmpsim.debugger.script import ScriptLine, build_document, run_script
 from nmpsim.diagnostics import UserError
 
 from .. import programs
-from ..engines import limited, warm
-from ..mutate import FLOATS, INTEGERS, text_bytes_changed
-from ..target import ROOT, Target, folder, refusals
+from ..engines import limit_cycles, warm
+from ..mutate import FLOATS, INTEGERS, make_text_mutator
+from ..target import ROOT, Target, allow_errors, get_folder
 
 MAX_LINES = 16
 MAX_MEBIBYTES = 16
@@ -34,15 +34,15 @@ def run(data: bytes) -> None:
     """Execute each line as a script of its own until a command ends the session."""
     warm()
     program, inputs = programs.one_conv()
-    config = limited(make_device_config(program.metadata.device))
+    config = limit_cycles(make_device_config(program.metadata.device))
     debugger = Debugger(program, inputs, config=config, budget_mib=MAX_MEBIBYTES)
     shell = Shell(debugger, ArrayFile)
     text = data.decode("utf-8", "replace")
-    with chdir(folder()):
+    with chdir(get_folder()):
         for number, line in enumerate(text.splitlines()[:MAX_LINES], 1):
             if _touches_other_files(line):
                 continue
-            with refusals(""):
+            with allow_errors(""):
                 outcome = run_script(shell, [ScriptLine(line, "a.dbg", number)])
                 build_document(outcome)
                 if outcome.answers and outcome.answers[-1].result.ends:
@@ -67,4 +67,4 @@ def seeds() -> Iterator[bytes]:
     yield b"step\nstep tile\nstep back\nbreak conv\ncontinue\nwhy conv 0 0 0\nuntil end\nregs 0\n"
 
 
-TARGET = Target(run, seeds, text_bytes_changed(PIECES), seconds=30, most_bytes=1 << 11)
+TARGET = Target(run, seeds, make_text_mutator(PIECES), seconds=30, most_bytes=1 << 11)

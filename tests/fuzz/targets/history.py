@@ -18,16 +18,16 @@ from nmpsim.experiments.history import (
     read_document,
 )
 
-from ..mutate import json_bytes_changed
-from ..target import Target, folder, refusals
+from ..mutate import mutate_json_bytes
+from ..target import Target, allow_errors, get_folder
 
 
 def run(data: bytes) -> None:
     """Read an entry as the only one of a history and unpack its document."""
-    history = folder() / "history"
+    history = get_folder() / "history"
     history.mkdir(exist_ok=True)
     (history / "entry.history.json").write_bytes(data)
-    with refusals("RESULT001", "FILE001"):
+    with allow_errors("RESULT001", "FILE001"):
         found = list_entries(history)
         assert len(found) == 1
         name_series(found)
@@ -51,4 +51,4 @@ def seeds() -> Iterator[bytes]:
     yield json.dumps(kept).encode()
 
 
-TARGET = Target(run, seeds, json_bytes_changed, most_bytes=1 << 13)
+TARGET = Target(run, seeds, mutate_json_bytes, most_bytes=1 << 13)

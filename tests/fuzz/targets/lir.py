@@ -9,8 +9,8 @@ from nmpsim.lir.parser import parse
 from nmpsim.lir.printer import format_module
 from nmpsim.lir.verify import verify
 
-from ..mutate import INTEGERS, text_bytes_changed
-from ..target import ROOT, Target, refusals
+from ..mutate import INTEGERS, make_text_mutator
+from ..target import ROOT, Target, allow_errors
 
 PIECES = (
     *map(str, INTEGERS), *OPCODES, "inf", "nan", "1e999", "x", " x ", ", ", ": ", "{", "}", "[",
@@ -23,7 +23,7 @@ PIECES = (
 
 def run(data: bytes) -> None:
     """Parse and verify a text; assert that a valid module prints as an equal text."""
-    with refusals("LIR"):
+    with allow_errors("LIR"):
         module = parse(data.decode("utf-8", "replace"))
         printed = format_module(module)
         assert format_module(parse(printed)) == printed
@@ -36,4 +36,4 @@ def seeds() -> Iterator[bytes]:
         yield (ROOT / "programs" / "digits" / name).read_bytes()
 
 
-TARGET = Target(run, seeds, text_bytes_changed(PIECES))
+TARGET = Target(run, seeds, make_text_mutator(PIECES))

@@ -10,8 +10,8 @@ import numpy as np
 
 from nmpsim.cli.arrays import ArrayFile
 
-from ..mutate import INTEGERS, bytes_changed
-from ..target import Target, as_file, refusals
+from ..mutate import INTEGERS, mutate_bytes
+from ..target import Target, allow_errors, write_file
 
 MAX_ELEMENTS = 1 << 24
 """More is not read, as a run does not read what its input cannot take."""
@@ -25,8 +25,8 @@ HEADERS = (
 
 def run(data: bytes) -> None:
     """Read each array of the file that has at most ``MAX_ELEMENTS`` elements."""
-    path = as_file(data, "input.npy")
-    with refusals("INPUT003", "FILE001"):
+    path = write_file(data, "input.npy")
+    with allow_errors("INPUT003", "FILE001"):
         file = ArrayFile(path)
         for key in file.keys:
             stored = file.get_array(key)
@@ -58,9 +58,9 @@ def mutate(data: bytes, random: Random) -> bytes:
     header, rest = data[begin:end], data[end:]
     kind = random.randrange(5)
     if kind == 0:
-        rest = bytes_changed(rest, random)
+        rest = mutate_bytes(rest, random)
     elif kind == 1:
-        header = bytes_changed(header, random)
+        header = mutate_bytes(header, random)
     else:
         at, piece = random.randint(0, len(header)), random.choice((*HEADERS, *map(str, INTEGERS)))
         cut = random.choice((0, 1, len(piece)))

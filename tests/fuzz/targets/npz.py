@@ -10,16 +10,16 @@ import numpy as np
 
 from nmpsim.lir.npz import NpzFile
 
-from ..mutate import archive_changed, bytes_changed
-from ..target import Target, as_file, refusals
+from ..mutate import mutate_archive, mutate_bytes
+from ..target import Target, allow_errors, write_file
 from . import npy
 
 
 def run(data: bytes) -> None:
     """Read an archive with both readers."""
     npy.run(data)
-    path = as_file(data, "constants.npz")
-    with refusals("CONST001", "FILE001"), NpzFile(path) as file:
+    path = write_file(data, "constants.npz")
+    with allow_errors("CONST001", "FILE001"), NpzFile(path) as file:
         for key in file:
             header = file.header(key)
             if header.nbytes <= npy.MAX_ELEMENTS:
@@ -37,15 +37,15 @@ def seeds() -> Iterator[bytes]:
 
 def mutate(data: bytes, random: Random) -> bytes:
     """Change a member of an archive."""
-    return archive_changed(data, random, member_changed)
+    return mutate_archive(data, random, mutate_member)
 
 
-def member_changed(name: str, contents: bytes, random: Random) -> bytes:
+def mutate_member(name: str, contents: bytes, random: Random) -> bytes:
     """Mutate a member as an array file, or its bytes if it is not one."""
     try:
         return npy.mutate(contents, random)
     except ValueError:
-        return bytes_changed(contents, random)
+        return mutate_bytes(contents, random)
 
 
 TARGET = Target(run, seeds, mutate, most_bytes=1 << 13)

@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 
 from nmpsim.views.html import draw, make_html_page
 
-from ..mutate import json_bytes_changed
-from ..target import CORPUS, Target, refusals
+from ..mutate import mutate_json_bytes
+from ..target import CORPUS, Target, allow_errors
 from . import report
 
 HARMLESS = ("one-conv.json", "digits.json")
@@ -33,7 +33,7 @@ class _Elements(HTMLParser):
         self.addresses |= {v or "" for name, v in attrs if name in ("src", "href")}
 
 
-def elements(page: str) -> _Elements:
+def parse_elements(page: str) -> _Elements:
     """Return the elements of a page."""
     parser = _Elements()
     parser.feed(page)
@@ -42,13 +42,13 @@ def elements(page: str) -> _Elements:
 
 
 @cache
-def plain() -> _Elements:
+def get_harmless_elements() -> _Elements:
     """Return the elements of the pages of harmless reports."""
     found = _Elements()
     for name in HARMLESS:
         seed = (CORPUS / "report" / name).read_bytes()
         for names in (("a",), ("a", "b")):
-            one = elements(make_html_page(dict.fromkeys(names, report.read(seed))))
+            one = parse_elements(make_html_page(dict.fromkeys(names, report.read(seed))))
             found.names |= one.names
             found.attributes |= one.attributes
     return found
@@ -59,16 +59,18 @@ def run(data: bytes) -> None:
     is_drawn = hashlib.sha1(data).digest()[0] % DRAWN_OF == 0
     draw.render_image = _RENDER_IMAGE if is_drawn else lambda _: "data:,"
     try:
-        with refusals("REPORT", "FILE001", "DEV"):
+        with allow_errors("REPORT", "FILE001", "DEV"):
             one = report.read(data)
             for runs in ({"a": one}, {"a": one, "<b>": one}):
-                made = elements(make_html_page(runs))
+                made = parse_elements(make_html_page(runs))
                 # A stopped run's page has what no harmless one has.
-                assert made.names <= plain().names | {"strong", "p", "code"}, made.names
-                assert made.attributes <= plain().attributes, made.attributes
+                assert made.names <= get_harmless_elements().names | {"strong", "p", "code"}, (
+                    made.names
+                )
+                assert made.attributes <= get_harmless_elements().attributes, made.attributes
                 assert all(a.startswith(("data:", "#")) for a in made.addresses), made.addresses
     finally:
         draw.render_image = _RENDER_IMAGE
 
 
-TARGET = Target(run, report.seeds, json_bytes_changed, seconds=30, most_bytes=1 << 17)
+TARGET = Target(run, report.seeds, mutate_json_bytes, seconds=30, most_bytes=1 << 17)

@@ -10,18 +10,18 @@ from nmpsim.bundle.patch import apply_patch, load_patch
 from nmpsim.config import make_device_config
 
 from .. import programs
-from ..engines import limited, run_on_both, warm
-from ..mutate import json_bytes_changed
-from ..target import Target, as_file, refusals
+from ..engines import limit_cycles, run_on_both, warm
+from ..mutate import mutate_json_bytes
+from ..target import Target, allow_errors, write_file
 
 
 def run(data: bytes) -> None:
     """Read a patch, apply it and read the patched bundle."""
     warm()
-    with refusals("PATCH", "FILE001", "BUN"):
-        changes = load_patch(as_file(data, "patch.json"))
-        bundle = parse_bundle(apply_patch(programs.assembled(), changes, "one_conv.bin"))
-        config = limited(make_device_config(bundle.metadata.device))
+    with allow_errors("PATCH", "FILE001", "BUN"):
+        changes = load_patch(write_file(data, "patch.json"))
+        bundle = parse_bundle(apply_patch(programs.assemble_example(), changes, "one_conv.bin"))
+        config = limit_cycles(make_device_config(bundle.metadata.device))
         run_on_both(bundle, config, programs.one_conv()[1])
 
 
@@ -42,4 +42,4 @@ def seeds() -> Iterator[bytes]:
         yield json.dumps({"schema": "nmpsim-patch-2", "changes": changes}).encode()
 
 
-TARGET = Target(run, seeds, json_bytes_changed, seconds=20)
+TARGET = Target(run, seeds, mutate_json_bytes, seconds=20)

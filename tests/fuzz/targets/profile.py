@@ -7,8 +7,8 @@ import math
 from nmpsim.quantization import read_profile
 from nmpsim.quantization.profile import ProfileLookup
 
-from ..mutate import text_bytes_changed
-from ..target import Target, as_file, refusals
+from ..mutate import make_text_mutator
+from ..target import Target, allow_errors, write_file
 
 PIECES = (
     "---\n", "...\n", "- ", "NodeOutputName: ", "Min: ", "Max: ", "Histogram: [ 1, 2 ]", "'a:0'",
@@ -20,12 +20,12 @@ PIECES = (
 
 def run(data: bytes) -> None:
     """Read a profile and look up each of its names."""
-    with refusals("CONST001"):
-        profile = read_profile(as_file(data, "profile.yaml"))
+    with allow_errors("CONST001"):
+        profile = read_profile(write_file(data, "profile.yaml"))
         recorded = ProfileLookup(profile)
         for name, range_ in profile.items():
             assert recorded.find(name) == range_
             assert -math.inf < range_.low <= range_.high < math.inf
 
 
-TARGET = Target(run, mutate=text_bytes_changed(PIECES))
+TARGET = Target(run, mutate=make_text_mutator(PIECES))

@@ -18,9 +18,9 @@ from nmpsim.lir.nodes import Module
 from nmpsim.lir.parser import parse
 from nmpsim.lir.verify import verify
 
-from ..engines import inputs_of, limited, run_on_both, warm
-from ..mutate import text_bytes_changed
-from ..target import ROOT, Target, refusals
+from ..engines import limit_cycles, make_inputs, run_on_both, warm
+from ..mutate import make_text_mutator
+from ..target import ROOT, Target, allow_errors
 from .lir import PIECES
 
 MAX_ELEMENTS = 1 << 14
@@ -45,19 +45,19 @@ def run(data: bytes) -> None:
     The contract must be proved for all inputs.
     """
     warm()
-    with refusals("LIR", "CONST", "COMP", "ISA", "BUN004", "INPUT"):
+    with allow_errors("LIR", "CONST", "COMP", "ISA", "BUN004", "INPUT"):
         module = parse(data.decode("utf-8", "replace"))
         verify(module)
         if _elements(module) > MAX_ELEMENTS:
             return
         module, _ = attach_arrays(module, _constants(module))
         bundle = parse_bundle(compile_module(module, device()))
-        inputs = inputs_of(bundle.metadata)
+        inputs = make_inputs(bundle.metadata)
         if inputs is None:
             return
-        trap = run_on_both(bundle, limited(device()), inputs).trap
+        trap = run_on_both(bundle, limit_cycles(device()), inputs).trap
         assert trap is None or trap.kind == "cycle_limit", f"a compiled program traps: {trap}"
-        contract = Device(limited(device()), threads=1).run(bundle, inputs).contract
+        contract = Device(limit_cycles(device()), threads=1).run(bundle, inputs).contract
         is_cut_short = trap is not None and contract.status != "violated"
         assert contract.status == "proved" or is_cut_short, f"not proved: {contract}"
 
@@ -88,4 +88,4 @@ def seeds() -> Iterator[bytes]:
     yield (ROOT / "programs" / "digits" / "digits.lir.txt").read_bytes()
 
 
-TARGET = Target(run, seeds, text_bytes_changed(PIECES), seconds=20)
+TARGET = Target(run, seeds, make_text_mutator(PIECES), seconds=20)

@@ -10,8 +10,8 @@ from nmpsim.lir.nodes import Module
 from nmpsim.lir.parser import parse
 from nmpsim.lir.scales import read_scales_file, resolve_exact_scales
 
-from ..mutate import json_bytes_changed
-from ..target import ROOT, Target, as_file, refusals
+from ..mutate import mutate_json_bytes
+from ..target import ROOT, Target, allow_errors, write_file
 
 DIGITS = ROOT / "programs" / "digits"
 
@@ -24,8 +24,8 @@ def module() -> Module:
 
 def run(data: bytes) -> None:
     """Read a tensor file for the program."""
-    path = as_file(data, "digits.tensors.json")
-    with refusals("CONST004", "LIR"):
+    path = write_file(data, "digits.tensors.json")
+    with allow_errors("CONST004", "LIR"):
         try:
             resolve_exact_scales(module(), read_scales_file(path), path)
         except UserError as error:
@@ -38,4 +38,4 @@ def seeds() -> Iterator[bytes]:
     yield (DIGITS / "digits.tensors.json").read_bytes()
 
 
-TARGET = Target(run, seeds, json_bytes_changed)
+TARGET = Target(run, seeds, mutate_json_bytes)

@@ -14,10 +14,10 @@ from nmpsim.config import make_device_config
 from nmpsim.diagnostics import UserError
 
 from .. import programs
-from ..engines import inputs_of, run_whole_and_tiled, warm
-from ..mutate import json_changed
-from ..target import Target, refusals
-from .bundle import CODES, change_section, replace_metadata, with_digest
+from ..engines import make_inputs, run_whole_and_tiled, warm
+from ..mutate import mutate_json
+from ..target import Target, allow_errors
+from .bundle import CODES, change_section, replace_metadata, update_digest
 
 SCRATCHPAD_BYTES = 4096
 """So small that most layers take several tiles."""
@@ -26,16 +26,16 @@ _STEPS = (1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 1024)
 
 def run(data: bytes) -> None:
     """Assert that a run with layer kernels equals the run with tiles."""
-    with refusals("BUN"):
+    with allow_errors("BUN"):
         compare(data)
 
 
 def compare(data: bytes) -> bool:
     """Compare runs of a bundle with layer kernels and tiles; return whether any layer had one."""
     warm()
-    bundle = parse_bundle(with_digest(data), "net.bin")
-    with refusals(*CODES):
-        inputs = inputs_of(bundle.metadata)
+    bundle = parse_bundle(update_digest(data), "net.bin")
+    with allow_errors(*CODES):
+        inputs = make_inputs(bundle.metadata)
         config = make_device_config(bundle.metadata.device)
         return inputs is not None and run_whole_and_tiled(bundle, config, inputs)
     return False
@@ -73,7 +73,7 @@ def mutate(data: bytes, random: Random) -> bytes:
 def _change_claim(document: Any, random: Random) -> Any:
     """Change a claim in the metadata of a layer, or its output."""
     layer = random.choice(document["layers"])
-    json_changed(layer[random.choice(("claim", "output"))], random)
+    mutate_json(layer[random.choice(("claim", "output"))], random)
     return document
 
 
