@@ -113,7 +113,7 @@ def top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 CHECKS = frozenset({"check_exhaustive", "check_profiles", "_check"})
-"""Functions that compare a table with another one, and raise an error or do nothing."""
+"""Functions that compare two tables and either raise an error or do nothing."""
 
 
 def own_names(tree: ast.Module) -> set[str]:

@@ -52,7 +52,7 @@ NOT_FOR_A_RUN = {
     "urllib.request",
     "zipfile",
 }
-"""What a run of a bundle on an array has no use for, and would have to wait for."""
+"""Modules that a run of a bundle on an array does not need and must not wait for."""
 
 
 def imported_after(statement: str) -> set[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 EVERYWHERE = {"conftest", "__main__"}
-"""Pytest loads the first by its path, Python runs the second by its package's."""
+"""Names that may repeat: pytest loads conftest by its path, Python runs __main__ by package."""
 
 
 def bare_names() -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""A small bundle with a bit of everything."""
+"""Fixtures with a small bundle that has every kind of content."""
 
 import attrs
 import numpy as np

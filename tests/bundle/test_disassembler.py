@@ -58,7 +58,7 @@ def test_a_branch_target_inside_a_pair_splits_the_pair():
 
 
 COMPUTES_ADDRESSES = {"contention"}
-"""Programs that compute where a descriptor is; such descriptors are listed as words."""
+"""Programs that compute descriptor addresses; their descriptors are listed as words."""
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,4 +1,4 @@
-"""``python -m tests.campaign``: the property-based tests with fresh seeds until time is over."""
+"""``python -m tests.campaign``: run property-based tests with fresh seeds for a given time."""
 
 from __future__ import annotations
 

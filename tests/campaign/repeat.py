@@ -1,4 +1,4 @@
-"""A plugin of pytest: property-based tests again and again, each time with the next seed.
+"""Plugin of pytest that repeats property-based tests with a new seed each time.
 
 It is loaded by :mod:`tests.campaign.command` in a process of its own and tells what it does as
 lines of JSON in the file ``--campaign-log``: ``begin`` before a test, ``end`` behind it.
@@ -19,7 +19,7 @@ import pytest
 from hypothesis import core, is_hypothesis_test
 
 _EXAMPLES = re.compile(r"(\d+) passing[^,\n]*, (\d+) failing")
-"""In Hypothesis' statistics of a test, which it has as text only."""
+"""Numbers of examples in Hypothesis' statistics of a test, which are text only."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -18,7 +18,7 @@ from hypothesis import settings
 ROOT = Path(__file__).parents[2]
 GENERATORS = ("default_rng", "Random", "RandomState", "SeedSequence")
 CONFTEST = ("conftest.py", "corpus.py", "shared_files.py", "tiers.py")
-"""And what it imports."""
+"""The conftest file and the modules that it imports."""
 SEEDED = ("np.random.Generator", "random.SystemRandom")
 
 

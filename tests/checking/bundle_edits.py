@@ -1,4 +1,4 @@
-"""Changes to a bundle that no compiler would make."""
+"""Change bundles in ways that no compiler would."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What these tests share: a user's folder with the digits, a suite and its baselines."""
+"""Fixtures with a user's project: the digits network, a suite and its baselines."""
 
 import json
 import shutil

@@ -20,7 +20,7 @@ from nmpsim.isa.table import DESCRIPTORS, SCALE_RECORD
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 DEVICE = nmpsim.default_device()
 CUTS = [("burst", 1), ("burst", 5), ("simple", 32), ("bytes", 8)]
-"""Ways to cut layers: slicing and cores."""
+"""Combinations of slicing and number of cores."""
 
 
 @attrs.frozen(eq=False)

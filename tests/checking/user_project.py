@@ -1,4 +1,4 @@
-"""A user's folder: a network, its suite and baselines."""
+"""A user's project: a network, its suite and baselines."""
 
 import json
 from pathlib import Path

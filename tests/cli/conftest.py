@@ -1,4 +1,4 @@
-"""What the tests of the command line share: a stand-in for the session, a bundle, a way to run."""
+"""Fixtures of the command-line tests: a stand-in session, bundles and runners."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A session without a simulator; as a script, the command line with that session.
+"""Session without a simulator; as a script, the command line with that session.
 
 The variable ``STAND_IN`` chooses what a run does: ``trap``, ``bug``, ``slow``, ``compiling``.
 """

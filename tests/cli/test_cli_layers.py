@@ -15,7 +15,7 @@ from nmpsim.report.json import format_json, to_json
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 LIR, SEVEN = DIGITS / "digits.lir.txt", DIGITS / "images" / "7.npy"
 WORDS = ("1", "conv1__2", "conv1", "line:20", "number:4")
-"""All of them name conv1__2."""
+"""Names and numbers that all identify conv1__2."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Programs to debug; makes the helpers of tests/core importable by name."""
+"""Fixtures with programs to debug; make the helpers of tests/core importable."""
 
 from __future__ import annotations
 

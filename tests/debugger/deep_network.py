@@ -1,4 +1,4 @@
-"""A network with as many layers as anybody asks for, and none of them large."""
+"""Network with any number of small layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs of a few lines to debug."""
+"""Debugging sessions on programs of a few lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GET, USE, PUT, FAR = (f" la t0, {name}\n nmp.{kind} t0\n" for name, kind in (
 WAIT_LOAD, WAIT_VECTOR, WAIT_STORE = (f" nmp.wait {u}, 0\n" for u in ("load", "vector", "store"))
 HALT = " nmp.halt\n"
 END = WAIT_STORE + HALT
-"""The host reads what was stored."""
+"""End of a program whose host reads the stored result."""
 ONLY_0 = " csrr t2, mhartid\n bnez t2, other\n"
 BARRIER = " li t3, 9\n li t4, 2\n nmp.barrier t3, t4\n"
 

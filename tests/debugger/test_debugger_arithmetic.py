@@ -27,7 +27,7 @@ from nmpsim.memory.address_map import read_bytes
 DEVICE = device()
 EXAMPLES = examples(30)
 JOB_BYTES = 12
-"""Code of one job."""
+"""Code size of one job."""
 
 
 class Jobs:

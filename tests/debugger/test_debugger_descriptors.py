@@ -17,7 +17,7 @@ from nmpsim.debugger.tracing import trace_layer
 from nmpsim.isa.table import DESCRIPTORS
 
 MADE = 0x2000_1000
-"""Where a descriptor is made in the scratchpad."""
+"""Scratchpad address of a descriptor that the program makes."""
 LOAD = DESCRIPTORS["load"]
 SPM = 4 * [word.name for word in LOAD].index("spm")
 COPY = f"""

@@ -15,11 +15,11 @@ from nmpsim.diagnostics import UserError
 
 CHANNELWISE = "minimob/i8_asym_b32_channelwise/interp"
 GROUPED = "ChannelwiseQuantizedConv__6"
-"""Its grouped convolution of 32 channels."""
+"""Grouped convolution of 32 channels."""
 
 
 SOFTMAX = {"minires/i8_asym_b32/cpu": "prob"}
-"""Program -> its Int8 softmax."""
+"""Int8 softmax of each program."""
 
 
 def opened(shared: Path, program: str, numerics: str) -> Shell:

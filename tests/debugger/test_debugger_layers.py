@@ -8,7 +8,7 @@ from nmpsim.debugger.commands.shell import Shell
 from nmpsim.diagnostics import UserError
 
 WORDS = ("1", "conv1", "line:20", "number:4")
-"""All of them name conv1__2."""
+"""Names and numbers that all identify conv1__2."""
 LOOKS = (
     "layer LAYER", "tensor LAYER 0 3 5 2", "saturation LAYER", "source LAYER", "integers LAYER",
     "why LAYER 0 3 5 2", "readers LAYER 0 3 5 2",

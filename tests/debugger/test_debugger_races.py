@@ -19,7 +19,7 @@ from small_sessions import (
 from nmpsim.isa.table import CONTROL_BASE, DESCRIPTORS
 
 MADE = 0x2000_1000
-"""Where a descriptor or code is brought to."""
+"""Address to which a descriptor or code is copied."""
 COPY = f"""
 copy: .descriptor load, dram=use, spm={MADE:#x}, run_bytes={DESCRIPTORS["rescale"].nbytes}, \\
  count_x=1, count_y=1

@@ -33,7 +33,7 @@ HINTS = {
     "missing_wait": ("no nmp.wait load between them", "next: `code 0x"),
     "wrong_pad": ("moved by -1 rows and -1 columns", "`source conv2__2`"),
 }
-"""What it says on the way there."""
+"""Hints that each walkthrough prints on the way."""
 
 
 @pytest.fixture(scope="module")

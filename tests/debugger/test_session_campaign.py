@@ -107,7 +107,7 @@ class Session:
     random: Random
     shell: Shell
     expected: list[tuple[int, int, bytes]] = attrs.field(factory=list)
-    """Position, address, bytes; of those that the test knows."""
+    """Position, address and bytes of the edits that the test knows."""
     lines: list[str] = attrs.field(factory=list)
     breakpoints: list[str] = attrs.field(factory=list)
 

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the documentation."""
+"""Fixtures of the documentation tests."""
 
 import sys
 from pathlib import Path

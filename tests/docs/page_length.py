@@ -15,14 +15,14 @@ GENERATED_TABLES = {
     "numerics.md": ("| `--numerics` |", "| vectors | cases | elements |", "| what differs |"),
     "mutation.md": ("| module | tried | equivalent | killed | survived |",),
 }
-"""Page -> header rows of its tables that tests compare with the code or with recorded vectors."""
+"""Header rows, by page, of tables that tests compare with the code or recorded vectors."""
 GENERATED_PARTS = (
     ("<!-- limits -->", "<!-- end of limits -->"),
     ("<!-- speed -->", "<!-- end of speed -->"),
 )
 """Marks around other generated parts."""
 FORMULA_PAGE = "numerics.md"
-"""Its blocks of Python are an oracle that tests run."""
+"""Page whose Python blocks are an oracle that tests run."""
 
 
 def handwritten_text(page: Path) -> str:

@@ -1,4 +1,4 @@
-"""One-operation models of TFLite and ONNX with what their runtimes answered."""
+"""Fixtures with one-operation models of TFLite and ONNX and their recorded results."""
 
 from __future__ import annotations
 

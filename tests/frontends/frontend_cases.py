@@ -1,4 +1,4 @@
-"""What a recorded case of a front end is made of."""
+"""Recorded cases of the front ends."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ class RecordedModel:
 
 
 Operations = Callable[[str], list[RecordedModel]]
-"""Gives the recorded cases of an operation and its types, such as ``ADD_int8``."""
+"""Function that returns the recorded cases of an operation and its types (``ADD_int8``)."""

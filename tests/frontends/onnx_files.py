@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 Kind = tuple[str, tuple[int | str, ...]]
 """dtype and shape of an input or output."""
 Node = tuple[str, Sequence[str], Sequence[str], dict[str, Any]]
-"""Kind, inputs, outputs, attributes."""
+"""Operator, inputs, outputs and attributes."""
 
 
 def write_model(

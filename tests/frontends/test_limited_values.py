@@ -28,7 +28,7 @@ from nmpsim.frontends.torch import lower_recording
 
 Array = npt.NDArray[Any]
 Entries = dict[tuple[str, str], tuple[int, int, tuple[int, ...], tuple[tuple[int, int], ...]]]
-"""Stage and side -> count, worst, first, channels."""
+"""Count, largest value, first index and channels for each stage and side."""
 IMAGE, RESULT = (1, 3, 16, 1), (1, 3, 16, 2)
 PIXELS = (np.arange(48, dtype=np.int64) * 7 % 256 - 128).reshape(IMAGE)
 MOST = (1 << 31) - 1

@@ -22,7 +22,7 @@ OPERATORS = (
     *("dynamicquantizelinear", "globalaveragepool", "matmulinteger", "qlinearconv"),
     *("qlinearmatmul", "quantizelinear", "relu"),
 )
-"""Modules of onnx.backend.test.case.node; it takes seconds to make the cases of pools."""
+"""Modules of onnx.backend.test.case.node; the omitted pools would take seconds."""
 PASS = (
     *("basic_conv_with_padding", "clip", "convinteger_with_padding", "convtranspose"),
     *("dequantizelinear", "dequantizelinear_axis", "dropout_default", "dynamicquantizelinear"),

@@ -15,7 +15,7 @@ from tflite_files import connected_layer
 import nmpsim
 
 RECORDED = Path(__file__).parent / "tflite_connected" / "connected.npz"
-"""What LiteRT answered (tflite_connected/record_connected.py)."""
+"""Results of LiteRT (tflite_connected/record_connected.py)."""
 
 
 def results(

@@ -22,9 +22,9 @@ NETWORKS = (
     "vww96_int8",
 )
 INPUTS = 3
-"""Of a network without recorded intermediate tensors."""
+"""Number of inputs of a network without recorded intermediate tensors."""
 ROWS_BETWEEN = {"dscnn_kws_int8": (0, 1, 3)}
-"""Inputs whose intermediate tensors are recorded, where they are not the first ones."""
+"""Inputs with recorded intermediate tensors, where they are not the first ones."""
 
 
 @pytest.mark.parametrize("network", NETWORKS)

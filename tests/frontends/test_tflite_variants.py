@@ -235,7 +235,7 @@ RECORDED: dict[str, tuple[Callable[[], Builder], list[int]]] = {
         [-12288, -12288, -4629, -9, -1, 0, 0, 0, 1, 9, 4629, 12288],
     ),
 }  # fmt: skip
-"""Answers of LiteRT's reference kernels."""
+"""Results of LiteRT's reference kernels."""
 
 
 @pytest.mark.parametrize("name", RECORDED)

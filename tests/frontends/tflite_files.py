@@ -1,4 +1,4 @@
-"""Small TFLite files, made from scratch."""
+"""Write small TFLite files."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class FileTensor:
     zero_points: tuple[int, ...] = (0,)
     values: npt.NDArray[Any] | None = None
     axis: int = 0
-    """That the scales count along."""
+    """Dimension along which the scales vary."""
     signature: tuple[int, ...] = ()
-    """The shape with -1 for open dimensions; none if none are."""
+    """Shape with -1 for open dimensions; empty if there are none."""
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""Runs of PyTorch models as the front end records them, written from recorded files: no PyTorch."""
+"""Recorded runs of PyTorch models, made from files without PyTorch."""
 
 from __future__ import annotations
 

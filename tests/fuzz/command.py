@@ -1,4 +1,4 @@
-"""``python -m tests.fuzz``: fuzz every format for a given time, keep what breaks something."""
+"""``python -m tests.fuzz``: fuzz every format for a given time and save failing inputs."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from .target import CORPUS, MAX_BYTES, ROOT, list_formats, load_target
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 START_SECONDS = 300.0
-"""That a process may take until its first input: kernels may have to be compiled."""
+"""Time limit of a process until its first input; kernels may have to be compiled."""
 HANG_SECONDS = 60.0
-"""Of real time without a new input: it hangs in code that no timer of Python's interrupts."""
+"""Real time without a new input after which code that blocks Python's timers counts as hanging."""
 _LOOK_SECONDS = 0.5
 _MEMORY = Path("/dev/shm")
-"""A file system in memory, on Linux."""
+"""File system in memory, on Linux."""
 _STATE_BYTES = 16
 
 
@@ -42,7 +42,7 @@ class Finding:
 
     target: str
     place: str
-    """What was raised and where, or how the process ended: findings with one are the same."""
+    """Exception and its place, or how the process ended; equal places are one finding."""
     file: Path
     text: str
 

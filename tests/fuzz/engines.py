@@ -1,4 +1,4 @@
-"""A run on both engines, which must agree in everything."""
+"""Run programs on both engines and compare everything."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from nmpsim.report.data import RunReport
 from nmpsim.report.json import to_json
 
 MAX_CYCLES = 4000
-"""More are not simulated: an input is to be done within some seconds on the slower engine."""
+"""Cycle limit of a run, so that the slower engine finishes within seconds."""
 MAX_WHOLE_CYCLES = 100_000
-"""As above, where only the compiled engine runs."""
+"""Cycle limit where only the compiled engine runs."""
 WHOLE_RUNS = RUNS_BEFORE_PROOF + 2
-"""The last run or the one before it computes whole layers."""
+"""Number of runs, of which one of the last two uses layer kernels."""
 MAX_INPUT_ELEMENTS = 1 << 16
 ENGINES = ("reference", "compiled")
 HOST_SECONDS = ("engine", "host_seconds")
-"""Of a report: what may differ."""
+"""Fields of a report that may differ."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Changes that keep a structure: of JSON, text, archives. All draw from the given generator."""
+"""Mutators that keep the structure of JSON, text and archives; all use the given generator."""
 
 from __future__ import annotations
 

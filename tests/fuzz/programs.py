@@ -1,4 +1,4 @@
-"""Programs that fuzzers begin with: the project's own, and cuts of reference networks."""
+"""Initial programs of fuzzers: the project's own, and layers of reference networks."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ ASSEMBLY = sorted((ROOT / "programs" / "assembly").glob("*.s"))
 DIGITS = ROOT / "programs" / "digits"
 SHARED = Path(os.environ.get("NMPSIM_SHARED", ROOT.parent / "shared")) / "lir_real"
 TARGETS = ("nmp", "cpumax", "cpu", "interp")
-"""Of a network, of which the first that there is is taken."""
+"""Targets of a network, in order of preference."""
 CUT_BYTES = 1 << 15
-"""Of a layer's bundle that is small enough to be changed and run thousands of times."""
+"""Size limit of a layer's bundle, so that thousands of runs are possible."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What a fuzzer of a format is: a function of bytes that raises only for a defect."""
+"""Interface of fuzz targets: a function of bytes that raises only for a defect."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 CORPUS = HERE / "corpus"
 MAX_BYTES = 1 << 17
-"""Of an input, whatever its format says."""
+"""Size limit of an input of any format."""
 MAX_TOLD = 20_000
-"""Characters of an error's message; more is nothing that somebody reads."""
+"""Length limit of an error message per diagnostic."""
 
 
 def no_seeds() -> tuple[bytes, ...]:
@@ -35,15 +35,15 @@ class Target:
     """Fuzz target of one format."""
 
     run: Callable[[bytes], None]
-    """Judges one input; raises only for a defect."""
+    """Function that judges one input and raises only for a defect."""
     seeds: Callable[[], Iterable[bytes]] = no_seeds
-    """Inputs to begin with besides the corpus, made when a campaign begins."""
+    """Function that returns initial inputs besides the corpus, called when a campaign begins."""
     mutate: Callable[[bytes, Random], bytes] | None = None
-    """Changes an input and keeps its structure; raises ValueError if it has none."""
+    """Mutator that keeps the structure of an input; it raises ValueError if there is none."""
     seconds: float = 5.0
-    """Of processor time that an input may take."""
+    """Processor time limit of an input."""
     most_bytes: int = attrs.field(default=1 << 16, validator=attrs.validators.le(MAX_BYTES))
-    """Of an input."""
+    """Size limit of an input."""
 
 
 def list_formats() -> list[str]:

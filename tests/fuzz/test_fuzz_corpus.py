@@ -12,7 +12,7 @@ from .targets.whole import compare
 
 FILES = [(name, path) for name in list_formats() for path in list_corpus(name)]
 MAX_BYTES = 64 << 10
-"""Of a file: larger ones would make a clone large, and the suite slow."""
+"""Size limit of a corpus file, which keeps clones small and the suite fast."""
 
 
 @pytest.mark.parametrize(("name", "path"), FILES, ids=[f"{n}/{p.name}" for n, p in FILES])

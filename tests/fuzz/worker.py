@@ -1,4 +1,4 @@
-"""One process that fuzzes one format with Atheris; :mod:`tests.fuzz.command` starts it.
+"""Fuzz one format with Atheris in this process, which :mod:`tests.fuzz.command` starts.
 
 An input is written into a file that is mapped into memory before it is tried, so whatever this
 process dies of, the one that started it has the input. What is only an exception is written
@@ -31,17 +31,17 @@ from nmpsim.kernels.sources import list_compiled_sources
 from .target import CORPUS, Target, list_corpus, load_target
 
 MEMORY_BYTES = 1 << 30
-"""That an input may take besides what the process has when it begins."""
+"""Memory that an input may use in addition to the initial memory of the process."""
 STATE = struct.Struct("<QQ")
-"""Number of inputs begun, bytes of the last one; its bytes follow."""
+"""Number of inputs begun and size of the last one, which follows."""
 _WARM_UPS = 4
 _SIGNALS = ("segv", "bus", "abrt", "ill", "fpe")
-"""That libFuzzer is to leave alone, so that the process ends of them."""
+"""Signals that libFuzzer must not handle, so that they end the process."""
 _NEVER = 10**6
-"""Seconds: what an input may take is this process's own affair, and that of who started it."""
+"""Time limit in seconds for libFuzzer; this process and its parent limit inputs themselves."""
 INSTRUMENTED = ["nmpsim", "tomllib"]
 READERS = ("nmpsim.isa.assembly", "nmpsim.isa.expressions")
-"""Among what compiled code is made of, these are not: they read text."""
+"""Modules of compiled sources that are instrumented nevertheless, because they read text."""
 
 
 def list_uninstrumented_modules() -> list[str]:

@@ -1,4 +1,4 @@
-"""Code for processors that are not at hand, in the emulator Bochs: a PC that has no BIOS.
+"""Run code for other processors in the emulator Bochs, as a PC without a BIOS.
 
 Its read-only memory has data, the code, and what makes a processor of 1985 one with AMX.
 """
@@ -15,9 +15,9 @@ from llvmlite import binding
 MODEL = "sapphire_rapids"
 TRIPLE = "x86_64-unknown-none-elf"
 DATA, DATA_BYTES = 0xFFF0_0000, 0xC_0000
-"""Where data are in memory, and how much may be there."""
+"""Address and size of the data in memory."""
 RESULTS, ROOM = 0x20_0000, 0x80_0000
-"""Where code leaves what it is to answer, and where it may work."""
+"""Address of the results, and of the code's workspace."""
 _MARK, _NONE = b"<<<results>>>", b"<<<no AMX>>>"
 _BOOT = r"""
 .section .boot,"ax"
@@ -117,7 +117,7 @@ panic: action=fatal
 
 
 _DISPLAYS = ("nogui", 'rfb, options="timeout=0"')
-"""None, and, where a Bochs cannot do without (Debian's), one that waits for nobody to look."""
+"""Displays: none, or a remote one that waits for no client where Bochs needs one (Debian)."""
 
 
 @functools.cache

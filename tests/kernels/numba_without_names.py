@@ -1,4 +1,4 @@
-"""Private names of Numba, Numba without some of them, and kernels that show whether it matters.
+"""Remove private names from Numba, and run kernels that show whether they are needed.
 
 python numba_without_names.py MODULE...   # modules of numba_internals that lose all their names
 """

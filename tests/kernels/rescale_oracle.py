@@ -1,4 +1,4 @@
-"""Rescaling, rounding and saturation in plain integers, as docs/isa.md and docs/numerics.md say.
+"""Compute rescaling, rounding and saturation in integers (docs/isa.md, docs/numerics.md).
 
 Shares nothing with the kernels and the reference engine but the arrays that accounts are kept in.
 """
@@ -14,15 +14,15 @@ import numpy as np
 from nmpsim.core.state import LAYER, NEVER, STAGES
 
 BIAS, ACCUMULATOR, RESCALE, RESULT, ACTIVATION = range(5)
-"""Stages, as docs/report.md has them."""
+"""Stages of docs/report.md."""
 LOW, HIGH = 0, 1
 INT8, INT16 = 0, 1
 INT32 = -(1 << 31), (1 << 31) - 1
 INT48 = -(1 << 47), (1 << 47) - 1
 HELD = 1 << 62
-"""What is beyond it is held there."""
+"""Limit to which larger values are clamped."""
 CHANNELS, BASE, LAYER_INDEX = 5, 3, 1
-"""Channels of the layer, the place of its first one in the account, the layer's own place."""
+"""Channels of the layer, index of its first counter, and index of the layer."""
 F32 = np.float32
 
 

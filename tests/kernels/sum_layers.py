@@ -1,4 +1,4 @@
-"""Layers whose sums are scaled: their words, their records, and each result in plain numbers."""
+"""Layers that rescale sums: their words, their records and each result in Python numbers."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ PROFILES = GLOW_INT, GLOW_FLOAT, GLOW_FLOAT_LATE, NMP, Q31, FLOAT, FBGEMM, ONEDN
 INTEGER = (GLOW_INT, NMP)
 REALS = (GLOW_FLOAT, GLOW_FLOAT_LATE, FLOAT, FBGEMM, ONEDNN)
 COUNT, INDEX, PIXELS = 13, 8, 3
-"""Channels at once, the first one's index in the layer's output, pixels of a tile."""
+"""Channels per block, index of the first one in the layer's output, and pixels of a tile."""
 SPM_BYTES, RECORDS, TABLE = 4096, 64, 1024
 CASES = 12
 NMP_PARAMETERS = ("pre", "mul", "half", "post", "addend")
-"""Parameters of the formula of nmp for Int8, in the order of the table's rows."""
+"""Parameters of nmp's Int8 formula, in the order of the table's rows."""
 
 put_entry: Any = numba.njit(
     lambda spm, at, q, first, table: channel_tables.fill_channel_table(spm, at, q, first, table)
@@ -56,7 +56,7 @@ class Channel:
 
     weight_offset: int
     bias: int
-    """As the record holds it: 64 bits, for fbgemm and onednn those of a float64."""
+    """Bias as stored in the record: 64 bits; for fbgemm and onednn the bits of a float64."""
     zero_term: int
     bias_scale: Three
     out: Three

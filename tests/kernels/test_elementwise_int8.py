@@ -33,7 +33,7 @@ from nmpsim.kernels.operands import (
 from nmpsim.kernels.saturation_stages import ACTIVATION, RESULT
 
 CHANNELS, BASE = 80, 7
-"""Channels of the layer, and the place of its first one in the account."""
+"""Channels of the layer, and index of its first counter."""
 LHS, RHS, OUT, BYTES = 0, 4096, 8192, 16384
 
 sum_entry: Any = numba.njit(

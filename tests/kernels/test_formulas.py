@@ -144,7 +144,7 @@ def test_parameters_of_all_sums_are_proved(element: int) -> None:
 # --- primitives in vector code ----------------------------------------------------------------
 
 Evaluate = Callable[[int, dict[str, int]], int | None]
-"""Value of one sum, with the words of a formula; None if vector code leaves it to others."""
+"""Function of a sum and the formula's words; returns None if vector code rejects the sum."""
 
 
 def compile_lanes(text: str, element: int) -> Evaluate:

@@ -26,7 +26,7 @@ Emit = Callable[[ir.IRBuilder, list[ir.Value]], None]
 TRIPLE = "aarch64-unknown-linux-gnu"
 PIXELS = SDOT.shapes[1]
 ARGUMENTS = 12
-"""Of a register block, after pixels and blocks."""
+"""Number of arguments of a register block, after pixels and blocks."""
 binding.initialize_all_targets()
 binding.initialize_all_asmprinters()
 
@@ -114,7 +114,7 @@ def test_sums_are_exact_under_qemu(name: str, tmp_path: Path) -> None:
 
 
 BASE, START = 0x400000, 128
-"""Where a program begins in memory, and its code in the file."""
+"""Address of the program in memory, and offset of its code in the file."""
 
 
 def run_under_qemu(

@@ -67,7 +67,7 @@ PLAIN: dict[str, Callable[[Any, Any], Any]] = {
     "min": min,
 }
 OPERATIONS = (*PLAIN, "mul")
-"""By number."""
+"""Operations by number."""
 OPERATIONS_OF = {
     GLOW_INT: OPERATIONS,
     GLOW_FLOAT: OPERATIONS,
@@ -78,7 +78,7 @@ OPERATIONS_OF = {
     ONNX: ("add", "mul"),
 }
 INDEX, BEHIND, OFFSET = 7, 1 << 50, -11
-"""Index of the first value in the layer's output, what lies behind a run, a result's zero point."""
+"""Index of the first value in the layer's output, value after a run, and zero point."""
 NONE = (0, 0, 0)
 EDGES = (0, 1, -1, 2, -7, 100, 255, -255)
 PAIRS = [(x, y) for x in EDGES for y in EDGES]
@@ -95,7 +95,7 @@ SCALES: dict[str, list[Three]] = {
     "more fixed point": [(31, INT32[1], 31), (0, INT32[1], 1), (1, -(1 << 30), 2)],
 }
 REALS = [1.0, 0.5, 0.37, 1.75, 3e38, 1e-30]
-"""Factors of float32; with one half many results are halves."""
+"""Float32 factors, of which one half gives many halves."""
 ADDENDS = [0.0, -0.25, 3.5, -3e38]
 
 

@@ -62,10 +62,10 @@ from nmpsim.kernels.workspace_size import COUNT_ROWS, LANES
 
 Array = npt.NDArray[Any]
 PIXELS, BLOCKS, LANE = 9, 2, 4
-"""The first channel's lane: what is before it and behind the last one belongs to nobody."""
+"""Pixels, blocks, and lane of the first channel; lanes before it and after the last are unused."""
 CLIP = Clip(np.int64(-100), np.int64(90), np.int64(0))
 MARGIN = 3
-"""Results between two pixels, which are not written."""
+"""Results between two pixels that stay unwritten."""
 
 fill_entry: Any = numba.njit(
     lambda table, begins, parameters: copy_parameters_to_blocks(

@@ -45,7 +45,7 @@ clip_entry: Any = numba.njit(
     )
 )
 REST = [1 << 40, -(1 << 40)]
-"""Behind what is limited: nobody's."""
+"""Values after the saturated ones, which must stay unchanged."""
 
 
 def integers(values: list[int]) -> Any:

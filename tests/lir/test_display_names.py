@@ -7,7 +7,7 @@ from nmpsim.lir.names import get_operation_name, make_display_names
 
 NET = "M/M/"
 SHARED = f"{NET}Conv2d_1_depthwise/depthwise_Fold"
-"""A constant of the second layer that names of others have, too."""
+"""Constant of the second layer whose name is also part of other names."""
 
 
 def joined(scope: str, *more: str) -> str:

@@ -24,7 +24,7 @@ OPERANDS = {
     OpcodeKind.CONVERSION: ("Dest", "Src"),
     OpcodeKind.FUNCTION: ("Dest", "Src"),
 }
-"""Kind -> what its operands begin with, or all of them."""
+"""First operands, or all operands, of each kind."""
 ROWS = [pytest.param(row, id=name) for name, row in OPCODES.items()]
 
 

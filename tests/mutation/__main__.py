@@ -31,10 +31,10 @@ SETTINGS = tomllib.loads((HERE / "settings.toml").read_text(encoding="utf-8"))
 CONFIG, SESSION = "cosmic-ray.toml", "session.sqlite"
 SKIPPED = WorkResult(worker_outcome=WorkerOutcome.SKIPPED)
 GOAL = 0.95
-"""Share of mutants that must be killed, but for the equivalent ones."""
+"""Share of the mutants that must be killed, not counting equivalent ones."""
 
 Change = tuple[str, str, str, str]
-"""Module, function, line, what becomes of it."""
+"""Module, function, original line and mutated line."""
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""The formulas of docs/numerics.md as functions: NumPy, and nothing of the simulator.
+"""Formulas of docs/numerics.md as functions that use NumPy but not the simulator.
 
 The page is the one place where they stand; a traceback shows the page's own lines.
 """
@@ -36,4 +36,4 @@ def examples_start() -> int:
 
 
 page = _formulas()
-"""Every function of the page."""
+"""Namespace of all functions of the page."""

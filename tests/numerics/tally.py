@@ -1,4 +1,4 @@
-"""How much was compared, as the page's table says."""
+"""Count what tests compare, and check the counts against the page's table."""
 
 import re
 

@@ -118,7 +118,7 @@ def layer(name: str, options: Any, inputs: list[Case], y: Case) -> Array:
 
 
 RECORDED_ROWS = {"resnet8_int8": [0, 1, 2], "dscnn_kws_int8": [0, 1, 3], "vww96_int8": [0, 1]}
-"""Rows of inputs.npy whose intermediate results were kept."""
+"""Rows of inputs.npy with recorded intermediate results."""
 
 
 @pytest.mark.parametrize("network", RECORDED_ROWS)

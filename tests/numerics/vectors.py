@@ -1,4 +1,4 @@
-"""Reads recorded vectors: one dict of arrays a case or file."""
+"""Read recorded vectors: one dict of arrays per case or file."""
 
 import json
 from collections.abc import Iterator

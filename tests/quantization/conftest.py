@@ -1,4 +1,4 @@
-"""Makes the helpers of this folder and of the tests of interpreter and compiler importable."""
+"""Make helpers of this folder and of the interpreter and compiler tests importable."""
 
 import sys
 from pathlib import Path

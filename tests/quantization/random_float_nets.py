@@ -1,4 +1,4 @@
-"""Hypothesis strategies for float networks: buffers used again, views, concatenations, parts."""
+"""Hypothesis strategies for float networks with reused buffers, views and concatenations."""
 
 from __future__ import annotations
 

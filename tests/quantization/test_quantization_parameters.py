@@ -25,7 +25,7 @@ RECORDED_SCHEMAS = (
     "symmetric-with-uint8",
     "symmetric-with-power2-scale",
 )
-"""By the numbers in the recordings."""
+"""Schemas by their numbers in the recordings."""
 ELEMS = ("i8", "i16", "i32")
 FLOATS = st.floats(-(2.0**20), 2.0**20, width=32)
 

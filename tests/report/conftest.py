@@ -1,4 +1,4 @@
-"""Lets the tests import the samples by name."""
+"""Make the sample reports importable by name."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Run reports as a session would make them, for tests of views."""
+"""Sample run reports for tests of views."""
 
 from typing import Any
 

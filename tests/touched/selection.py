@@ -1,4 +1,4 @@
-"""Which test files belong to a change, by what the sources import."""
+"""Select the test files for a change by the imports of the sources."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 MOST_ELSEWHERE = 12
-"""Most test files of other packages for one changed module."""
+"""Maximum number of test files of other packages for one changed module."""
 FOLDERS = {
     "docs/": ("docs", "project"),
     "README.md": ("docs", "project"),
@@ -15,7 +15,7 @@ FOLDERS = {
     "nmpsim/schemas/": ("report", "docs"),
     "programs/": ("programs",),
 }
-"""Start of the path of another file -> folders of tests/."""
+"""Folders of tests/ by the first part of the path of other files."""
 
 
 class Imports:

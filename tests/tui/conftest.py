@@ -1,4 +1,4 @@
-"""Programs on a screen."""
+"""Fixtures with programs on a screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drives the screen as a user would: keys in, text out."""
+"""Operate the screen like a user: press keys, read text."""
 
 from __future__ import annotations
 

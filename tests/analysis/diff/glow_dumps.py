@@ -1,4 +1,4 @@
-"""Dumps as Glow's compiler and its instrumented programs write them."""
+"""Write dumps like Glow's compiler and its instrumented programs."""
 
 from __future__ import annotations
 

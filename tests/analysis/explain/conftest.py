@@ -1,4 +1,4 @@
-"""Helpers of other test folders by name."""
+"""Make helpers of other test folders importable by name."""
 
 import sys
 from pathlib import Path

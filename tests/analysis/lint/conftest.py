@@ -1,4 +1,4 @@
-"""Helpers here and of other test folders by name."""
+"""Make helpers of this and other test folders importable by name."""
 
 import sys
 from pathlib import Path

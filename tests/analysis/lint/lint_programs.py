@@ -1,4 +1,4 @@
-"""Programs for the rules: recorded ones, and ones with a fault put into them."""
+"""Programs for the lint rules: recorded ones, and ones with injected faults."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ DIGITS = Path(__file__).parents[3] / "programs/digits"
 LIR, WEIGHTS = DIGITS / "digits.lir.txt", DIGITS / "digits.npz"
 TENSORS, FLOATS = DIGITS / "digits.tensors.json", DIGITS / "float_weights.npz"
 OLD, NEW = "i32[S:0.000039102 O:0]", "i32[S:0.013213338 O:0]"
-"""Type of the first convolution's bias, and with the scale of its result."""
+"""Type of the first convolution's bias, and the same type with the result's scale."""
 
 
 def code_of(error: pytest.ExceptionInfo[UserError]) -> str:

@@ -14,7 +14,7 @@ from nmpsim.lir.nodes import Module
 
 RNG = np.random.default_rng(5)
 FLOATS = RNG.normal(0, 0.3, (4, 5, 3, 3))
-"""OIHW, as models have filters."""
+"""Filters in OIHW, as in models."""
 SCALE, ZERO = float(np.float32(np.ptp(FLOATS) / 250)), 3
 
 

@@ -14,7 +14,7 @@ from nmpsim.core.run import make_layer_key
 DIGITS = Path(__file__).parents[3] / "programs" / "digits"
 RNG = np.random.default_rng(1)
 WHOLE = ("softmax",)
-"""Operations of which no single element is cut out."""
+"""Operations that cannot be reduced to one element."""
 
 
 def choose_element(bundle, layer):

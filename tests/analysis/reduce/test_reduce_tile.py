@@ -12,7 +12,7 @@ from nmpsim.core.run import make_layer_key
 
 RNG = np.random.default_rng(2)
 SILENT = ("maxpool", "transpose", "inserttensor")
-"""Operations whose instructions do not tell which elements they compute."""
+"""Operations whose instructions do not show which elements they compute."""
 
 
 @pytest.mark.parametrize(

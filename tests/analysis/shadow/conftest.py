@@ -1,4 +1,4 @@
-"""Helpers beside this file by name."""
+"""Make the helpers beside this file importable by name."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Recorded programs with their float models, and small programs, as the shadow takes them."""
+"""Recorded programs with their float models, and small programs for the shadow run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RecordedProgram:
     run: RecordedRun
     matches: Matches
     keys: dict[int, str]
-    """Number of an instruction -> key of its output in the recording."""
+    """Key of an instruction's output in the recording, by instruction number."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Records what LiteRT's reference kernels answer where 31 bits of a fully connected factor part.
+"""Record results of LiteRT's reference kernels that depend on a factor's rounding to 31 bits.
 
 Run by hand where ai-edge-litert 2.3.0 and the test extra are installed:
 ``PYTHONPATH=tests/frontends python tests/frontends/tflite_connected/record_connected.py``.

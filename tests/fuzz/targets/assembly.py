@@ -1,4 +1,4 @@
-"""Programs in assembly, which run the same on both engines."""
+"""Assembly programs, which must run alike on both engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bundles with digests that fit: what is read is shown, and runs the same on both engines."""
+"""Bundles with correct digests: valid ones must print, and run alike on both engines."""
 
 from __future__ import annotations
 

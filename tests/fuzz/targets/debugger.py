@@ -1,4 +1,4 @@
-"""Scripts of the debugger's commands."""
+"""Scripts of debugger commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..target import ROOT, Target, allow_errors, get_folder
 MAX_LINES = 16
 MAX_MEBIBYTES = 16
 FILES = ("a.npz", "fix.json", "core.npz")
-"""The only names of files that a script may use here."""
+"""File names that a script may use."""
 PIECES = (
     *map(str, (*INTEGERS, *FLOATS)), *(word for c in COMMANDS for word in (c.name, *c.aliases)),
     *(word for c in COMMANDS for word in c.usage.split()), *FILES, "conv", "image", "result",

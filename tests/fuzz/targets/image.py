@@ -1,4 +1,4 @@
-"""Images, as inputs of a run."""
+"""Images as inputs of a run."""
 
 from __future__ import annotations
 

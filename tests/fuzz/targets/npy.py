@@ -1,4 +1,4 @@
-"""``.npy`` files, as inputs of a run."""
+"""``.npy`` files as inputs of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..mutate import INTEGERS, mutate_bytes
 from ..target import Target, allow_errors, write_file
 
 MAX_ELEMENTS = 1 << 24
-"""More is not read, as a run does not read what its input cannot take."""
+"""Elements of the largest array that is read; a run also rejects arrays of a wrong size."""
 HEADERS = (
     "'descr': '<f4'", "'descr': '|O'", "'descr': '|V8'", "'descr': [('a', '<i4')]", "'<U4'",
     "'>i2'", "'|b1'", "'<f2'", "'<c8'", "'<M8[s]'", "'fortran_order': True", "'shape': ()",

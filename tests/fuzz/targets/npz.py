@@ -1,4 +1,4 @@
-"""``.npz`` files, as inputs of a run and as constants of a program."""
+"""``.npz`` files as inputs of a run and as constants of a program."""
 
 from __future__ import annotations
 

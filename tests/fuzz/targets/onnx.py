@@ -1,4 +1,4 @@
-"""ONNX models, up to the bundle that is made of one."""
+"""ONNX models, from the file to the bundle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ONNX models with a node of any operator and any inputs: none, empty ones, too many."""
+"""ONNX models with one node of any operator and any number of inputs, also empty ones."""
 
 from __future__ import annotations
 

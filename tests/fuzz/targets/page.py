@@ -1,4 +1,4 @@
-"""HTML pages made of reports: whatever names they hold, the page has only its own elements."""
+"""HTML pages of reports, which must contain only their own elements whatever the names are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from . import report
 
 HARMLESS = ("one-conv.json", "digits.json")
 DRAWN_OF = 64
-"""Of so many pages one is drawn, which takes a thousand times as long as the rest."""
+"""Number of pages of which one has figures, since those take a thousand times as long."""
 _RENDER_IMAGE = draw.render_image
 
 

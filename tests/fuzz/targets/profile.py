@@ -1,4 +1,4 @@
-"""Glow's profiles: YAML, and lines."""
+"""Glow's profiles, in YAML and as lines."""
 
 from __future__ import annotations
 

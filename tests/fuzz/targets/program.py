@@ -1,4 +1,4 @@
-"""LIR text that is compiled, keeps to the contract, and runs the same on both engines."""
+"""LIR texts, which must keep the contract when compiled and run alike on both engines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..target import ROOT, Target, allow_errors
 from .lir import PIECES
 
 MAX_ELEMENTS = 1 << 14
-"""Of all tensors together, so that nothing lasts long."""
+"""Limit of the elements of all tensors together, so that runs are short."""
 SMALL = b"""function
 declare {
   %data = WeightVar mutable // size: 32 // Users: @in 1

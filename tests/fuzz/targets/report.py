@@ -1,4 +1,4 @@
-"""JSON reports of runs, and the texts and comparisons made of them."""
+"""JSON reports of runs, and the texts and comparisons made from them."""
 
 from __future__ import annotations
 

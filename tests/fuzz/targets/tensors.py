@@ -1,4 +1,4 @@
-"""``X.tensors.json``: exact scales."""
+"""``X.tensors.json`` files with exact scales."""
 
 from __future__ import annotations
 

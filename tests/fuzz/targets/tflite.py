@@ -1,4 +1,4 @@
-"""TFLite models, up to the bundle that is made of one."""
+"""TFLite models, from the file to the bundle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bundles whose layers are computed at once, as a repeated run does, and tile by tile."""
+"""Bundles whose layers run in layer kernels, as in repeated runs, and tile by tile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..target import Target, allow_errors
 from .bundle import CODES, change_section, replace_metadata, update_digest
 
 SCRATCHPAD_BYTES = 4096
-"""So small that most layers take several tiles."""
+"""Scratchpad size with which most layers need several tiles."""
 _STEPS = (1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 1024)
 
 

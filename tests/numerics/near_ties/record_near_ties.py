@@ -1,4 +1,4 @@
-"""Records what the runtimes answer on near-ties, where formulas that look alike part.
+"""Record results of the runtimes on near-ties, where similar formulas differ.
 
 Run by hand, beside this file, where torch 2.13.0 (on a processor with AVX512-VNNI), onnx and
 onnxruntime 1.31.1 are installed: ``python record_near_ties.py``. Factors are near powers of two

@@ -1,4 +1,4 @@
-"""Records what the runtimes answer for products of two quantized matrices.
+"""Record results of the runtimes for products of two quantized matrices.
 
 Run by hand, beside this file, where onnx, onnxruntime 1.31.1, ai-edge-litert 2.3.0 and flatbuffers
 are installed: ``python record_products.py``. In every second case the scales are chosen so that
