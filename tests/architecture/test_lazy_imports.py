@@ -55,7 +55,7 @@ NOT_FOR_A_RUN = {
 """Modules that a run of a bundle on an array does not need and must not wait for."""
 
 
-def imported_after(statement: str) -> set[str]:
+def list_imports(statement: str) -> set[str]:
     code = f"import sys\n{statement}\nprint(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
@@ -74,23 +74,23 @@ def imported_after(statement: str) -> set[str]:
     ids=["import", "help"],
 )
 def test_nmpsim_imports_no_large_module(statement: str) -> None:
-    imported = imported_after(statement)
+    imported = list_imports(statement)
     assert imported.isdisjoint(HEAVY)
     assert not [name for name in imported if name.startswith("nmpsim.cli.commands.")]
 
 
 def test_importing_the_compiler_needs_no_numba() -> None:
-    assert "numba" not in imported_after("import nmpsim.compiler.driver, nmpsim.lir, nmpsim.bundle")
+    assert "numba" not in list_imports("import nmpsim.compiler.driver, nmpsim.lir, nmpsim.bundle")
 
 
 def test_evaluation_imports_neither_compiler_nor_front_ends() -> None:
-    imported = imported_after("import nmpsim.experiments, nmpsim.frontends")
+    imported = list_imports("import nmpsim.experiments, nmpsim.frontends")
     readers = {"nmpsim.frontends.onnx", "nmpsim.frontends.tflite", "nmpsim.lir.parser"}
     assert imported.isdisjoint({"nmpsim.compiler", *readers})
 
 
 def test_a_run_needs_neither_the_compiler_nor_lint() -> None:
-    imported = imported_after("import nmpsim\nnmpsim.load, nmpsim.Device, nmpsim.get_device")
+    imported = list_imports("import nmpsim\nnmpsim.load, nmpsim.Device, nmpsim.get_device")
     assert "nmpsim.core.device" in imported
     assert imported.isdisjoint({"nmpsim.compiler", "nmpsim.analysis", "nmpsim.quantization"})
 
@@ -104,7 +104,7 @@ def test_a_run_of_a_bundle_imports_only_necessary_modules(tmp_path: Path) -> Non
     bundle.write_bytes(assemble(source, PROGRAM.name, default_device().settings()).bundle())
     np.save(image, np.zeros((6, 8, 2), np.int8))
     words = ["nmpsim", "run", str(bundle), "--input", str(image), "--engine", "reference"]
-    imported = imported_after(
+    imported = list_imports(
         f"from nmpsim.cli import main\nsys.argv = {words}\n"
         "try:\n    main()\nexcept SystemExit as ended:\n    assert not ended.code"
     )

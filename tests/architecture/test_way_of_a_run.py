@@ -61,7 +61,7 @@ def words(tmp_path: Path) -> list[str]:
     ]
 
 
-def ran(words: list[str]) -> None:
+def run(words: list[str]) -> None:
     try:
         app(words, standalone_mode=False)
     except SystemExit as end:
@@ -70,7 +70,7 @@ def ran(words: list[str]) -> None:
 
 @pytest.mark.parametrize("style", ["text", "json"])
 def test_a_run_calls_downwards(words: list[str], style: str) -> None:
-    ran([*words, "--format", style])  # so that the kernels are kept
+    run([*words, "--format", style])  # so that the kernels are kept
     height = get_heights()
     upwards: set[tuple[str, str]] = set()
     files: dict[str, int] = {}
@@ -86,7 +86,7 @@ def test_a_run_calls_downwards(words: list[str], style: str) -> None:
 
     sys.setprofile(called)
     try:
-        ran([*words, "--format", style])
+        run([*words, "--format", style])
     finally:
         sys.setprofile(None)
     assert upwards <= ALLOWED

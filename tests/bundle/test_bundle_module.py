@@ -250,7 +250,7 @@ def outcome(data: bytes) -> str:
     return ""
 
 
-def changed_index(module: Module, change) -> bytes:
+def change_index(module: Module, change) -> bytes:
     index = json.loads(b"".join(make_debug_sections(module, {})[LIR_INDEX]))
     change(index)
     return with_section(module, LIR_INDEX, json.dumps(index).encode())
@@ -275,11 +275,11 @@ def changed_index(module: Module, change) -> bytes:
     ],
 )
 def test_an_impossible_index_is_refused(module, change, code):
-    assert outcome(changed_index(module, change)) == code
+    assert outcome(change_index(module, change)) == code
 
 
 def test_misaligned_values_of_another_tool_are_read(module):
-    data = changed_index(module, lambda index: index["constants"][1].update(at=3))
+    data = change_index(module, lambda index: index["constants"][1].update(at=3))
     values = parse_bundle(data).module().constants["b"]
     assert values.flags.aligned
     assert values.shape == (3,)

@@ -24,7 +24,9 @@ INT8 = Tensor("data", "i8", (1, 2, 4, 3), 0, 1.0, -128)
 UINT8 = Tensor("data", "ui8", (1, 2, 4, 3), 0, 0.0078125, 128)
 
 
-def taken(path: Path, tensor: Tensor = UINT8, order: str = "RGB", **options: object) -> np.ndarray:
+def read_image(
+    path: Path, tensor: Tensor = UINT8, order: str = "RGB", **options: object
+) -> np.ndarray:
     inputs = ProgramInputs({tensor.name: tensor}, ImageOptions(**options), order)
     (sample,) = find_samples([str(path)], inputs)
     return sample.load()[tensor.name]
@@ -59,7 +61,7 @@ def test_values_equal_glow(image: Path, mode: str) -> None:
         ("NHWC", "NCHW"), ("RGB", "BGR"), means, deviations
     ):
         shape = (1, 2, 4, 3) if layout == "NHWC" else (1, 3, 2, 4)
-        found = taken(
+        found = read_image(
             image,
             Tensor("data", "float", shape, 0),
             mode=mode,
@@ -72,10 +74,10 @@ def test_values_equal_glow(image: Path, mode: str) -> None:
 
 
 def test_bytes_stay_unchanged(image: Path) -> None:
-    assert np.array_equal(taken(image)[0], PIXELS)
-    assert np.array_equal(taken(image, order="BGR")[0], PIXELS[:, :, ::-1])
-    assert np.array_equal(taken(image, order="BGR", channel_order="RGB")[0], PIXELS)
-    assert taken(image, mode="neg1to1").dtype == np.float32
+    assert np.array_equal(read_image(image)[0], PIXELS)
+    assert np.array_equal(read_image(image, order="BGR")[0], PIXELS[:, :, ::-1])
+    assert np.array_equal(read_image(image, order="BGR", channel_order="RGB")[0], PIXELS)
+    assert read_image(image, mode="neg1to1").dtype == np.float32
 
 
 def test_a_program_of_lir_has_glows_channel_order(one_input) -> None:
@@ -94,8 +96,8 @@ def test_a_program_of_lir_has_glows_channel_order(one_input) -> None:
 )
 def test_an_int8_range_selects_its_mode(image: Path, scale: float, offset: int, mode: str) -> None:
     tensor = Tensor("data", "i8", (1, 2, 4, 3), 0, scale, offset)
-    found = taken(image, tensor)
-    assert np.array_equal(found, taken(image, tensor, mode=mode))
+    found = read_image(image, tensor)
+    assert np.array_equal(found, read_image(image, tensor, mode=mode))
     quantized = np.clip(np.round(found / np.float32(scale)) + offset, -128, 127)
     assert np.abs(quantized[0] - (PIXELS.astype(int) - 128)).max() <= 1
 
@@ -109,7 +111,7 @@ def test_metadata_take_precedence_over_the_range(image: Path) -> None:
 
     for tensor in (FLOAT, INT8):
         assert np.array_equal(taken_by(tensor)[0], (PIXELS - np.float32([1, 2, 3])) / 2)
-        assert np.array_equal(taken_by(tensor, mode="0to1"), taken(image, tensor, mode="0to1"))
+        assert np.array_equal(taken_by(tensor, mode="0to1"), read_image(image, tensor, mode="0to1"))
     assert np.array_equal(taken_by(UINT8)[0], PIXELS)
 
 
@@ -125,23 +127,23 @@ def test_metadata_take_precedence_over_the_range(image: Path) -> None:
 )
 def test_all_image_formats_are_read(tmp_path: Path, name: str, made: Image.Image) -> None:
     made.save(tmp_path / name, format="BMP" if name.endswith("bmp") else "PNG")
-    assert np.array_equal(taken(tmp_path / name)[0], PIXELS)
+    assert np.array_equal(read_image(tmp_path / name)[0], PIXELS)
 
 
 def test_jpeg_grey_and_one_bit_images_are_read(tmp_path: Path) -> None:
     Image.fromarray(PIXELS).save(tmp_path / "x.jpg")
     with Image.open(tmp_path / "x.jpg") as decoded:
-        assert np.array_equal(taken(tmp_path / "x.jpg")[0], np.asarray(decoded))
+        assert np.array_equal(read_image(tmp_path / "x.jpg")[0], np.asarray(decoded))
     grey = Tensor("data", "ui8", (1, 1, 2, 4), 0, 1.0, 0)
     Image.fromarray(PIXELS[:, :, 0]).save(tmp_path / "grey.png")
-    assert np.array_equal(taken(tmp_path / "grey.png", grey)[0, 0], PIXELS[:, :, 0])
+    assert np.array_equal(read_image(tmp_path / "grey.png", grey)[0, 0], PIXELS[:, :, 0])
     Image.fromarray(PIXELS[:, :, 0] > 50).save(tmp_path / "bits.png")
-    assert set(taken(tmp_path / "bits.png", grey).reshape(-1)) == {0, 255}
+    assert set(read_image(tmp_path / "bits.png", grey).reshape(-1)) == {0, 255}
 
 
 def test_images_are_resized_on_request(tmp_path: Path) -> None:
     Image.new("RGB", (40, 50), (10, 20, 30)).save(tmp_path / "x.png")
-    found = taken(tmp_path / "x.png", resize=True)
+    found = read_image(tmp_path / "x.png", resize=True)
     assert found.shape == (1, 2, 4, 3)
     assert found.reshape(-1, 3).tolist() == [[10, 20, 30]] * 8
 
@@ -165,26 +167,26 @@ def test_a_folder_or_pattern_gives_a_run_for_each_file(tmp_path: Path) -> None:
 
 def test_a_name_of_a_file_may_look_like_a_pattern(tmp_path: Path) -> None:
     Image.fromarray(PIXELS).save(tmp_path / "x[1].png")
-    assert np.array_equal(taken(tmp_path / "x[1].png")[0], PIXELS)
+    assert np.array_equal(read_image(tmp_path / "x[1].png")[0], PIXELS)
 
 
 @pytest.mark.parametrize("shape", [(2, 4, 3), (1, 1, 2, 4, 3)])
 def test_dimensions_of_one_are_added(tmp_path: Path, shape: tuple[int, ...]) -> None:
     np.save(tmp_path / "x.npy", PIXELS.reshape(shape))
-    assert np.array_equal(taken(tmp_path / "x.npy")[0], PIXELS)
+    assert np.array_equal(read_image(tmp_path / "x.npy")[0], PIXELS)
 
 
 def test_raw_values_are_of_the_inputs_type(tmp_path: Path) -> None:
     (tmp_path / "x.bin").write_bytes(PIXELS.tobytes())
-    assert np.array_equal(taken(tmp_path / "x.bin")[0], PIXELS)
+    assert np.array_equal(read_image(tmp_path / "x.bin")[0], PIXELS)
     values = np.arange(24, dtype="<f4").reshape(2, 4, 3) / 7
     (tmp_path / "x.raw").write_bytes(values.tobytes())
-    assert np.array_equal(taken(tmp_path / "x.raw", FLOAT)[0], values)
+    assert np.array_equal(read_image(tmp_path / "x.raw", FLOAT)[0], values)
 
 
 def test_a_missing_image_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="FILE001"):
-        taken(tmp_path / "x.png", FLOAT)
+        read_image(tmp_path / "x.png", FLOAT)
 
 
 def test_several_runs_have_a_line_each(fake, nmpsim_cli, one_input, tmp_path: Path) -> None:

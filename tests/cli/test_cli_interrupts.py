@@ -112,7 +112,7 @@ def _stat(folder: Path) -> str:
         return ""
 
 
-def telling(engine: str, ready: Path) -> str:
+def make_script(engine: str, ready: Path) -> str:
     patch = ENGINE_RUNS.format(name=engine, kind=ENGINES[engine], ready=str(ready))
     return TELLING.format(patch=patch)
 
@@ -125,7 +125,7 @@ def test_an_endless_program_is_interrupted(
 ) -> None:
     ready = tmp_path / "ready"
     options = ("--engine", engine, "--threads", threads, "--save-layers", tmp_path / "layers.npz")
-    running = Running(telling(engine, ready), "run", bundle(LOOP), *options)
+    running = Running(make_script(engine, ready), "run", bundle(LOOP), *options)
     running.wait_until(ready.exists)
     code, said = running.end()
     assert (code, said.splitlines()[-1]) == (130, "interrupted")
@@ -172,7 +172,7 @@ def test_endless_debugger_commands_are_interrupted(
     bundle: Callable[[str], Path], tmp_path: Path
 ) -> None:
     ready = tmp_path / "ready"
-    running = Running(telling("compiled", ready), "debug", bundle(LOOP), "-c", "continue")
+    running = Running(make_script("compiled", ready), "debug", bundle(LOOP), "-c", "continue")
     running.wait_until(ready.exists)
     assert running.end()[0] == 130
 

@@ -55,17 +55,17 @@ def histogram(folder: Path, name: str, word: str) -> list[object]:
     return [*run, "--histogram", word]
 
 
-def traced(folder: Path, name: str, word: str) -> list[object]:
+def make_trace_command(folder: Path, name: str, word: str) -> list[object]:
     files = ["--trace", folder / "trace.json", "-o", folder / "report.txt"]
     return ["run", folder / f"{name}.bin", "--input", SEVEN, *files, "--trace-layer", word]
 
 
-def reduced(folder: Path, name: str, word: str) -> list[object]:
+def make_reduce_command(folder: Path, name: str, word: str) -> list[object]:
     run = ["reduce", folder / f"{name}.bin", "--input", SEVEN, "-o", folder / "part"]
     return [*run, "--saturates", word]
 
 
-def checked(folder: Path, name: str, word: str) -> list[object]:
+def make_check_command(folder: Path, name: str, word: str) -> list[object]:
     files = ["--expect-layers", folder / f"{name}.layers.npz", "--only", word]
     run = ["check", folder / f"{name}.bin", "--input", SEVEN, "--jobs", "1", "--format", "json"]
     return [*run, *files]
@@ -76,13 +76,13 @@ def numerics(folder: Path, name: str, word: str) -> list[object]:
     return ["compile", folder / f"{name}.lir", *files, "--numerics", f"{word}=float"]
 
 
-def kept_float(folder: Path, name: str, word: str) -> list[object]:
+def make_quantize_command(folder: Path, name: str, word: str) -> list[object]:
     files = ["--weights", DIGITS / "float_weights.npz", "--calibration", folder / "few.npz"]
     made = ["-o", folder / "q.lir", "--keep-float", word, "--format", "json"]
     return ["quantize", folder / f"float.{name}.lir", *files, *made]
 
 
-def debugged(command: str) -> Callable[[Path, str, str], list[object]]:
+def make_debug_command(command: str) -> Callable[[Path, str, str], list[object]]:
     def words(folder: Path, name: str, word: str) -> list[object]:
         run = ["debug", folder / f"{name}.bin", "--input", SEVEN, "--format", "json"]
         return [*run, "-c", "continue", "-c", command.replace("LAYER", word)]
@@ -90,7 +90,7 @@ def debugged(command: str) -> Callable[[Path, str, str], list[object]]:
     return words
 
 
-def traced_layer(folder: Path) -> str:
+def read_traced_layer(folder: Path) -> str:
     events = json.loads((folder / "trace.json").read_text())["traceEvents"]
     (name,) = {
         one["args"]["layer"] for one in events if one["ph"] == "X" and "layer" in one["args"]
@@ -98,21 +98,21 @@ def traced_layer(folder: Path) -> str:
     return str(name)
 
 
-def told(stdout: str) -> list[str]:
+def read_names(stdout: str) -> list[str]:
     return [layer["name"] for layer in json.loads(stdout)["layers"]]
 
 
 COMMANDS = {
-    "explain": (explain, "LAYER001", lambda folder, out: told(out)[0]),
-    "explain LIR": (explain_lir, "LAYER001", lambda folder, out: told(out)[0]),
+    "explain": (explain, "LAYER001", lambda folder, out: read_names(out)[0]),
+    "explain LIR": (explain_lir, "LAYER001", lambda folder, out: read_names(out)[0]),
     "histogram": (
         histogram,
         "LAYER001",
         lambda folder, out: json.loads(out)["histograms"][0]["name"],
     ),
-    "trace": (traced, "LAYER001", lambda folder, out: traced_layer(folder)),
+    "trace": (make_trace_command, "LAYER001", lambda folder, out: read_traced_layer(folder)),
     "check": (
-        checked,
+        make_check_command,
         "LAYER001",
         lambda folder, out: json.loads(out)["cases"][0]["checks"][0]["message"],
     ),
@@ -126,7 +126,7 @@ COMMANDS = {
         ),
     ),
     "debug": (
-        debugged("layer LAYER"),
+        make_debug_command("layer LAYER"),
         "LAYER001",
         lambda folder, out: json.loads(out)["commands"][-1]["data"]["name"],
     ),
@@ -146,13 +146,13 @@ def test_every_form_selects_the_layer(nmpsim_cli, folder, name, word):
 @pytest.mark.parametrize("word", ["1", "conv1", "number:4"])
 def test_reduce_accepts_every_form(nmpsim_cli, folder, word):
     """The layer does not saturate, so that there is nothing to do."""
-    result = nmpsim_cli(*reduced(folder, "plain", word))
+    result = nmpsim_cli(*make_reduce_command(folder, "plain", word))
     assert (result.exit_code, "does not fail" in result.stderr) == (1, True)
 
 
 @pytest.mark.parametrize("word", ["0", "conv1", "number:2", "%conv1__2", "line:18"])
 def test_quantize_accepts_every_form(nmpsim_cli, folder, word):
-    result = nmpsim_cli(*kept_float(folder, "plain", word))
+    result = nmpsim_cli(*make_quantize_command(folder, "plain", word))
     assert result.exit_code == 0, result.stderr
     assert '"requested by --keep-float conv1__2"' in result.stdout
 
@@ -160,7 +160,7 @@ def test_quantize_accepts_every_form(nmpsim_cli, folder, word):
 @pytest.mark.parametrize(
     ("words", "code"),
     [(words, code) for words, code, _ in COMMANDS.values()]
-    + [(reduced, "LAYER001"), (kept_float, "QUANT004")],
+    + [(make_reduce_command, "LAYER001"), (make_quantize_command, "QUANT004")],
     ids=[*COMMANDS, "reduce", "quantize"],
 )
 def test_an_unknown_or_ambiguous_word_is_refused_with_candidates(nmpsim_cli, folder, words, code):

@@ -131,7 +131,7 @@ def test_saturation_is_reduced_to_its_layer(nmpsim_cli, tmp_path):
     assert not (tmp_path / "no").exists()
 
 
-def assembled(folder, text, cores=2):
+def assemble_program(folder, text, cores=2):
     config = attrs.evolve(nmpsim.default_device(), cores_count=cores)
     path = folder / "net.bin"
     path.write_bytes(assemble(text, device=config.settings()).bundle())
@@ -141,7 +141,7 @@ def assembled(folder, text, cores=2):
 def test_a_wrong_descriptor_is_reduced_to_its_instruction(nmpsim_cli, tmp_path):
     text = (ROOT / "programs" / "assembly" / "one_conv.s").read_text()
     assert "kernel_h=3" in text
-    net = assembled(tmp_path, text.replace("kernel_h=3", "kernel_h=0"))
+    net = assemble_program(tmp_path, text.replace("kernel_h=3", "kernel_h=0"))
     image = np.zeros((5, 5, 4), np.int8)
     np.save(tmp_path / "x.npy", image)
     folder = tmp_path / "part"
@@ -164,14 +164,14 @@ def test_wrong_code_of_any_compiler_is_reduced_to_an_instruction(nmpsim_cli, tmp
     image = np.random.default_rng(4).integers(-128, 128, (5, 5, 4), np.int8)
     np.save(tmp_path / "x.npy", image)
     run = ("--input", tmp_path / "x.npy", "--engine", engine)
-    good = assembled(tmp_path, text)
+    good = assemble_program(tmp_path, text)
     saved = ("--save-layers", tmp_path / "layers.npz", "--save-outputs", tmp_path / "right.npz")
     assert nmpsim_cli("run", good, *run, *saved).exit_code == 0
     with np.load(tmp_path / "right.npz") as outputs:
         right = outputs["result"]
     np.savez(tmp_path / "reference.npz", conv=right)
     assert "7, 1, -3, 2" in text
-    wrong = assembled(tmp_path, text.replace("7, 1, -3, 2", "7, 1, -3, 9"))
+    wrong = assemble_program(tmp_path, text.replace("7, 1, -3, 2", "7, 1, -3, 9"))
     assert nmpsim_cli("run", wrong, *run, *saved).exit_code == 0
     with np.load(tmp_path / "right.npz") as outputs:
         at = tuple(np.argwhere(outputs["result"] != right)[0])
@@ -204,7 +204,7 @@ def test_a_scale_table_is_included(nmpsim_cli, tmp_path):
         "    nmp.wait vector, 0\nskip_spoil:\n",
         1,
     )
-    net = assembled(tmp_path, text)
+    net = assemble_program(tmp_path, text)
     np.save(tmp_path / "x.npy", np.zeros((5, 5, 4), np.int8))
     folder = tmp_path / "part"
     result = nmpsim_cli("reduce", net, "--input", tmp_path / "x.npy", "-o", folder)
@@ -226,7 +226,7 @@ def test_a_scale_table_is_included(nmpsim_cli, tmp_path):
     ],
 )
 def test_a_scalar_trap_is_reduced(nmpsim_cli, tmp_path, code, instruction):
-    net = assembled(tmp_path, f"_start:\n{code}    nmp.halt\n")
+    net = assemble_program(tmp_path, f"_start:\n{code}    nmp.halt\n")
     folder = tmp_path / "part"
     result = nmpsim_cli("reduce", net, "-o", folder)
     assert result.exit_code == 0, result.stderr
@@ -272,7 +272,7 @@ def issue(*names):
     ],
 )  # fmt: skip
 def test_a_hazard_is_preserved(nmpsim_cli, tmp_path, code, kept, hazard):
-    net = assembled(tmp_path, f"{TRANSFERS}{issue(*code)}end: nmp.halt\n")
+    net = assemble_program(tmp_path, f"{TRANSFERS}{issue(*code)}end: nmp.halt\n")
     np.save(tmp_path / "x.npy", np.zeros(256, np.int8))
     options = ("--input", tmp_path / "x.npy", "-o", tmp_path / "part")
     result = nmpsim_cli("reduce", net, *options)
@@ -290,7 +290,7 @@ def test_a_hazard_is_preserved(nmpsim_cli, tmp_path, code, kept, hazard):
 
 def test_a_wrong_result_after_a_violation_is_found(nmpsim_cli, tmp_path):
     code = issue("get", "use", "vector", "put", "store")
-    net = assembled(tmp_path, f"{TRANSFERS}{code}end: nmp.halt\n")
+    net = assemble_program(tmp_path, f"{TRANSFERS}{code}end: nmp.halt\n")
     np.save(tmp_path / "x.npy", np.zeros(256, np.int8))
     np.savez(tmp_path / "right.npz", copy=np.ones(256, np.int8))
     folder = tmp_path / "part"
@@ -302,7 +302,7 @@ def test_a_wrong_result_after_a_violation_is_found(nmpsim_cli, tmp_path):
 
 def test_a_deadlock_keeps_the_whole_program(nmpsim_cli, tmp_path):
     text = "_start:\n    li t0, 0\n    li t1, 3\n    nmp.barrier t0, t1\n    nmp.halt\n"
-    net = assembled(tmp_path, text)
+    net = assemble_program(tmp_path, text)
     result = nmpsim_cli("reduce", net, "-o", tmp_path / "part")
     assert result.exit_code == 0, result.stderr
     assert "the whole program fails alike" in result.stderr

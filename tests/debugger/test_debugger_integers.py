@@ -22,7 +22,7 @@ SOFTMAX = {"minires/i8_asym_b32/cpu": "prob"}
 """Int8 softmax of each program."""
 
 
-def opened(shared: Path, program: str, numerics: str) -> Shell:
+def open_program(shared: Path, program: str, numerics: str) -> Shell:
     text = shared / "lir" / f"{program}.lir.txt"
     # Of an Int8 softmax only Glow's arithmetic and TFLite's are known.
     by_layer = {SOFTMAX[program]: "glow-int"} if program in SOFTMAX else {}
@@ -46,7 +46,7 @@ def opened(shared: Path, program: str, numerics: str) -> Shell:
 def test_integers_of_compiled_programs_match_their_scales(
     shared: Path, program: str, numerics: str, channels: int, form: str
 ) -> None:
-    shell = opened(shared, program, numerics)
+    shell = open_program(shared, program, numerics)
     found = shell.execute("integers")
     assert found.data["wrong"] == 0, found.text
     assert form in found.text
@@ -61,7 +61,7 @@ def test_integers_of_compiled_programs_match_their_scales(
 
 
 def test_a_changed_channel_is_found_and_corrected(shared: Path) -> None:
-    shell = opened(shared, CHANNELWISE, "glow-int")
+    shell = open_program(shared, CHANNELWISE, "glow-int")
     shell.execute(f"change {GROUPED} out_post 3 channel 17")
     (wrong,) = [
         (stage["stage"], one["channel"])
@@ -84,7 +84,9 @@ def test_a_missing_channel_is_an_error(shared: Path, shell: Shell) -> None:
     with pytest.raises(UserError, match="0 to 15"):
         shell.execute("change conv1 bias 16 1")
     with pytest.raises(UserError, match="0 to 31"):
-        opened(shared, CHANNELWISE, "glow-int").execute(f"change {GROUPED} out_post 3 channel 99")
+        open_program(shared, CHANNELWISE, "glow-int").execute(
+            f"change {GROUPED} out_post 3 channel 99"
+        )
 
 
 @pytest.mark.parametrize("channel", [0, 5, 9])
@@ -98,7 +100,7 @@ def test_a_bias_of_a_layer_divided_by_channels_is_changed(shell: Shell, channel:
 
 
 def test_a_float64_factor_has_two_words(shared: Path) -> None:
-    shell = opened(shared, "lenet/i8_asym_b32/cpumax", "q31")
+    shell = open_program(shared, "lenet/i8_asym_b32/cpumax", "q31")
     name = "relu3_max__3"
     (layer,) = (one for one in shell.debugger.layers if one.name == name)
     facts = {one.name: one for one in explain_layers(shell.debugger.bundle.module())}[

@@ -27,7 +27,7 @@ LAYERS = {"conv3": 3, "line:40": 7}
 ADDRESSES = {"0x80000010": 0x8000_0010, "0x10": 16}
 
 
-def parsed(text: str) -> Condition:
+def parse_text(text: str) -> Condition:
     return parse_condition(text, LAYERS.__getitem__, ADDRESSES.__getitem__)
 
 
@@ -52,7 +52,7 @@ def parsed(text: str) -> Condition:
     ],
 )
 def test_conditions_are_evaluated(text: str, condition: Condition) -> None:
-    assert parsed(text) == condition
+    assert parse_text(text) == condition
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_conditions_are_evaluated(text: str, condition: Condition) -> None:
 )
 def test_an_invalid_condition_lists_valid_conditions(text: str) -> None:
     with pytest.raises(UserError) as error:
-        parsed(text)
+        parse_text(text)
     (diagnostic,) = error.value.diagnostics
     assert diagnostic.code == "DEBUG001"
     assert "saturation [in LAYER]" in (diagnostic.expected or "")
@@ -96,6 +96,6 @@ def test_an_invalid_expression_is_refused(text: str) -> None:
 
 @given(st.text(max_size=40))
 def test_no_text_does_harm(text: str) -> None:
-    for read in (parsed, lambda text: evaluate(text, FUNCTIONS)):
+    for read in (parse_text, lambda text: evaluate(text, FUNCTIONS)):
         with suppress(UserError, KeyError):
             read(text)

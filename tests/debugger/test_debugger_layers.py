@@ -19,15 +19,17 @@ CHANGES = ("until layer LAYER", "change LAYER out_mul 3", "watch LAYER 0 3 5 2")
 
 
 @pytest.fixture
-def done(shell: Shell) -> Shell:
+def finished_shell(shell: Shell) -> Shell:
     """Return a shell at the end of the run."""
     shell.execute("continue")
     return shell
 
 
 @pytest.mark.parametrize("line", LOOKS)
-def test_commands_that_show_accept_every_layer_form(done: Shell, line: str) -> None:
-    found = [done.execute(line.replace("LAYER", word)).data for word in ("conv1__2", *WORDS)]
+def test_commands_that_show_accept_every_layer_form(finished_shell: Shell, line: str) -> None:
+    found = [
+        finished_shell.execute(line.replace("LAYER", word)).data for word in ("conv1__2", *WORDS)
+    ]
     assert found[0]
     assert all(one == found[0] for one in found[1:])
 
@@ -41,9 +43,12 @@ def test_conditions_accept_every_layer_form(shell: Shell, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", EXPRESSIONS)
-def test_expressions_accept_every_layer_form(done: Shell, text: str) -> None:
+def test_expressions_accept_every_layer_form(finished_shell: Shell, text: str) -> None:
     words = ("conv1__2", *WORDS)
-    values = {done.execute("eval " + text.replace("LAYER", word)).data["value"] for word in words}
+    values = {
+        finished_shell.execute("eval " + text.replace("LAYER", word)).data["value"]
+        for word in words
+    }
     assert len(values) == 1
 
 

@@ -38,7 +38,7 @@ def image() -> Any:
     return np.load(DIGITS / "images" / "7.npy")
 
 
-def fresh(engine: str = "compiled", budget_mib: int = 512) -> Debugger:
+def start_debugger(engine: str = "compiled", budget_mib: int = 512) -> Debugger:
     return Debugger(program(), {"data": image()}, engine=engine, budget_mib=budget_mib)
 
 
@@ -63,7 +63,7 @@ def remove_differing_fields(told: Any) -> Any:
 def straight() -> tuple[Any, list[bytes]]:
     device = nmpsim.Device(nmpsim.get_device(program()))
     told = remove_differing_fields(to_json(device.run(program(), {"data": image()})))
-    debugger = fresh()
+    debugger = start_debugger()
     debugger.run()
     assert report(debugger) == told
     return told, state(debugger)
@@ -80,7 +80,7 @@ MOVES = st.tuples(
 @given(st.lists(MOVES, max_size=8), st.sampled_from([0, 512]))
 @examples(25)
 def test_any_sequence_of_moves_ends_like_a_straight_run(moves: list[Any], budget: int) -> None:
-    debugger = fresh(budget_mib=budget)
+    debugger = start_debugger(budget_mib=budget)
     for unit, count, core, back in moves:
         debugger.step(unit, count, core=core, back=back)
     stopped = debugger.run()
@@ -91,7 +91,7 @@ def test_any_sequence_of_moves_ends_like_a_straight_run(moves: list[Any], budget
 @given(st.lists(st.integers(0, 12_000), min_size=1, max_size=6))
 @examples(25)
 def test_a_position_determines_the_state(positions: list[int]) -> None:
-    wanderer, direct = fresh(), fresh()
+    wanderer, direct = start_debugger(), start_debugger()
     for position in positions:
         wanderer.go_to(position)
     direct.go_to(positions[-1])
@@ -115,7 +115,7 @@ def test_a_step_back_undoes_a_step(debugger: Debugger, unit: Any) -> None:
 def test_both_engines_stop_at_the_same_places() -> None:
     places = []
     for engine in nmpsim.core.engine_selection.ENGINES:  # type: ignore[attr-defined]
-        debugger = fresh(engine)
+        debugger = start_debugger(engine)
         seen = [debugger.step("tensor", 5) for _ in range(4)]
         seen += [debugger.step("instruction", 3, core=2), debugger.step("layer")]
         places.append([one.location for one in seen])
@@ -155,7 +155,7 @@ def test_a_run_can_be_interrupted(debugger: Debugger) -> None:
 
 
 def test_snapshots_keep_their_budget(debugger: Debugger) -> None:
-    small = fresh(budget_mib=5)
+    small = start_debugger(budget_mib=5)
     small.run()
     debugger.run()
     assert small.snapshots.nbytes < debugger.snapshots.nbytes
@@ -165,7 +165,7 @@ def test_snapshots_keep_their_budget(debugger: Debugger) -> None:
 @cache
 def find_layer_ends() -> list[tuple[int, int]]:
     """Return the cycle and the next address of core 0 at each snapshot."""
-    debugger, found = fresh(), list[tuple[int, int]]()
+    debugger, found = start_debugger(), list[tuple[int, int]]()
     while debugger.step("layer").reason == "step":
         core = debugger.machine.cores[0]
         found.append((debugger.cycle, int(core.pc)))
@@ -178,7 +178,7 @@ def test_a_run_back_stops_where_the_run_did(
     cycles: list[int], budget: int, data: st.DataObject
 ) -> None:
     at_snapshots = data.draw(st.lists(st.sampled_from(find_layer_ends()), min_size=1, max_size=3))
-    debugger = fresh(budget_mib=budget)
+    debugger = start_debugger(budget_mib=budget)
     for cycle in {*cycles, *(cycle for cycle, _ in at_snapshots)}:
         debugger.add_breakpoint(CycleCondition(cycle), f"cycle {cycle}")
     for address in {pc for _, pc in at_snapshots if pc}:
@@ -225,7 +225,7 @@ def test_a_condition_is_evaluated_at_the_stop(debugger: Debugger) -> None:
 @given(st.sampled_from(["tile", "tensor", "instruction"]), st.integers(1, 5), st.data())
 @examples(8)
 def test_false_conditions_change_no_step(unit: Any, count: int, data: st.DataObject) -> None:
-    debugger, other = fresh(), fresh()
+    debugger, other = start_debugger(), start_debugger()
     layers = data.draw(st.integers(1, 4))
     for one in (debugger, other):
         one.step("layer", layers)

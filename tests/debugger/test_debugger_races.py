@@ -99,7 +99,7 @@ def spin(core: int, turns: int) -> str:
     return f" li t5, {turns}\nspin{core}: addi t5, t5, -1\n bnez t5, spin{core}\n"
 
 
-def three(giver: str, other: str, taker: str) -> str:
+def make_program(giver: str, other: str, taker: str) -> str:
     """Return a program with different code for each of three cores."""
     begin = " csrr t2, mhartid\n li t3, 1\n beq t2, t3, one\n li t3, 2\n beq t2, t3, two\n"
     parts = (begin, giver, HALT, "one:\n", other, HALT, "two:\n", taker, HALT)
@@ -111,17 +111,17 @@ GIVE = MAKE + PUT + WAIT_STORE + POST
 
 def test_another_post_may_serve_a_pend() -> None:
     """It comes later here, and nothing says that it does."""
-    (found,) = hazards(three(GIVE, spin(1, 3000) + POST, pend(1) + FAR + WAIT_LOAD), 3)
+    (found,) = hazards(make_program(GIVE, spin(1, 3000) + POST, pend(1) + FAR + WAIT_LOAD), 3)
     assert "core 2 nmp.load" in found
     assert "core 0 nmp.store" in found
-    both = three(GIVE, spin(1, 3000) + POST, pend(2) + FAR + WAIT_LOAD)
+    both = make_program(GIVE, spin(1, 3000) + POST, pend(2) + FAR + WAIT_LOAD)
     assert hazards(both, 3) == [], "it takes both"
-    twice = three(GIVE, spin(1, 3000) + POST, pend(1) + pend(1) + FAR + WAIT_LOAD)
+    twice = make_program(GIVE, spin(1, 3000) + POST, pend(1) + pend(1) + FAR + WAIT_LOAD)
     assert hazards(twice, 3) == []
 
 
 def test_a_later_post_reveals_the_race() -> None:
-    text = three(GIVE, spin(1, 3000) + POST, pend(1) + FAR + WAIT_LOAD)
+    text = make_program(GIVE, spin(1, 3000) + POST, pend(1) + FAR + WAIT_LOAD)
     debugger = make_debugger(text, COPY, 3)
     debugger.run()
     (found,) = debugger.find_hazards()
@@ -136,7 +136,7 @@ def test_a_post_ordered_after_the_pend_cannot_serve_it() -> None:
     answer = " li t3, 2\n li t4, 1\n nmp.post t3, t4\n"
     asked = " li t3, 2\n li t4, 1\n nmp.pend t3, t4\n"
     taker = pend(1) + FAR + WAIT_LOAD + answer + pend(1)
-    assert hazards(three(GIVE, asked + POST, taker), 3) == []
+    assert hazards(make_program(GIVE, asked + POST, taker), 3) == []
 
 
 def test_dependent_races_of_posts_are_found() -> None:
@@ -145,7 +145,7 @@ def test_dependent_races_of_posts_are_found() -> None:
     asked = " li t3, 2\n li t4, 1\n nmp.pend t3, t4\n"
     taker = pend(1) + FAR + WAIT_LOAD + answer + pend(1)
     giver = GIVE + spin(0, 3000) + answer
-    (found,) = hazards(three(giver, asked + POST, taker), 3)
+    (found,) = hazards(make_program(giver, asked + POST, taker), 3)
     assert "core 2 nmp.load" in found
 
 
@@ -168,4 +168,4 @@ def test_workers_that_post_at_their_end_are_ordered(rounds: int) -> None:
         for number in range(rounds)
     )
     take = pend(1) + pend(1) + FAR + WAIT_LOAD + " li t3, 5\n li t4, 3\n nmp.barrier t3, t4\n"
-    assert hazards(three(work, other, take * rounds), 3) == []
+    assert hazards(make_program(work, other, take * rounds), 3) == []

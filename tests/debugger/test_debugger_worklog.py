@@ -18,7 +18,7 @@ from nmpsim.debugger.work_log import SPAN
 STEPS = st.tuples(st.sampled_from(["layer", "tile", "tensor", "instruction"]), st.booleans())
 
 
-def logged(bundle: Bundle, inputs: dict[str, Any], steps: list[tuple[Any, bool]]) -> Any:
+def record_log(bundle: Bundle, inputs: dict[str, Any], steps: list[tuple[Any, bool]]) -> Any:
     debugger = Debugger(bundle, inputs)
     debugger.record_work()
     for unit, back in steps:
@@ -32,7 +32,7 @@ def logged(bundle: Bundle, inputs: dict[str, Any], steps: list[tuple[Any, bool]]
 def test_going_back_adds_nothing(
     steps: list[tuple[Any, bool]], digits: Bundle, seven: dict[str, Any]
 ) -> None:
-    assert np.array_equal(logged(digits, seven, steps), logged(digits, seven, []))
+    assert np.array_equal(record_log(digits, seven, steps), record_log(digits, seven, []))
 
 
 def test_the_log_has_all_work_of_a_plain_run(digits: Bundle, seven: dict[str, Any]) -> None:
@@ -43,4 +43,4 @@ def test_the_log_has_all_work_of_a_plain_run(digits: Bundle, seven: dict[str, An
     expected = np.zeros(len(straight), SPAN)
     for name in SPAN.names or ():
         expected[name] = straight[name]
-    assert np.array_equal(logged(digits, seven, []), np.sort(expected))
+    assert np.array_equal(record_log(digits, seven, []), np.sort(expected))

@@ -21,7 +21,7 @@ def one_conv():
     return parse_bundle(assemble(text, "one_conv.s", default_device().settings()).bundle())
 
 
-def recorded(bundle, inputs, engine):
+def record_blocks(bundle, inputs, engine):
     recorder = nmpsim.ScratchpadRecorder(bundle)
     report = nmpsim.Device(engine=engine).run(bundle, inputs, work=recorder)
     return recorder.list_blocks(len(report.layers)), report
@@ -29,7 +29,7 @@ def recorded(bundle, inputs, engine):
 
 @pytest.mark.parametrize("engine", ["compiled", "reference"])
 def test_pieces_of_an_assembly_program_are_listed(one_conv, engine):
-    blocks, _ = recorded(one_conv, {"image": np.zeros((5, 5, 4), np.int8)}, engine)
+    blocks, _ = record_blocks(one_conv, {"image": np.zeros((5, 5, 4), np.int8)}, engine)
     assert blocks == (
         ScratchpadBlock(0, "loaded", 0, 7 * 7 * 4, 1),  # image with its padding
         ScratchpadBlock(0, "loaded", 0x100, 0x100 + 9 * 64, 1),  # weights
@@ -39,8 +39,8 @@ def test_pieces_of_an_assembly_program_are_listed(one_conv, engine):
 
 
 def test_both_engines_have_equal_pieces_without_overlap(digits, seven):
-    blocks, report = recorded(digits, seven, "compiled")
-    others, _ = recorded(digits, seven, "reference")
+    blocks, report = record_blocks(digits, seven, "compiled")
+    others, _ = record_blocks(digits, seven, "reference")
     assert blocks == others
     for layer in report.layers:
         mine = [block for block in blocks if block.layer == layer.index]

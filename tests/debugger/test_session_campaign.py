@@ -221,8 +221,8 @@ class Session:
     def ask_both(self, line: str) -> None:
         other = self.fresh()
         self.lines.append(line)
-        assert answer(other, line) == answer(self.shell, line)
-        assert answer(other, "where") == answer(self.shell, "where")
+        assert execute(other, line) == execute(self.shell, line)
+        assert execute(other, "where") == execute(self.shell, "where")
 
     def check_list(self) -> None:
         """Assert that the edits are the requested ones and produce the program in memory."""
@@ -257,7 +257,7 @@ class Session:
         assert found == [(one.position, one.description) for one in self.debugger.find_hazards()]
 
 
-def answer(shell: Shell, line: str) -> str:
+def execute(shell: Shell, line: str) -> str:
     """Execute a command; return its text and data, or the error."""
     try:
         result = shell.execute(line)

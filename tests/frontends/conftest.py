@@ -9,7 +9,7 @@ import pytest
 from frontend_cases import Operations, RecordedModel
 
 
-def recorded(archive: Path, ending: str, folder: Path) -> Operations:
+def index_cases(archive: Path, ending: str, folder: Path) -> Operations:
     """Return a function that lists the recorded cases of an operation such as ``ADD_int8``."""
     with np.load(archive) as file:
         arrays = {key: file[key] for key in file.files}
@@ -34,11 +34,11 @@ def recorded(archive: Path, ending: str, folder: Path) -> Operations:
 def operations(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Operations:
     """Return recorded operations of TFLite's reference kernels."""
     archive = shared / "golden" / "frontends" / "tflite_ops.npz"
-    return recorded(archive, ".tflite", tmp_path_factory.mktemp("models"))
+    return index_cases(archive, ".tflite", tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture(scope="session")
 def onnx_operations(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Operations:
     """Return recorded operations of ONNX Runtime."""
     archive = shared / "golden" / "frontends" / "ort_ops.npz"
-    return recorded(archive, ".onnx", tmp_path_factory.mktemp("models"))
+    return index_cases(archive, ".onnx", tmp_path_factory.mktemp("models"))

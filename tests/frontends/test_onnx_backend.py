@@ -82,7 +82,7 @@ def convolution(folder: Path) -> onnx.ModelProto:
     return onnx.load(write_model(folder / "c.onnx", nodes, inputs, outputs, {}))
 
 
-def given(**changed: Any) -> dict[str, Any]:
+def make_inputs(**changed: Any) -> dict[str, Any]:
     return {
         "x": np.arange(4, dtype=np.uint8).reshape(1, 1, 2, 2),
         "x_s": np.float32(1),
@@ -98,15 +98,15 @@ def given(**changed: Any) -> dict[str, Any]:
 
 def test_new_weights_compile_again_and_new_images_do_not(tmp_path: Path) -> None:
     prepared = backend.prepare(convolution(tmp_path))
-    (y,) = prepared.run(given())
+    (y,) = prepared.run(make_inputs())
     assert y.reshape(-1).tolist() == [0, 3, 6, 9]
-    (y,) = prepared.run(given(x=np.full((1, 1, 2, 2), 7, np.uint8)))
+    (y,) = prepared.run(make_inputs(x=np.full((1, 1, 2, 2), 7, np.uint8)))
     assert y.reshape(-1).tolist() == [21] * 4
     assert len(prepared.programs) == 1
-    (y,) = prepared.run(given(w=np.full((1, 1, 1, 1), 5, np.uint8), y_z=np.uint8(1)))
+    (y,) = prepared.run(make_inputs(w=np.full((1, 1, 1, 1), 5, np.uint8), y_z=np.uint8(1)))
     assert y.reshape(-1).tolist() == [1, 6, 11, 16]
     assert len(prepared.programs) == 2
-    (y,) = prepared.run(given(x=np.ones((2, 1, 2, 2), np.uint8)))
+    (y,) = prepared.run(make_inputs(x=np.ones((2, 1, 2, 2), np.uint8)))
     assert y.shape == (2, 1, 2, 2)
 
 

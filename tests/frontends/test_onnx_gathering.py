@@ -24,7 +24,7 @@ def run_nodes(folder: Path, nodes: list[Node], x: Array, constants: dict[str, Ar
     return nmpsim.Device(threads=1).run(bundle, [x]).outputs["y"]
 
 
-def whole(*numbers: int) -> Array:
+def int64s(*numbers: int) -> Array:
     return np.array(numbers, np.int64)
 
 
@@ -33,17 +33,17 @@ def whole(*numbers: int) -> Array:
     [
         (
             ("Slice", ["x", "b", "e", "a", "s"], ["y"], {}),
-            {"b": whole(3, 0), "e": whole(-9, 2), "a": whole(3, 1), "s": whole(-2, 1)},
+            {"b": int64s(3, 0), "e": int64s(-9, 2), "a": int64s(3, 1), "s": int64s(-2, 1)},
             X[..., ::-2],
         ),
         (
             ("Pad", ["x", "p"], ["y"], {"mode": "reflect"}),
-            {"p": whole(0, 0, 1, 2, 0, 0, 0, 1)},
+            {"p": int64s(0, 0, 1, 2, 0, 0, 0, 1)},
             np.pad(X, ((0, 0), (0, 0), (1, 0), (2, 1)), "reflect"),
         ),
-        (("Gather", ["x", "i"], ["y"], {"axis": 1}), {"i": whole(-1, 0)}, X[:, ::-1]),
+        (("Gather", ["x", "i"], ["y"], {"axis": 1}), {"i": int64s(-1, 0)}, X[:, ::-1]),
         (("Gather", ["x", "i"], ["y"], {"axis": -1}), {"i": np.int64(2)}, X[..., 2]),
-        (("Tile", ["x", "n"], ["y"], {}), {"n": whole(1, 2, 1, 3)}, np.tile(X, (1, 2, 1, 3))),
+        (("Tile", ["x", "n"], ["y"], {}), {"n": int64s(1, 2, 1, 3)}, np.tile(X, (1, 2, 1, 3))),
         (
             ("SpaceToDepth", ["x"], ["y"], {"blocksize": 1}),
             {},
@@ -51,7 +51,7 @@ def whole(*numbers: int) -> Array:
         ),
         (
             ("Resize", ["x", "", "", "n"], ["y"], {"nearest_mode": "ceil"}),
-            {"n": whole(1, 2, 2, 4)},
+            {"n": int64s(1, 2, 2, 4)},
             X[:, :, [1, 2]],
         ),
     ],
@@ -68,7 +68,7 @@ def test_indices_are_converted_to_channels_last(tmp_path: Path) -> None:
         ("MaxPool", ["x"], ["pool"], {"kernel_shape": [1, 1]}),
         ("Gather", ["pool", "i"], ["y"], {"axis": 2}),
     ]
-    y = run_nodes(tmp_path, nodes, X, {"i": whole(2, 0)})
+    y = run_nodes(tmp_path, nodes, X, {"i": int64s(2, 0)})
     assert y.tolist() == X[:, :, [2, 0]].tolist()
 
 
@@ -79,7 +79,7 @@ def test_a_resize_uses_its_weights(tmp_path: Path, mode: str) -> None:
     nodes: list[Node] = [
         ("Resize", ["x", "", "", "n"], ["y"], {"mode": mode, "cubic_coeff_a": -0.5})
     ]
-    y = run_nodes(tmp_path, nodes, x, {"n": whole(1, 1, 16, 12)})
+    y = run_nodes(tmp_path, nodes, x, {"n": int64s(1, 1, 16, 12)})
     rows, columns = ((np.arange(16) + 0.5) / 2 - 0.5), ((np.arange(12) + 0.5) / 1.5 - 0.5)
     expected = rows[:, None] * 10 + columns
     np.testing.assert_allclose(y[0, 0, 4:-4, 3:-3], expected[4:-4, 3:-3], rtol=1e-6)

@@ -17,7 +17,7 @@ X = RNG.normal(0, 2, (2, 3, 4)).astype(np.float32)
 M = RNG.normal(0, 2, (3, 3)).astype(np.float32)
 
 
-def answer(
+def run_node(
     folder: Path, node: Node, inputs: dict[str, Array], constants: dict[str, Array] | None = None
 ) -> Array:
     kinds: dict[str, Kind] = {name: (str(x.dtype), x.shape) for name, x in inputs.items()}
@@ -34,7 +34,7 @@ def softmax(x: Array, axis: int) -> Array:
 @pytest.mark.parametrize("axis", [0, 1, 2, -2])
 def test_softmax_works_along_any_dimension(tmp_path: Path, axis: int) -> None:
     for op, expected in (("Softmax", softmax(X, axis)), ("LogSoftmax", np.log(softmax(X, axis)))):
-        y = answer(tmp_path, (op, ["x"], ["y"], {"axis": axis}), {"x": X})
+        y = run_node(tmp_path, (op, ["x"], ["y"], {"axis": axis}), {"x": X})
         np.testing.assert_allclose(y, expected, rtol=1e-5)
 
 
@@ -43,15 +43,15 @@ def test_reductions_work_along_any_dimensions(tmp_path: Path, axes: tuple[int, .
     ops = {"ReduceMean": np.mean, "ReduceSum": np.sum, "ReduceMax": np.max, "ReduceMin": np.min}
     for keeps, (op, formula) in enumerate(ops.items()):
         node: Node = (op, ["x", "a"], ["y"], {"keepdims": keeps % 2})
-        y = answer(tmp_path, node, {"x": X}, {"a": np.array(axes, np.int64)})
+        y = run_node(tmp_path, node, {"x": X}, {"a": np.array(axes, np.int64)})
         np.testing.assert_allclose(y, formula(X, axis=axes, keepdims=bool(keeps % 2)), rtol=1e-5)
 
 
 def test_argmax_returns_the_first_maximum(tmp_path: Path) -> None:
-    y = answer(tmp_path, ("ArgMax", ["x"], ["y"], {"axis": 1, "keepdims": 0}), {"x": X})
+    y = run_node(tmp_path, ("ArgMax", ["x"], ["y"], {"axis": 1, "keepdims": 0}), {"x": X})
     assert (y.dtype, y.tolist()) == (np.int64, X.argmax(1).tolist())
     ints = np.array([[3, 200, 200]], np.uint8)
-    y = answer(tmp_path, ("ArgMax", ["x"], ["y"], {"axis": -1}), {"x": ints})
+    y = run_node(tmp_path, ("ArgMax", ["x"], ["y"], {"axis": -1}), {"x": ints})
     assert y.tolist() == [[1]]
 
 
@@ -61,7 +61,7 @@ def test_gemm_accepts_all_forms(tmp_path: Path, is_constant: bool, bias: tuple[i
     a, b, c = M, M[::-1].copy(), RNG.normal(0, 1, bias).astype(np.float32)
     node: Node = ("Gemm", ["a", "b", "c"], ["y"], {"alpha": 0.5, "beta": 2.0, "transA": 1})
     rest = {"b": b, "c": c}
-    y = answer(
+    y = run_node(
         tmp_path, node, {"a": a, **({} if is_constant else rest)}, rest if is_constant else {}
     )
     np.testing.assert_allclose(y, 0.5 * (a.T @ b) + 2 * c, rtol=1e-5)
@@ -69,7 +69,7 @@ def test_gemm_accepts_all_forms(tmp_path: Path, is_constant: bool, bias: tuple[i
 
 def test_products_of_activations_are_broadcast(tmp_path: Path) -> None:
     a, b = X[:, None], RNG.normal(0, 1, (5, 4, 2)).astype(np.float32)
-    y = answer(tmp_path, ("MatMul", ["a", "b"], ["y"], {}), {"a": a, "b": b})
+    y = run_node(tmp_path, ("MatMul", ["a", "b"], ["y"], {}), {"a": a, "b": b})
     np.testing.assert_allclose(y, a @ b, rtol=1e-4, atol=1e-6)
 
 
@@ -83,7 +83,7 @@ def test_products_of_activations_are_broadcast(tmp_path: Path) -> None:
 )
 def test_operators_accept_several_tensors(tmp_path: Path, op: str, expected: Array) -> None:
     constants = {"b": X[:1], "c": np.float32(1)}
-    y = answer(tmp_path, (op, ["x", "b", "c"], ["y"], {}), {"x": X}, constants)
+    y = run_node(tmp_path, (op, ["x", "b", "c"], ["y"], {}), {"x": X}, constants)
     np.testing.assert_allclose(y, expected, rtol=1e-6)
 
 
@@ -101,7 +101,7 @@ def test_operators_accept_several_tensors(tmp_path: Path, op: str, expected: Arr
 def test_exponential_units_equal_their_formulas(
     tmp_path: Path, node: Node, expected: Array
 ) -> None:
-    np.testing.assert_allclose(answer(tmp_path, node, {"x": X}), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(run_node(tmp_path, node, {"x": X}), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_transposed_convolution_equals_a_plain_loop(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_transposed_convolution_equals_a_plain_loop(tmp_path: Path) -> None:
     w = RNG.normal(0, 1, (2, 2, 3, 2)).astype(np.float32)
     b = RNG.normal(0, 1, 4).astype(np.float32)
     attributes = {"group": 2, "strides": [2, 1], "pads": [1, 0, 0, 1], "output_padding": [1, 0]}
-    y = answer(
+    y = run_node(
         tmp_path, ("ConvTranspose", ["x", "w", "b"], ["y"], attributes), {"x": x}, {"w": w, "b": b}
     )
     whole = np.zeros((1, 4, 6, 4), np.float32) + b[:, None, None]
@@ -124,7 +124,7 @@ def test_lrn_normalizes_over_neighbouring_channels(tmp_path: Path) -> None:
     attributes = {"size": 3, "alpha": 0.5, "beta": 0.75, "bias": 2.0}
     squares = np.pad(x * x, ((0, 0), (1, 1), (0, 0), (0, 0)))
     sums = squares[:, :-2] + squares[:, 1:-1] + squares[:, 2:]
-    y = answer(tmp_path, ("LRN", ["x"], ["y"], attributes), {"x": x})
+    y = run_node(tmp_path, ("LRN", ["x"], ["y"], attributes), {"x": x})
     np.testing.assert_allclose(y, x / (2 + 0.5 / 3 * sums) ** 0.75, rtol=1e-5)
 
 

@@ -35,7 +35,7 @@ def test_networks_equal_recorded_results(network: str, shared: Path) -> None:
     expected = np.load(folder / "expected.npz")["expected_litert_ref"]
     bundle = nmpsim.compile(model, slicing="simple").bundle
     device = nmpsim.Device(threads=1)
-    between = list(recorded(folder))
+    between = list(load_results(folder))
     rows = ROWS_BETWEEN.get(network, tuple(range(len(between[0][1])))) if between else range(INPUTS)
     for at, row in enumerate(rows):
         report = device.run(bundle, [inputs[row : row + 1]], save_layers=bool(between))
@@ -53,7 +53,7 @@ def test_networks_equal_recorded_results(network: str, shared: Path) -> None:
         assert compared >= len(between) * 2 // 3, "most operators are layers"
 
 
-def recorded(folder: Path) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+def load_results(folder: Path) -> Iterator[tuple[int, npt.NDArray[Any]]]:
     """Return the recorded results of each operator, by its number, for each input."""
     path = folder / "intermediates_litert_ref.npz"
     if path.exists():

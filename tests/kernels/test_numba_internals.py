@@ -102,7 +102,7 @@ def test_a_missing_name_is_noticed_when_it_would_be_imported(tmp_path: Path) -> 
 
 
 @functools.cache
-def answers_without(cache: Path, *modules: str) -> str:
+def run_without(cache: Path, *modules: str) -> str:
     return run_child("numba_without_names.py", *modules, cache=cache)
 
 
@@ -112,6 +112,6 @@ def answers_without(cache: Path, *modules: str) -> str:
 def test_kernels_give_the_same_without_private_names(
     missing: tuple[str, ...], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    usual = answers_without(tmp_path_factory.getbasetemp())
-    assert answers_without(tmp_path, *missing) == usual
+    usual = run_without(tmp_path_factory.getbasetemp())
+    assert run_without(tmp_path, *missing) == usual
     assert bool(list(tmp_path.rglob("*.kernel"))) == ("object_files" not in missing)

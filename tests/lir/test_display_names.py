@@ -10,7 +10,7 @@ SHARED = f"{NET}Conv2d_1_depthwise/depthwise_Fold"
 """Constant of the second layer whose name is also part of other names."""
 
 
-def joined(scope: str, *more: str) -> str:
+def join_names(scope: str, *more: str) -> str:
     return ";".join((f"{NET}{scope}/Relu6", f"{NET}{scope}/add_fold", *more))
 
 
@@ -20,9 +20,9 @@ def joined(scope: str, *more: str) -> str:
         # TFLite joins what was fused, and constants that layers share
         (
             (
-                joined("Conv2d_0", SHARED, f"{NET}Conv2d_0/BatchNorm_Fold/bias"),
-                joined("Conv2d_1_depthwise", SHARED),
-                joined("Conv2d_1_pointwise", SHARED),
+                join_names("Conv2d_0", SHARED, f"{NET}Conv2d_0/BatchNorm_Fold/bias"),
+                join_names("Conv2d_1_depthwise", SHARED),
+                join_names("Conv2d_1_pointwise", SHARED),
             ),
             ("Conv2d_0", "Conv2d_1_depthwise", "Conv2d_1_pointwise"),
         ),
@@ -67,7 +67,7 @@ def test_hostile_names_take_linear_time():
 
 
 def test_a_display_name_finds_its_layer():
-    full = [joined("Conv2d_0", SHARED), joined("Conv2d_1_depthwise", SHARED)]
+    full = [join_names("Conv2d_0", SHARED), join_names("Conv2d_1_depthwise", SHARED)]
     shown = make_display_names(full)
     layers = [
         PlainLayer(index, index, 0, name, display_name=short)

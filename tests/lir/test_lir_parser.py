@@ -42,7 +42,7 @@ def places(text: str) -> list[tuple[str, int | None, int | None]]:
     return found
 
 
-def replaced(old: str, new: str) -> str:
+def replace(old: str, new: str) -> str:
     assert old in PROGRAM
     return PROGRAM.replace(old, new)
 
@@ -93,7 +93,7 @@ def test_comments_and_blanks_do_not_matter():
 
 
 def test_the_derived_size_is_optional():
-    assert parse(replaced("\n  ; size = 10 bytes\n", "")) == parse(PROGRAM)
+    assert parse(replace("\n  ; size = 10 bytes\n", "")) == parse(PROGRAM)
 
 
 def test_an_empty_program_is_parsed():
@@ -131,7 +131,7 @@ def test_an_empty_program_is_parsed():
     ],
 )
 def test_an_error_has_its_code_and_place(old, new, code, found, expected):
-    text, place = split_mark(replaced(old, new))
+    text, place = split_mark(replace(old, new))
     (error,) = errors(text)
     assert (error.code, error.place, error.found) == (code, place, found)
     if expected is not None:
@@ -156,15 +156,15 @@ def test_a_truncated_text_is_an_error():
 
 
 def test_errors_have_hints():
-    (error,) = errors(replaced("cpumaxsplat @", "cpumaxslat @"))
+    (error,) = errors(replace("cpumaxsplat @", "cpumaxslat @"))
     assert error.hint == "Did you mean 'cpumaxsplat'?"
-    (error,) = errors(replaced("x = WeightVar float", "x = WeightVar floot"))
+    (error,) = errors(replace("x = WeightVar float", "x = WeightVar floot"))
     assert error.hint == "Did you mean 'float'?"
 
 
 def test_several_errors_are_reported_together():
     text = (
-        replaced("cpumaxsplat @", "relo @").replace("const", "cnst").replace("Ty: float", "T float")
+        replace("cpumaxsplat @", "relo @").replace("const", "cnst").replace("Ty: float", "T float")
     )
     assert places(text) == [("LIR001", 3, 64), ("LIR006", 11, 10), ("LIR001", 12, 36)]
 
@@ -176,7 +176,7 @@ def test_the_number_of_errors_is_limited():
 
 
 def test_a_message_has_all_parts():
-    (error,) = errors(replaced("cpumaxsplat @", "cpumaxslat @"))
+    (error,) = errors(replace("cpumaxsplat @", "cpumaxslat @"))
     assert str(error) == (
         "net.lir.txt:11:10: error[LIR006]: unknown opcode cpumaxslat\n"
         "  found: cpumaxslat\n"
@@ -190,12 +190,12 @@ def test_a_message_has_all_parts():
     ["99999999999999", "65536 x 65536", "1 x 1 x 1 x 1 x 1 x 1 x 1", "-99999999999999"],
 )
 def test_absurd_sizes_are_refused(dims):
-    assert places(replaced("<2 x 3> const", f"<{dims}> const")) == [("LIR011", 3, 18)]
+    assert places(replace("<2 x 3> const", f"<{dims}> const")) == [("LIR011", 3, 18)]
 
 
 @pytest.mark.parametrize("dim", ["9" * 19, "9" * 100_000, "1e9", "0x10", "2.5", "٣"])
 def test_dimensions_must_be_integers(dim):
-    text, place = split_mark(replaced("<2 x 3> const", f"<2 x ¶{dim}> const"))
+    text, place = split_mark(replace("<2 x 3> const", f"<2 x ¶{dim}> const"))
     (error,) = errors(text)
     assert (error.code, error.place) == ("LIR001", place)
 
@@ -221,7 +221,7 @@ def test_garbage_fails_fast(text):
 
 
 def test_messages_quote_a_limited_length():
-    (error,) = errors(replaced("cpumaxsplat @", "y" * 10_000 + " @"))
+    (error,) = errors(replace("cpumaxsplat @", "y" * 10_000 + " @"))
     assert len(str(error)) < 400
 
 

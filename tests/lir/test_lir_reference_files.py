@@ -16,7 +16,7 @@ from nmpsim.lir.verify import verify
 FILES = shared_names("*.lir.txt")
 
 
-def without_comments(text: str) -> str:
+def remove_comments(text: str) -> str:
     return re.sub(r" *//.*", "", text)
 
 
@@ -26,7 +26,7 @@ def test_reference_files_survive_a_round_trip(shared, name):
     module = parse(text, name)
     verify(module)
     printed = format_module(module)
-    assert without_comments(printed) == without_comments(text)
+    assert remove_comments(printed) == remove_comments(text)
     assert parse(printed) == module
 
 

@@ -30,7 +30,7 @@ ELEMS = ("i8", "i16", "i32")
 FLOATS = st.floats(-(2.0**20), 2.0**20, width=32)
 
 
-def recorded(shared, name: str) -> dict[str, np.ndarray]:
+def load_golden(shared, name: str) -> dict[str, np.ndarray]:
     with np.load(shared / "golden" / "glow" / f"{name}.npz") as archive:
         return dict(archive)
 
@@ -42,7 +42,7 @@ def test_schemas_have_their_names():
 @pytest.mark.parametrize("elem", ELEMS)
 @pytest.mark.parametrize("number", range(4))
 def test_parameters_equal_glow(shared, number, elem):
-    vectors = recorded(shared, "choose_qparams")
+    vectors = load_golden(shared, "choose_qparams")
     cases = (vectors["schema"] == number) & (vectors["elem"] == elem)
     assert cases.sum() > 50
     chosen = choose_parameters(
@@ -55,7 +55,7 @@ def test_parameters_equal_glow(shared, number, elem):
 
 @pytest.mark.parametrize("elem", ELEMS)
 def test_bias_parameters_equal_glow(shared, elem):
-    vectors = recorded(shared, "bias_qparams")
+    vectors = load_golden(shared, "bias_qparams")
     cases = {key: array[vectors["bias_elem"] == elem] for key, array in vectors.items()}
     own = Parameters(cases["bias_scale"], cases["bias_offset"])
     weights = Parameters(cases["weights_scale"], np.zeros_like(own.offset))
@@ -70,7 +70,7 @@ def test_bias_parameters_equal_glow(shared, elem):
 
 
 def test_quantized_integers_equal_glow(shared):
-    vectors = recorded(shared, "rescale_quantize_dequantize")
+    vectors = load_golden(shared, "rescale_quantize_dequantize")
     compared = 0
     for number in range(int(vectors["ncases"])):
         case = {k[5:]: v for k, v in vectors.items() if k.startswith(f"{number:04d}.")}

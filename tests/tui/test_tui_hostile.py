@@ -16,7 +16,7 @@ SEVEN = Path(__file__).parents[2] / "programs" / "digits" / "images" / "7.npy"
 HOSTILE = "[red]\x1b[31m\x07\u202egnp\u2066\n::error::y\r\x9b2J[/red][@click=app.quit]"
 
 
-def renamed(bundle: Bundle) -> Bundle:
+def rename_all(bundle: Bundle) -> Bundle:
     metadata = bundle.metadata
     tensors = {
         kind: tuple(attrs.evolve(one, name=HOSTILE + one.name) for one in getattr(metadata, kind))
@@ -61,4 +61,4 @@ def test_no_pane_shows_raw_names(digits: Bundle) -> None:
         assert any("\\x1b[31m" in text for text in seen)
 
     for size in (LARGE, SMALL):
-        drive(session(renamed(digits), np.load(SEVEN)), size, play)
+        drive(session(rename_all(digits), np.load(SEVEN)), size, play)

@@ -46,7 +46,7 @@ def test_each_size_has_a_layout(size: tuple[int, int], name: str, visible_panes:
     assert len(STANDARD[name].visible_panes) == visible_panes
 
 
-def covered(layout: PaneLayout, columns: int, rows: int) -> list[tuple[int, int]]:
+def list_cells(layout: PaneLayout, columns: int, rows: int) -> list[tuple[int, int]]:
     return sorted(
         (x, y)
         for left, top, width, height in layout.compute_cells(columns, rows).values()
@@ -69,7 +69,7 @@ def test_panes_fill_the_screen(size: tuple[int, int]) -> None:
             layout.hide(pane).split(pane).resize(pane, -4, 2, size),
         ):
             assert panes(changed) == sorted(PANE_IDS)
-            assert covered(changed, columns, rows) == everything
+            assert list_cells(changed, columns, rows) == everything
         assert pane in layout.split(pane).visible_panes
         assert pane in layout.show(pane).visible_panes
         assert pane not in layout.hide(pane).visible_panes

@@ -32,7 +32,7 @@ _start:
 """
 
 
-def by_hand(text: str) -> Shell:
+def open_assembly(text: str) -> Shell:
     image = assemble(text, "by_hand.s", default_device().settings()).bundle()
     return Shell(Debugger(parse_bundle(image), {}), lambda path: pytest.fail(str(path)))
 
@@ -44,14 +44,14 @@ def test_every_pane_has_contents(text: str) -> None:
             await user.press(str(number), "end", "enter", "b", "v")
         await user.press("s", "g", "R", "c")
 
-    drive(by_hand(text), SMALL, play)
+    drive(open_assembly(text), SMALL, play)
 
 
 def test_a_missing_source_gives_the_reason() -> None:
     async def play(user: User) -> None:
         assert "error[BUN005]" in await user.press("2")
 
-    drive(by_hand(NO_LAYERS), SMALL, play)
+    drive(open_assembly(NO_LAYERS), SMALL, play)
 
 
 def test_the_log_shows_a_hazard_and_its_core(
@@ -77,4 +77,4 @@ def test_a_trap_is_shown() -> None:
         assert "trap: " in text
         assert "core 0" in await user.press("6")
 
-    drive(by_hand(TRAP), SMALL, play)
+    drive(open_assembly(TRAP), SMALL, play)

@@ -31,7 +31,7 @@ def rules_of(*arguments: object, **more: object) -> set[tuple[str, str]]:
 
 
 @pytest.fixture
-def edited(tmp_path: Path) -> Path:
+def edited_folder(tmp_path: Path) -> Path:
     """Write the digits program with a changed bias type and return its folder."""
     folder = tmp_path / "a folder"
     folder.mkdir()
@@ -67,9 +67,9 @@ def test_a_bundle_needs_no_weights(tmp_path: Path) -> None:
 # the type was changed in the text
 
 
-def test_an_old_sidecar_reveals_the_change(edited: Path) -> None:
+def test_an_old_sidecar_reveals_the_change(edited_folder: Path) -> None:
     """It has the old type, and a digest of the payload, which is still the same."""
-    found = nmpsim.lint(edited / "net.lir.txt", edited / "net.npz", TENSORS)
+    found = nmpsim.lint(edited_folder / "net.lir.txt", edited_folder / "net.npz", TENSORS)
     (finding,) = (f for f in found if f.rule == "bias-payload")
     assert finding.facts["evidence"] == "original"
     assert finding.facts["original_scale"] == pytest.approx(0.000039102, rel=1e-4)
@@ -77,23 +77,25 @@ def test_an_old_sidecar_reveals_the_change(edited: Path) -> None:
     assert finding.place.file is not None and "a folder" in finding.place.file
 
 
-def test_an_old_sidecar_and_a_new_payload_are_no_finding(edited: Path) -> None:
+def test_an_old_sidecar_and_a_new_payload_are_no_finding(edited_folder: Path) -> None:
     with np.load(WEIGHTS) as archive:
         arrays = dict(archive)
     scales = json.loads(TENSORS.read_text())
     old = scales["const/conv1_bias"]["scale"]
     real = arrays["conv1_bias"] * old
     arrays["conv1_bias"] = np.rint(real / 0.013213338).astype(np.int32)
-    np.savez(edited / "net.npz", **arrays)
-    found = nmpsim.lint(edited / "net.lir.txt", edited / "net.npz", TENSORS)
+    np.savez(edited_folder / "net.npz", **arrays)
+    found = nmpsim.lint(edited_folder / "net.lir.txt", edited_folder / "net.npz", TENSORS)
     assert not any(f.rule == "bias-payload" for f in found)
 
 
-def test_a_sidecar_that_differs_otherwise_is_refused(edited: Path) -> None:
-    text = (edited / "net.lir.txt").read_text()
-    (edited / "net.lir.txt").write_text(text.replace("i8[S:0.000623185 O:-2]", "i8[S:0.5 O:-2]"))
+def test_a_sidecar_that_differs_otherwise_is_refused(edited_folder: Path) -> None:
+    text = (edited_folder / "net.lir.txt").read_text()
+    (edited_folder / "net.lir.txt").write_text(
+        text.replace("i8[S:0.000623185 O:-2]", "i8[S:0.5 O:-2]")
+    )
     with pytest.raises(UserError) as error:
-        nmpsim.lint(edited / "net.lir.txt", edited / "net.npz", TENSORS)
+        nmpsim.lint(edited_folder / "net.lir.txt", edited_folder / "net.npz", TENSORS)
     assert code_of(error) == "CONST004"
 
 
@@ -108,18 +110,20 @@ def test_a_sidecar_that_differs_otherwise_is_refused(edited: Path) -> None:
     ids=["alone", "floats", "originals", "originals and their types"],
 )
 def test_a_changed_type_is_found_with_and_without_references(
-    edited: Path, references: dict[str, Path]
+    edited_folder: Path, references: dict[str, Path]
 ) -> None:
-    found = nmpsim.lint(edited / "net.lir.txt", edited / "net.npz", **references)
+    found = nmpsim.lint(edited_folder / "net.lir.txt", edited_folder / "net.npz", **references)
     (finding,) = (f for f in found if f.rule == "bias-payload")
     assert (finding.severity, finding.tensor) == ("error", "conv1_bias")
 
 
-def test_the_sidecar_of_the_original_is_used(edited: Path, tmp_path: Path) -> None:
+def test_the_sidecar_of_the_original_is_used(edited_folder: Path, tmp_path: Path) -> None:
     original = tmp_path / "original.npz"
     shutil.copy(WEIGHTS, original)
     shutil.copy(TENSORS, tmp_path / "original.tensors.json")
-    found = nmpsim.lint(edited / "net.lir.txt", edited / "net.npz", original_weights=original)
+    found = nmpsim.lint(
+        edited_folder / "net.lir.txt", edited_folder / "net.npz", original_weights=original
+    )
     (finding,) = (f for f in found if f.rule == "bias-payload")
     assert "original_scale" in finding.facts
 
@@ -151,10 +155,10 @@ def test_rules_without_weights_are_skipped() -> None:
     assert all("--weights" in one.reason for one in report.skipped)
 
 
-def test_windows_line_ends_are_accepted(edited: Path) -> None:
-    text = (edited / "net.lir.txt").read_bytes().replace(b"\n", b"\r\n")
-    (edited / "net.lir.txt").write_bytes(text)
-    found = nmpsim.lint(edited / "net.lir.txt", edited / "net.npz")
+def test_windows_line_ends_are_accepted(edited_folder: Path) -> None:
+    text = (edited_folder / "net.lir.txt").read_bytes().replace(b"\n", b"\r\n")
+    (edited_folder / "net.lir.txt").write_bytes(text)
+    found = nmpsim.lint(edited_folder / "net.lir.txt", edited_folder / "net.npz")
     assert any(f.rule == "bias-payload" for f in found)
 
 

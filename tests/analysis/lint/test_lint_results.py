@@ -41,7 +41,7 @@ def change_types(
     return attrs.evolve(module, instructions=tuple(instructions))
 
 
-def found(name: str, shared: Path, like: str = "", **change: float) -> list[Finding]:
+def find_results(name: str, shared: Path, like: str = "", **change: float) -> list[Finding]:
     pytest.importorskip("onnx")
     module = load_recorded(name, shared)
     floats = read_float_arrays(module, shared.joinpath(*Path(name).parts[:2], "model.onnx"))
@@ -61,12 +61,12 @@ def found(name: str, shared: Path, like: str = "", **change: float) -> list[Find
     ],
 )
 def test_programs_of_glow_have_no_findings(name: str, shared: Path) -> None:
-    assert found(name, shared) == []
+    assert find_results(name, shared) == []
 
 
 @pytest.mark.parametrize("factor", [1.25, 2.0, 0.5])
 def test_a_bias_reveals_the_scale_of_the_input(factor: float, shared: Path) -> None:
-    (finding,) = found(LENET, shared, "conv1__8_res", factor=factor)
+    (finding,) = find_results(LENET, shared, "conv1__8_res", factor=factor)
     assert (finding.severity, finding.layer) == ("error", "pool1__2")
     assert finding.facts == {"by": "bias", "factor": pytest.approx(factor, rel=1e-5)}
 
@@ -74,14 +74,16 @@ def test_a_bias_reveals_the_scale_of_the_input(factor: float, shared: Path) -> N
 @pytest.mark.parametrize("factor", [16.0, 0.0625])
 def test_a_scale_without_bias_is_found_by_a_run(factor: float, shared: Path) -> None:
     """The last result: nothing reads it that has a bias."""
-    (finding,) = found(LENET, shared, "fc2__1_res", factor=factor)
+    (finding,) = find_results(LENET, shared, "fc2__1_res", factor=factor)
     assert (finding.severity, finding.layer, finding.facts["by"]) == ("warning", "fc2__1", "run")
     assert 0.5 < finding.facts["factor"] / factor < 2
 
 
 def test_a_scale_between_two_additions_is_found(shared: Path) -> None:
     name = "lir_real/resnet8/i8_pow2_b8/cpu.lir.txt"
-    layers = [finding.layer for finding in found(name, shared, "b3_conv1__2_res", factor=8.0)]
+    layers = [
+        finding.layer for finding in find_results(name, shared, "b3_conv1__2_res", factor=8.0)
+    ]
     assert layers == ["b3_conv1__2"]
 
 
@@ -95,7 +97,9 @@ def test_a_scale_between_two_additions_is_found(shared: Path) -> None:
     ],
 )
 def test_wrong_zero_points_are_found(name: str, like: str, offset: int, shared: Path) -> None:
-    by = [(one.severity, one.facts["by"]) for one in found(name, shared, like, offset=offset)]
+    by = [
+        (one.severity, one.facts["by"]) for one in find_results(name, shared, like, offset=offset)
+    ]
     assert by
     assert set(by) == {("warning", "zero point")}
 

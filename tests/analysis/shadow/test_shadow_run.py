@@ -37,13 +37,13 @@ def device(engine: str = "reference") -> nmpsim.Device:
     return nmpsim.Device(CONFIG, engine)
 
 
-def built(text: Path, weights: Path, folder: Path, **options: Any) -> Bundle:
+def build(text: Path, weights: Path, folder: Path, **options: Any) -> Bundle:
     compiled = nmpsim.compile(text, weights, device=CONFIG, **options)
     nmpsim.save(compiled, folder / "net.bin")
     return nmpsim.load(folder / "net.bin")
 
 
-def without_index(layers: Iterable[ShadowLayer]) -> dict[int, ShadowLayer]:
+def clear_indices(layers: Iterable[ShadowLayer]) -> dict[int, ShadowLayer]:
     return {layer.number: attrs.evolve(layer, index=0) for layer in layers}
 
 
@@ -55,7 +55,7 @@ def shadow_layers(
     assert shadow is not None
     assert [layer.index for layer in shadow.layers] == [layer.index for layer in report.layers]
     assert [layer.name for layer in shadow.layers] == [layer.name for layer in report.layers]
-    return without_index(shadow.layers)
+    return clear_indices(shadow.layers)
 
 
 @pytest.mark.parametrize("name", each_value(PROGRAMS, program_parts))
@@ -66,13 +66,13 @@ def test_a_run_has_the_shadow_of_its_recording(name: str, engine: str, tmp_path:
     model = shared_folder() / "lir_real" / Path(name).parts[1] / "model.onnx"
     weights = text.with_name(text.name.replace(".lir.txt", ".npz"))
     numerics = "glow-int" if text.name.startswith("cpu") else "glow-float"
-    expected = without_index(compare_run(program.module, program.run, program.matches.floats))
+    expected = clear_indices(compare_run(program.module, program.run, program.matches.floats))
     inputs = dict(program.run.inputs)
 
-    bundle = built(text, weights, tmp_path, numerics=numerics, fuse=False)
+    bundle = build(text, weights, tmp_path, numerics=numerics, fuse=False)
     assert shadow_layers(bundle, inputs, model, engine) == expected
 
-    bundle = built(text, weights, tmp_path, numerics=numerics)
+    bundle = build(text, weights, tmp_path, numerics=numerics)
     fused = shadow_layers(bundle, inputs, model, engine)
     assert set(fused) <= set(expected)
     for number, layer in fused.items():
@@ -85,7 +85,7 @@ def test_a_run_has_the_shadow_of_its_recording(name: str, engine: str, tmp_path:
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     folder = tmp_path_factory.mktemp("digits net")
-    return built(DIGITS / "digits.lir.txt", DIGITS / "digits.npz", folder)
+    return build(DIGITS / "digits.lir.txt", DIGITS / "digits.npz", folder)
 
 
 def digit_report(digits: Bundle, weights: Path | None) -> nmpsim.RunReport:

@@ -47,7 +47,7 @@ def run(bundle, engine="compiled", chosen=None, limit=1 << 30):
 
 
 @pytest.fixture(scope="module")
-def traced(digits):
+def traced_run(digits):
     return run(digits)
 
 
@@ -60,14 +60,14 @@ def slices(trace, process=None):
     return [e for e in found if process is None or e["pid"] == process]
 
 
-def test_both_engines_give_the_same_trace(digits, traced):
+def test_both_engines_give_the_same_trace(digits, traced_run):
     _, trace, lines = run(digits, "reference")
-    assert trace == traced[1]
-    assert lines == traced[2]
+    assert trace == traced_run[1]
+    assert lines == traced_run[2]
 
 
-def test_units_are_busy_as_long_as_the_report_says(traced):
-    report, trace, _ = traced
+def test_units_are_busy_as_long_as_the_report_says(traced_run):
+    report, trace, _ = traced_run
     busy: Counter[tuple[str, str]] = Counter()
     for event in slices(trace):
         if event["track"] in ("MAC array", "vector unit"):
@@ -79,8 +79,8 @@ def test_units_are_busy_as_long_as_the_report_says(traced):
             assert busy[layer.name, unit] == cycles
 
 
-def test_bytes_and_bursts_equal_the_report(traced):
-    report, trace, lines = traced
+def test_bytes_and_bursts_equal_the_report(traced_run):
+    report, trace, lines = traced_run
     moved: Counter[tuple[str, str]] = Counter()
     for event in slices(trace):
         if "bytes" in event["args"]:
@@ -96,8 +96,8 @@ def counters(trace, name):
     return [e for e in trace["traceEvents"] if e["ph"] == "C" and e["name"] == name]
 
 
-def test_counters_add_up_to_the_report(traced):
-    report, trace, _ = traced
+def test_counters_add_up_to_the_report(traced_run):
+    report, trace, _ = traced_run
     busy = counters(trace, "DRAM busy %")
     lengths = np.diff([*(e["ts"] for e in busy), report.device_cycles])
     mean = sum(e["args"]["busy"] * n for e, n in zip(busy, lengths, strict=True))
@@ -106,19 +106,19 @@ def test_counters_add_up_to_the_report(traced):
     assert any(e["args"]["MAC arrays"] for e in counters(trace, "units at work"))
 
 
-def test_scratchpad_use_equals_the_report(digits, traced):
+def test_scratchpad_use_equals_the_report(digits, traced_run):
     block = ScratchpadBlock(1, "loaded", 64, 96, 3)
     file = io.BytesIO()
     timeline = TimelineTrace(file, digits, 32, Selection())
-    timeline.finish(attrs.evolve(traced[0], scratchpads=(block,)))
+    timeline.finish(attrs.evolve(traced_run[0], scratchpads=(block,)))
     name = "scratchpad bytes of one core"
     found = [e["args"]["used"] for e in counters(json.loads(file.getvalue()), name)]
     assert found == [32, 0, 0, 0, 0]
-    assert counters(traced[1], name) == []
+    assert counters(traced_run[1], name) == []
 
 
-def test_layers_lie_end_to_end(traced):
-    report, trace, _ = traced
+def test_layers_lie_end_to_end(traced_run):
+    report, trace, _ = traced_run
     layers = slices(trace, 1)
     assert [(e["name"], e["dur"]) for e in layers] == [(x.name, x.cycles) for x in report.layers]
     ends = np.cumsum([layer.cycles for layer in report.layers])
@@ -126,29 +126,29 @@ def test_layers_lie_end_to_end(traced):
     assert all(e["ts"] + e["dur"] <= report.cycles for e in slices(trace) if e["track"] != "layers")
 
 
-def test_nothing_overlaps_on_a_track(traced):
+def test_nothing_overlaps_on_a_track(traced_run):
     tracks: dict[int, list[tuple[int, int]]] = {}
-    for event in slices(traced[1]):
+    for event in slices(traced_run[1]):
         tracks.setdefault(event["tid"], []).append((event["ts"], event["ts"] + event["dur"]))
-    assert {e["track"] for e in slices(traced[1])} == {*TRACKS, "grants", "layers"}
+    assert {e["track"] for e in slices(traced_run[1])} == {*TRACKS, "grants", "layers"}
     for spans in tracks.values():
         spans.sort()
         assert all(one[1] <= other[0] for one, other in pairwise(spans))
 
 
-def test_arrows_lead_from_a_load_to_work_that_waited_for_it(traced):
-    events = traced[1]["traceEvents"]
+def test_arrows_lead_from_a_load_to_work_that_waited_for_it(traced_run):
+    events = traced_run[1]["traceEvents"]
     begins = {e["id"]: e for e in events if e["ph"] == "s"}
     ends = {e["id"]: e for e in events if e["ph"] == "f"}
     assert begins.keys() == ends.keys()
-    at = {(e["tid"], e["ts"]): e for e in slices(traced[1])}
+    at = {(e["tid"], e["ts"]): e for e in slices(traced_run[1])}
     for number, begin in begins.items():
         load, use = at[begin["tid"], begin["ts"]], at[ends[number]["tid"], ends[number]["ts"]]
         assert load["track"] == "load DMA"
         assert use["track"] in ("MAC array", "vector unit")
         assert load["args"]["done"] <= use["ts"]
         assert load["pid"] == use["pid"]
-    convolutions = [e for e in slices(traced[1]) if e["name"] == "conv"]
+    convolutions = [e for e in slices(traced_run[1]) if e["name"] == "conv"]
     used = {(e["tid"], e["ts"]) for e in ends.values()}
     assert convolutions
     assert all((e["tid"], e["ts"]) in used for e in convolutions)
@@ -203,39 +203,39 @@ def _pixels(bundle, descriptor):
     return words["out_h"] * words["out_w"]
 
 
-def test_cores_and_layers_can_be_chosen(digits, traced):
-    index, name = next((x.index, x.name) for x in traced[0].layers if x.op == "convolution")
-    whole = [e for e in slices(traced[1]) if e["args"].get("layer") == name]
+def test_cores_and_layers_can_be_chosen(digits, traced_run):
+    index, name = next((x.index, x.name) for x in traced_run[0].layers if x.op == "convolution")
+    whole = [e for e in slices(traced_run[1]) if e["args"].get("layer") == name]
     core = max(e["pid"] for e in whole) - 10
     _, trace, lines = run(digits, chosen=Selection(frozenset({core}), frozenset({index})))
     same = [e for e in whole if e["pid"] == 10 + core or e["name"].endswith(f", core {core}")]
     assert [e for e in slices(trace) if e["pid"] != 1] == same
     assert {e["pid"] for e in same} == {2, 10 + core}
-    assert len(slices(trace, 1)) == len(traced[0].layers)
-    assert 0 < len(lines) < len(traced[2])
+    assert len(slices(trace, 1)) == len(traced_run[0].layers)
+    assert 0 < len(lines) < len(traced_run[2])
 
 
-def test_the_size_limit_is_kept(digits, traced):
+def test_the_size_limit_is_kept(digits, traced_run):
     _, trace, _ = run(digits, limit=10_000)
     dropped = trace["otherData"]["dropped_events"]
-    assert 0 < len(slices(traced[1])) - len(slices(trace)) <= dropped
+    assert 0 < len(slices(traced_run[1])) - len(slices(trace)) <= dropped
     titles = [e for e in trace["traceEvents"] if e["ph"] == "M"]
     bounded = [e for e in trace["traceEvents"] if e["ph"] not in "MC" and e["pid"] != 1]
     size = sum(len(json.dumps(e)) for e in bounded)
     assert size < 12_500
     assert len(titles) == 6 + 4 + 32 * 10
-    assert traced[1]["otherData"] == {
+    assert traced_run[1]["otherData"] == {
         "program": "main",
-        "cycles": traced[0].cycles,
+        "cycles": traced_run[0].cycles,
         "unit": "one microsecond of the trace is one cycle",
         "dropped_events": 0,
     }
 
 
-def test_dram_addresses_equal_the_transfers(digits, traced):
+def test_dram_addresses_equal_the_transfers(digits, traced_run):
     """Against the tensors: every burst of the input and of each output is asked for."""
-    asked = {(line.split()[1], int(line.split()[0], 16)) for line in traced[2]}
-    cycles = [int(line.split()[2]) for line in traced[2]]
+    asked = {(line.split()[1], int(line.split()[0], 16)) for line in traced_run[2]}
+    cycles = [int(line.split()[2]) for line in traced_run[2]]
     assert cycles == sorted(cycles)
     for layer in digits.metadata.layers:
         if layer.placement == "host":

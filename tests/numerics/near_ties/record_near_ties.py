@@ -27,7 +27,7 @@ def near(base: float, count: int) -> np.ndarray[Any, Any]:
     return (base * 2.0 ** RNG.integers(-2, 3, count) * steps).astype(F32)
 
 
-def quantized(values: np.ndarray[Any, Any], scale: Any, zero: int) -> torch.Tensor:
+def quantize(values: np.ndarray[Any, Any], scale: Any, zero: int) -> torch.Tensor:
     tensor = torch.from_numpy(values.astype(np.uint8))
     return torch._make_per_tensor_quantized_tensor(tensor, float(scale), zero)
 
@@ -63,7 +63,7 @@ def torch_layer(engine: str, connected: bool, one_scale: bool) -> Case:
         weights = torch._make_per_channel_quantized_tensor(
             torch.from_numpy(w), scales, torch.zeros(CHANNELS, dtype=torch.int64), 0
         )
-    given, bias = quantized(x, case["x_scale"], case["x_zp"]), torch.from_numpy(case["bias"])
+    given, bias = quantize(x, case["x_scale"], case["x_zp"]), torch.from_numpy(case["bias"])
     to = (float(case["y_scale"]), case["y_zp"])
     ops = torch.ops.quantized
     if connected:
@@ -89,8 +89,8 @@ def pair_types(product: bool) -> tuple[Case, np.ndarray[Any, Any], np.ndarray[An
 def torch_pair(engine: str, operation: str) -> Case:
     torch.backends.quantized.engine = engine
     case, a, b = pair_types(operation == "mul")
-    left = quantized(a, case["a_scale"], case["a_zp"])
-    right = quantized(b, case["b_scale"], case["b_zp"])
+    left = quantize(a, case["a_scale"], case["a_zp"])
+    right = quantize(b, case["b_scale"], case["b_zp"])
     function = getattr(torch.ops.quantized, operation)
     y = function(left, right, float(case["y_scale"]), case["y_zp"]).int_repr().numpy()
     return {**case, "kind": operation, "engine": engine, "y": y}
@@ -99,7 +99,7 @@ def torch_pair(engine: str, operation: str) -> Case:
 def torch_average(engine: str, form: str) -> Case:
     torch.backends.quantized.engine = engine
     x, scale, zero = RNG.integers(0, 256, (1, 16, 4, 4)), F32(RNG.uniform(0.02, 0.1)), 77
-    given = quantized(x, scale, zero)
+    given = quantize(x, scale, zero)
     if form == "adaptive":
         y = torch.nn.functional.adaptive_avg_pool2d(given, 2)
     else:
