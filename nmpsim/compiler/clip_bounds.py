@@ -62,8 +62,8 @@ def find_saturating_sides(op: Operation, grid: View) -> int:
     return (WANTED_LOW if low == lowest else 0) | (WANTED_HIGH if high == highest else 0)
 
 
-def find_hidden_relu(op: Operation) -> int:
-    """Return the bit of the lower side if the smallest result represents zero, else 0."""
+def get_hidden_relu_side(op: Operation) -> int:
+    """Return the bit of the lower side if the smallest result is zero (a ReLU), else 0."""
     is_hidden = op.output.offset == op.output.limits[0]
     return WANTED_LOW if is_hidden and op.kind is not OpcodeKind.CONVERSION else 0
 

@@ -13,8 +13,8 @@ import attrs
 
 from nmpsim.compiler.clip_bounds import (
     find_clipped_sides,
-    find_hidden_relu,
     find_saturating_sides,
+    get_hidden_relu_side,
     get_input_range,
     keeps_quantization,
 )
@@ -46,7 +46,7 @@ def assign_clipped_sides(operations: tuple[Operation, ...]) -> tuple[Operation, 
             continue
         reader = _clipping_reader(result, users[op.output.buffer.name], index, op)
         ends[index] = ends[reader] if reader is not None else 0
-        sides = find_hidden_relu(op) | ends[index]
+        sides = get_hidden_relu_side(op) | ends[index]
         for part in (op, *op.fused):
             sides |= find_clipped_sides(part, op.output)
             ends[index] |= find_saturating_sides(part, op.output)

@@ -22,7 +22,7 @@ from nmpsim.debugger.scale_changes import (
     CompiledProgram,
     ScaleChange,
     apply_scale_changes,
-    change_scale,
+    compute_scale_change,
     recompile_bundle,
 )
 from nmpsim.debugger.tracing import find_last_writer, find_transfer_source, trace_layer
@@ -148,11 +148,11 @@ class ProgramChanges:
         ------
         UserError
             DEBUG002 if there is no scale, or as
-            :func:`~nmpsim.debugger.scale_changes.change_scale` says.
+            :func:`~nmpsim.debugger.scale_changes.compute_scale_change` says.
             BUN005 if the bundle has no LIR.
         """
         _check_scale(layer, scale)
-        found = change_scale(self._program(), layer, float(np.float32(scale)))
+        found = compute_scale_change(self._program(), layer, float(np.float32(scale)))
         layers = map(self._debugger.layers.__getitem__, self._debugger.get_layer_order())
         first = next(one for one in layers if one.name in found.producers)
         what = f"{layer.display_name} scale = {scale:g}"

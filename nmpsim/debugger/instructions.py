@@ -89,7 +89,7 @@ class ExecutedInstruction:
 
     @property
     def position(self) -> int:
-        """Position just after it."""
+        """Position just after the instruction."""
         return self.turn + 1
 
     @property

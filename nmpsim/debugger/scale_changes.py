@@ -78,8 +78,8 @@ def recompile_bundle(bundle: Bundle, module: Module) -> CompiledProgram:
     )
 
 
-def change_scale(original: CompiledProgram, layer: Layer, scale: float) -> ScaleChange:
-    """Compute the changes of a program for another scale of a layer's output.
+def compute_scale_change(original: CompiledProgram, layer: Layer, scale: float) -> ScaleChange:
+    """Recompile a program with another scale of a layer's output; return the differences.
 
     Raises
     ------

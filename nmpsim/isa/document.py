@@ -28,7 +28,7 @@ from nmpsim.isa.document_text import (
 from nmpsim.isa.exhaustive import make_exhaustive_table
 from nmpsim.isa.fields import BitField
 from nmpsim.isa.layouts import AccessDirection, Alignment
-from nmpsim.isa.profiles import PROFILES_OF, ROWS, ArithmeticProfile, PairWords
+from nmpsim.isa.profiles import PROFILES_OF, ROWS, ArithmeticProfile, ElementwiseWords
 from nmpsim.isa.table import (
     CHANNEL_RECORD,
     CONTROL_BASE,
@@ -255,7 +255,7 @@ def _by_profile(
 
 def _pair_rows() -> Iterator[tuple[str, ...]]:
     """Yield the lines of elementwise operations; profiles with equal words share them."""
-    names: dict[tuple[PairWords, ...], list[str]] = {}
+    names: dict[tuple[ElementwiseWords, ...], list[str]] = {}
     for row in ROWS:
         if row.pairs:
             names.setdefault(row.pairs, []).append(f"`{row.name}`")

@@ -97,8 +97,8 @@ class SumWords:
 
 
 @frozen
-class PairWords:
-    """Elementwise operations that use the same words as scales."""
+class ElementwiseWords:
+    """Descriptor words that hold the scales of a group of elementwise operations."""
 
     operations: tuple[str, ...]
     words: str
@@ -124,7 +124,7 @@ class ArithmeticProfile:
     has_leaky_sums: bool = False
     """Whether a leaky activation may follow a sum."""
     sums_use_result_scale: bool = False
-    pairs: tuple[PairWords, ...] = ()
+    pairs: tuple[ElementwiseWords, ...] = ()
     """Words of ``nmp.eltwise``; other operations are refused."""
     average: str = ""
     """Quantity that ``divide=by_valid_taps`` of ``nmp.avgpool`` divides."""
@@ -168,7 +168,7 @@ class ArithmeticProfile:
 ) = range(11)
 """Numbers of the profiles, for compiled code."""
 
-_PRODUCT = PairWords(("mul",), "`out`: product to result")
+_PRODUCT = ElementwiseWords(("mul",), "`out`: product to result")
 _BY_SIDE = "`lhs`, `rhs`: side to result"
 _TO_COMMON_SCALE = "`lhs`, `rhs`: side to a common scale; `out`: sum to result"
 _QUOTIENT = "the scaled sum, halves away from zero"
@@ -184,7 +184,7 @@ ROWS = (
         "integer multiplier of about nine bits, shifts, halves up",
         sums=SumWords("integer", "bias to sum"),
         has_leaky_sums=True,
-        pairs=(PairWords(("add", "sub", "max", "min"), _BY_SIDE), _PRODUCT),
+        pairs=(ElementwiseWords(("add", "sub", "max", "min"), _BY_SIDE), _PRODUCT),
         average=_QUOTIENT,
         rescale=_DIRECT,
     ),
@@ -196,9 +196,9 @@ ROWS = (
         "float32 factor, halves away from zero, zero point before rounding",
         sums=SumWords("integer", "bias to sum"),
         pairs=(
-            PairWords(("add",), _TO_COMMON_SCALE),
-            PairWords(("sub",), _BY_SIDE),
-            PairWords(
+            ElementwiseWords(("add",), _TO_COMMON_SCALE),
+            ElementwiseWords(("sub",), _BY_SIDE),
+            ElementwiseWords(
                 ("max", "min"),
                 "`lhs_mul`, `rhs_mul`: the sides' scales; `result_scale` divides",
                 uses_result_scale=True,
@@ -225,7 +225,7 @@ ROWS = (
         "as glow_int, bias added on the result's scale",
         sums=SumWords("integer on the result's scale", "unused"),
         has_leaky_sums=True,
-        pairs=(PairWords(("add", "sub", "max", "min"), _BY_SIDE), _PRODUCT),
+        pairs=(ElementwiseWords(("add", "sub", "max", "min"), _BY_SIDE), _PRODUCT),
         average=_QUOTIENT,
         rescale=_DIRECT,
     ),
@@ -237,8 +237,8 @@ ROWS = (
         "31-bit factor, rounded twice; 15-bit factor for Int16",
         sums=SumWords("integer on the sum's scale", "unused"),
         pairs=(
-            PairWords(("add", "sub"), _TO_COMMON_SCALE),
-            PairWords(("max", "min"), _BY_SIDE),
+            ElementwiseWords(("add", "sub"), _TO_COMMON_SCALE),
+            ElementwiseWords(("max", "min"), _BY_SIDE),
             _PRODUCT,
         ),
         average=_QUOTIENT,
@@ -252,7 +252,7 @@ ROWS = (
         "float32 factor, halves to even, zero point after rounding",
         sums=SumWords("integer on the sum's scale", "unused"),
         pairs=(
-            PairWords(
+            ElementwiseWords(
                 ("add", "sub", "max", "min"),
                 "`side * lhs_mul + lhs_post`, `rhs` likewise; `result_scale` multiplies",
                 uses_result_scale=True,
@@ -292,7 +292,7 @@ ROWS = (
         "PyTorch, engine qnnpack",
         "integer factors of both sides, one shift, halves away from zero",
         pairs=(
-            PairWords(
+            ElementwiseWords(
                 ("add", "sub"), "`lhs_mul`, `rhs_mul`: integers; `out_post`: shift to the right"
             ),
         ),
@@ -314,12 +314,12 @@ ROWS = (
         "ONNX Runtime, elementwise operations and averages",
         "float32, zero point before rounding",
         pairs=(
-            PairWords(
+            ElementwiseWords(
                 ("add",),
                 "`lhs * lhs_mul + (rhs * rhs_mul + rhs_post)`, each product and sum rounded once",
                 has_addends=True,
             ),
-            PairWords(("mul",), "`lhs * rhs * out_mul + rhs_post`", has_addends=True),
+            ElementwiseWords(("mul",), "`lhs * rhs * out_mul + rhs_post`", has_addends=True),
         ),
         average="the sum of the taps, each times `out_mul`; without it all taps of the window"
         " divide it; then `result_scale` divides and `out_post` is added",

@@ -10,7 +10,7 @@ from nmpsim.isa.words import INT16
 from nmpsim.kernels.array_types import Int, Int32s, Int64s
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import Scratchpad, read_run
-from nmpsim.kernels.rounding import MAX_MAGNITUDE, clamp_magnitude
+from nmpsim.kernels.rounding import MAX_MAGNITUDE, hold
 from nmpsim.kernels.saturate import ONCE, SaturationCounters, limit_run, limit_value
 from nmpsim.kernels.saturation_stages import ACCUMULATOR
 
@@ -39,13 +39,13 @@ def find_max_magnitude(values: Int32s | Int64s) -> Any:
     """Return the largest magnitude of the values, clamped to 2^62."""
     most = np.int64(0)
     for i in range(values.size):
-        most = max(most, abs(clamp_magnitude(np.int64(values[i]), MAX_MAGNITUDE)))
+        most = max(most, abs(hold(np.int64(values[i]), MAX_MAGNITUDE)))
     return most
 
 
 @jit
 def find_max_partial_sum(spm: Scratchpad, element: Int, start: Int, count: Int) -> Any:
-    """Return the largest magnitude of ``count`` partial sums at byte offset ``start``."""
+    """Return the largest magnitude of ``count`` partial sums from byte ``start`` on."""
     if element == INT16:
         return find_max_magnitude(spm.i64[start >> 3 : (start >> 3) + count])
     return find_max_magnitude(spm.i32[start >> 2 : (start >> 2) + count])
@@ -53,10 +53,10 @@ def find_max_partial_sum(spm: Scratchpad, element: Int, start: Int, count: Int) 
 
 @jit
 def read_partial_sums(spm: Scratchpad, element: Int, start: Int, run: Int64s) -> None:
-    """Read partial sums at byte offset ``start``; clamp them so that additions cannot overflow."""
+    """Read partial sums from byte ``start`` on, clamped so that additions cannot overflow."""
     read_run(spm, 2 + element, start, run)
     for i in range(run.size):
-        run[i] = clamp_magnitude(run[i], MAX_MAGNITUDE)
+        run[i] = hold(run[i], MAX_MAGNITUDE)
 
 
 @jit

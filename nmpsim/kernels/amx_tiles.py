@@ -56,10 +56,10 @@ def _load_tile(b: IRBuilder, tile: int, address: Value, stride: Value) -> None:
     _emit_instruction(b, "tileloadd64", tile, b.inttoptr(address, _POINTER), stride)
 
 
-def emit_configure(b: IRBuilder, configuration: Value, pixels: Value) -> None:
-    """Emit code that configures the thread's tiles for ``pixels`` pixels.
+def emit_configure(b: IRBuilder, configuration: Value, pixels: Value) -> Any:
+    """Configure the thread's tiles for ``pixels`` pixels, with 64 bytes at ``configuration``.
 
-    It needs 64 bytes at ``configuration``. The tiles lose their contents.
+    Tiles lose what they held.
     """
     fixed = [0] * ROW_BYTES
     fixed[0] = 1  # the kind of configuration
@@ -70,11 +70,13 @@ def emit_configure(b: IRBuilder, configuration: Value, pixels: Value) -> None:
     rows = splat(b, b.trunc(pixels, _I8), ROW_BYTES)
     store(b, b.select(mask, rows, Constant(_ROW, fixed)), configuration, 1)
     _emit_instruction(b, "ldtilecfg", b.inttoptr(configuration, _POINTER))
+    return make_int_constant(0)
 
 
-def emit_release(b: IRBuilder, *_: Value) -> None:
-    """Emit code that releases the thread's tiles, which speeds up context switches."""
+def emit_release(b: IRBuilder, *_: Value) -> Any:
+    """Release the thread's tiles, so that a context switch need not save them."""
     _emit_instruction(b, "tilerelease")
+    return make_int_constant(0)
 
 
 def emit_block(
@@ -111,10 +113,12 @@ def emit_block(
 
     for _, _, tile in sums:
         _emit_instruction(b, "tilezero", tile)
-    loop = Loop(b, chunks, [inputs, weights], [ROW_BYTES, TILE_BYTES], may_be_empty=True)
+    loop = Loop(b, chunks, [inputs, weights], may_be_empty=True)
     inputs_at, weights_at = loop.values
     add_products(inputs_at, weights_at, block_stride)
-    inputs_at, _ = loop.end()
+    inputs_at, _ = loop.end(
+        [b.add(inputs_at, row), b.add(weights_at, make_int_constant(TILE_BYTES))]
+    )
     with b.if_then(b.icmp_unsigned("!=", has_tail, make_int_constant(0))):
         add_products(inputs_at, tails, make_int_constant(TILE_BYTES))
     for p, n, tile in sums:
@@ -122,8 +126,8 @@ def emit_block(
         _emit_instruction(b, "tilestored64", tile, b.inttoptr(to, _POINTER), out_stride)
 
 
-def emit_products(b: IRBuilder, across: Value, blocks: Value, *operands: Value) -> Any:
-    """Emit the code of :func:`emit_block` for one or two tiles of pixels and one or two blocks."""
+def emit_block_dispatch(b: IRBuilder, across: Value, blocks: Value, *operands: Value) -> Any:
+    """Compute the sums of one or two tiles of pixels by one or two blocks (``emit_block``)."""
     cases = {
         n * MAX_TILES + p: partial(emit_block, b, p, n, *operands)
         for n in range(1, MAX_TILES + 1)
@@ -139,37 +143,43 @@ def emit_gather(
     window: WindowRows,
     patches: Value,
     patch_stride: Value,
-) -> None:
-    """Emit code that copies each pixel's window into a patch of contiguous bytes."""
+) -> Any:
+    """Copy the inputs of each pixel's window into a patch of contiguous bytes."""
 
     def copy_run(source: Value, patch: Value) -> list[Any]:
-        at = [source, patch]
-        rows, words = (
-            b.lshr(window.steps, make_int_constant(4)),
-            b.and_(window.steps, make_int_constant(15)),
+        large = Loop(
+            b, b.lshr(window.steps, make_int_constant(4)), [source, patch], may_be_empty=True
         )
-        for count, kind, size in ((rows, _ROW, ROW_BYTES), (words, I32, 4)):
-            loop = Loop(b, count, at, [size, size], may_be_empty=True)
-            store(b, load(b, loop.values[0], kind, 1), loop.values[1], 1)
-            at = loop.end()
-        return at[1:]
+        at, to = large.values
+        store(b, load(b, at, _ROW, 1), to, 1)
+        rest = large.end(
+            [b.add(at, make_int_constant(ROW_BYTES)), b.add(to, make_int_constant(ROW_BYTES))]
+        )
+        small = Loop(b, b.and_(window.steps, make_int_constant(15)), rest, may_be_empty=True)
+        at, to = small.values
+        store(b, load(b, at, I32, 1), to, 1)
+        return small.end([b.add(at, make_int_constant(4)), b.add(to, make_int_constant(4))])[1:]
 
-    over_pixels = Loop(b, pixels, [offsets, patches], [8, patch_stride])
+    over_pixels = Loop(b, pixels, [offsets, patches])
     offset, patch = over_pixels.values
     emit_run_loops(b, window, b.add(window.base, load(b, offset, I64, 8)), [patch], copy_run)
-    over_pixels.end()
+    over_pixels.end([b.add(offset, make_int_constant(8)), b.add(patch, patch_stride)])
+    return make_int_constant(0)
 
 
 def emit_pack_tails(
     b: IRBuilder, blocks: Value, weights: Value, block_stride: Value, steps: Value, tails: Value
-) -> None:
-    """Emit code that copies the last 1 to 15 steps of each block of weights, padded to sixteen."""
-    over_blocks = Loop(b, blocks, [weights, tails], [block_stride, TILE_BYTES])
-    copied = Loop(b, steps, over_blocks.values, [ROW_BYTES, ROW_BYTES])
+) -> Any:
+    """Copy the last steps (1 to 15) of each block of weights and fill up with zeros to sixteen."""
+    over_blocks = Loop(b, blocks, [weights, tails])
+    source, tail = over_blocks.values
+    row = make_int_constant(ROW_BYTES)
+    copied = Loop(b, steps, [source, tail])
     at, to = copied.values
     store(b, load(b, at, _ROW, 1), to, 1)
-    _, to = copied.end()
-    cleared = Loop(b, b.sub(make_int_constant(SIDE), steps), [to], [ROW_BYTES])
+    _, to = copied.end([b.add(at, row), b.add(to, row)])
+    cleared = Loop(b, b.sub(make_int_constant(SIDE), steps), [to])
     store(b, make_zero_constant(_ROW), cleared.values[0], 1)
-    cleared.end()
-    over_blocks.end()
+    cleared.end([b.add(cleared.values[0], row)])
+    over_blocks.end([b.add(source, block_stride), add_offset(b, tail, TILE_BYTES)])
+    return make_int_constant(0)

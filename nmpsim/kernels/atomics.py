@@ -11,7 +11,7 @@ from llvmlite.ir import IRBuilder, Value
 from nmpsim.kernels.array_types import Int
 from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.vector_code import I32, I64, declare_function
+from nmpsim.kernels.vector_code import I32, I64, declare_function, make_int_constant
 
 _BYTES = 8
 
@@ -24,8 +24,9 @@ def _emit_load(b: IRBuilder, address: Value) -> Any:
     return b.load_atomic(_pointer(b, address), "acquire", _BYTES)
 
 
-def _emit_store(b: IRBuilder, address: Value, value: Value) -> None:
+def _emit_store(b: IRBuilder, address: Value, value: Value) -> Any:
     b.store_atomic(value, _pointer(b, address), "release", _BYTES)
+    return make_int_constant(0)
 
 
 def _emit_exchange(b: IRBuilder, address: Value, expected: Value, value: Value) -> Any:
@@ -33,9 +34,10 @@ def _emit_exchange(b: IRBuilder, address: Value, expected: Value, value: Value) 
     return b.zext(b.extract_value(done, 1), I64)
 
 
-def _emit_yield(b: IRBuilder) -> None:
+def _emit_yield(b: IRBuilder) -> Any:
     name = "SwitchToThread" if sys.platform == "win32" else "sched_yield"
     b.call(declare_function(b, ir.FunctionType(I32, []), name), [])
+    return make_int_constant(0)
 
 
 _load: Any = define_function("atomic_load", _emit_load)

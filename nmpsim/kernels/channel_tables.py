@@ -20,7 +20,7 @@ from nmpsim.kernels.saturation_stages import ACCUMULATOR, BIAS, HIGH, LOW
 def fill_channel_table(
     spm: Scratchpad, at: OperandOffsets, q: Quantizer, first: Int, table: Int64s
 ) -> None:
-    """Fill all rows but START of the channel table; column 0 is channel ``first``."""
+    """Fill the table of the channels from ``first`` on, except for the row START."""
     for c in range(table.shape[1]):
         offset, bias_scale, out = read_channel_scales(spm, at, first + c, q)
         bias, _ = read_channel_record(spm, at, first + c)

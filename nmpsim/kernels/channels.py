@@ -15,7 +15,7 @@ from nmpsim.kernels.array_types import Int, Int32s
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.movement import Scratchpad
 from nmpsim.kernels.operands import IntegerScale, OperandOffsets, Quantizer
-from nmpsim.kernels.rounding import MAX_MAGNITUDE, clamp_magnitude
+from nmpsim.kernels.rounding import MAX_MAGNITUDE, hold
 
 OFFSET, START, FIRST_PARAMETER = range(3)
 """Rows: zero point of the weights; initial sum; first parameter."""
@@ -48,4 +48,4 @@ def read_channel_record(spm: Scratchpad, at: OperandOffsets, channel: Int) -> An
         return np.int64(0), np.int64(0)
     i = (at.channels + CHANNEL_BYTES * channel) >> 3
     zero_term = spm.i64[i + CHANNEL.zero_term_low // 2]
-    return spm.i64[i + CHANNEL.bias_low // 2], clamp_magnitude(zero_term, MAX_MAGNITUDE)
+    return spm.i64[i + CHANNEL.bias_low // 2], hold(zero_term, MAX_MAGNITUDE)

@@ -17,7 +17,7 @@ from nmpsim.kernels.accumulate import (
 )
 from nmpsim.kernels.array_types import Int, Int16s, Int64s
 from nmpsim.kernels.channels import OFFSET, START
-from nmpsim.kernels.conv_batches import get_output_index, write_pixel
+from nmpsim.kernels.conv_batches import get_output_index, write_run_of_pixel
 from nmpsim.kernels.conv_groups import convolve_group_int8, convolve_group_int16
 from nmpsim.kernels.conv_workspace import (
     ConvWorkspace,
@@ -36,7 +36,7 @@ from nmpsim.kernels.workspace_size import IS_VALID, MAX_START
 def sum_exactly(
     t: MacTile, first: Int, patch: Int16s, workspace: ConvWorkspace, index: Int
 ) -> None:
-    """Sum a pixel's products for a run of channels; saturate the sums at every step.
+    """Sum a pixel's products for the channels from ``first`` on, saturating at every step.
 
     Padding of the patch has x = 0. The initial sums are those of the workspace.
     """
@@ -71,7 +71,7 @@ def convolve_exactly(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
         gather_window(t.spm, q.element, w, start, patch)
         index = get_output_index(t, pixel, first)
         sum_exactly(t, first, patch, workspace, index)
-        write_pixel(t, pixel, first, partial, workspace)
+        write_run_of_pixel(t, pixel, first, partial, workspace)
 
 
 @jit_allocating
@@ -90,13 +90,12 @@ def convolve_tile(t: MacTile, memory: Int64s) -> None:
         update_tables(t, first, workspace)
         if t.parts.begins:
             most = workspace.head[MAX_START]
-        is_exact = may_overflow(most, depth, element)
-        if not is_exact and element == INT16:
-            is_exact = not convolve_group_int16(t, group, workspace)
-        elif not is_exact:
-            convolve_group_int8(t, group, workspace)
-        if is_exact:
+        if may_overflow(most, depth, element):
             workspace.head[IS_VALID] = 0  # running sums replace the initial sums
             convolve_exactly(t, group, workspace)
+        elif element == INT16:
+            convolve_group_int16(t, group, workspace)
+        else:
+            convolve_group_int8(t, group, workspace)
     if t.parts.ends:
         t.counters.layers[t.counters.layer].elements += pixels * w.out_channels

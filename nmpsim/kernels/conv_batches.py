@@ -19,14 +19,16 @@ from nmpsim.kernels.movement import (
     get_padded_row_length,
     write_run,
 )
-from nmpsim.kernels.operands import ConvShape, InputWindow, MacTile, OutputPosition
+from nmpsim.kernels.operands import ConvShape, InputWindow, MacTile
 from nmpsim.kernels.requantize import requantize
-from nmpsim.kernels.result_blocks import requantize_blocks
+from nmpsim.kernels.requantize_blocks import requantize_blocks
 from nmpsim.kernels.result_table import (
     TOO_LARGE,
     add_counts,
     clear_counts,
-    get_pixel_index,
+    may_be_first,
+    record_first,
+    undo_counts,
 )
 from nmpsim.kernels.saturate import ONCE
 from nmpsim.kernels.vector_code import LANES
@@ -63,7 +65,7 @@ class Batch(NamedTuple):
     results: Any
     """[pixels, lanes]"""
     buffers: Any
-    """Buffers of the multiplying function, or the steps between two carries of Int16 sums."""
+    """Buffers of the multiplying function."""
 
 
 # --- geometry --------------------------------------------------------------------------------
@@ -89,7 +91,7 @@ def choose_window(w: ConvShape, element: Int, is_gathered: bool) -> Any:
 
 @jit
 def has_uniform_results(w: ConvShape, element: Int, lane: Int, count: Int) -> Any:
-    """Return whether vector code can write results directly: in whole blocks at equal strides."""
+    """Return whether results fill whole blocks and neighbouring pixels have equal distances."""
     is_disjoint = w.out_pixel_stride >= count << element
     is_even = w.out_row_stride == w.out_w * w.out_pixel_stride
     return is_disjoint and is_even and lane == 0 and count % LANES == 0
@@ -97,7 +99,7 @@ def has_uniform_results(w: ConvShape, element: Int, lane: Int, count: Int) -> An
 
 @jit
 def write_offsets(w: ConvShape, begin: Int, offsets: Int64s) -> None:
-    """Write the byte offsets of the windows of MAX_PIXELS pixels; the first one is ``begin``.
+    """Write the byte offsets of the windows of the pixels from ``begin`` on.
 
     They are counted from the first pixel's window. The last pixel's offset is repeated.
     """
@@ -115,7 +117,7 @@ def write_offsets(w: ConvShape, begin: Int, offsets: Int64s) -> None:
 
 @jit
 def get_output_byte(t: MacTile, pixel: Int, first: Int) -> Any:
-    """Return the scratchpad offset of a pixel's result in channel ``first``."""
+    """Return the byte of a pixel's result in channel ``first``."""
     w = t.shape
     y = pixel // w.out_w
     x = pixel - y * w.out_w
@@ -125,7 +127,9 @@ def get_output_byte(t: MacTile, pixel: Int, first: Int) -> Any:
 @jit
 def get_output_index(t: MacTile, pixel: Int, first: Int) -> Any:
     """Return the index of a pixel's result in channel ``first`` in the layer's output."""
-    return get_pixel_index(t.place, t.shape.out_w, pixel) + first
+    y = pixel // t.shape.out_w
+    x = pixel - y * t.shape.out_w
+    return t.place.origin + y * t.place.stride_y + x * t.place.stride_x + first
 
 
 # --- sums ------------------------------------------------------------------------------------
@@ -199,7 +203,7 @@ def compute_sums(
 def add_partial_sums(
     t: MacTile, b: Batch, workspace: ConvWorkspace, start: Int, pixels: Int
 ) -> None:
-    """Add the partial sums at byte offset ``start`` to the sums of a batch."""
+    """Add the partial sums of earlier instructions, from byte ``start`` on, to a batch's sums."""
     run, kind, element = workspace.run, b.sums.dtype.type, t.q.element
     for p in range(pixels):
         at = start + (p * t.shape.out_channels << (2 + element))
@@ -214,16 +218,21 @@ def add_partial_sums(
 
 @jit
 def requantize_pixels(
-    t: MacTile, b: Batch, workspace: ConvWorkspace, begin: Int, pixels: Int
+    t: MacTile,
+    b: Batch,
+    workspace: ConvWorkspace,
+    sums: Int32s | Int64s,
+    begin: Int,
+    pixels: Int,
 ) -> Any:
-    """Requantize a batch with vector code; return the flags of ``requantize_blocks``."""
-    q, step, first, sums = t.q, t.shape.out_pixel_stride, b.first, b.sums
+    """Compute results with vector code; return its status (see ``requantize_blocks.py``)."""
+    q, step, first = t.q, t.shape.out_pixel_stride, b.first
     how = workspace.parameters, workspace.counts, b.formula, q.clip
     if b.has_uniform_results:
         to = b.elements, get_output_byte(t, begin, first), step
-        return requantize_blocks(sums, pixels, *how, *to, begin)
+        return requantize_blocks(sums, pixels, *how, *to)
     to = b.results.reshape(-1), ZERO, b.results.shape[1] << q.element
-    found = requantize_blocks(sums, pixels, *how, *to, begin)
+    found = requantize_blocks(sums, pixels, *how, *to)
     for p in range(pixels):
         at = get_output_byte(t, begin + p, first) >> q.element
         copy_run(b.results[p], b.lane, b.elements, at, workspace.run.size)
@@ -231,8 +240,35 @@ def requantize_pixels(
 
 
 @jit
-def write_pixel(t: MacTile, pixel: Int, first: Int, partial: Int, workspace: ConvWorkspace) -> None:
-    """Write a pixel's sums as results, or as partial sums at offset ``partial``."""
+def requantize_batch(
+    t: MacTile, b: Batch, workspace: ConvWorkspace, begin: Int, pixels: Int
+) -> Any:
+    """Compute and write the results of the pixels from ``begin`` on with vector code.
+
+    Returns bits of what was limited, or -1 if a sum is too large: then nothing is counted.
+    """
+    clip, counters = t.q.clip, t.counters
+    found = requantize_pixels(t, b, workspace, b.sums, begin, pixels)
+    if found & TOO_LARGE:
+        undo_counts(workspace.counts)
+        return -ONCE
+    lowest = t.place.origin + begin // t.shape.out_w * t.place.stride_y + b.first
+    if may_be_first(lowest, found, clip, counters):
+        for p in range(pixels):
+            index = get_output_index(t, begin + p, b.first)
+            if may_be_first(index, found, clip, counters):
+                # The counts of this pixel alone, which are counted already.
+                requantize_pixels(t, b, workspace, b.sums[p:], begin + p, ONCE)
+                record_first(workspace.counts, b.lane, workspace.run.size, clip, index, counters)
+                undo_counts(workspace.counts)
+    return found
+
+
+@jit
+def write_run_of_pixel(
+    t: MacTile, pixel: Int, first: Int, partial: Int, workspace: ConvWorkspace
+) -> None:
+    """Write the workspace's sums of a pixel as results, or as partial sums to byte ``partial``."""
     run, element = workspace.run, t.q.element
     if t.parts.ends:
         index = get_output_index(t, pixel, first)
@@ -246,7 +282,7 @@ def write_pixel(t: MacTile, pixel: Int, first: Int, partial: Int, workspace: Con
 def write_pixels(
     t: MacTile, b: Batch, workspace: ConvWorkspace, begin: Int, pixels: Int, partial: Int
 ) -> None:
-    """Requantize and write a batch's results, or store unfinished sums at offset ``partial``."""
+    """Write results, or partial sums from byte ``partial`` on, with 64-bit arithmetic."""
     run, starts, size = workspace.run, workspace.table[START], 2 + t.q.element
     for p in range(pixels):
         copy_run(b.sums[p], b.lane, run, ZERO, run.size)
@@ -254,7 +290,7 @@ def write_pixels(
             for c in range(run.size):
                 run[c] += starts[c]
         at = partial + (p * t.shape.out_channels << size)
-        write_pixel(t, begin + p, b.first, at, workspace)
+        write_run_of_pixel(t, begin + p, b.first, at, workspace)
 
 
 @jit
@@ -265,12 +301,9 @@ def convolve_batches(t: MacTile, b: Batch, workspace: ConvWorkspace, multiply: A
     """
     w, place, all_pixels = t.shape, t.place, t.shape.out_h * t.shape.out_w
     channels = t.counters.layers[t.counters.layer].channels
-    # Results are counted by channel, and their first pixel is recorded: pixels must be whole
-    # channels apart, in the order of the output.
+    # Results are counted by channel: pixels must be whole channels apart.
     is_regular = place.stride_y % channels == 0 and place.stride_x % channels == 0
-    row = (w.out_w - 1) * place.stride_x
-    is_ordered = row >= 0 and (w.out_h == 1 or place.stride_y >= row)
-    is_vectorized = b.is_vectorized and is_regular and is_ordered and t.parts.ends
+    is_vectorized = b.is_vectorized and is_regular and t.parts.ends
     most, limited, begin = b.sums.shape[0], ZERO, ZERO
     left = (all_pixels + most - 1) // most
     while left > 0:
@@ -279,15 +312,17 @@ def convolve_batches(t: MacTile, b: Batch, workspace: ConvWorkspace, multiply: A
         partial = t.at.partial + ((begin * w.out_channels + b.first) << (2 + t.q.element))
         if not t.parts.begins:
             add_partial_sums(t, b, workspace, partial, pixels)
-        found = requantize_pixels(t, b, workspace, begin, pixels) if is_vectorized else TOO_LARGE
-        if found & TOO_LARGE:
+        found = -ONCE
+        if is_vectorized:
+            found = requantize_batch(t, b, workspace, begin, pixels)
+        if found < 0:
             write_pixels(t, b, workspace, begin, pixels, partial)
-        else:
-            limited |= found
+        limited |= max(found, ZERO)
         begin += pixels
         left -= ONCE
     if limited:
-        first = OutputPosition(place.origin + b.first, place.stride_y, place.stride_x)
-        what = workspace.counts, b.lane, workspace.run.size, t.q.clip
-        add_counts(*what, first, w.out_w, t.counters)
+        last = place.origin + b.first
+        last += max((w.out_h - 1) * place.stride_y, ZERO)
+        last += max((w.out_w - 1) * place.stride_x, ZERO)
+        add_counts(workspace.counts, b.lane, workspace.run.size, t.q.clip, last, t.counters)
         clear_counts(workspace.counts)

@@ -21,10 +21,10 @@ from nmpsim.kernels.conv_batches import (
 from nmpsim.kernels.conv_workspace import ConvWorkspace
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.microkernel import (
-    compute_products,
-    get_products_workspace_size,
     initialize_packed_weights,
     initialize_workspace,
+    products,
+    products_workspace_size,
 )
 from nmpsim.kernels.microkernel_int16 import (
     GRANULE,
@@ -84,7 +84,7 @@ def must_gather(spm: Scratchpad, w: ConvShape, weights: Int, blocks: Int) -> Any
 def multiply_int8(b: Batch, inputs: Int8s, base: Int, offsets: Int64s, pixels: Int) -> None:
     """Sum the products of some pixels' windows, from byte ``base`` of the inputs."""
     read, buffers = (inputs, base, offsets, b.window, b.elements, b.weights), b.buffers
-    compute_products(*read, pixels, b.sums, buffers.excess, buffers.workspace, buffers.packed)
+    products(*read, pixels, b.sums, buffers.excess, buffers.workspace, buffers.packed)
 
 
 @jit_allocating
@@ -97,7 +97,7 @@ def convolve_group_int8(t: MacTile, group: Int, workspace: ConvWorkspace) -> Non
     weights = t.at.weights + (first - lane) * depth
     blocks = workspace.sums.shape[1] // LANES
     is_gathered = must_gather(spm, w, weights, blocks)
-    words, size = get_products_workspace_size(blocks, depth), get_packed_weights_size(blocks, depth)
+    words, size = products_workspace_size(blocks, depth), get_packed_weights_size(blocks, depth)
     scratch = packed = workspace.run
     if words:
         scratch = np.empty(words, np.int64)
@@ -131,6 +131,17 @@ PIXELS = 24
 """Most pixels of a batch, so that their sums stay in the host's inner caches."""
 FEW_PIXELS = 8
 """With fewer pixels, examining all weights would take longer than a carry at each step."""
+
+
+class Int16Buffers(NamedTuple):
+    """Buffers for sums of Int16 products, and the number of steps between carries."""
+
+    steps: Int
+    """Steps between two carries; 0 if the products of a pair may be too large."""
+    halves: Int16s
+    """int16 [2, size]: what :func:`split_pairs` makes of the weights if ``steps`` is 0."""
+    other_sums: Int64s
+    """Sums of the second half, like ``Batch.sums``."""
 
 
 # --- steps between carries -------------------------------------------------------------------
@@ -170,8 +181,8 @@ def find_input_range(spm: Scratchpad, w: ConvShape, corner: Int) -> Any:
 
 
 @jit
-def find_input_energy(spm: Scratchpad, w: ConvShape, corner: Int) -> Any:
-    """Return :func:`bound_energy` of the inputs of all windows."""
+def bound_input_energy(spm: Scratchpad, w: ConvShape, corner: Int) -> Any:
+    """Return :func:`bound_energy` of the inputs of all windows, which begin with a granule."""
     rows, runs, length = find_input_runs(w)
     energy = ZERO
     for y in range(rows):
@@ -192,7 +203,7 @@ def find_steps(
     bounds: Int64s,
     is_cached: bool,
 ) -> Any:
-    """Return after how many steps the sums of a tile must be carried."""
+    """Return the number of steps after which the sums of a tile must be carried."""
     low, high = find_input_range(spm, w, corner)
     if not is_cached and w.out_h * w.out_w < FEW_PIXELS and low > -32768:
         return ONCE
@@ -202,26 +213,39 @@ def find_steps(
     search = CarrySearch(*read, is_cached, bounds, workspace)
     steps = find_carry_steps(search, -ONCE)
     if steps < MIDDLE_STEPS and w.in_channels % GRANULE == 0:
-        steps = find_carry_steps(search, find_input_energy(spm, w, corner))
+        steps = find_carry_steps(search, bound_input_energy(spm, w, corner))
     return steps
 
 
 # --- convolution -----------------------------------------------------------------------------
 
 
+@jit_allocating
+def split_pairs(weights: Int16s) -> Any:
+    """Return two copies of the weights, int16 [2, size], each with one input of a pair zeroed."""
+    halves = np.zeros((2, weights.size), np.int16)
+    for i in range(weights.size):
+        halves[i & 1, i] = weights[i]
+    return halves
+
+
 @jit
 def multiply_int16(b: Batch, inputs: Int16s, base: Int, offsets: Int64s, pixels: Int) -> None:
     """Sum the products of some pixels' windows, from byte ``base`` of the inputs."""
-    read = inputs, base, offsets, b.window, b.buffers
-    compute_products_int16(*read, b.elements, b.weights, pixels, b.sums)
+    read, halves, others = (inputs, base, offsets, b.window), b.buffers.halves, b.buffers.other_sums
+    if halves.size == 0:
+        compute_products_int16(*read, b.buffers.steps, b.elements, b.weights, pixels, b.sums)
+        return
+    compute_products_int16(*read, ONCE, halves[0], ZERO, pixels, b.sums)
+    compute_products_int16(*read, ONCE, halves[1], ZERO, pixels, others)
+    for p in range(pixels):
+        for c in range(b.sums.shape[1]):
+            b.sums[p, c] += others[p, c]
 
 
 @jit_allocating
-def convolve_group_int16(t: MacTile, group: Int, workspace: ConvWorkspace) -> Any:
-    """Convolve one group of a tile; the tables in the workspace are those of its channels.
-
-    Returns False, without results, if 32 bits may not hold the sum of two products.
-    """
+def convolve_group_int16(t: MacTile, group: Int, workspace: ConvWorkspace) -> None:
+    """Convolve one group of a tile; the tables in the workspace are those of its channels."""
     w, spm = t.shape, t.spm
     count = workspace.run.size
     first = group * count
@@ -238,8 +262,7 @@ def convolve_group_int16(t: MacTile, group: Int, workspace: ConvWorkspace) -> An
     own[:] = -1
     bounds = spm.i64[t.at.partial >> 3 : (t.at.partial >> 3) + 2 * LEVELS] if is_cached else own
     steps = find_steps(spm, w, window, corner, weights, blocks, bounds, is_cached)
-    if steps == 0:
-        return False
+    split = blocks * LANES * depth if steps == 0 else 0
     is_whole = has_uniform_results(w, INT16, lane, count)
     batch = Batch(
         spm.i16,
@@ -256,7 +279,10 @@ def convolve_group_int16(t: MacTile, group: Int, workspace: ConvWorkspace) -> An
         np.empty((PIXELS, blocks * LANES), np.int64),
         np.empty(PIXELS, np.int64),
         np.empty((0, 0), np.int16),
-        steps,
+        Int16Buffers(
+            steps,
+            split_pairs(spm.i16[weights : weights + split]),
+            np.empty((PIXELS if split else 0, blocks * LANES), np.int64),
+        ),
     )
     convolve_batches(t, struct_pointer(batch), workspace, multiply_int16)
-    return True

@@ -96,7 +96,7 @@ def divide_workspace(memory: Int64s, channels: Int, lanes: Int) -> Any:
 
 @jit
 def write_key(at: OperandOffsets, q: Quantizer, begins: bool, workspace: ConvWorkspace) -> Any:
-    """Write the key: all descriptor words that the channel tables depend on.
+    """Write the key: the words, besides channel records, that determine the tables.
 
     They include the clip: the counts keep the extreme results of tiles in which none was limited.
     """
@@ -125,8 +125,8 @@ def write_key(at: OperandOffsets, q: Quantizer, begins: bool, workspace: ConvWor
 
 
 @jit
-def starts_with(values: Int32s | Int64s, others: Int32s | Int64s) -> Any:
-    """Return whether the first elements of an array are those of ``others``."""
+def are_equal(values: Int32s | Int64s, others: Int32s | Int64s) -> Any:
+    """Return whether an array begins with the elements of another, which may be shorter."""
     difference = np.int64(0)
     for i in range(others.size):
         difference |= np.int64(values[i] ^ others[i])
@@ -137,11 +137,11 @@ def starts_with(values: Int32s | Int64s, others: Int32s | Int64s) -> Any:
 def are_tables_valid(spm: Scratchpad, at: OperandOffsets, workspace: ConvWorkspace) -> Any:
     """Return whether the tables belong to a convolution of all channels with the new key."""
     words = workspace.head[FIRST_KEY:]
-    if workspace.head[IS_VALID] == 0 or not starts_with(words, words[KEY_WORDS:]):
+    if workspace.head[IS_VALID] == 0 or not are_equal(words, words[KEY_WORDS:]):
         return False
-    if at.scales >= 0 and not starts_with(spm.i32[at.scales >> 2 :], workspace.scales):
+    if at.scales >= 0 and not are_equal(spm.i32[at.scales >> 2 :], workspace.scales):
         return False
-    return starts_with(spm.i64[at.channels >> 3 :], workspace.records)
+    return are_equal(spm.i64[at.channels >> 3 :], workspace.records)
 
 
 @jit
@@ -164,7 +164,7 @@ def store_key(spm: Scratchpad, at: OperandOffsets, workspace: ConvWorkspace) -> 
 
 @jit
 def update_tables(t: MacTile, first: Int, workspace: ConvWorkspace) -> None:
-    """Fill the tables of a group of channels unless they are valid; ``first`` is its channel 0."""
+    """Fill the tables of the channels from ``first`` on, unless they are valid."""
     spm, at, q, begins = t.spm, t.at, t.q, t.parts.begins
     write_key(at, q, begins, workspace)
     if first == 0 and are_tables_valid(spm, at, workspace):

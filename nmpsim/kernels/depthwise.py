@@ -25,7 +25,9 @@ from nmpsim.kernels.vector_code import (
     INT32S,
     LANES,
     Loop,
+    add_offset,
     load,
+    make_int_constant,
     make_int_vector_type,
     make_zero_constant,
     store,
@@ -45,27 +47,30 @@ def _emit_tap_sums(
     stride: Value,
     sums: Value,
     blocks: Value,
-) -> None:
+) -> Any:
     """Add the products of the taps to the sums of blocks of sixteen channels.
 
     32 bits hold the sum of the Int8 products.
     """
     kind, sum_kind = make_int_vector_type(bits), make_int_vector_type(4 * bits)
-    moves = [LANES * bits // 8, 4 * LANES, 8 * LANES]
-    over_blocks = Loop(b, blocks, [corner, factors, sums], moves)
+    over_blocks = Loop(b, blocks, [corner, factors, sums])
     values_at, factors_at, sums_at = over_blocks.values
-    over_taps = Loop(b, count, [taps, factors_at, make_zero_constant(sum_kind)], [8, stride])
+    over_taps = Loop(b, count, [taps, factors_at, make_zero_constant(sum_kind)])
     tap, row, total = over_taps.values
     values = load(b, b.add(values_at, load(b, tap, I64, 8)), kind, bits // 8)
     of_tap = load(b, row, INT32S, 4)
     if bits == 16:
         of_tap = b.sext(of_tap, sum_kind)
     total = b.add(total, b.mul(b.sext(values, sum_kind), of_tap))
-    _, _, total = over_taps.end([total])
+    _, _, total = over_taps.end([b.add(tap, make_int_constant(8)), b.add(row, stride), total])
     if bits == 8:
         total = b.sext(total, _WIDE_SUMS)
     store(b, b.add(total, load(b, sums_at, _WIDE_SUMS, 8)), sums_at, 8)
-    over_blocks.end()
+    steps = (LANES * bits // 8, 4 * LANES, 8 * LANES)
+    over_blocks.end(
+        [add_offset(b, at, step) for at, step in zip(over_blocks.values, steps, strict=True)]
+    )
+    return make_int_constant(0)
 
 
 _tap_sums_int8: Any = define_function("tap_sums_int8", partial(_emit_tap_sums, 8))
@@ -99,7 +104,7 @@ def add_taps(
 
 
 class DepthwiseBuffers(NamedTuple):
-    """Buffers of a depthwise convolution: tap offsets, factors, channel table and sums.
+    """Offsets of the taps, factors, table of the channels, and sums.
 
     Factors and sums are padded to whole vectors.
     """
@@ -122,7 +127,7 @@ def fill_factors(weights: Int8s | Int16s, start: Int, offset: Int64s, factors: I
 
 @jit
 def fill_tap_offsets(w: ConvShape, taps: Int64s) -> None:
-    """Write the byte offset of each tap from the corner of its window."""
+    """Fill in the bytes from the corner of a window to each of its taps."""
     for tap in range(taps.size):
         ky = tap // w.kernel_w
         taps[tap] = ky * w.dilation_h * w.in_row_stride
@@ -163,7 +168,7 @@ def convolve_pixels(t: MacTile, buffers: DepthwiseBuffers) -> None:
 
 @jit_allocating
 def convolve_depthwise(t: MacTile) -> None:
-    """Compute the depthwise convolution of a tile."""
+    """Compute a depthwise convolution of a tile, in which each channel is a group."""
     taps, channels = t.shape.kernel_h * t.shape.kernel_w, t.shape.out_channels
     lanes = (channels + LANES - 1) // LANES * LANES
     buffers = DepthwiseBuffers(

@@ -5,141 +5,76 @@ A run is a row of a tile. Unless stated otherwise, its result replaces ``left``.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
+from nmpsim.isa.profiles import GLOW_FLOAT
+from nmpsim.isa.words import INT16, OP_ADD
+from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int32s, Int64s
+from nmpsim.kernels.elementwise_int8 import (
+    CLIPS,
+    PARAMETERS,
+    ROWS,
+    RUN_BYTES,
+    SUM,
+    can_use_blocks,
+    choose_rescale,
+    compute_run,
+    encode_rescale,
+    encode_sum,
+)
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import ZERO, Scratchpad, read_run, write_run
+from nmpsim.kernels.movement import ZERO, Scratchpad, copy_run, read_run, write_run
 from nmpsim.kernels.operands import (
     BinaryScales,
     BinaryShape,
     Clip,
+    IntegerScale,
     OutputPosition,
     RescaleParameters,
     RunOffsets,
 )
-from nmpsim.kernels.pointers import get_address
-from nmpsim.kernels.profiles import (
-    compute_binary,
-    fill_rescale_parameters,
-    fill_sum_parameters,
-    rescale_values,
-)
-from nmpsim.kernels.result_blocks import RESCALE as RESCALE_OPERATION
-from nmpsim.kernels.result_blocks import (
-    VALUE_NUMBERS,
-    VALUE_PARAMETERS,
-    BlockArguments,
-    compute_values,
-    may_exceed_limits,
-)
-from nmpsim.kernels.result_table import add_counts, clear_counts
-from nmpsim.kernels.saturate import (
-    INT32_MAX,
-    INT32_MIN,
-    ONCE,
-    SaturationCounters,
-    clip_run,
-    limit_run,
-)
+from nmpsim.kernels.profiles import compute_binary, rescale_values
+from nmpsim.kernels.rounding import real, round_to_int32
+from nmpsim.kernels.saturate import ONCE, SaturationCounters, clip_run, saturate_run
 from nmpsim.kernels.saturation_stages import RESCALE
-from nmpsim.kernels.vector_code import LANES
-from nmpsim.kernels.workspace_size import COUNT_ROWS
 
-RUN_BYTES: Any = np.int64(1 << 13)
-"""Bytes of whole pixels computed at a time, so that they stay in the host's inner cache."""
-
-
-class VectorBuffers(NamedTuple):
-    """Buffers of vector code for a tile, and counters of its layer."""
-
-    spm: Scratchpad
-    element: Int
-    parameters: Int64s
-    """int64 [VALUE_PARAMETERS] (see ``result_blocks.py``)"""
-    counts: Int32s
-    """int32 [blocks of channels, COUNT_ROWS, LANES] (see ``result_table.py``)"""
-    counters: SaturationCounters
-
-
-@jit_allocating
-def allocate_buffers(spm: Scratchpad, element: Int, counters: SaturationCounters) -> Any:
-    """Allocate buffers for a tile of an element type; parameters are zero."""
-    channels = counters.layers[counters.layer].channels
-    parameters = np.zeros((VALUE_PARAMETERS, 1), np.int64)
-    counts = np.empty((channels // LANES, COUNT_ROWS, LANES), np.int32)
-    clear_counts(counts)
-    return VectorBuffers(spm, element, parameters, counts, counters)
+_MAX: Any = np.float64(1 << 29)
+"""Limit with which two operands, and numbers that float32 rounds, stay below 2^30."""
+_LARGEST: Any = np.float64(1 << 15)
+"""Largest magnitude of an Int16."""
 
 
 @jit
-def are_same_or_disjoint(start: Int, other: Int, size: Int) -> Any:
-    """Return whether two runs of ``size`` bytes have all bytes or no byte in common."""
-    return start == other or np.abs(start - other) >= size
+def bound_operand(scale: IntegerScale, offset: Int) -> Any:
+    """Return an upper bound of the magnitude of an Int16 operand before and after its scale."""
+    magnitude = _LARGEST + np.abs(offset)
+    return magnitude + magnitude * abs(np.float64(real(scale.mul)))
 
 
 @jit
-def can_use_blocks(
-    sides: RunOffsets, index: Int, count: Int, element: Int, counters: SaturationCounters
-) -> Any:
-    """Return whether vector code can compute a run: whole blocks, no overwritten operands.
-
-    ``sides`` are the first bytes of left, right and result.
-    """
-    (lhs, rhs, out), size = sides, count << element
-    channels = counters.layers[counters.layer].channels
-    is_whole = (channels | index | count) % LANES == 0
-    return (
-        is_whole and are_same_or_disjoint(out, lhs, size) and are_same_or_disjoint(out, rhs, size)
-    )
+def can_add_int16(t: BinaryShape, q: BinaryScales) -> Any:
+    """Return whether :func:`add_int16` may compute a binary operation."""
+    is_int16 = t.element == INT16 and t.rhs_size == INT16
+    if not is_int16 or t.operation != OP_ADD or q.profile != GLOW_FLOAT:
+        return False
+    left = bound_operand(q.lhs_scale, q.lhs_offset)
+    right = bound_operand(q.rhs_scale, q.rhs_offset)
+    factor = abs(np.float64(real(q.out_scale.mul)))
+    # Comparisons with NaN are false.
+    return left + right < _MAX and (left + right) * factor + np.abs(q.out_offset) < _MAX
 
 
 @jit
-def are_elements(values: Any, element: Int) -> Any:
-    """Return whether all numbers of a tuple are values of an element type."""
-    most = ONCE << ((8 << element) - 1)
-    return -most <= min(values) and max(values) < most
-
-
-@jit
-def compute_run(
-    r: VectorBuffers, case: Int, sides: RunOffsets, count: Int, clip: Clip, index: Int
-) -> None:
-    """Compute a run of results, and count those that are limited.
-
-    Whole pixels are computed at once, and what is left at either end.
-
-    Parameters
-    ----------
-    r, case
-        Buffers with parameters, and number of a case in ``VALUE_CASES``.
-    sides
-        First bytes of left, right and result.
-    count, index
-        Number of values, and the first one's position in the layer's output.
-    clip
-        Clip of the results.
-    """
-    (lhs, rhs, out), counters, element = sides, r.counters, r.element
-    channels, done, limited = counters.layers[counters.layer].channels, ZERO, ZERO
-    base, step, parameters = get_address(r.spm.i8), channels << element, get_address(r.parameters)
-    while done < count:
-        pixel, at = (index + done) // channels, base + (done << element)
-        channel = (index + done) % channels
-        width, pixels = min(channels - channel, count - done), ONCE
-        if width == channels:
-            pixels = max(min(count - done, RUN_BYTES >> element) // channels, ONCE)
-        counts = r.counts[channel // LANES : (channel + width) // LANES]
-        read = at + lhs, at + rhs, step, pixels, pixel - index // channels, parameters
-        written = get_address(counts), clip.low, clip.high, at + out, step
-        limited |= compute_values(case, BlockArguments(*read, *written), element, counts.shape[0])
-        done += pixels * width
-    if limited:
-        first = OutputPosition(index // channels * channels, channels, ZERO)
-        add_counts(r.counts, ZERO, channels, clip, first, ONCE, counters)
-    clear_counts(r.counts)
+def add_int16(left: Int16s, right: Int16s, q: BinaryScales, values: Int32s) -> None:
+    """Add two runs of Int16 values with the formula of profile glow_float, before the clip."""
+    lhs, rhs = real(q.lhs_scale.mul), real(q.rhs_scale.mul)
+    factor, addend = real(q.out_scale.mul), np.float32(q.out_offset)
+    for i in range(values.size):
+        one = round_to_int32(np.float32(np.int32(left[i] - q.lhs_offset)) * lhs)
+        other = round_to_int32(np.float32(np.int32(right[i] - q.rhs_offset)) * rhs)
+        values[i] = round_to_int32(np.float32(np.int32(one + other)) * factor + addend)
 
 
 @jit
@@ -156,34 +91,54 @@ def get_row_offsets(t: BinaryShape, row: Int) -> Any:
 
 
 @jit_allocating
-def compute_sum_vectors(
+def add_tile_int8(
     spm: Scratchpad,
     t: BinaryShape,
     q: BinaryScales,
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> Any:
-    """Add or subtract tiles with vector code; return False if only 64-bit code is exact."""
-    element, rows, count = t.element, t.rows, t.columns
-    steps = t.lhs_stride, t.rhs_stride, t.out_stride, place.stride_y << element
-    if min(steps) == count << element and max(steps) == count << element:
+    """Add or subtract Int8 tiles with 16-bit arithmetic; return False if that is not possible."""
+    channels = counters.layers[counters.layer].channels
+    numbers = np.empty(PARAMETERS, np.int16)
+    if not encode_sum(t, q, numbers):
+        return False
+    rows, count = t.rows, t.columns
+    steps = t.lhs_stride, t.rhs_stride, t.out_stride, place.stride_y
+    if min(steps) == count and max(steps) == count:
         rows, count = ONCE, rows * count
-    case = VALUE_NUMBERS[t.operation, q.profile, element]
-    numbers = q.lhs_offset, q.rhs_offset, q.clip.low, q.clip.high
-    if case == 0 or t.rhs_size != element or not are_elements(numbers, element):
-        return False
     for row in range(rows):
         index = place.origin + row * place.stride_y
-        if not can_use_blocks(get_row_offsets(t, row), index, count, element, counters):
+        if not can_use_blocks(get_row_offsets(t, row), index, count, channels):
             return False
-    r = allocate_buffers(spm, element, counters)
-    r.parameters[0], r.parameters[1] = -q.lhs_offset, -q.rhs_offset
-    fill_sum_parameters(t, q, r.parameters, 0)
-    if may_exceed_limits(case, r.parameters, element):
-        return False
+    table = np.empty((CLIPS, ROWS, min(count, channels)), np.int16)
+    buffer = np.empty(2 * max(RUN_BYTES, channels), np.int8)
     for row in range(rows):
+        sides, index = get_row_offsets(t, row), place.origin + row * place.stride_y
+        compute_run(spm, SUM, sides, count, numbers, table, buffer, q.clip, index, counters)
+    return True
+
+
+@jit_allocating
+def add_tile_int16(
+    spm: Scratchpad,
+    t: BinaryShape,
+    q: BinaryScales,
+    place: OutputPosition,
+    counters: SaturationCounters,
+) -> Any:
+    """Add two Int16 tiles with 32-bit arithmetic; return False if that is not possible."""
+    if not can_add_int16(t, q):
+        return False
+    count = t.columns
+    values = np.empty(count, np.int32)
+    for row in range(t.rows):
+        lhs, rhs, output = get_row_offsets(t, row)
+        left, right = lhs >> 1, rhs >> 1
+        add_int16(spm.i16[left : left + count], spm.i16[right : right + count], q, values)
         index = place.origin + row * place.stride_y
-        compute_run(r, case, get_row_offsets(t, row), count, q.clip, index)
+        clip_run(values, q.clip, index, counters)
+        copy_run(values, ZERO, spm.i16, output >> 1, count)
     return True
 
 
@@ -198,11 +153,10 @@ def compute_eltwise(
     """Compute a binary operation of one tile."""
     count = t.columns
     counters.layers[counters.layer].elements += t.rows * count
-    if compute_sum_vectors(spm, t, q, place, counters):
+    if add_tile_int8(spm, t, q, place, counters) or add_tile_int16(spm, t, q, place, counters):
         return
     left = np.zeros(count, np.int64)
     right = np.zeros(count, np.int64)
-    low, high = np.int64(INT32_MIN), np.int64(INT32_MAX)
     for row in range(t.rows):
         index = place.origin + row * place.stride_y
         lhs, rhs, output = get_row_offsets(t, row)
@@ -210,7 +164,7 @@ def compute_eltwise(
         read_run(spm, t.rhs_size, rhs, right)
         subtract_offset(left, q.lhs_offset)
         subtract_offset(right, q.rhs_offset)
-        limit_run(right, low, high, RESCALE, RESCALE, index, counters)
+        saturate_run(right, RESCALE, index, counters)
         compute_binary(left, right, t, q, index, counters)
         clip_run(left, q.clip, index, counters)
         write_run(left, spm, t.element, output)
@@ -221,35 +175,23 @@ CLIPPED_BOTH: Any = np.int64(3)
 
 
 @jit_allocating
-def compute_rescale_vectors(
+def rescale_tile_int8(
     spm: Scratchpad,
-    source: Int,
-    target: Int,
+    sides: RunOffsets,
     count: Int,
     u: RescaleParameters,
     place: OutputPosition,
     counters: SaturationCounters,
 ) -> Any:
-    """Rescale a tile with vector code; return False if only 64-bit code is exact."""
-    sides, element, index = (source, source, target), u.element, place.origin
-    case = VALUE_NUMBERS[RESCALE_OPERATION, u.profile, element]
-    numbers = u.in_low, u.in_high, u.in_offset, u.clip.low, u.clip.high
-    if case == 0 or u.leaky or not are_elements(numbers, element):
+    """Rescale an Int8 tile with 16-bit arithmetic; return False if that is not possible."""
+    channels = counters.layers[counters.layer].channels
+    numbers = np.empty(PARAMETERS, np.int16)
+    if not can_use_blocks(sides, place.origin, count, channels) or not encode_rescale(u, numbers):
         return False
-    if not can_use_blocks(sides, index, count, element, counters):
-        return False
-    r = allocate_buffers(spm, element, counters)
-    r.parameters[0] = -u.in_offset
-    fill_rescale_parameters(u, r.parameters, 0)
-    if may_exceed_limits(case, r.parameters, element):
-        return False
-    most = ONCE << ((8 << element) - 1)
-    if u.in_low > -most or u.in_high < most - 1:
-        r.parameters[0] = 0
-        compute_run(r, ZERO, sides, count, Clip(u.in_low, u.in_high, CLIPPED_BOTH), index)
-        r.parameters[0] = -u.in_offset
-        sides = target, target, target
-    compute_run(r, case, sides, count, u.clip, index)
+    table = np.empty((CLIPS, ROWS, min(count, channels)), np.int16)
+    buffer = np.empty(2 * max(RUN_BYTES, channels), np.int8)
+    operation, index = choose_rescale(u), place.origin
+    compute_run(spm, operation, sides, count, numbers, table, buffer, u.clip, index, counters)
     return True
 
 
@@ -265,7 +207,7 @@ def rescale_tile(
 ) -> None:
     """Apply an activation's clip to a tile, change its scale, and clip the result."""
     counters.layers[counters.layer].elements += count
-    if compute_rescale_vectors(spm, source, target, count, u, place, counters):
+    if rescale_tile_int8(spm, (source, source, target), count, u, place, counters):
         return
     values = np.zeros(count, np.int64)
     read_run(spm, u.element, source, values)
@@ -279,6 +221,6 @@ def rescale_tile(
 
 @jit
 def look_up(spm: Int8s, source: Int, target: Int, table: Int, count: Int) -> None:
-    """Map each element through a lookup table of 256 bytes."""
+    """Replace each element by its entry in a table of 256 bytes."""
     for i in range(count):
         spm[target + i] = spm[table + np.int64(spm[source + i]) + 128]

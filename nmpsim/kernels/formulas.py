@@ -36,8 +36,8 @@ class Formula:
     """Words and constants that the steps use."""
 
 
-class FormulaReader(ast.NodeTransformer):
-    """Reader that expands functions in formulas and separates constant terms.
+class FormulaReader:
+    """Reader of formulas, which expands functions and separates constant terms.
 
     Parameters
     ----------
@@ -48,13 +48,13 @@ class FormulaReader(ast.NodeTransformer):
     """
 
     def __init__(self, table: Mapping[str, Any], element: str) -> None:
-        self.functions, self.constants = table["functions"], table["constants"]
+        self._functions, self._constants = table["functions"], table["constants"]
         self._element = element
         self._terms: tuple[dict[str, str], dict[str, str]] = {}, {}
         self._known: dict[str, str] = {}
 
     def read(self, text: str) -> Formula:
-        """Return the formula that a text states."""
+        """Parse the text of a formula."""
         result = self._evaluate(text, {})
         constants, steps = self._terms
         steps[RESULT] = ast.unparse(result)
@@ -77,54 +77,59 @@ class FormulaReader(ast.NodeTransformer):
         *assignments, last = ast.parse(text).body
         for one in assignments:
             assert isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name)
-            known[one.targets[0].id] = self._store(_Expansion(self, known).visit(one.value))
+            known[one.targets[0].id] = self._store(self._expand(one.value, known))
         assert isinstance(last, ast.Expr)
-        return self.visit(_Expansion(self, known).visit(last.value))
+        return self._separate(self._expand(last.value, known))
 
-    def expand_function(self, name: str, value: ast.expr, scale: ast.expr) -> Any:
-        """Return the formula of a function for a value and a scale."""
-        words = {word: ast.Name(f"{_name(scale)}_{word}") for word in ("pre", "mul", "post")}
-        return self._evaluate(self.functions[name], {**words, "x": self._store(value)})
+    def _expand(self, node: Any, names: Mapping[str, ast.expr]) -> Any:
+        """Replace names by their definitions, and calls of functions by their formulas."""
+        if isinstance(node, ast.Name):
+            if node.id in self._constants:
+                return ast.parse(self._constants[node.id], mode="eval").body
+            return names.get(node.id, node)
+        if not isinstance(node, ast.expr):
+            return node
+        if isinstance(node, ast.Call) and _name(node.func) in self._functions:
+            value, scale = node.args
+            own: dict[str, ast.expr] = {
+                word: ast.Name(f"{_name(scale)}_{word}") for word in ("pre", "mul", "post")
+            }
+            own["x"] = self._store(self._expand(value, names))
+            return self._evaluate(self._functions[_name(node.func)], own)
+        fields = dict(ast.iter_fields(node))
+        for field, child in fields.items():
+            if isinstance(child, list):
+                fields[field] = [self._expand(one, names) for one in child]
+            elif field != "func":
+                fields[field] = self._expand(child, names)
+        return type(node)(**fields)
 
     def _store(self, node: ast.expr) -> Any:
         """Store a term, unless it is a name or a number; return the name of its value."""
-        node = self.visit(node)
+        node = self._separate(node)
         if isinstance(node, ast.Name | ast.Constant):
             return node
         return self._define(node, is_step=True)
 
-    def visit(self, node: Any) -> Any:
+    def _separate(self, node: Any) -> Any:
         """Store the largest terms that do not vary, and replace them by their names."""
         if not isinstance(node, ast.expr) or isinstance(node, ast.Name):
             return node
         words = _list_words(node)
         if words and not any(word in VARYING or word in self._terms[1] for word in words):
             return self._define(node, is_step=False)
-        return self.generic_visit(node)
+        for field, child in ast.iter_fields(node):
+            if isinstance(child, list):
+                child[:] = map(self._separate, child)
+            elif field != "func":
+                setattr(node, field, self._separate(child))
+        return node
 
     def _define(self, node: ast.expr, is_step: bool) -> ast.Name:
         text = ast.unparse(node)
         name = self._known.setdefault(text, f"{'step' if is_step else 'term'}{len(self._known)}")
         self._terms[is_step][name] = text
         return ast.Name(name)
-
-
-class _Expansion(ast.NodeTransformer):
-    """Replacement of names by their definitions, and of calls of functions by their formulas."""
-
-    def __init__(self, reader: FormulaReader, names: Mapping[str, ast.expr]) -> None:
-        self._reader, self._names = reader, names
-
-    def visit_Name(self, node: ast.Name) -> Any:
-        if node.id in self._reader.constants:
-            return ast.parse(self._reader.constants[node.id], mode="eval").body
-        return self._names.get(node.id, node)
-
-    def visit_Call(self, node: ast.Call) -> Any:
-        if _name(node.func) not in self._reader.functions:
-            return self.generic_visit(node)
-        value, scale = node.args
-        return self._reader.expand_function(_name(node.func), self.visit(value), scale)
 
 
 def _name(node: ast.expr) -> str:

@@ -53,7 +53,7 @@ def add_products(
 def add_rows(
     spm: Scratchpad, element: Int, start: Int, g: MatmulShape, factors: Int64s, sums: Int64s
 ) -> None:
-    """Call :func:`add_products` with the rows of the right side at byte offset ``start``."""
+    """Call :func:`add_products` with the rows of the right side from byte ``start`` on."""
     if element == INT16:
         add_products(spm.i16, start >> 1, g.rhs_stride >> 1, g.rhs_offset, factors, sums)
     else:
@@ -97,7 +97,7 @@ def multiply_rows(t: MacTile, table: Int64s, factors: Int64s, sums: Int64s) -> N
 
 @jit_allocating
 def multiply_matrices(t: MacTile) -> None:
-    """Multiply ``at.input`` by ``at.weights``; sums follow the order of the inner dimension."""
+    """Multiply ``at.input`` by ``at.weights``, adding in the order of the inner dimension."""
     inner, columns = t.shape.inner, t.shape.columns
     table = np.zeros((TABLE_ROWS, columns), np.int64)
     multiply_rows(t, table, np.zeros(inner, np.int64), np.zeros(columns, np.int64))

@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 
 from nmpsim.kernels.cpu_features import CPU
 from nmpsim.kernels.machine_code import compile_function
-from nmpsim.kernels.vector_code import I64, make_int_constant
+from nmpsim.kernels.vector_code import I64
 
 
 def define_function(name: str, emit: Callable[..., Any]) -> Any:
@@ -28,7 +28,7 @@ def define_function(name: str, emit: Callable[..., Any]) -> Any:
     name
         Name in machine code, after ``nmpsim_``.
     emit
-        ``emit(builder, *arguments)`` writes the body and returns the result; None stands for 0.
+        ``emit(builder, *arguments)`` writes the body and returns the result.
     """
     if numba.config.DISABLE_JIT:
         return _compile_when_called(name, emit)
@@ -83,7 +83,7 @@ def emit_function(
         function.linkage = "internal"
         function.attributes.add("noinline")
         b.position_at_end(function.append_basic_block("entry"))
-        b.ret(emit(b, *_restructure(arguments, iter(function.args))) or make_int_constant(0))
+        b.ret(emit(b, *_restructure(arguments, iter(function.args))))
     return function
 
 

@@ -10,7 +10,6 @@ smallest and the largest sum only.
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from typing import Any, TypeAlias
@@ -19,7 +18,6 @@ import numpy as np
 from llvmlite import ir
 from llvmlite.ir import IRBuilder, Value
 
-from nmpsim.isa.words import OP_ADD
 from nmpsim.kernels.cpu_features import FEATURES
 from nmpsim.kernels.formulas import RESULT, Formula
 from nmpsim.kernels.vector_code import (
@@ -27,8 +25,6 @@ from nmpsim.kernels.vector_code import (
     FLOATS,
     LANES,
     call_intrinsic,
-    emit_signed_max,
-    emit_signed_min,
     make_int_vector_type,
     make_splat_constant,
     make_zero_constant,
@@ -40,9 +36,6 @@ _MAGIC = 0x4338_0000_0000_0000
 """Bits of 1.5 * 2^52, a float64 whose last bit has the value one."""
 _CONVERTS_INT64 = "+avx512dq" in FEATURES
 """Whether the host has an instruction that converts int64 to floats."""
-_HAS_ROUNDED_PRODUCTS = "+avx2" in FEATURES
-_DOUBLINGS = 15
-"""Doublings that a rounded product takes back."""
 
 
 class NotProvedError(ValueError):
@@ -50,7 +43,7 @@ class NotProvedError(ValueError):
 
 
 class Trace:
-    """Evaluation of a formula, which collects the limits that generated code assumes.
+    """Evaluation of a formula, with the limits that its generated code assumes.
 
     Parameters
     ----------
@@ -65,7 +58,7 @@ class Trace:
 
 
 class IntegerVector:
-    """Lazily emitted vector of integers with a known range.
+    """Vector of integers whose range is known.
 
     Parameters
     ----------
@@ -74,7 +67,7 @@ class IntegerVector:
     low, high
         Smallest and largest possible integer.
     emit
-        ``emit(bits)`` emits the low 16, 32 or 64 bits of each integer.
+        ``emit(bits)`` emits the low 32 or 64 bits of each integer.
     """
 
     def __init__(self, trace: Trace, low: int, high: int, emit: Callable[[int], Any]) -> None:
@@ -84,22 +77,17 @@ class IntegerVector:
 
     @property
     def bits(self) -> int:
-        """Size of the integer type that holds every value: 16, 32 or 64 bits."""
-        for bits in (16, 32, 64):
-            if self._fits(bits):
+        """Size of the integer type that holds every value: 32 or 64 bits."""
+        for bits in (32, 64):
+            if -(1 << (bits - 1)) <= self.low and self.high < 1 << (bits - 1):
                 return bits
         raise NotProvedError(f"64 bits do not hold {self.low} ... {self.high}")
 
-    def _fits(self, bits: int) -> bool:
-        return -(1 << (bits - 1)) <= self.low and self.high < 1 << (bits - 1)
-
     def get_bits(self, bits: int) -> Any:
-        """Return an LLVM vector of the low ``bits`` bits, 16, 32 or 64, of each integer."""
+        """Return an LLVM vector of the low ``bits`` bits, 32 or 64, of each integer."""
         if bits not in self._values:
-            if bits > 16 and self._fits(bits // 2):
-                value = self.trace.builder.sext(
-                    self.get_bits(bits // 2), make_int_vector_type(bits)
-                )
+            if bits == 64 and self.low >= -(1 << 31) and self.high < 1 << 31:
+                value = self.trace.builder.sext(self.get_bits(32), make_int_vector_type(64))
             else:
                 value = self._emit(bits)
             self._values[bits] = value
@@ -141,7 +129,7 @@ Operand: TypeAlias = IntegerVector | int
 
 
 class FloatVector:
-    """Lazily emitted vector of float32 or float64 values.
+    """Vector of float32 or float64 numbers.
 
     Parameters
     ----------
@@ -166,14 +154,8 @@ class FloatVector:
     def __add__(self, other: FloatVector) -> FloatVector:
         return self._compute("fadd", other)
 
-    def __sub__(self, other: FloatVector) -> FloatVector:
-        return self._compute("fsub", other)
-
     def __mul__(self, other: FloatVector) -> FloatVector:
         return self._compute("fmul", other)
-
-    def __truediv__(self, other: FloatVector) -> FloatVector:
-        return self._compute("fdiv", other)
 
     def _compute(self, name: str, other: FloatVector) -> FloatVector:
         return FloatVector(
@@ -248,49 +230,6 @@ def _shift_away(x: IntegerVector, count: IntegerVector) -> IntegerVector:
     return _compute_exactly(divide, emit, x, count)
 
 
-def _shift_product(
-    x: IntegerVector, mul: IntegerVector, half: IntegerVector, count: IntegerVector
-) -> IntegerVector:
-    """Return ``saturate(x * mul + half, 32) >> count``.
-
-    Where 16 bits hold ``x``, this is the rounded 16-bit product that processors have,
-    ``(a * b + 2**14) >> 15``, of ``x`` and ``mul`` that are doubled ``15 - count`` times together.
-    """
-    if x.bits > 16 or not _HAS_ROUNDED_PRODUCTS:
-        return _saturate(x * mul + half, 32) >> count
-    trace = x.trace
-    most = _DOUBLINGS - max(-x.low, x.high).bit_length()
-
-    def double(bits: int) -> tuple[Any, Any]:
-        """Return ``x`` and ``mul`` after all doublings; as many as ``x`` can take are its own."""
-        b, kind = trace.builder, make_int_vector_type(bits)
-        doublings = b.sub(make_splat_constant(kind, _DOUBLINGS), count.get_bits(bits))
-        own = emit_signed_max(
-            b,
-            emit_signed_min(b, doublings, make_splat_constant(kind, most)),
-            make_zero_constant(kind),
-        )
-        doubled = b.shl(mul.get_bits(bits), b.sub(doublings, own))
-        return b.shl(x.get_bits(bits), own), doubled
-
-    def is_outside() -> Any:
-        b, (_, doubled) = trace.builder, double(64)
-        is_long = b.icmp_signed(
-            ">", count.get_bits(64), make_splat_constant(doubled.type, _DOUBLINGS)
-        )
-        magnitude = emit_signed_max(b, doubled, b.neg(doubled))
-        limit = make_splat_constant(doubled.type, (1 << _DOUBLINGS) - 1)
-        return b.or_(is_long, b.icmp_signed(">", magnitude, limit))
-
-    def emit(bits: int) -> Any:
-        return call_intrinsic(
-            trace.builder, "x86.avx2.pmul.hr.sw", make_int_vector_type(16), *double(16)
-        )
-
-    trace.limits.append(is_outside)
-    return assume_magnitude(IntegerVector(trace, -(1 << 15), (1 << 15) - 1, emit), 1 << 13)
-
-
 def _is_negative(b: IRBuilder, value: Value) -> Any:
     return b.icmp_signed("<", value, make_zero_constant(value.type))
 
@@ -299,8 +238,7 @@ def _saturate(x: IntegerVector, bits: int) -> IntegerVector:
     return _limit_range(x, _lift(x.trace, -(1 << bits - 1)), _lift(x.trace, (1 << bits - 1) - 1))
 
 
-def assume_magnitude(x: IntegerVector, most: Operand) -> IntegerVector:
-    """Narrow the range of ``x`` to -most ... most, a limit that generated code assumes."""
+def _limit(x: IntegerVector, most: Operand) -> IntegerVector:
     largest = _lift(x.trace, most)
     return _limit_range(x, 0 - largest, largest)
 
@@ -323,10 +261,6 @@ def _within(x: IntegerVector, most: int) -> IntegerVector:
     return IntegerVector(x.trace, max(x.low, -most), min(x.high, most), x.get_bits)
 
 
-def _combine(operation: int, x: Any, y: Any) -> Any:
-    return x + y if operation == OP_ADD else x - y
-
-
 def _extreme(function: Callable[..., int]) -> Callable[[IntegerVector, int], IntegerVector]:
     return lambda x, other: _compute(function, "", x, other)
 
@@ -334,7 +268,7 @@ def _extreme(function: Callable[..., int]) -> Callable[[IntegerVector, int], Int
 def _float32(x: IntegerVector | FloatVector) -> FloatVector:
     if isinstance(x, FloatVector):
         return FloatVector(x.trace, FLOATS, lambda: x.trace.builder.fptrunc(x.get_value(), FLOATS))
-    if x.bits <= 32 or _CONVERTS_INT64:
+    if x.bits == 32 or _CONVERTS_INT64:
         return FloatVector(
             x.trace, FLOATS, lambda: x.trace.builder.sitofp(x.get_bits(x.bits), FLOATS)
         )
@@ -347,7 +281,7 @@ def _float64(x: IntegerVector | FloatVector) -> FloatVector:
 
     def emit() -> Any:
         b, value = x.trace.builder, x.get_bits(x.bits)
-        if x.bits <= 32 or _CONVERTS_INT64:
+        if x.bits == 32 or _CONVERTS_INT64:
             return b.sitofp(value, DOUBLES)
         if not -(1 << 51) <= x.low <= x.high < 1 << 51:
             raise NotProvedError(f"51 bits do not hold {x.low} ... {x.high}")
@@ -392,10 +326,9 @@ def _make_real(kind: ir.VectorType) -> Callable[[IntegerVector], FloatVector]:
 
 PRIMITIVES: Mapping[str, Callable[..., Any]] = {
     "saturate": _saturate,
-    "limit": assume_magnitude,
-    "hold": assume_magnitude,
+    "limit": _limit,
+    "hold": _limit,
     "within": _within,
-    "shift_product": _shift_product,
     "shift_away": _shift_away,
     "round_away": _round(True),
     "round_even": _round(False),
@@ -407,7 +340,6 @@ PRIMITIVES: Mapping[str, Callable[..., Any]] = {
     "min": _extreme(min),
     "max": _extreme(max),
     "abs": abs,
-    "combine": _combine,
 }
 
 
@@ -431,13 +363,7 @@ def find_parameters(formula: Formula) -> dict[str, IntegerVector | FloatVector]:
         for word in formula.words
     }
     values |= _evaluate(formula.constants, values)
-    return {name: values[name] for name in formula.parameters if name != "operation"}
-
-
-def has_vector_code(formula: Formula) -> bool:
-    """Return whether all functions of a formula are primitives of vector code."""
-    terms = " ".join(term for _, term in (*formula.constants, *formula.steps))
-    return PRIMITIVES.keys() >= set(re.findall(r"(\w+)\(", terms))
+    return {name: values[name] for name in formula.parameters}
 
 
 def evaluate_steps(formula: Formula, values: Mapping[str, Any]) -> IntegerVector:

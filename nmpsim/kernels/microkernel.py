@@ -185,12 +185,12 @@ def emit_block(
     out_stride: Value,
     excess: Value,
 ) -> None:
-    """Emit code that computes the sums of one register block for a target."""
+    """Compute the sums of one register block with a target's instructions."""
     parts = len(target.sums)
     corners = load_corners(b, window, offsets, pixels)
 
     def emit_run(position: Value, weights_at: Value, *sums: Any) -> list[Any]:
-        loop = Loop(b, window.steps, [position, weights_at, *sums], [4, 4 * LANES])
+        loop = Loop(b, window.steps, [position, weights_at, *sums])
         position, weights_at, *totals = loop.values
         of_blocks = [
             target.load_weights(b, add_offset(b, weights_at, n, block_stride))
@@ -202,7 +202,12 @@ def emit_block(
             for n in range(blocks):
                 first = (p * blocks + n) * parts
                 added += target.add_products(b, totals[first : first + parts], of_blocks[n], inputs)
-        return loop.end(added)[1:]
+        after = [
+            b.add(position, make_int_constant(4)),
+            b.add(weights_at, make_int_constant(4 * LANES)),
+            *added,
+        ]
+        return loop.end(after)[1:]
 
     initial = [make_zero_constant(kind) for kind in target.sums] * (pixels * blocks)
     _, *sums = emit_run_loops(b, window, make_int_constant(0), [weights, *initial], emit_run)
@@ -224,14 +229,14 @@ def _emit_products(b: IRBuilder, pixels: Value, blocks: Value, *operands: Any) -
     return switch(b, b.add(b.mul(blocks, make_int_constant(MAX_PIXELS)), pixels), cases)
 
 
-def _emit_excess(b: IRBuilder, offsets: Value, window: WindowRows, out: Value) -> None:
+def _emit_excess(b: IRBuilder, offsets: Value, window: WindowRows, out: Value) -> Any:
     """Compute 128 times the sum of the inputs of EXCESS_PIXELS pixels."""
     lanes = Constant(INT32S, list(range(LANES)))
     corners = load_corners(b, window, offsets, EXCESS_PIXELS)
     chunks = b.lshr(b.add(window.steps, make_int_constant(LANES - 1)), make_int_constant(4))
 
     def emit_run(position: Value, *before: Value) -> list[Any]:
-        loop = Loop(b, chunks, [position, window.steps, *before], [4 * LANES, -LANES])
+        loop = Loop(b, chunks, [position, window.steps, *before])
         position, left, *totals = loop.values
         is_loaded = b.icmp_unsigned("<", lanes, splat(b, b.trunc(left, I32)))
         ones = make_splat_constant(_BYTES, 1)
@@ -239,7 +244,12 @@ def _emit_excess(b: IRBuilder, offsets: Value, window: WindowRows, out: Value) -
             _add_dot_products(b, total, ones, _masked_load(b, b.add(corner, position), is_loaded))
             for total, corner in zip(totals, corners, strict=True)
         ]
-        return loop.end(added)[2:]
+        after = [
+            b.add(position, make_int_constant(4 * LANES)),
+            b.sub(left, make_int_constant(LANES)),
+            *added,
+        ]
+        return loop.end(after)[2:]
 
     totals = emit_run_loops(
         b, window, make_int_constant(0), [make_zero_constant(INT32S)] * EXCESS_PIXELS, emit_run
@@ -249,6 +259,7 @@ def _emit_excess(b: IRBuilder, offsets: Value, window: WindowRows, out: Value) -
     total = _add_pairs(b, totals[0], totals[0])
     sums = shuffle(b, total, total, list(range(EXCESS_PIXELS)))
     store(b, b.shl(sums, make_splat_constant(sums.type, 7)), out, 4)
+    return make_int_constant(0)
 
 
 def _masked_load(b: IRBuilder, address: Value, mask: Value) -> Any:
@@ -342,20 +353,19 @@ _implementations: Any = {
         initialize_packed_weights_avx2,
     ),
 }
-compute_products, get_products_workspace_size, initialize_workspace, initialize_packed_weights = (
+products, products_workspace_size, initialize_workspace, initialize_packed_weights = (
     _implementations.get(TARGET, (_products_any, _size_zero, _do_nothing, _do_nothing))
 )
 """Functions of the target.
 
-``compute_products(inputs, base, offsets, window, weights, start, pixels, out, excess, workspace,
-packed)`` computes ``out[p, lane]``: the products of a pixel's window with a lane's weights, summed
-modulo 2^32. inputs int8, from byte ``base``; offsets int64 in bytes, the last one repeated to
-MAX_PIXELS; weights int8, blocks from byte ``start``; out int32 [MAX_PIXELS, blocks * 16], whose
-rows after ``pixels`` may be overwritten; excess int32 [MAX_PIXELS] and workspace int64 hold
-intermediate results; packed int64 holds packed weights, which several threads may use at the same
-time.
+``products(inputs, base, offsets, window, weights, start, pixels, out, excess, workspace, packed)``
+computes ``out[p, lane]``: the products of a pixel's window with a lane's weights, summed modulo
+2^32. inputs int8, from byte ``base``; offsets int64 in bytes, the last one repeated to MAX_PIXELS;
+weights int8, blocks from byte ``start``; out int32 [MAX_PIXELS, blocks * 16], whose rows after
+``pixels`` may be overwritten; excess int32 [MAX_PIXELS] and workspace int64 hold intermediate
+results; packed int64 holds packed weights, which several threads may use at the same time.
 
-``get_products_workspace_size(blocks, depth)`` returns the 64-bit words of a workspace for blocks of
+``products_workspace_size(blocks, depth)`` returns the 64-bit words of a workspace for blocks of
 weights of ``depth`` inputs in each lane. ``initialize_workspace(workspace)`` must be called before
 the first products with other weights, and so must ``initialize_packed_weights(packed)``, unless the
 array holds zeros.

@@ -16,10 +16,10 @@ from nmpsim.kernels.amx_tiles import (
     ROW_BYTES,
     SIDE,
     TILE_BYTES,
+    emit_block_dispatch,
     emit_configure,
     emit_gather,
     emit_pack_tails,
-    emit_products,
     emit_release,
 )
 from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
@@ -33,7 +33,7 @@ from nmpsim.kernels.workspace_size import MAX_PIXELS
 _configure: Any = define_function("configure_amx", emit_configure)
 _gather: Any = define_function("gather_amx", emit_gather)
 _pack_tails: Any = define_function("pack_tails_amx", emit_pack_tails)
-_products: Any = define_function("compute_products_amx", emit_products)
+_products: Any = define_function("products_amx", emit_block_dispatch)
 _release: Any = define_function("release_amx", emit_release)
 
 _HAS_TAILS = 0
@@ -96,7 +96,7 @@ def compute_products_amx(
     workspace: Int64s,
     __: Int64s,
 ) -> None:
-    """Compute :func:`~nmpsim.kernels.microkernel.compute_products` with AMX tiles."""
+    """Compute :func:`~nmpsim.kernels.microkernel.products` with AMX tiles."""
     rows = make_window_rows(get_address(inputs) + base, window, 4)
     steps, blocks = rows.rows * rows.runs * rows.steps, np.int64(out.shape[1]) // LANES
     chunks, rest = steps // SIDE, steps % SIDE

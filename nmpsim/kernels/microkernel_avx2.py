@@ -165,20 +165,23 @@ def _emit_block(
     loaded_ones = load(b, ones, _PAIRS, 8)
     unroll = 2 if in_pairs else 1
     count = b.lshr(b.add(depth, make_int_constant(4 * unroll - 4)), make_int_constant(1 + unroll))
-    moves = [4 * unroll, STEP_BYTES * unroll]
-    steps = Loop(b, count, [make_int_constant(0), weights, *(initial * pixels)], moves)
+    steps = Loop(b, count, [make_int_constant(0), weights, *(initial * pixels)])
     position, weights_at, *sums = steps.values
     if in_pairs:
         added = _add_two_steps(b, sums, corners, position, weights_at, loaded_ones)
     else:
         added = _add_step(b, sums, corners, [position], weights_at, ones)
-    _, _, *sums = steps.end(added)
-    carried, moves = [residual_offsets, residuals, *sums], [OFFSETS_BYTES, STEP_BYTES]
-    rest = Loop(b, residual_count, carried, moves, may_be_empty=True)
+    steps_in, steps_on = make_int_constant(4 * unroll), make_int_constant(STEP_BYTES * unroll)
+    _, _, *sums = steps.end([b.add(position, steps_in), b.add(weights_at, steps_on), *added])
+    rest = Loop(b, residual_count, [residual_offsets, residuals, *sums], may_be_empty=True)
     offsets_at, weights_at, *sums = rest.values
     positions = [load(b, add_offset(b, offsets_at, 8 * side), I64, 8) for side in range(2)]
     added = _add_step(b, sums, corners, positions, weights_at, ones)
-    _, _, *sums = rest.end(added)
+    after = [
+        b.add(offsets_at, make_int_constant(OFFSETS_BYTES)),
+        b.add(weights_at, make_int_constant(STEP_BYTES)),
+    ]
+    _, _, *sums = rest.end([*after, *added])
     for p in range(pixels):
         for side in range(2):
             to = add_offset(b, add_offset(b, out, p, out_stride), 32 * side)
@@ -205,30 +208,42 @@ def _emit_gather(
     mask, none = b.trunc(flipped, I32), Constant(I32, 0)
 
     def copy_run(run: Value, patch: Value, found: Value) -> list[Any]:
-        count = b.lshr(window.steps, make_int_constant(3))
-        large = Loop(b, count, [run, patch, found], [32, 32], may_be_empty=True)
+        large = Loop(
+            b, b.lshr(window.steps, make_int_constant(3)), [run, patch, found], may_be_empty=True
+        )
         at, to, found = large.values
         values = load(b, at, _SUMS, 1)
         store(b, b.xor(values, splat(b, mask, 8)), to, 1)
-        at, to, found = large.end([b.or_(found, values)])
-        count = b.and_(window.steps, make_int_constant(7))
-        small = Loop(b, count, [at, to, none], [4, 4], may_be_empty=True)
+        after = [
+            b.add(at, make_int_constant(32)),
+            b.add(to, make_int_constant(32)),
+            b.or_(found, values),
+        ]
+        at, to, found = large.end(after)
+        small = Loop(
+            b, b.and_(window.steps, make_int_constant(7)), [at, to, none], may_be_empty=True
+        )
         at, to, some = small.values
         value = load(b, at, I32, 1)
         store(b, b.xor(value, mask), to, 1)
-        _, to, some = small.end([b.or_(some, value)])
+        after = [
+            b.add(at, make_int_constant(4)),
+            b.add(to, make_int_constant(4)),
+            b.or_(some, value),
+        ]
+        _, to, some = small.end(after)
         return [to, b.or_(found, b.insert_element(make_zero_constant(_SUMS), some, none))]
 
-    over_pixels = Loop(b, pixels, [offsets, patches, make_zero_constant(_SUMS)], [8])
+    over_pixels = Loop(b, pixels, [offsets, patches, make_zero_constant(_SUMS)])
     offset, *carried = over_pixels.values
     corner = b.add(window.base, load(b, offset, I64, 8))
     patch, found = emit_run_loops(b, window, corner, carried, copy_run)
-    _, _, found = over_pixels.end([patch, found])
+    _, _, found = over_pixels.end([b.add(offset, make_int_constant(8)), patch, found])
     signs = b.icmp_signed("<", b.bitcast(found, _BYTES), make_zero_constant(_BYTES))
     return b.zext(b.bitcast(signs, I32), I64)
 
 
-_products: Any = define_function("compute_products_avx2", _emit_products)
+_products: Any = define_function("products_avx2", _emit_products)
 _gather: Any = define_function("gather_avx2", _emit_gather)
 
 _ONES, _ZEROS, _PATCHES = 0, 4, 12
@@ -280,7 +295,7 @@ def compute_products_avx2(
     workspace: Int64s,
     packed: Int64s,
 ) -> None:
-    """Compute :func:`~nmpsim.kernels.microkernel.compute_products` with AVX2 instructions."""
+    """Compute :func:`~nmpsim.kernels.microkernel.products` with AVX2 instructions."""
     rows = make_window_rows(get_address(inputs) + base, window, 4)
     steps, blocks = rows.rows * rows.runs * rows.steps, np.int64(out.shape[1]) // LANES
     original, at = get_address(weights) + start, get_address(workspace)

@@ -137,7 +137,7 @@ def _emit_block(
         over_chunks = Loop(b, chunks, [window.steps, position, weights_at, *before])
         left, position, weights_at, *sums = over_chunks.values
         count = _unsigned_min(b, steps, left)
-        over_steps = Loop(b, count, [position, weights_at, *sums[:sum_count]], [4, STEP_BYTES])
+        over_steps = Loop(b, count, [position, weights_at, *sums[:sum_count]])
         position, weights_at, *totals = over_steps.values
         values = [
             load(b, add_offset(b, weights_at, n, block_stride), _PAIRS, 2) for n in range(blocks)
@@ -147,7 +147,12 @@ def _emit_block(
             inputs = b.bitcast(splat(b, load(b, b.add(corner, position), I32, 2)), _PAIRS)
             for n in range(blocks):
                 added.append(_target.add_products(b, totals[p * blocks + n], values[n], inputs))
-        position, weights_at, *totals = over_steps.end(added)
+        after = [
+            b.add(position, make_int_constant(4)),
+            b.add(weights_at, make_int_constant(STEP_BYTES)),
+            *added,
+        ]
+        position, weights_at, *totals = over_steps.end(after)
         carried = zip(sums[sum_count:], totals, strict=True)
         highs = [_target.carry(b, high, total) for high, total in carried]
         lows = [b.and_(total, low_bits) for total in totals]
@@ -174,7 +179,7 @@ def _emit_products(b: IRBuilder, pixels: Value, blocks: Value, *operands: Any) -
 
 def _emit_bounds(
     b: IRBuilder, weights: Value, runs: Value, run_steps: Value, steps: Value, bounds: Value
-) -> None:
+) -> Any:
     """Compute each lane's largest sums over ``steps`` steps of weights.
 
     They are the sum of the magnitudes of one sign, that of all magnitudes, and that of squares.
@@ -185,7 +190,7 @@ def _emit_bounds(
     over_chunks = Loop(b, chunks, [run_steps, *over_runs.values])
     left, weights_at, *most = over_chunks.values
     count = _unsigned_min(b, steps, left)
-    over_steps = Loop(b, count, [weights_at, *no_sums], [STEP_BYTES])
+    over_steps = Loop(b, count, [weights_at, *no_sums])
     weights_at, positive, negative, squares = over_steps.values
     value = load(b, weights_at, _PAIRS, 2)
     above = emit_signed_max(b, value, make_zero_constant(_PAIRS))
@@ -194,12 +199,13 @@ def _emit_bounds(
         b.sub(negative, _multiply_pairs(b, b.sub(value, above), ones)),
         b.add(squares, _sum_squares(b, value)),
     ]
-    weights_at, *sums = over_steps.end(added)
+    weights_at, *sums = over_steps.end([b.add(weights_at, make_int_constant(STEP_BYTES)), *added])
     found = emit_signed_max(b, *sums[:2]), b.add(*sums[:2]), sums[2]
     most = [emit_signed_max(b, *two) for two in zip(found, most, strict=True)]
     most = over_runs.end(over_chunks.end([b.sub(left, count), weights_at, *most])[1:])[1:]
     for row, bound in enumerate(most):
         store(b, bound, add_offset(b, bounds, STEP_BYTES * row), 4)
+    return make_int_constant(0)
 
 
 def _sum_squares(b: IRBuilder, values: Value) -> Any:
@@ -215,18 +221,18 @@ def _emit_energy(b: IRBuilder, inputs: Value, granules: Value, known: Value) -> 
     most = b.insert_element(
         make_zero_constant(make_int_vector_type(32, lanes)), b.trunc(known, I32), first
     )
-    loop = Loop(b, granules, [inputs, most], [2 * GRANULE])
+    loop = Loop(b, granules, [inputs, most])
     at, most = loop.values
     sums = _sum_squares(b, load(b, at, make_int_vector_type(16, GRANULE), 2))
     distance = lanes // 2
     while distance:
         sums = b.add(sums, shuffle(b, sums, sums, [i ^ distance for i in range(lanes)]))
         distance //= 2
-    _, most = loop.end([emit_signed_max(b, most, sums)])
+    _, most = loop.end([b.add(at, make_int_constant(2 * GRANULE)), emit_signed_max(b, most, sums)])
     return b.zext(b.extract_element(most, first), I64)
 
 
-_products: Any = define_function("compute_products_int16", _emit_products)
+_products: Any = define_function("products_int16", _emit_products)
 _bounds: Any = define_function("bounds_int16", _emit_bounds)
 _energy: Any = define_function("energy_int16", _emit_energy)
 _MAX_PIXELS_OF = np.array([0, *(_target.shapes.get(n, 0) for n in (1, 2))], np.int64)
@@ -353,7 +359,7 @@ def _is_exact(s: CarrySearch, energy: Int, level: Int) -> Any:
 
 @jit
 def find_carry_steps(s: CarrySearch, energy: Int) -> Any:
-    """Return how many steps may lie between two carries, or 0 if each sum might overflow.
+    """Return a number of steps between two carries that is proven exact, or 0 if there is none.
 
     ``energy`` is the bound of :func:`bound_energy` for the inputs of any MIDDLE_STEPS steps, or
     negative if it is not known.

@@ -40,7 +40,7 @@ def copy_run(source: Integers, start: Int, target: Integers, to: Int, count: Int
 
 @jit
 def read_run(spm: Scratchpad, size: Int, start: Int, values: Int64s) -> None:
-    """Read integers of ``1 << size`` bytes at byte offset ``start`` into ``values`` (int64)."""
+    """Fill ``values`` (int64) with integers of ``1 << size`` bytes from byte ``start`` on."""
     if size == 0:
         copy_run(spm.i8, start, values, ZERO, values.size)
     elif size == 1:
@@ -53,7 +53,7 @@ def read_run(spm: Scratchpad, size: Int, start: Int, values: Int64s) -> None:
 
 @jit
 def write_run(values: Int64s, spm: Scratchpad, size: Int, to: Int) -> None:
-    """Write values (int64) as integers of ``1 << size`` bytes at byte offset ``to``."""
+    """Write values (int64) as integers of ``1 << size`` bytes from byte ``to`` on."""
     if size == 0:
         copy_run(values, ZERO, spm.i8, to, values.size)
     elif size == 1:

@@ -9,16 +9,16 @@ import numpy as np
 from nmpsim.isa.profiles import ONNX
 from nmpsim.kernels.array_types import Float32s, Int, Int8s, Int16s, Int64s
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import ZERO, Scratchpad, copy_run, read_run, write_run
+from nmpsim.kernels.movement import ZERO, Scratchpad, copy_run, write_run
 from nmpsim.kernels.operands import AverageParameters, OutputPosition, PoolShape
 from nmpsim.kernels.profiles import compute_averages
-from nmpsim.kernels.rounding import bits_to_float32
+from nmpsim.kernels.rounding import real
 from nmpsim.kernels.saturate import ONCE, SaturationCounters, clip_run
 
 
 @jit
 def find_window_range(position: Int, stride: Int, pad: Int, kernel: Int, size: Int) -> Any:
-    """Return the range of a window's rows (or columns) that are inside the tile."""
+    """Return the first row (or column) of a window inside the tile, and the one after the last."""
     begin = position * stride - pad
     return max(begin, 0), min(begin + kernel, size)
 
@@ -47,36 +47,68 @@ def compute_max_pool(spm: Int8s | Int16s, w: PoolShape, lowest: Int, empty_value
 
 
 @jit
+def add_run(spm: Int8s | Int16s, start: Int, sums: Int64s) -> None:
+    """Add consecutive elements of a scratchpad to sums (int64)."""
+    values = spm[start : start + sums.size]
+    for c in range(sums.size):
+        sums[c] += np.int64(values[c])
+
+
+@jit
 def sum_window(
+    spm: Scratchpad,
+    w: PoolShape,
+    element: Int,
+    rows: tuple[Int, Int],
+    columns: tuple[Int, Int],
+    offset: Int,
+    sums: Int64s,
+) -> Any:
+    """Sum ``x - offset`` over ranges of rows and columns; return the number of taps."""
+    top, bottom = rows
+    left, right = columns
+    taps = max(bottom - top, 0) * max(right - left, 0)
+    sums[:] = -taps * offset
+    for row in range(top, bottom):
+        for column in range(left, right):
+            source = w.input + row * w.in_row_stride + column * w.in_pixel_stride
+            if element:
+                add_run(spm.i16, source, sums)
+            else:
+                add_run(spm.i8, source, sums)
+    return taps
+
+
+@jit
+def sum_dequantized(
     spm: Scratchpad,
     w: PoolShape,
     a: AverageParameters,
     rows: tuple[Int, Int],
     columns: tuple[Int, Int],
-    values: Int64s,
-    sums: Int64s,
     totals: Float32s,
 ) -> Any:
-    """Sum ``x - in_offset`` over ranges of rows and columns; return the number of taps.
+    """Sum dequantized taps one after the other into ``totals`` and return the divisor of the sum.
 
-    Profile onnx sums dequantized values, one tap after the other, into ``totals``; the others sum
-    integers into ``sums``. ``values`` is a buffer.
+    It is the number of taps inside the tile, or that of the whole window.
     """
     top, bottom = rows
     left, right = columns
-    factor = bits_to_float32(a.scale.mul)
-    sums[:] = 0
+    factor = real(a.scale.mul)
     totals[:] = 0
     for row in range(top, bottom):
         for column in range(left, right):
             source = w.input + row * w.in_row_stride + column * w.in_pixel_stride
-            read_run(spm, a.element, source << a.element, values)
             for c in range(w.channels):
-                if a.profile == ONNX:
-                    totals[c] += np.float32(values[c] - a.in_offset) * factor
+                value: Int = np.int64(0)
+                if a.element:
+                    value = np.int64(spm.i16[source + c])
                 else:
-                    sums[c] += values[c] - a.in_offset
-    return max(bottom - top, 0) * max(right - left, 0)
+                    value = np.int64(spm.i8[source + c])
+                totals[c] += np.float32(value - a.in_offset) * factor
+    if a.by_valid_taps:
+        return max(bottom - top, 0) * max(right - left, 0)
+    return w.kernel_h * w.kernel_w
 
 
 @jit_allocating
@@ -88,15 +120,18 @@ def compute_average_pool(
     counters: SaturationCounters,
 ) -> None:
     """Compute the average of the taps inside the tile: the sum of ``x - in_offset``, scaled."""
-    values, sums = np.zeros(w.channels, np.int64), np.zeros(w.channels, np.int64)
+    sums = np.zeros(w.channels, np.int64)
     totals = np.zeros(w.channels, np.float32)
-    all_taps = w.kernel_h * w.kernel_w if a.profile == ONNX else ONCE
     for y in range(w.out_h):
         rows = find_window_range(y, w.stride_h, w.pad_top, w.kernel_h, w.in_h)
         for x in range(w.out_w):
             columns = find_window_range(x, w.stride_w, w.pad_left, w.kernel_w, w.in_w)
-            taps = sum_window(spm, w, a, rows, columns, values, sums, totals)
-            taps = taps if a.by_valid_taps else all_taps
+            taps: Int = np.int64(0)
+            if a.profile == ONNX:
+                taps = sum_dequantized(spm, w, a, rows, columns, totals)
+            else:
+                taps = sum_window(spm, w, a.element, rows, columns, a.in_offset, sums)
+                taps = taps if a.by_valid_taps else ONCE
             index = place.origin + y * place.stride_y + x * place.stride_x
             compute_averages(sums, totals, max(taps, ONCE), a, index, counters)
             clip_run(sums, a.clip, index, counters)

@@ -10,26 +10,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, get_type_hints
+from typing import Any
 
 import attrs
 import numpy as np
 
 from nmpsim.isa.profiles import PROFILES, check_profiles
 from nmpsim.isa.shared_words import OPERATIONS
-from nmpsim.isa.words import OP_ADD, OP_SUB
 from nmpsim.kernels import rounding
 from nmpsim.kernels.channels import FIRST_PARAMETER
 from nmpsim.kernels.formulas import ELEMENTS, RESULT, Formula, read_formulas
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.lanes import IntegerVector, find_parameters, has_vector_code
-from nmpsim.kernels.operands import (
-    AverageParameters,
-    BinaryScales,
-    IntegerScale,
-    Quantizer,
-    RescaleParameters,
-)
+from nmpsim.kernels.lanes import IntegerVector, find_parameters
+from nmpsim.kernels.operands import IntegerScale
 from nmpsim.kernels.saturate import ONCE
 from nmpsim.kernels.saturation_stages import BIAS, RESCALE
 from nmpsim.kernels.vector_code import FLOATS
@@ -45,14 +38,10 @@ _NAMES: Mapping[str, Any] = {
     **{
         name: getattr(rounding, name)
         for name in (
-            "combine", "divide_away", "exp2", "fma", "float32_to_bits", "float64_to_bits", "limit",
-            "round_away", "round_even", "saturate", "shift_away", "shift_product",
+            "combine", "divide_away", "exp2", "fma", "get_bits", "get_bits64", "hold", "limit",
+            "real", "real64", "round_away", "round_even", "saturate", "shift_away", "within",
         )
     },
-    "hold": rounding.clamp_magnitude,
-    "real": rounding.bits_to_float32,
-    "real64": rounding.bits_to_float64,
-    "within": rounding.assume_within,
 }  # fmt: skip
 """Names in the source text of compiled formulas."""
 
@@ -60,23 +49,16 @@ Key = tuple[int, ...]
 """Numbers that select a formula: of the profile and of the element, and others before these."""
 
 
-def _list_words(struct: type, at: str, **others: str) -> dict[str, str]:
-    """Return the expressions of words: fields of a named tuple and of its scales, and others."""
-    found: dict[str, str] = {}
-    for field, kind in get_type_hints(struct).items():
-        if kind is IntegerScale:
-            scale = "out" if field == "scale" else field.removesuffix("_scale")
-            found |= {f"{scale}_{one}": f"{at}.{field}.{one}" for one in IntegerScale._fields}
-        else:
-            found[field] = f"{at}.{field}"
-    return found | others
+def _list_words(*scales: tuple[str, str], **words: str) -> dict[str, str]:
+    """Return the expressions of words: those of scales, and others by name."""
+    found = {f"{name}_{one}": f"{at}.{one}" for name, at in scales for one in IntegerScale._fields}
+    return found | words
 
 
 def _write_terms(terms: Iterable[tuple[str, str]], indent: str, counted_as: str) -> list[str]:
     """Return assignments of terms; ``counted_as`` are the arguments of primitives that count."""
     return [
-        f"{indent}{name} = "
-        + re.sub(r"\b(saturate|limit|shift_product)\(", rf"\1({counted_as}, ", term)
+        f"{indent}{name} = " + re.sub(r"\b(saturate|limit)\(", rf"\1({counted_as}, ", term)
         for name, term in terms
     ]
 
@@ -181,26 +163,19 @@ for _key, _formula in _SUMS.items():
     SUM_NUMBERS[_key[1:]] = SUMS.index(_formula)
 
 
-_SUM_WORDS = _list_words(Quantizer, "q", bias="bias")
-for _one in IntegerScale._fields:
-    _SUM_WORDS |= {f"bias_{_one}": f"bias_scale.{_one}", f"out_{_one}": f"out.{_one}"}
-
-
-def _list_coders(
-    formula: Formula, first: int = FIRST_PARAMETER
-) -> Iterable[tuple[str, int, str, str]]:
+def _list_coders(formula: Formula) -> Iterable[tuple[str, int, str, str]]:
     """Yield name and row of each parameter, and the functions that encode and decode it."""
-    for row, (name, known) in enumerate(find_parameters(formula).items(), first):
+    for row, (name, known) in enumerate(find_parameters(formula).items(), FIRST_PARAMETER):
         if isinstance(known, IntegerVector):
             yield name, row, "np.int64", "np.int64"
         elif known.kind is FLOATS:
-            yield name, row, "float32_to_bits", "real"
+            yield name, row, "get_bits", "real"
         else:
-            yield name, row, "float64_to_bits", "real64"
+            yield name, row, "get_bits64", "real64"
 
 
-def _write_parameters(formula: Formula, first: int = FIRST_PARAMETER) -> list[str]:
-    coders = _list_coders(formula, first)
+def _write_parameters(formula: Formula) -> list[str]:
+    coders = _list_coders(formula)
     stores = [f"    table[{row}, c] = {encode}({name})" for name, row, encode, _ in coders]
     return [*_write_terms(formula.constants, "    ", ""), *stores]
 
@@ -218,7 +193,14 @@ fill_parameters = _compile(
     _get_keys("0", "q"),
     _write_parameters,
     "table, c",
-    _SUM_WORDS,
+    _list_words(
+        ("bias", "bias_scale"),
+        ("out", "out"),
+        bias="bias",
+        element="q.element",
+        out_offset="q.out_offset",
+        result_scale="q.result_scale",
+    ),
 )
 """Write the parameters of channel ``c`` to the table of ``channels.py``."""
 
@@ -242,7 +224,7 @@ scale_bias = _compile(
         f"    return np.int64({formula.steps[-1][1]})",
     ],
     "pixels, index, counters",
-    _SUM_WORDS,
+    _list_words(("bias", "bias_scale"), bias="bias", element="q.element"),
 )
 """Return the initial value of a channel's sum; count its saturation once for each pixel."""
 
@@ -253,7 +235,7 @@ apply_leaky = _compile(
     _get_keys("0", "q"),
     partial(_write_loop, acc="run[i]"),
     "run, index, counters",
-    _SUM_WORDS,
+    _list_words(("leaky", "q.leaky_scale"), out_offset="q.out_offset"),
 )
 """Scale results below the zero point by the slope of a leaky ReLU."""
 
@@ -266,68 +248,44 @@ compute_averages = _compile(
     _get_keys("0", "a"),
     partial(_write_loop, acc="sums[i]", total="totals[i]"),
     "sums, totals, index, counters",
-    _list_words(AverageParameters, "a", divisor="divisor"),
+    _list_words(
+        ("out", "a.scale"),
+        divisor="divisor",
+        element="a.element",
+        out_offset="a.out_offset",
+        result_scale="a.result_scale",
+    ),
 )
 """Compute averages of sums, before the clip; ``totals`` are sums of dequantized values."""
-
-_BINARY = _read("compute_binary", *OPERATIONS, of=("eltwise",))
-_BINARY_KEYS = _get_keys("t.operation", "q", "t.element")
-_BINARY_WORDS = _list_words(BinaryScales, "q", operation="t.operation")
 
 compute_binary = _compile(
     "compute_binary",
     "left, right, t, q, index, counters",
-    _BINARY,
-    _BINARY_KEYS,
+    _read("compute_binary", *OPERATIONS, of=("eltwise",)),
+    _get_keys("t.operation", "q", "t.element"),
     partial(_write_loop, lhs="left[i]", rhs="right[i]"),
     "left, right, index, counters",
-    _BINARY_WORDS,
+    _list_words(
+        *((side, f"q.{side}_scale") for side in ("lhs", "rhs", "out")),
+        operation="t.operation",
+        out_offset="q.out_offset",
+        result_scale="q.result_scale",
+    ),
 )
 """Compute the results of two runs without their zero points, before the clip."""
-
-_RESCALES = _read("rescale_values", "rescale", "leaky", of=("rescale",))
-_RESCALE_KEYS = _get_keys("np.int64(u.leaky != 0)", "u")
-_RESCALE_WORDS = _list_words(RescaleParameters, "u")
 
 rescale_values = _compile(
     "rescale_values",
     "values, u, index, counters",
-    _RESCALES,
-    _RESCALE_KEYS,
+    _read("rescale_values", "rescale", "leaky", of=("rescale",)),
+    _get_keys("np.int64(u.leaky != 0)", "u"),
     partial(_write_loop, x="values[i]"),
     "values, index, counters",
-    _RESCALE_WORDS,
+    _list_words(
+        ("out", "u.scale"),
+        ("leaky", "u.leaky_scale"),
+        out_offset="u.out_offset",
+        result_scale="u.result_scale",
+    ),
 )
 """Rescale values without their zero point, before the clip."""
-
-# --- parameters of vector code ---------------------------------------------------------------
-
-VECTOR_SUMS = {
-    key: formula
-    for key, formula in _BINARY.items()
-    if key[0] in (OP_ADD, OP_SUB) and has_vector_code(formula)
-}
-"""Formulas of additions and subtractions that vector code computes, by key."""
-VECTOR_RESCALES = {key: formula for key, formula in _RESCALES.items() if key[0] == 0}
-
-fill_sum_parameters = _compile(
-    "fill_sum_parameters",
-    "t, q, table, c",
-    VECTOR_SUMS,
-    _BINARY_KEYS,
-    partial(_write_parameters, first=2),
-    "table, c",
-    _BINARY_WORDS,
-)
-"""Write the parameters of a sum or difference to column ``c``, after the zero points' rows."""
-
-fill_rescale_parameters = _compile(
-    "fill_rescale_parameters",
-    "u, table, c",
-    VECTOR_RESCALES,
-    _RESCALE_KEYS,
-    partial(_write_parameters, first=1),
-    "table, c",
-    _RESCALE_WORDS,
-)
-"""Write the parameters of a rescale to column ``c``, after the zero point's row."""

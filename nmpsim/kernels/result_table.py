@@ -14,7 +14,7 @@ import numpy as np
 from nmpsim.kernels.array_types import Int, Int32s, Int64s
 from nmpsim.kernels.channels import START
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.operands import Clip, OutputPosition
+from nmpsim.kernels.operands import Clip
 from nmpsim.kernels.saturate import (
     INT32_MAX,
     INT32_MIN,
@@ -27,14 +27,12 @@ from nmpsim.kernels.vector_code import LANES
 from nmpsim.kernels.workspace_size import TABLE_ROWS
 
 PARAMETER_ROWS = TABLE_ROWS - START
-BELOW, ABOVE, LEAST, MOST, FIRST_BELOW, FIRST_ABOVE = range(6)
-"""Rows of counts: results limited from below and above; smallest and largest result before the
-clip; pixels of the first results that were limited from below and above."""
-SAVED = 6
+BELOW, ABOVE, LEAST, MOST = range(4)
+"""Rows of counts: results limited from below and above; smallest and largest before the clip."""
+SAVED = 4
 """Row at which a copy of the counts before the last results starts."""
-TOO_LARGE = 2
-"""Bit of a vector function's answer: a sum is too large for it. Results are invalid, and nothing is
-counted."""
+TOO_LARGE = 4
+"""Bit of a vector function's answer: a sum is too large for it, and the results are invalid."""
 
 
 @jit
@@ -55,12 +53,12 @@ def copy_parameters_to_blocks(table: Int64s, begins: bool, lane: Int, parameters
 
 @jit
 def clear_counts(counts: Int32s) -> None:
-    """Reset the counts of all blocks to no limited results."""
+    """Reset the counts of all blocks to the state without limited results."""
     for block in range(counts.shape[0]):
-        counts[block, BELOW:LEAST] = 0
+        counts[block, BELOW] = 0
+        counts[block, ABOVE] = 0
         counts[block, LEAST] = INT32_MAX
         counts[block, MOST] = INT32_MIN
-        counts[block, FIRST_BELOW:SAVED] = INT32_MAX
 
 
 @jit
@@ -73,10 +71,38 @@ def undo_counts(counts: Int32s) -> None:
 
 
 @jit
-def get_pixel_index(place: OutputPosition, width: Int, pixel: Int) -> Any:
-    """Return the index of a tile's pixel in the layer's output; ``width`` is the tile's."""
-    y = pixel // width
-    return place.origin + y * place.stride_y + (pixel - y * width) * place.stride_x
+def may_be_first(index: Int, limited: Int, clip: Clip, counters: SaturationCounters) -> Any:
+    """Return whether results limited from ``index`` on may precede the first recorded one.
+
+    Bit 0 of ``limited`` says that some were limited from below, bit 1 from above.
+    """
+    first = counters.layers[counters.layer].first
+    low_stage, high_stage = get_clip_stages(clip)
+    is_low = limited & 1 and index < first[low_stage, LOW]
+    return is_low or (limited & 2 and index < first[high_stage, HIGH])
+
+
+@jit
+def record_first(
+    counts: Int32s,
+    lane: Int,
+    count: Int,
+    clip: Clip,
+    index: Int,
+    counters: SaturationCounters,
+) -> None:
+    """Record the first limited results of the pixel that was counted last.
+
+    ``index`` is that of its first channel in the layer's output, which is in lane ``lane``.
+    """
+    first = counters.layers[counters.layer].first
+    low_stage, high_stage = get_clip_stages(clip)
+    for c in range(count):
+        rows, i = counts[(lane + c) // LANES], (lane + c) % LANES
+        if rows[BELOW, i] != rows[SAVED + BELOW, i]:
+            first[low_stage, LOW] = min(first[low_stage, LOW], index + c)
+        if rows[ABOVE, i] != rows[SAVED + ABOVE, i]:
+            first[high_stage, HIGH] = min(first[high_stage, HIGH], index + c)
 
 
 @jit
@@ -85,23 +111,21 @@ def add_counts(
     lane: Int,
     count: Int,
     clip: Clip,
-    place: OutputPosition,
-    width: Int,
+    index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Add the counts of ``count`` channels, the first in lane ``lane``, to the layer's counters.
+    """Add the counts of ``count`` channels from a lane on to the layer's counters.
 
-    ``place`` is the position of the first channel, ``width`` the pixels in a row of the tile.
+    The first limited result must be recorded already; ``index`` is that of the first channel's
+    last result.
     """
     low_stage, high_stage = get_clip_stages(clip)
     for c in range(count):
         rows, i = counts[(lane + c) // LANES], (lane + c) % LANES
         below, above = np.int64(rows[BELOW, i]), np.int64(rows[ABOVE, i])
         if below:
-            index = get_pixel_index(place, width, np.int64(rows[FIRST_BELOW, i])) + c
             overshoot = clip.low - np.int64(rows[LEAST, i])
-            record_limited(counters, low_stage, LOW, index, overshoot, below)
+            record_limited(counters, low_stage, LOW, index + c, overshoot, below)
         if above:
-            index = get_pixel_index(place, width, np.int64(rows[FIRST_ABOVE, i])) + c
             overshoot = np.int64(rows[MOST, i]) - clip.high
-            record_limited(counters, high_stage, HIGH, index, overshoot, above)
+            record_limited(counters, high_stage, HIGH, index + c, overshoot, above)

@@ -16,28 +16,30 @@ from nmpsim.kernels.saturate import ONCE, SaturationCounters, limit_value
 
 MAX_MAGNITUDE: Any = np.int64(1 << 62)
 """Magnitude to which results are clamped; every later clip is narrower."""
+_BELOW_HALF: Any = np.nextafter(np.float32(0.5), np.float32(0))
+"""The largest float32 below a half."""
 
 
 @jit
-def bits_to_float32(word: Int) -> Any:
+def real(word: Int) -> Any:
     """Reinterpret the low 32 bits of an integer as float32."""
     return np.int32(word).view(np.float32)
 
 
 @jit
-def bits_to_float64(word: Int) -> Any:
+def real64(word: Int) -> Any:
     """Reinterpret a 64-bit integer as float64."""
     return np.int64(word).view(np.float64)
 
 
 @jit
-def float32_to_bits(value: np.float32) -> Any:
+def get_bits(value: np.float32) -> Any:
     """Reinterpret a float32 as a signed 32-bit integer."""
     return np.int64(np.float32(value).view(np.int32))
 
 
 @jit
-def float64_to_bits(value: np.float64) -> Any:
+def get_bits64(value: np.float64) -> Any:
     """Reinterpret a float64 as a signed 64-bit integer."""
     return np.float64(value).view(np.int64)
 
@@ -64,6 +66,15 @@ def round_away(value: Any) -> Any:
     if size - whole >= 0.5:
         whole += 1.0
     return _to_integer(whole) if value > 0 else -_to_integer(whole)
+
+
+@jit
+def round_to_int32(value: np.float32) -> Any:
+    """Round a float32 below 2^30 to int32, halves away from zero.
+
+    Adding a little less than a half reaches the next integer from the half on, not before.
+    """
+    return np.int32(value + (_BELOW_HALF if value >= 0 else -_BELOW_HALF))
 
 
 @jit
@@ -125,13 +136,13 @@ def combine(operation: Int, x: Any, y: Any) -> Any:
 
 
 @jit
-def clamp_magnitude(value: Int, most: Int) -> Any:
-    """Clamp a value to -most ... most."""
+def hold(value: Int, most: Int) -> Any:
+    """Return a value clamped to -most ... most."""
     return min(max(value, -most), most)
 
 
 @jit
-def assume_within(value: Int, _: Int) -> Any:
+def within(value: Int, _: Int) -> Any:
     """Return the value unchanged; the formula states its range for vector code."""
     return value
 
@@ -151,18 +162,3 @@ def saturate(
     """Return a value saturated to a signed ``bits``-bit integer; count it if it was outside."""
     half = ONCE << (bits - ONCE)
     return limit_value(value, -half, half - ONCE, stage, times, index, counters)
-
-
-@jit
-def shift_product(
-    stage: Int,
-    times: Int,
-    index: Int,
-    counters: SaturationCounters,
-    x: Int,
-    mul: Int,
-    half: Int,
-    shift: Int,
-) -> Any:
-    """Return ``x * mul + half``, saturated to 32 bits and shifted right."""
-    return saturate(stage, times, index, counters, x * mul + half, np.int64(32)) >> shift

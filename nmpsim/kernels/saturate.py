@@ -18,7 +18,7 @@ ONCE: Any = np.int64(1)
 
 
 class SaturationCounters(NamedTuple):
-    """Arrays of the machine that count limited values, and the number of a layer."""
+    """Counters of limited values for a layer; the arrays are those of the machine."""
 
     layers: Records
     channel_saturated: Int64s
@@ -65,6 +65,16 @@ def limit_value(
 
 
 @jit
+def saturate_run(values: Int64s, stage: Int, index: Int, counters: SaturationCounters) -> None:
+    """Saturate a run of values to 32 bits in place.
+
+    ``index`` is the first one's in the layer's output, here and below.
+    """
+    low, high = np.int64(INT32_MIN), np.int64(INT32_MAX)
+    limit_run(values, low, high, stage, stage, index, counters)
+
+
+@jit
 def get_clip_stages(clip: Clip) -> Any:
     """Return the stages of values that a clip limits from below and above."""
     return ACTIVATION if clip.wanted & 1 else RESULT, ACTIVATION if clip.wanted & 2 else RESULT
@@ -102,30 +112,49 @@ def limit_run(
         least = min(least, values[i])
         most = max(most, values[i])
     if least < lowest:
-        count_beyond(values, lowest, low_stage, LOW, low - np.int64(least), index, counters)
+        count_limited(values, lowest, low_stage, LOW, index, counters)
+        record_worst(values, low, low_stage, LOW, low - np.int64(least), index, counters)
     if most > highest:
-        count_beyond(values, highest, high_stage, HIGH, np.int64(most) - high, index, counters)
+        count_limited(values, highest, high_stage, HIGH, index, counters)
+        record_worst(values, high, high_stage, HIGH, np.int64(most) - high, index, counters)
     if least < lowest or most > highest:
         for i in range(values.size):
             values[i] = min(max(values[i], lowest), highest)
 
 
 @jit
-def count_beyond(
+def record_worst(
     values: Int32s | Int64s,
-    limit: Any,
+    limit: Int,
     stage: Int,
     side: Int,
     overshoot: Int,
     index: Int,
     counters: SaturationCounters,
 ) -> None:
-    """Count the values of a run beyond ``limit``, and record the first one.
-
-    ``limit`` has the type of the values; ``overshoot`` is the largest one.
-    """
+    """Record the largest overshoot of a run and its first value beyond ``limit``."""
     account = counters.layers[counters.layer]
     account.worst[stage, side] = max(account.worst[stage, side], overshoot)
+    if index >= account.first[stage, side]:
+        return
+    sign = 1 if side == HIGH else -1
+    place = 0
+    while sign * (values[place] - limit) <= 0:
+        place += 1
+    account.first[stage, side] = min(account.first[stage, side], index + place)
+
+
+@jit
+def count_limited(
+    values: Int32s | Int64s,
+    limit: Any,
+    stage: Int,
+    side: Int,
+    index: Int,
+    counters: SaturationCounters,
+) -> None:
+    """Count the values of a run beyond ``limit``, which has their type, in total and by channel."""
+    account = counters.layers[counters.layer]
     # Inverting all bits reverses the order: values above a limit become values below it.
     inverted = values.dtype.type(-side)
     limit = limit ^ inverted
@@ -141,8 +170,3 @@ def count_beyond(
         done += run.size
         channel = 0
     account.saturated[stage, side] += times
-    if index < account.first[stage, side]:
-        place = 0
-        while (values[place] ^ inverted) >= limit:
-            place += 1
-        account.first[stage, side] = min(account.first[stage, side], index + place)

@@ -26,7 +26,7 @@ INT32S = make_int_vector_type(32)
 
 
 def make_int_constant(value: int) -> Any:
-    """Return an integer as a 64-bit constant."""
+    """Return a 64-bit constant."""
     return Constant(I64, value)
 
 
@@ -36,7 +36,7 @@ def make_splat_constant(kind: ir.VectorType, value: float) -> Any:
 
 
 def make_zero_constant(kind: ir.Type) -> Any:
-    """Return zero as a constant of a type."""
+    """Return the zero of a type."""
     return Constant(kind, None)
 
 
@@ -94,7 +94,7 @@ def emit_any_lane(b: IRBuilder, mask: Value) -> Any:
 
 
 def count_if(b: IRBuilder, count: Value, comparison: str, value: Value, limit: Value) -> Any:
-    """Add 1 to each lane of ``count`` whose signed comparison is true."""
+    """Add 1 to the lanes of ``count`` in which a signed comparison is true."""
     return b.sub(count, b.sext(b.icmp_signed(comparison, value, limit), count.type))
 
 
@@ -121,21 +121,13 @@ class Loop:
         Number of iterations, at least one unless ``may_be_empty``.
     carried
         Values before the first iteration.
-    steps
-        What is added to the first carried values, in order, after each iteration.
     """
 
     def __init__(
-        self,
-        b: IRBuilder,
-        count: Value,
-        carried: Iterable[Any],
-        steps: Iterable[int | Value] = (),
-        may_be_empty: bool = False,
+        self, b: IRBuilder, count: Value, carried: Iterable[Any], may_be_empty: bool = False
     ) -> None:
         carried = list(carried)
         self._b, self._count = b, count
-        self._steps = [make_int_constant(step) if isinstance(step, int) else step for step in steps]
         self._skipped = (b.block, carried) if may_be_empty else None
         before = b.block
         self._body, self._after = b.append_basic_block("body"), b.append_basic_block("after")
@@ -151,14 +143,12 @@ class Loop:
         for phi, value in zip(self.values, carried, strict=True):
             phi.add_incoming(value, before)
 
-    def end(self, values: Iterable[Any] = ()) -> list[Any]:
+    def end(self, values: list[Any]) -> list[Any]:
         """Close the loop and return the carried values after it.
 
-        ``values`` are those at the end of an iteration, without the values that have steps.
+        ``values`` are those at the end of an iteration.
         """
         b, last = self._b, self._b.block
-        stepped = zip(self.values, self._steps, strict=False)
-        values = [*(b.add(value, step) for value, step in stepped), *values]
         following = b.add(self._index, make_int_constant(1))
         self._index.add_incoming(following, last)
         for phi, value in zip(self.values, values, strict=True):
@@ -207,14 +197,15 @@ def emit_run_loops(
     ``emit_run(position, *carried)`` emits a run and returns the values after it; positions are
     counted from ``start``.
     """
-    over_rows = Loop(b, window.rows, [start, *carried], [window.row_stride])
-    over_runs = Loop(b, window.runs, over_rows.values, [window.run_stride])
-    values = over_runs.end(emit_run(*over_runs.values))[1:]
-    return over_rows.end(values)[1:]
+    over_rows = Loop(b, window.rows, [start, *carried])
+    over_runs = Loop(b, window.runs, over_rows.values)
+    values = emit_run(*over_runs.values)
+    values = over_runs.end([b.add(over_runs.values[0], window.run_stride), *values])[1:]
+    return over_rows.end([b.add(over_rows.values[0], window.row_stride), *values])[1:]
 
 
 def switch(b: IRBuilder, number: Value, cases: Mapping[int, Callable[[], Any]]) -> Any:
-    """Emit a switch over a number; return the case's 64-bit result, or 0 if no case matches."""
+    """Emit the case of a number and return its result, a 64-bit integer; 0 if there is no case."""
     done = b.append_basic_block("done")
     choice = b.switch(number, done)
     results = [(make_int_constant(0), b.block)]

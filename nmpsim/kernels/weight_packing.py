@@ -79,7 +79,6 @@ def _emit_pack_halves(
         b,
         steps,
         [make_int_constant(0), make_int_constant(0), make_int_constant(0), *[_NO_SUMS] * 2],
-        [1],
     )
     step, *after = loop.values
     for side in range(2):
@@ -93,7 +92,7 @@ def _emit_pack_halves(
         pairs = _add_pairs(b, _ONE_BYTES, value)
         sums = call_intrinsic(b, "x86.avx2.pmadd.wd", _SUMS, pairs, _ONE_PAIRS)
         after[2 + side] = b.add(after[2 + side], sums)
-    _, *after = loop.end(after)
+    _, *after = loop.end([b.add(step, make_int_constant(1)), *after])
     for side in range(2):
         scaled = b.sub(_NO_SUMS, b.shl(after[2 + side], make_splat_constant(_SUMS, 7)))
         store(b, scaled, add_offset(b, starts, 32 * side), 4)
@@ -114,7 +113,7 @@ def _emit_pack_pairs(
     Returns the number of residual steps.
     """
     loop = Loop(
-        b, b.lshr(steps, make_int_constant(1)), [make_int_constant(0)] * 3, [2], may_be_empty=True
+        b, b.lshr(steps, make_int_constant(1)), [make_int_constant(0)] * 3, may_be_empty=True
     )
     step, *after = loop.values
     for side in range(2):
@@ -130,13 +129,19 @@ def _emit_pack_pairs(
         to = residuals, offsets, after[side], side
         following = b.add(step, make_int_constant(1))
         after[side] = _store_residual(b, *to, b.sub(second, together), following, is_large)
-    step, *after = loop.end(after)
-    at = b.mul(step, make_int_constant(STEP_BYTES))
-    with b.if_then(b.icmp_unsigned("<", step, steps)):
-        for side in range(2):
-            here = add_offset(b, at, 32 * side)
-            store(b, load(b, b.add(weights, here), _BYTES, 1), b.add(packed, here), 1)
-            store(b, _NO_WEIGHTS, add_offset(b, b.add(packed, here), STEP_BYTES), 1)
+    step, *after = loop.end([b.add(step, make_int_constant(2)), *after])
+    last = Loop(
+        b,
+        b.and_(steps, make_int_constant(1)),
+        [b.mul(step, make_int_constant(STEP_BYTES))],
+        may_be_empty=True,
+    )
+    (at,) = last.values
+    for side in range(2):
+        here = add_offset(b, at, 32 * side)
+        store(b, load(b, b.add(weights, here), _BYTES, 1), b.add(packed, here), 1)
+        store(b, _NO_WEIGHTS, add_offset(b, b.add(packed, here), STEP_BYTES), 1)
+    last.end([at])
     for side in range(2):
         store(b, _NO_SUMS, add_offset(b, starts, 32 * side), 4)
     return _pad_residuals(b, residuals, offsets, after)
@@ -164,12 +169,16 @@ def _pad_residuals(b: IRBuilder, residuals: Value, offsets: Value, counts: list[
     count = emit_signed_max(b, *counts)
     for side, first in enumerate(counts):
         residual, offset = _residual_at(b, residuals, offsets, first, side)
-        moves = STEP_BYTES, OFFSETS_BYTES
-        missing = Loop(b, b.sub(count, first), [residual, offset], moves, may_be_empty=True)
+        missing = Loop(b, b.sub(count, first), [residual, offset], may_be_empty=True)
         residual, offset = missing.values
         store(b, _NO_WEIGHTS, residual, 1)
         store(b, make_int_constant(0), offset, 8)
-        missing.end()
+        missing.end(
+            [
+                b.add(residual, make_int_constant(STEP_BYTES)),
+                b.add(offset, make_int_constant(OFFSETS_BYTES)),
+            ]
+        )
     return count
 
 

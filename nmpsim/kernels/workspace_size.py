@@ -12,7 +12,7 @@ LEVELS = 7
 """Levels of the number of steps between two carries of an Int16 sum: 1, 2, 4 and so on."""
 TABLE_ROWS = 8
 """Rows of the table of channels (``channels.py``)."""
-COUNT_ROWS = 12
+COUNT_ROWS = 8
 """Rows of counts of limited results (``result_table.py``)."""
 LANE_ROWS = COUNT_ROWS + 2 * (TABLE_ROWS - 1)
 """int32 rows of the tables of blocks: counts, and int64 parameters (``result_table.py``)."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nmpsim.isa.descriptors import DESCRIPTORS
-from nmpsim.isa.profiles import Q31, ROWS, PairWords
+from nmpsim.isa.profiles import Q31, ROWS, ElementwiseWords
 from nmpsim.isa.shared_words import OPERATIONS
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import AVGPOOL, ELTWISE, KINDS, SCALE, SCALE_BYTES, find_word_positions
@@ -52,7 +52,7 @@ def _positions() -> Any:
 _SCALES = _positions()
 
 
-def _of_pairs(of: Callable[[PairWords], bool]) -> Any:
+def _of_pairs(of: Callable[[ElementwiseWords], bool]) -> Any:
     """Return [profiles, operations] a flag of the elementwise operations; False if unsupported."""
     table = np.zeros((len(ROWS), len(OPERATIONS)), np.bool_)
     for row in ROWS:

@@ -11,7 +11,7 @@ from rich.console import Console
 from nmpsim.analysis.explain import (
     ErrorBand,
     Factor,
-    FormErrors,
+    FactorErrors,
     LayerFacts,
     ProfileFacts,
     ProfileForm,
@@ -193,7 +193,7 @@ _FACTOR = (
 
 
 def print_factor(
-    factor: Factor, errors: FormErrors | None, console: Console, *, band: ErrorBand | None
+    factor: Factor, errors: FactorErrors | None, console: Console, *, band: ErrorBand | None
 ) -> None:
     """Print the integers of a factor, and their error over the inputs with a plot."""
     form = factor.integer
@@ -223,7 +223,7 @@ def _formula(factor: Factor) -> str:
     return f"({shifted} * {form.mul} + 2^{form.post - 1}) >> {form.post}"
 
 
-def _print_errors(errors: FormErrors, console: Console) -> None:
+def _print_errors(errors: FactorErrors, console: Console) -> None:
     offset = f", offset {errors.offset}" if errors.offset else ""
     kind = {"int8": "Int8", "int16": "Int16"}[errors.precision]
     print_heading(console, f"for {kind} results{offset}")
@@ -242,7 +242,7 @@ def _print_errors(errors: FormErrors, console: Console) -> None:
     print_facts(console, rows, 17)
 
 
-def _overflow_text(errors: FormErrors) -> str:
+def _overflow_text(errors: FactorErrors) -> str:
     ends = []
     if errors.overflow.low is not None:
         ends.append(f"at {errors.overflow.low} and below")

@@ -61,7 +61,7 @@ PLANTED = {
         {REFERENCE: "INSTRUCTIONS", RV32IM: "compute_arithmetic"},
     ),
     "product": (
-        't._m("mulx", Kind.MULTIPLY, 0, "another product")',
+        't._m("mulx", InstructionKind.MULTIPLY, 0, "another product")',
         {REFERENCE: "INSTRUCTIONS", RV32IM: "compute_arithmetic"},
     ),
     "immediate": (
@@ -73,11 +73,11 @@ PLANTED = {
         {REFERENCE: "INSTRUCTIONS", RV32IM: "is_branch_taken"},
     ),
     "upper": (
-        'Instruction("luj", Kind.UPPER, Format.U, 0x7B, "another one")',
+        'Instruction("luj", InstructionKind.UPPER, InstructionFormat.U, 0x7B, "another one")',
         {REFERENCE: "INSTRUCTIONS", RV32IM: "compute_upper"},
     ),
     "jump": (
-        'Instruction("jx", Kind.JUMP, Format.J, 0x7B, "another one")',
+        'Instruction("jx", InstructionKind.JUMP, InstructionFormat.J, 0x7B, "another one")',
         {REFERENCE: "INSTRUCTIONS", RV32IM: "compute_jump_target"},
     ),
     "fence": (
@@ -95,7 +95,7 @@ PLANTED = {
     "load": ('t._load("lwu", 6, 4, False, "another one")', {REFERENCE: "INSTRUCTIONS"}),
     "store": ('t._store("sx", 3, 4, "another one")', {REFERENCE: "INSTRUCTIONS"}),
     "synchronization": (
-        't._sync("nmp.meet", Format.SYNC, 5, "another one")',
+        't._sync("nmp.meet", InstructionFormat.SYNC, 5, "another one")',
         {
             REFERENCE: "INSTRUCTIONS",
             SCALAR: "synchronize",
@@ -204,10 +204,11 @@ print(checks.check(kind, [0, 1, 0x2000_0011, 9, 5], 64, touches))
 print(checks.check(kind, [0, 1, 0x2000_0010, 0, 5], 64, touches))
 print(checks.check(kind, words, 33, touches))
 touches = defaultdict(int)
-footprint.footprint(kind, words, touches)
+footprint.compute_footprint(kind, words, touches)
 print(touches[0, footprint.COUNT], touches[1, footprint.START], touches[1, footprint.RUN])
 costs = get_costs(nmpsim.default_device())
-print(work.cycles(kind, words, costs) == work.cycles(KINDS["fill"], words, costs) > 0)
+busy = work.count_busy_cycles
+print(busy(kind, words, costs) == busy(KINDS["fill"], words, costs) > 0)
 """
     assert run_in_process(code).split() == [
         "-1",

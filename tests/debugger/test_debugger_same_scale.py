@@ -7,7 +7,7 @@ import pytest
 from nmpsim.bundle import parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import default_device
-from nmpsim.debugger.scale_changes import change_scale, recompile_bundle
+from nmpsim.debugger.scale_changes import compute_scale_change, recompile_bundle
 from nmpsim.diagnostics import UserError
 from nmpsim.lir.parser import parse
 from nmpsim.lir.verify import verify
@@ -34,6 +34,6 @@ def test_a_scale_shared_by_a_host_operation_is_refused() -> None:
     verify(module)
     bundle = parse_bundle(compile_module(module, default_device()))
     with pytest.raises(UserError) as caught:
-        change_scale(recompile_bundle(bundle, module), bundle.metadata.layers[0], 0.25)
+        compute_scale_change(recompile_bundle(bundle, module), bundle.metadata.layers[0], 0.25)
     (problem,) = caught.value.diagnostics
     assert (problem.code, problem.found) == ("DEBUG002", "turned computes the tensor on the host")

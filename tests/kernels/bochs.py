@@ -1,4 +1,4 @@
-"""Run code for other processors in the emulator Bochs, as a PC without a BIOS.
+"""Code for processors that are not at hand, in the emulator Bochs: a PC that has no BIOS.
 
 Its read-only memory has data, the code, and what makes a processor of 1985 one with AMX.
 """
@@ -15,9 +15,9 @@ from llvmlite import binding
 MODEL = "sapphire_rapids"
 TRIPLE = "x86_64-unknown-none-elf"
 DATA, DATA_BYTES = 0xFFF0_0000, 0xC_0000
-"""Address and size of the data in memory."""
+"""Where data are in memory, and how much may be there."""
 RESULTS, ROOM = 0x20_0000, 0x80_0000
-"""Address of the results, and of the code's workspace."""
+"""Where code leaves what it is to answer, and where it may work."""
 _MARK, _NONE = b"<<<results>>>", b"<<<no AMX>>>"
 _BOOT = r"""
 .section .boot,"ax"
@@ -117,11 +117,11 @@ panic: action=fatal
 
 
 _DISPLAYS = ("nogui", 'rfb, options="timeout=0"')
-"""Displays: none, or a remote one that waits for no client where Bochs needs one (Debian)."""
+"""None, and, where a Bochs cannot do without (Debian's), one that waits for nobody to look."""
 
 
 @functools.cache
-def find_missing_tool() -> str | None:
+def what_is_missing() -> str | None:
     """Return why Bochs cannot run code on this host, or None if it can."""
     bochs = shutil.which("bochs")
     if bochs is None:
@@ -152,7 +152,7 @@ def run(folder: Path, code: str, data: bytes, size: int) -> bytes | None:
         boot = boot.replace(name, str(value))
     quoted = [line.replace('"', "\\22") for line in boot.splitlines()]
     (folder / "kernel.o").write_bytes(
-        compile_object("\n".join([code, *(f'module asm "{line}"' for line in quoted)]))
+        compiled("\n".join([code, *(f'module asm "{line}"' for line in quoted)]))
     )
     (folder / "layout").write_text(_LAYOUT)
     link = ["ld", "--oformat=binary", "-T", "layout", "-o", "image", "kernel.o"]
@@ -174,7 +174,7 @@ def run(folder: Path, code: str, data: bytes, size: int) -> bytes | None:
     raise AssertionError(told)
 
 
-def compile_object(code: str) -> bytes:
+def compiled(code: str) -> bytes:
     """Compile a module to an object file, optimized as kernels are."""
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()

@@ -1,4 +1,4 @@
-"""Make the helpers beside the tests importable."""
+"""Makes the helpers beside the tests importable."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Remove private names from Numba, and run kernels that show whether they are needed.
+"""Private names of Numba, Numba without some of them, and kernels that show whether it matters.
 
 python numba_without_names.py MODULE...   # modules of numba_internals that lose all their names
 """
@@ -51,7 +51,7 @@ def private_names(module: str) -> list[tuple[str, str]]:
 
 
 @contextmanager
-def remove_name(module: str, name: str) -> Iterator[None]:
+def without(module: str, name: str) -> Iterator[None]:
     """Remove a name from Numba in a ``with`` block."""
     owner: Any = importlib.import_module(module)
     *owners, name = name.split(".")
@@ -75,8 +75,8 @@ def import_again() -> Any:
     return importlib.import_module(PACKAGE)
 
 
-def run_kernels() -> list[object]:
-    """Return the results of kernels of each type that nmpsim compiles."""
+def what_kernels_answer() -> list[object]:
+    """Return results of kernels of each type that nmpsim compiles."""
     import ctypes
 
     import numpy as np
@@ -188,4 +188,4 @@ if __name__ == "__main__":
     for module in sys.argv[1:]:
         sys.modules[f"{PACKAGE}.{module}"] = None  # type: ignore[assignment]  # cannot be imported
     assert sorted(import_again().MISSING) == sorted(sys.argv[1:])
-    print(run_kernels())
+    print(what_kernels_answer())

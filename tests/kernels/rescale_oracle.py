@@ -1,4 +1,4 @@
-"""Compute rescaling, rounding and saturation in integers (docs/isa.md, docs/numerics.md).
+"""Rescaling, rounding and saturation in plain integers, as docs/isa.md and docs/numerics.md say.
 
 Shares nothing with the kernels and the reference engine but the arrays that accounts are kept in.
 """
@@ -14,20 +14,20 @@ import numpy as np
 from nmpsim.core.state import LAYER, NEVER, STAGES
 
 BIAS, ACCUMULATOR, RESCALE, RESULT, ACTIVATION = range(5)
-"""Stages of docs/report.md."""
+"""Stages, as docs/report.md has them."""
 LOW, HIGH = 0, 1
 INT8, INT16 = 0, 1
 INT32 = -(1 << 31), (1 << 31) - 1
 INT48 = -(1 << 47), (1 << 47) - 1
 HELD = 1 << 62
-"""Limit to which larger values are clamped."""
+"""What is beyond it is held there."""
 CHANNELS, BASE, LAYER_INDEX = 5, 3, 1
-"""Channels of the layer, index of its first counter, and index of the layer."""
+"""Channels of the layer, the place of its first one in the account, the layer's own place."""
 F32 = np.float32
 
 
 class SaturationCounters(NamedTuple):
-    """Arrays of a machine that count saturated values."""
+    """The arrays of a machine that saturation is counted in."""
 
     layers: Any
     channel_saturated: Any
@@ -43,7 +43,7 @@ def new_counters() -> SaturationCounters:
 
 
 class Ledger:
-    """Saturation counters that are updated value by value."""
+    """The same account, kept value by value."""
 
     def __init__(self) -> None:
         self.expected = new_counters()
@@ -51,7 +51,7 @@ class Ledger:
     def limit(
         self, value: int, low: int, high: int, stages: tuple[int, int], index: int, times: int = 1
     ) -> int:
-        """Clamp ``value`` to ``low`` ... ``high`` and count it if it is outside."""
+        """``value`` from ``low`` to ``high``; what is saturated is noted."""
         for side, overshoot in ((LOW, low - value), (HIGH, value - high)):
             if overshoot > 0:
                 at, layer = (stages[side], side), self.expected.layers[LAYER_INDEX]
@@ -67,8 +67,8 @@ class Ledger:
         np.testing.assert_array_equal(counters.channel_saturated, self.expected.channel_saturated)
 
 
-def round_half_away(value: Any) -> int:
-    """Round a float to an integer within +-2^62, halves away from zero; NaN becomes 0."""
+def rounded_away(value: Any) -> int:
+    """Nearest integer of a float, halves away from zero, within +-2^62; 0 for what is no number."""
     if np.isnan(value):
         return 0
     if np.isinf(value):
@@ -77,8 +77,8 @@ def round_half_away(value: Any) -> int:
     return min(max(size if value > 0 else -size, -HELD), HELD)
 
 
-def round_half_even(value: Any) -> int:
-    """Round a float to an integer within +-2^62, halves to even; NaN becomes 0."""
+def rounded_even(value: Any) -> int:
+    """Nearest integer of a float, halves to even, likewise."""
     if np.isnan(value):
         return 0
     if np.isinf(value):
@@ -87,7 +87,7 @@ def round_half_even(value: Any) -> int:
 
 
 def nearest_float32(exact: Fraction) -> Any:
-    """Return the nearest float32 of an exact number, halves to even; infinity from 2^128 on."""
+    """Of an exact number; halves to even. Infinity stands where 2^128 would be."""
     with np.errstate(over="ignore"):
         first = F32(float(exact))
         around = [np.nextafter(first, F32(-np.inf)), first, np.nextafter(first, F32(np.inf))]
@@ -99,14 +99,14 @@ def nearest_float32(exact: Fraction) -> Any:
     return min(around, key=distance)
 
 
-def divide_half_away(x: int, shift: int) -> int:
-    """Compute ``x / 2^shift``, halves away from zero."""
+def divided_away(x: int, shift: int) -> int:
+    """``x / 2^shift``, halves away from zero."""
     size = int(abs(Fraction(x, 1 << shift)) + Fraction(1, 2))
     return size if x > 0 else -size
 
 
 def high_product(x: int, mul: int) -> int:
-    """Compute ``x * mul / 2^31``, halves up; -2^31 times itself becomes 2^31 - 1."""
+    """``x * mul / 2^31``, halves up; -2^31 times itself does not fit and is 2^31 - 1."""
     return min((x * mul + (1 << 30)) // (1 << 31), INT32[1])
 
 
@@ -118,7 +118,7 @@ def integer_form(
     x: int, scale: tuple[int, int, int], element: int, stage: int, index: int, ledger: Ledger,
     times: int = 1,
 ) -> int:  # fmt: skip
-    """Compute ``((x >> pre) * mul + half) >> post``."""
+    """``((x >> pre) * mul + half) >> post``."""
     pre, mul, post = scale
     if element == INT8:
         total = ledger.limit((x >> pre) * mul + half_of(post), *INT32, (stage,) * 2, index, times)
@@ -129,15 +129,15 @@ def integer_form(
 
 
 def fixed_form(x: int, scale: tuple[int, int, int], index: int, ledger: Ledger) -> int:
-    """Compute ``(x << pre) * mul / 2^31 / 2^post``; ``x`` is clamped so that 64 bits suffice."""
+    """``x << pre``, times ``mul / 2^31``, divided by ``2^post``; ``x`` is held where 64 bits do."""
     pre, mul, post = scale
     held = min(max(x, -(HELD >> pre)), HELD >> pre)
     shifted = ledger.limit(held << pre, *INT32, (RESCALE,) * 2, index)
-    return divide_half_away(high_product(shifted, mul), post)
+    return divided_away(high_product(shifted, mul), post)
 
 
 def reduced_form(x: int, scale: tuple[int, int, int]) -> int:
-    """Rescale a 48-bit sum: ``mul`` rounded to 16 bits, one shift by ``15 - pre + post``."""
+    """48-bit sums: ``mul`` rounded to 16 bits, one shift by ``15 - pre + post``, halves up."""
     pre, mul, post = scale
     reduced = 0x7FFF if mul >= 0x7FFF0000 else (mul + 0x8000) // 0x10000
     shift = 15 - pre + post
@@ -145,7 +145,7 @@ def reduced_form(x: int, scale: tuple[int, int, int]) -> int:
 
 
 def once_form(x: int, scale: tuple[int, int, int], low: tuple[int, int, int]) -> int:
-    """Multiply ``x`` by a float64 made of two scales; round halves away, clamp to 2^61."""
+    """``x`` times a float64 whose bits are in two scales; halves away from zero; held at 2^61."""
     pre, mul, post = scale
     factor = math.ldexp(float((mul << 22) + low[1]), pre - post - low[2] - 53)
     product = float(x) * factor

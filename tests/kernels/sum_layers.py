@@ -1,4 +1,4 @@
-"""Layers that rescale sums: their words, their records and each result in Python numbers."""
+"""Layers whose sums are scaled: their words, their records, and each result in plain numbers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from rescale_oracle import (
     integer_form,
     once_form,
     reduced_form,
-    round_half_away,
-    round_half_even,
+    rounded_away,
+    rounded_even,
 )
 
 from nmpsim.kernels import channel_tables, channels
@@ -38,11 +38,11 @@ PROFILES = GLOW_INT, GLOW_FLOAT, GLOW_FLOAT_LATE, NMP, Q31, FLOAT, FBGEMM, ONEDN
 INTEGER = (GLOW_INT, NMP)
 REALS = (GLOW_FLOAT, GLOW_FLOAT_LATE, FLOAT, FBGEMM, ONEDNN)
 COUNT, INDEX, PIXELS = 13, 8, 3
-"""Channels per block, index of the first one in the layer's output, and pixels of a tile."""
+"""Channels at once, the first one's index in the layer's output, pixels of a tile."""
 SPM_BYTES, RECORDS, TABLE = 4096, 64, 1024
 CASES = 12
 NMP_PARAMETERS = ("pre", "mul", "half", "post", "addend")
-"""Parameters of nmp's Int8 formula, in the order of the table's rows."""
+"""Parameters of the formula of nmp for Int8, in the order of the table's rows."""
 
 put_entry: Any = numba.njit(
     lambda spm, at, q, first, table: channel_tables.fill_channel_table(spm, at, q, first, table)
@@ -52,11 +52,11 @@ Three = tuple[int, int, int]
 
 @attrs.frozen
 class Channel:
-    """Parameters of one channel; scales are (pre, mul, post)."""
+    """What a channel has of its own; scales are (pre, mul, post)."""
 
     weight_offset: int
     bias: int
-    """Bias as stored in the record: 64 bits; for fbgemm and onednn the bits of a float64."""
+    """As the record holds it: 64 bits, for fbgemm and onednn those of a float64."""
     zero_term: int
     bias_scale: Three
     out: Three
@@ -64,7 +64,7 @@ class Channel:
 
 @attrs.frozen
 class Layer:
-    """Descriptor words that all channels share."""
+    """The words that all channels share."""
 
     element: int
     profile: int
@@ -81,8 +81,8 @@ class Layer:
 
 
 def result_of(total: int, layer: Layer, c: Channel, index: int, ledger: Ledger) -> int:
-    """Compute the result of a complete sum."""
-    value = scale_sum(total, layer, c, index, ledger)
+    """The result of a finished sum."""
+    value = scaled(total, layer, c, index, ledger)
     if layer.leaky is not None and value < layer.offset:
         below = value - layer.offset
         if layer.element == INT8:
@@ -95,8 +95,8 @@ def result_of(total: int, layer: Layer, c: Channel, index: int, ledger: Ledger) 
     return ledger.limit(value, low, high, stages, index)
 
 
-def scale_sum(total: int, layer: Layer, c: Channel, index: int, ledger: Ledger) -> int:
-    """Scale a sum and add the zero point, before the clip; round each float32 operation."""
+def scaled(total: int, layer: Layer, c: Channel, index: int, ledger: Ledger) -> int:
+    """The sum on the result's scale, with its zero point; each float32 operation on its own."""
     offset, profile = layer.offset, layer.profile
     if profile in INTEGER:
         bias = min(max(c.bias, -(1 << 61)), 1 << 61) if profile == NMP else 0
@@ -110,22 +110,22 @@ def scale_sum(total: int, layer: Layer, c: Channel, index: int, ledger: Ledger) 
     real, factor = F32(total), float_of(c.out[1])
     with np.errstate(all="ignore"):
         if profile == GLOW_FLOAT:
-            return round_half_away(F32(real * factor) + F32(offset))
+            return rounded_away(F32(real * factor) + F32(offset))
         if profile == GLOW_FLOAT_LATE:
-            return round_half_away(real * factor) + offset
+            return rounded_away(real * factor) + offset
         if profile == FLOAT:
-            return round_half_even(real * factor) + offset
+            return rounded_even(real * factor) + offset
         bias = np.int64(c.bias).view(np.float64)
         if profile == FBGEMM:
-            return round_half_even(F32(np.float64(real) + bias) * factor) + offset
+            return rounded_even(F32(np.float64(real) + bias) * factor) + offset
         unsigned = 128 if layer.element == INT8 else 0
         value = F32(real * float_of(c.bias_scale[1])) * factor
         value = F32(np.float64(value) + bias) * float_of(layer.result_scale)
-        return round_half_even(value + F32(offset + unsigned)) - unsigned
+        return rounded_even(value + F32(offset + unsigned)) - unsigned
 
 
 def scratchpad_of(layer: Layer) -> tuple[Scratchpad, channels.OperandOffsets]:
-    """Return a scratchpad with channel and scale records (docs/isa.md) after an unused channel."""
+    """Channel and scale records as docs/isa.md lays them out, one channel of nobody before."""
     memory = np.zeros(SPM_BYTES, np.int8)
     views = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
     for place, c in enumerate(layer.channels, start=1):
@@ -158,7 +158,7 @@ def quantizer_of(layer: Layer) -> channels.Quantizer:
 
 
 def table_of(layer: Layer) -> Any:
-    """Return the kernels' channel table."""
+    """The kernels' table of channels."""
     spm, at = scratchpad_of(layer)
     table = np.full((TABLE_ROWS, COUNT), -77, np.int64)
     with np.errstate(all="ignore"):

@@ -8,21 +8,15 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
-from rescale_oracle import F32, bits_of, round_half_away
+from rescale_oracle import F32, bits_of, rounded_away
 
-from nmpsim.core.state import LAYER, NEVER, STAGES
-from nmpsim.isa.profiles import GLOW_FLOAT, ONNX
-from nmpsim.isa.words import INT8, INT16, OP_ADD, OP_MAX
-from nmpsim.kernels.elementwise import compute_sum_vectors
-from nmpsim.kernels.movement import Scratchpad
-from nmpsim.kernels.operands import BinaryScales, BinaryShape, Clip, IntegerScale, OutputPosition
-from nmpsim.kernels.saturate import SaturationCounters
+from nmpsim.isa.profiles import FLOAT, GLOW_FLOAT
+from nmpsim.isa.words import INT8, INT16, OP_ADD, OP_SUB
+from nmpsim.kernels.elementwise import add_int16, can_add_int16
+from nmpsim.kernels.operands import BinaryScales, BinaryShape, Clip, IntegerScale
 
-CHANNELS, COUNT = 16, 96
-LOW, HIGH = -32768, 32767
-tile_entry: Any = numba.njit(
-    lambda spm, t, q, place, counters: compute_sum_vectors(spm, t, q, place, counters)
-)
+sums_entry: Any = numba.njit(lambda left, right, q, values: add_int16(left, right, q, values))
+fits_entry: Any = numba.njit(lambda t, q: can_add_int16(t, q))
 
 
 def factor(value: float) -> IntegerScale:
@@ -31,8 +25,7 @@ def factor(value: float) -> IntegerScale:
 
 def pair(**changed: int) -> BinaryShape:
     words = dict.fromkeys(BinaryShape._fields, np.int64(0))
-    given = {"operation": OP_ADD, "element": INT16, "rhs_size": INT16, "rows": 1, "columns": COUNT}
-    given |= {"rhs": 2 * COUNT, "output": 4 * COUNT, **changed}
+    given = {"operation": OP_ADD, "element": INT16, "rhs_size": INT16, **changed}
     return BinaryShape(**{**words, **{name: np.int64(value) for name, value in given.items()}})
 
 
@@ -41,20 +34,8 @@ def scales(
 ) -> BinaryScales:
     left, right, result = map(np.int64, offsets)
     sides = left, right, factor(lhs), factor(rhs), factor(out)
-    clip = Clip(np.int64(LOW), np.int64(HIGH), np.int64(0))
+    clip = Clip(np.int64(-32768), np.int64(32767), np.int64(0))
     return BinaryScales(np.int64(profile), *sides, np.int64(0), result, clip)
-
-
-def run(t: BinaryShape, q: BinaryScales, pairs: Any) -> tuple[Any, SaturationCounters] | None:
-    """Return results and counters of pairs of values, or None if there is no vector code."""
-    memory = np.zeros(3 * COUNT, np.int16)
-    memory[: 2 * COUNT] = np.array(pairs).T.reshape(-1)
-    spm = Scratchpad(memory.view("i1"), memory, memory.view("i4"), memory.view("i8"))
-    layers = np.zeros(1, LAYER).view(np.recarray)
-    layers.channels[:], layers.first[:] = CHANNELS, NEVER
-    counters = SaturationCounters(layers, np.zeros((STAGES, 2, CHANNELS), np.int64), np.int64(0))
-    done = tile_entry(spm, t, q, OutputPosition(*[np.int64(0)] * 3), counters)
-    return (memory[2 * COUNT :].tolist(), counters) if done else None
 
 
 EDGES = [-32768, -32767, -1, 0, 1, 32767]
@@ -64,6 +45,7 @@ SCALES = [
     (0.5, 0.5, 0.5, (0, 0, 0)),
     (-700.0, 900.0, 3.3, (-32768, 32767, -32768)),
     (3999.0, 3999.0, 1.0, (32767, -32768, 1)),
+    (1e-30, 0.0, 1e30, (1, 1, 1)),
 ]
 
 
@@ -72,41 +54,33 @@ def test_int16_sums_equal_the_reference(
     lhs: float, rhs: float, out: float, offsets: tuple[int, int, int]
 ) -> None:
     rng = np.random.default_rng(1)
-    pairs = [*itertools.product(EDGES, EDGES), *rng.integers(LOW, HIGH + 1, (60, 2)).tolist()]
-    done = run(pair(), scales(lhs, rhs, out, offsets), pairs)
-    assert done
+    drawn = rng.integers(-32768, 32768, (2, 60)).T.tolist()
+    pairs = np.array([*itertools.product(EDGES, EDGES), *drawn], np.int16)
+    q, values = scales(lhs, rhs, out, offsets), np.full(len(pairs), 77, np.int32)
+    if (lhs, out) != (1e-30, 1e30):
+        assert fits_entry(pair(), q)
+    sums_entry(pairs[:, 0].copy(), pairs[:, 1].copy(), q, values)
     expected = []
-    for left, right in pairs:
-        one = round_half_away(F32(left - offsets[0]) * F32(lhs))
-        other = round_half_away(F32(right - offsets[1]) * F32(rhs))
-        expected.append(round_half_away(F32(one + other) * F32(out) + F32(offsets[2])))
-    results, counters = done
-    assert results == [min(max(value, LOW), HIGH) for value in expected]
-    over = [[LOW - value for value in expected], [value - HIGH for value in expected]]
-    account = counters.layers[0]
-    for side, beyond in enumerate(over):
-        cut = [i for i, value in enumerate(beyond) if value > 0]
-        assert account.saturated[:, side].sum() == len(cut)
-        assert account.worst[:, side].max() == max([0, *beyond])
-        assert account.first[:, side].min() == (cut[0] if cut else NEVER)
-        by_channel = np.bincount([i % CHANNELS for i in cut], minlength=CHANNELS)
-        assert (counters.channel_saturated[:, side].sum(axis=0) == by_channel).all()
+    for left, right in pairs.tolist():
+        one = rounded_away(F32(left - offsets[0]) * F32(lhs))
+        other = rounded_away(F32(right - offsets[1]) * F32(rhs))
+        expected.append(rounded_away(F32(one + other) * F32(out) + F32(offsets[2])))
+    assert values.tolist() == expected
 
 
-def test_results_beyond_32_bits_are_left_to_other_code() -> None:
-    """Vector code rounds numbers up to 2^30."""
+def test_results_within_32_bits_are_exact() -> None:
+    """Sides and results up to 2^29; the zero points, too."""
     fine = (100.0, 100.0, 10.0, (0, 0, 0))
-    pairs = [(0, 0)] * COUNT
-    assert run(pair(), scales(*fine), pairs)
-    for changed in ({"rhs_size": INT8}, {"rhs_size": 2}, {"operation": OP_MAX}):
-        assert not run(pair(**changed), scales(*fine), pairs)
-    assert not run(pair(), scales(*fine, profile=ONNX), pairs)
-    assert run(pair(), scales(8000.0, 8000.0, 1.0, (0, 0, 0)), pairs)
-    for index, wrong in itertools.product(range(3), (33_000.0, -33_000.0, np.inf, np.nan)):
+    assert fits_entry(pair(), scales(*fine))
+    for changed in ({"element": INT8}, {"rhs_size": INT8}, {"rhs_size": 2}, {"operation": OP_SUB}):
+        assert not fits_entry(pair(**changed), scales(*fine))
+    assert not fits_entry(pair(), scales(*fine, profile=FLOAT))
+    assert fits_entry(pair(), scales(8000.0, 8000.0, 1.0, (0, 0, 0)))
+    for index, wrong in itertools.product(range(3), (17_000.0, -17_000.0, np.inf, np.nan)):
         numbers = list(fine[:3])
         numbers[index] = wrong
-        assert not run(pair(), scales(*numbers, (0, 0, 0)), pairs), (index, wrong)
+        assert not fits_entry(pair(), scales(*numbers, (0, 0, 0))), (index, wrong)
         offsets = [0, 0, 0]
-        offsets[index] = (1 << 31) - 1
-        assert not run(pair(), scales(0.0, 0.0, 0.0, tuple(offsets)), pairs)
-    assert not run(pair(), scales(9000.0, 9000.0, 9.0, (0, 0, 0)), pairs)
+        offsets[index] = 1 << 30
+        assert not fits_entry(pair(), scales(0.0, 0.0, 0.0, tuple(offsets)))
+    assert not fits_entry(pair(), scales(1000.0, 1000.0, 9.0, (0, 0, 0)))

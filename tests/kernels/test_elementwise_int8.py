@@ -1,4 +1,4 @@
-"""Vector code for sums and rescaled values of Int8 against plain integers, number by number."""
+"""Sums and rescaled values of Int8 in 16 bits against plain integers, number by number."""
 
 from __future__ import annotations
 
@@ -13,42 +13,43 @@ import numpy as np
 import pytest
 
 from nmpsim.core.state import LAYER, NEVER, STAGES
-from nmpsim.isa.profiles import GLOW_INT, ONNX
+from nmpsim.isa.profiles import GLOW_INT, Q31
 from nmpsim.isa.words import OP_ADD, OP_MAX, OP_SUB
-from nmpsim.kernels.elementwise import (
+from nmpsim.kernels.elementwise_int8 import (
+    CLIPS,
+    PARAMETERS,
+    RESCALE,
+    RESCALE_UNCLIPPED,
+    ROWS,
     RUN_BYTES,
+    SUM,
     can_use_blocks,
-    compute_rescale_vectors,
-    compute_sum_vectors,
+    choose_rescale,
+    compute_run,
+    encode_rescale,
+    encode_sum,
 )
 from nmpsim.kernels.movement import Scratchpad
-from nmpsim.kernels.operands import (
-    BinaryScales,
-    BinaryShape,
-    Clip,
-    IntegerScale,
-    OutputPosition,
-    RescaleParameters,
-)
+from nmpsim.kernels.operands import BinaryScales, BinaryShape, Clip, IntegerScale, RescaleParameters
 from nmpsim.kernels.saturation_stages import ACTIVATION, RESULT
 
 CHANNELS, BASE = 80, 7
-"""Channels of the layer, and index of its first counter."""
+"""Channels of the layer, and the place of its first one in the account."""
 LHS, RHS, OUT, BYTES = 0, 4096, 8192, 16384
 
-sum_entry: Any = numba.njit(
-    lambda spm, t, q, place, counters: compute_sum_vectors(spm, t, q, place, counters)
-)
-rescale_entry: Any = numba.njit(
-    lambda spm, source, target, count, u, place, counters: compute_rescale_vectors(
-        spm, source, target, count, u, place, counters
+run_entry: Any = numba.njit(
+    lambda spm, operation, sides, count, numbers, table, buffer, clip, index, counters: compute_run(
+        spm, operation, sides, count, numbers, table, buffer, clip, index, counters
     )
 )
+sum_entry: Any = numba.njit(lambda t, q, numbers: encode_sum(t, q, numbers))
+rescale_entry: Any = numba.njit(lambda u, numbers: encode_rescale(u, numbers))
+operation_entry: Any = numba.njit(lambda u: choose_rescale(u))
 regular_entry: Any = numba.njit(lambda *asked: can_use_blocks(*asked))
 
 
 class SaturationCounters(NamedTuple):
-    """Counters of saturated values."""
+    """Where cut values are counted."""
 
     layers: Any
     channel_saturated: Any
@@ -62,6 +63,10 @@ def new_counters() -> SaturationCounters:
     return SaturationCounters(layers, by_channel, np.int64(0))
 
 
+def buffer() -> Any:
+    return np.full(2 * RUN_BYTES, 77, np.int8)
+
+
 def random_scratchpad(seed: int) -> Scratchpad:
     memory = np.random.default_rng(seed).integers(-128, 128, BYTES, dtype=np.int8)
     return Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
@@ -71,7 +76,7 @@ def scale_of(pre: int, mul: int, post: int) -> IntegerScale:
     return IntegerScale(np.int64(pre), np.int64(mul), np.int64(post))
 
 
-def scale_value(x: int, scale: IntegerScale) -> int:
+def scaled(x: int, scale: IntegerScale) -> int:
     return ((x >> int(scale.pre)) * int(scale.mul) + (1 << int(scale.post) >> 1)) >> int(scale.post)
 
 
@@ -95,31 +100,19 @@ def unary(**changed: Any) -> RescaleParameters:
     return RescaleParameters(*limits, one, zero, one, zero, np.int64(3), clip)._replace(**changed)
 
 
-def place_at(index: int) -> OutputPosition:
-    return OutputPosition(np.int64(index), np.int64(0), np.int64(0))
-
-
-def run_sum(
-    t: BinaryShape, q: BinaryScales, count: int, index: int, memory: Any
-) -> SaturationCounters | None:
-    """Add two runs in memory; return the counters, or None if there is no vector code."""
-    spm = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
-    counters = new_counters()
-    done = sum_entry(spm, t._replace(columns=np.int64(count)), q, place_at(index), counters)
-    return counters if done else None
-
-
-def run_rescale(
-    u: RescaleParameters, target: int, count: int, index: int, memory: Any
-) -> SaturationCounters | None:
-    """Rescale a run in memory; return the counters, or None if there is no vector code."""
-    spm = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
-    counters, sides = new_counters(), map(np.int64, (0, target, count))
-    return counters if rescale_entry(spm, *sides, u, place_at(index), counters) else None
+def do_run(
+    operation: Any, sides: Any, count: int, index: int, numbers: Any, clip: Any, seed: int
+) -> Any:
+    """Scratchpad and accounts after a run."""
+    spm, counters = random_scratchpad(seed), new_counters()
+    table = np.full((CLIPS, ROWS, CHANNELS), 77, np.int16)  # what is there is no matter
+    given = (np.int64(count), numbers, table, buffer(), clip, np.int64(index), counters)
+    run_entry(spm, operation, tuple(map(np.int64, sides)), *given)
+    return spm.i8, counters
 
 
 def check_accounts(counters: SaturationCounters, index: int, *clips: Any) -> None:
-    """Compare counters with values before clips: (values, low, high, stages of both sides)."""
+    """Accounts of values before clips, counted one by one: (values, low, high, both stages)."""
     expected: dict[tuple[int, int], list[int]] = {}
     for values, low, high, stages in clips:
         for side, over in enumerate(([low - v for v in values], [v - high for v in values])):
@@ -148,65 +141,69 @@ RUNS = [(48, 0), (96, 48), (16, 16), (32, 32), (80, 32), (240, 16), (208, 96)]
     ("operation", "out"), [(OP_ADD, OUT), (OP_SUB, OUT), (OP_ADD, LHS), (OP_SUB, RHS)]
 )
 def test_int8_sums_equal_the_reference(operation: int, out: int, count: int, index: int) -> None:
-    q, t = pair_scales(), pair(operation)._replace(output=np.int64(out))
-    memory = random_scratchpad(count).i8
-    before = memory.tolist()
-    counters = run_sum(t, q, count, index, memory)
-    assert counters
+    q, numbers = pair_scales(), np.zeros(PARAMETERS, np.int16)
+    assert sum_entry(pair(operation), q, numbers)
+    before = random_scratchpad(count).i8.tolist()
+    after, counters = do_run(SUM, (LHS, RHS, out), count, index, numbers, q.clip, count)
     sign = 1 if operation == OP_ADD else -1
     values = [
-        scale_value(before[LHS + i] + 5, q.lhs_scale)
-        + sign * scale_value(before[RHS + i] - 9, q.rhs_scale)
+        scaled(before[LHS + i] + 5, q.lhs_scale) + sign * scaled(before[RHS + i] - 9, q.rhs_scale)
         for i in range(count)
     ]
     values = [value + 11 for value in values]
     expected = before.copy()
     expected[out : out + count] = [min(max(value, -90), 100) for value in values]
-    assert memory.tolist() == expected
+    assert after.tolist() == expected
     check_accounts(counters, index, (values, -90, 100, (ACTIVATION, RESULT)))
 
 
 @pytest.mark.parametrize("mul", [120, 250, -250])
-@pytest.mark.parametrize("target", [LHS, OUT])
 @pytest.mark.parametrize(("count", "index"), RUNS)
-def test_int8_rescales_equal_the_reference(count: int, index: int, target: int, mul: int) -> None:
+def test_int8_rescales_equal_the_reference(count: int, index: int, mul: int) -> None:
     """Values are clamped, scaled and clipped; both are counted, here on different sides."""
     clip = Clip(np.int64(-100), np.int64(110), np.int64(0))
     u = unary(scale=scale_of(0, mul, 7), clip=clip, in_low=np.int64(-80))
-    memory = random_scratchpad(count).i8
-    before = memory.tolist()
-    counters = run_rescale(u, target, count, index, memory)
-    assert counters
-    results = [scale_value(min(max(v, -80), 100) + 4, u.scale) + 3 for v in before[:count]]
+    numbers = np.zeros(PARAMETERS, np.int16)
+    assert rescale_entry(u, numbers)
+    before = random_scratchpad(count).i8.tolist()
+    after, counters = do_run(RESCALE, (LHS, LHS, OUT), count, index, numbers, clip, count)
+    results = [scaled(min(max(v, -80), 100) + 4, u.scale) + 3 for v in before[:count]]
     expected = before.copy()
-    expected[target : target + count] = [min(max(result, -100), 110) for result in results]
-    assert memory.tolist() == expected
+    expected[OUT : OUT + count] = [min(max(result, -100), 110) for result in results]
+    assert after.tolist() == expected
     clamp = before[:count], -80, 100, (ACTIVATION, ACTIVATION)
     check_accounts(counters, index, clamp, (results, -100, 110, (RESULT, RESULT)))
 
 
-def test_a_clamp_that_limits_nothing_does_not_change_the_overshoot() -> None:
-    """Values before the scale are larger than the results."""
-    clip = Clip(np.int64(-10), np.int64(10), np.int64(0))
-    limits = {"in_low": np.int64(-127), "in_high": np.int64(126), "in_offset": np.int64(0)}
-    u = unary(scale=scale_of(0, 32, 7), clip=clip, **limits)
-    memory = np.clip(random_scratchpad(3).i8, -100, 100)
-    before = memory[:240].tolist()
-    counters = run_rescale(u, OUT, 240, 0, memory)
-    assert counters
-    results = [scale_value(value, u.scale) + 3 for value in before]
-    check_accounts(counters, 0, (results, -10, 10, (RESULT, RESULT)))
+@pytest.mark.parametrize("mul", [110, -110])
+@pytest.mark.parametrize("last", [0, 1])
+def test_unclipped_results_are_exact(mul: int, last: int) -> None:
+    """The clamp's ends tell; without the clip results are the same."""
+    ends = sorted(scaled(value + 4, scale_of(0, mul, 7)) + 3 for value in (-80, 100))
+    clip = Clip(np.int64(ends[0]), np.int64(ends[1] - last), np.int64(0))
+    u = unary(scale=scale_of(0, mul, 7), clip=clip, in_low=np.int64(-80))
+    numbers = np.zeros(PARAMETERS, np.int16)
+    assert rescale_entry(u, numbers)
+    assert operation_entry(u) == (RESCALE if last else RESCALE_UNCLIPPED)
+    given = (LHS, LHS, OUT), 240, 16, numbers, clip, 7
+    with_clip, without = (do_run(operation, *given) for operation in (RESCALE, RESCALE_UNCLIPPED))
+    assert np.array_equal(with_clip[0], without[0]) != last
+    assert (with_clip[1].layers == without[1].layers).all() != last
 
 
 def test_two_clips_of_a_rescale_count_as_one_stage() -> None:
     """The first place is that of the first one, whichever clip limits it."""
     clip = Clip(np.int64(-100), np.int64(127), np.int64(1))
     u = unary(scale=scale_of(0, -128, 7), clip=clip, in_low=np.int64(-80), in_high=np.int64(127))
+    numbers = np.zeros(PARAMETERS, np.int16)
+    assert rescale_entry(u, numbers)
     for values in ([0, 120, -90], [0, -90, 120], [0, 0, 120]):
-        memory = np.zeros(CHANNELS, np.int8)
+        counters, memory = new_counters(), np.zeros(CHANNELS, np.int8)
         memory[: len(values)] = values
-        counters = run_rescale(u, 0, CHANNELS, 0, memory)
-        assert counters
+        spm = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
+        table, zero = np.zeros((CLIPS, ROWS, CHANNELS), np.int16), np.int64(0)
+        given = (zero, zero, zero), np.int64(CHANNELS), numbers, table, buffer(), clip, zero
+        run_entry(spm, RESCALE, *given, counters)
         limited = [i for i, value in enumerate(values) if value in (120, -90)]
         assert counters.layers[0].first[ACTIVATION, 0] == limited[0]
         assert counters.layers[0].saturated[ACTIVATION, 0] == len(limited)
@@ -214,15 +211,16 @@ def test_two_clips_of_a_rescale_count_as_one_stage() -> None:
 
 def test_long_runs_are_exact() -> None:
     """Counts are added up piece by piece; the first place is in a later piece."""
-    q, memory = pair_scales(), np.zeros(CHANNELS * 600, np.int8)
-    assert memory.size > 5 * RUN_BYTES
+    q, numbers = pair_scales(), np.zeros(PARAMETERS, np.int16)
+    assert sum_entry(pair(), q, numbers)
+    counters, memory = new_counters(), np.zeros(CHANNELS * 600, np.int8)
     memory[CHANNELS * 400 :] = 127
-    zero = np.int64(0)
-    t = pair()._replace(lhs=zero, rhs=zero, output=zero)
-    counters = run_sum(t, q, memory.size, 0, memory)
-    assert counters
-    of_zero = scale_value(5, q.lhs_scale) + scale_value(-9, q.rhs_scale) + 11
-    of_most = scale_value(132, q.lhs_scale) + scale_value(118, q.rhs_scale) + 11
+    spm = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
+    table, zero = np.zeros((CLIPS, ROWS, CHANNELS), np.int16), np.int64(0)
+    sides, count = (zero, zero, zero), np.int64(memory.size)
+    run_entry(spm, SUM, sides, count, numbers, table, buffer(), q.clip, zero, counters)
+    of_zero = scaled(5, q.lhs_scale) + scaled(-9, q.rhs_scale) + 11
+    of_most = scaled(132, q.lhs_scale) + scaled(118, q.rhs_scale) + 11
     values = [of_zero] * CHANNELS * 400 + [of_most] * CHANNELS * 200
     assert memory.tolist() == [min(value, 100) for value in values]
     check_accounts(counters, 0, (values, -90, 100, (ACTIVATION, RESULT)))
@@ -230,65 +228,70 @@ def test_long_runs_are_exact() -> None:
 
 def test_results_without_saturation_count_nothing() -> None:
     q = pair_scales(lhs_scale=scale_of(3, 1, 0), rhs_scale=scale_of(3, 1, 0))
-    counters = run_sum(pair(), q, 96, 0, random_scratchpad(5).i8)
-    assert counters
+    numbers = np.zeros(PARAMETERS, np.int16)
+    assert sum_entry(pair(), q, numbers)
+    _, counters = do_run(SUM, (LHS, RHS, OUT), 96, 0, numbers, q.clip, 5)
     check_accounts(counters, 0, ([0] * 96, -90, 100, (ACTIVATION, RESULT)))
 
 
 def test_every_fitting_scale_is_exact() -> None:
-    """Vector code of 16 bits computes the scale, for each byte."""
+    """The rounded product of 16 bits is the scale, for each byte."""
     random, fitting = np.random.default_rng(3), 0
     for _ in range(300):
         scale = scale_of(random.integers(0, 4), random.integers(-600, 600), random.integers(0, 17))
         offset, clip = random.integers(-128, 128), Clip(np.int64(-128), np.int64(127), np.int64(0))
         limits = {"in_low": np.int64(-128), "in_high": np.int64(127), "in_offset": offset}
-        memory = np.tile(np.arange(-128, 128).astype(np.int8), 5)
-        if run_rescale(unary(scale=scale, clip=clip, **limits), 0, 1280, 0, memory) is None:
+        numbers = np.zeros(PARAMETERS, np.int16)
+        if not rescale_entry(unary(scale=scale, clip=clip, **limits), numbers):
             continue
         fitting += 1
-        results = [scale_value(x - int(offset), scale) + 3 for x in range(-128, 128)]
-        assert memory.tolist() == [min(max(result, -128), 127) for result in results] * 5
+        memory = np.tile(np.arange(-128, 128).astype(np.int8), 3)
+        spm = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
+        table, zero = np.zeros((CLIPS, ROWS, CHANNELS), np.int16), np.int64(0)
+        given = (zero, zero, zero), np.int64(memory.size), numbers, table, buffer(), clip, zero
+        run_entry(spm, RESCALE, *given, new_counters())
+        results = [scaled(x - int(offset), scale) + 3 for x in range(-128, 128)]
+        assert memory.tolist() == [min(max(result, -128), 127) for result in results] * 3
     assert fitting > 200
 
 
 @pytest.mark.parametrize(
     "changed",
     [
+        {"profile": np.int64(Q31)},
         {"lhs_scale": scale_of(0, 1 << 30, 7)},
+        {"rhs_scale": scale_of(32, 1, 0)},
         {"rhs_offset": np.int64(1 << 30)},
         {"out_offset": np.int64(-(1 << 31))},
         {"clip": Clip(np.int64(-129), np.int64(100), np.int64(0))},
-        {"profile": np.int64(ONNX)},
     ],
 )
-def test_sums_of_64_bits_are_left_to_other_code(changed: dict[str, Any]) -> None:
-    memory = random_scratchpad(1).i8
-    before = memory.copy()
-    assert run_sum(pair(), pair_scales(**changed), CHANNELS, 0, memory) is None
-    assert (memory == before).all()
+def test_sums_of_64_bits_are_exact(changed: dict[str, Any]) -> None:
+    assert not sum_entry(pair(), pair_scales(**changed), np.zeros(PARAMETERS, np.int16))
 
 
-def test_other_operations_are_left_to_other_code() -> None:
-    memory = random_scratchpad(1).i8
-    for t in (pair(OP_MAX), pair()._replace(rhs_size=np.int64(2))):
-        assert run_sum(t, pair_scales(), CHANNELS, 0, memory) is None
+def test_other_operations_are_exact() -> None:
+    numbers = np.zeros(PARAMETERS, np.int16)
+    assert not sum_entry(pair(OP_MAX), pair_scales(), numbers)
+    assert not sum_entry(pair()._replace(rhs_size=np.int64(2)), pair_scales(), numbers)
+    assert not sum_entry(pair()._replace(element=np.int64(1)), pair_scales(), numbers)
 
 
 @pytest.mark.parametrize(
     "changed",
     [
+        {"profile": np.int64(Q31)},
         {"leaky": np.int64(1)},
         {"in_low": np.int64(-200)},
+        {"in_low": np.int64(101)},
         {"scale": scale_of(0, 1 << 30, 0)},
+        {"scale": scale_of(0, 300, 16)},
         {"clip": Clip(np.int64(-129), np.int64(127), np.int64(0))},
-        {"out_offset": np.int64(1 << 31)},
+        {"out_offset": np.int64(1 << 14)},
     ],
 )
-def test_rescales_of_64_bits_are_left_to_other_code(changed: dict[str, Any]) -> None:
-    memory = random_scratchpad(1).i8
-    before = memory.copy()
-    assert run_rescale(unary(**changed), OUT, CHANNELS, 0, memory) is None
-    assert (memory == before).all()
+def test_rescales_of_64_bits_are_exact(changed: dict[str, Any]) -> None:
+    assert not rescale_entry(unary(**changed), np.zeros(PARAMETERS, np.int16))
 
 
 @pytest.mark.parametrize(
@@ -306,25 +309,22 @@ def test_rescales_of_64_bits_are_left_to_other_code(changed: dict[str, Any]) -> 
 def test_regular_runs_are_exact(
     sides: tuple[int, int, int], index: int, count: int, channels: int, expected: bool
 ) -> None:
-    counters = new_counters()
-    counters.layers.channels[:] = channels
-    given = tuple(map(np.int64, sides)), np.int64(index), np.int64(count), np.int64(0)
-    assert regular_entry(*given, counters) == expected
+    given = tuple(map(np.int64, sides)), np.int64(index), np.int64(count), np.int64(channels)
+    assert regular_entry(*given) == expected
 
 
 def digest_of_runs() -> str:
-    """Return a text of the results and counters of some runs."""
-    made = []
-    for count, index in RUNS:
-        memory = random_scratchpad(1).i8
-        made.append((memory, run_sum(pair(), pair_scales(), count, index, memory)))
-        memory = random_scratchpad(1).i8
-        made.append((memory, run_rescale(unary(), OUT, count, index, memory)))
-    assert all(counters for _, counters in made)
+    """Bytes and accounts of some runs in one string."""
+    numbers = np.zeros(PARAMETERS, np.int16)
+    assert sum_entry(pair(), pair_scales(), numbers)
+    made = [do_run(SUM, (LHS, RHS, OUT), *run, numbers, pair_scales().clip, 1) for run in RUNS]
+    assert rescale_entry(unary(), numbers)
+    for operation in (RESCALE, RESCALE_UNCLIPPED):
+        given = numbers, unary().clip, 1
+        made += [do_run(operation, (LHS, LHS, OUT), *run, *given) for run in RUNS]
     totals = [
         int(part.astype(np.int64).sum())
         for memory, counters in made
-        if counters
         for part in (
             memory,
             counters.layers.first,

@@ -44,7 +44,7 @@ class Outer(NamedTuple):
 
 
 def weighted(given: Outer, factor: int, is_odd: bool, out: Any) -> Any:
-    """Return a number in which each argument and each index has its own weight."""
+    """A number in which each argument, and each index, counts another time."""
     out[0] = given.inner.records[1].b[1, 2] + 10 * given.inner.records[2].a
     out[1] = given.inner.number - given.bits[2]
     out[2] = given.table[1, 2, 3] + 1000 * given.table.shape[1]
@@ -123,7 +123,7 @@ def test_the_processor_is_the_one_that_numba_compiles_for() -> None:
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a program that halts at once; its kernels are in the user's cache."""
+    """A program that halts at once; what it needs is in the user's cache."""
     path = tmp_path_factory.mktemp("program") / "halt.bin"
     path.write_bytes(assemble("_start: nmp.halt", "halt.s", default_device().settings()).bundle())
     Device(engine="compiled").run(nmpsim.load(path), {})

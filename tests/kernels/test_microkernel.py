@@ -17,10 +17,10 @@ from nmpsim.cli.environment import get_numba_settings
 from nmpsim.diagnostics import UserError
 from nmpsim.kernels.cpu_features import FEATURES
 from nmpsim.kernels.microkernel import (
-    compute_products,
-    get_products_workspace_size,
     initialize_packed_weights,
     initialize_workspace,
+    products,
+    products_workspace_size,
 )
 from nmpsim.kernels.operands import InputWindow
 from nmpsim.kernels.packed_weights import get_packed_weights_size
@@ -34,12 +34,12 @@ LANES = 16
 register_pure_functions()
 products_entry: Any = numba.njit(
     lambda inputs, base, offsets, window, weights, start, pixels, out, excess, workspace, packed: (
-        compute_products(
+        products(
             inputs, base, offsets, window, weights, start, pixels, out, excess, workspace, packed
         )
     )
 )
-words_entry: Any = numba.njit(lambda blocks, depth: get_products_workspace_size(blocks, depth))
+words_entry: Any = numba.njit(lambda blocks, depth: products_workspace_size(blocks, depth))
 clear_entry: Any = numba.njit(lambda workspace: initialize_workspace(workspace))
 clear_packed_entry: Any = numba.njit(lambda packed: initialize_packed_weights(packed))
 WINDOWS = {
@@ -54,7 +54,7 @@ WINDOWS = {
 
 
 def naive_sums(inputs: Array, corner: int, window: InputWindow, weights: Array, lane: int) -> int:
-    """Compute the sum of one pixel and one lane product by product."""
+    """One pixel's and one lane's sum, product by product."""
     fours = (window.length + 3) // 4
     per_block = window.rows * window.runs * fours * LANES * 4
     at = lane // LANES * per_block + lane % LANES * 4
@@ -72,7 +72,7 @@ def naive_sums(inputs: Array, corner: int, window: InputWindow, weights: Array, 
 def packed_blocks(
     rng: np.random.Generator, window: InputWindow, blocks: int, values: list[int]
 ) -> Array:
-    """Return random blocks of weights; runs are padded with 0 to multiples of four."""
+    """Random blocks of weights; what a run lacks to four is 0."""
     fours = (window.length + 3) // 4
     shape = (blocks, window.rows * window.runs, fours, LANES, 4)
     weights = rng.choice(np.array(values, np.int8), shape)
@@ -84,7 +84,7 @@ def packed_blocks(
 def sums_in_numpy(
     inputs: Array, offsets: Array, window: InputWindow, weights: Array, blocks: int
 ) -> Array:
-    """Compute the sums of all pixels and lanes with NumPy, for runs of whole fours."""
+    """All pixels' and lanes' sums, of runs of whole fours."""
     rows, runs = np.ogrid[: window.rows, : window.runs]
     starts = (rows * window.row_stride + runs * window.run_stride).reshape(-1, 1)
     windows = inputs[3 + offsets[:, None, None] + starts + np.arange(window.length)]
@@ -95,7 +95,7 @@ def sums_in_numpy(
 def sums_of(
     inputs: Array, offsets: Array, window: InputWindow, weights: Array, pixels: int, blocks: int
 ) -> Array:
-    """Return the kernel's sums; buffers hold garbage, and nothing after the sums may change."""
+    """What the kernels say; their arrays may hold anything before, and nothing behind changes."""
     out = np.full((MAX_PIXELS + 1, blocks * LANES), 77, np.int32)
     excess = np.full(MAX_PIXELS + 1, 77, np.int32)
     depth = window.rows * window.runs * ((window.length + 3) // 4 * 4)
@@ -204,7 +204,7 @@ def test_packed_weights_are_cached() -> None:
 
 
 def digest_of_sums() -> str:
-    """Return a text of sums of many shapes."""
+    """Sums of many kinds in one string."""
     sums = [check(w, 29, 5, ALL) for w in WINDOWS.values()]
     sums += [check(WINDOWS["1x1 odd"], p, 5, ALL) for p in range(1, MAX_PIXELS + 1)]
     total = [some.astype(np.int64).sum() for some in sums]

@@ -44,13 +44,13 @@ EMITTED = {
     "_configure": amx_tiles.emit_configure,
     "_gather": amx_tiles.emit_gather,
     "_pack_tails": amx_tiles.emit_pack_tails,
-    "_products": amx_tiles.emit_products,
+    "_products": amx_tiles.emit_block_dispatch,
     "_release": amx_tiles.emit_release,
 }
 
 
 def assembly(across: int, blocks: int) -> list[str]:
-    """Return the assembly lines of a register block."""
+    """The lines of a register block."""
     module = ir.Module()
     module.triple = bochs.TRIPLE
     kernel = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64] * 11), "kernel")
@@ -84,7 +84,7 @@ def test_the_kernel_uses_amx_instructions(across: int, blocks: int) -> None:
 
 
 def _is_back(lines: list[str], end: int) -> bool:
-    """Return whether a branch goes to an earlier line."""
+    """True if a branch is to a line before it."""
     return f"{lines[end].split()[1]}:" in lines[:end]
 
 
@@ -105,7 +105,7 @@ class Case:
         return self.window.rows * self.window.runs * -(-self.window.length // 4) * 4
 
     def expected(self, kind: Any = np.int8) -> Array:
-        """Return the sums [pixels, lanes] modulo 2^32 of signed or unsigned bytes."""
+        """Sums [pixels, lanes] modulo 2^32, of bytes that are signed, or not."""
         w = self.window
         runs = [
             row * w.row_stride + run * w.run_stride + np.arange(-(-w.length // 4) * 4)
@@ -131,7 +131,7 @@ SHAPES = [(1, 1), (16, 2), (33, 1), (MAX_PIXELS, 3)]
 
 
 def case_of(window: InputWindow, step: int | None, pixels: int, blocks: int) -> Case:
-    """Return a random case; pixels are ``step`` bytes apart, or anywhere if None."""
+    """Pixels are ``step`` bytes apart, or anywhere."""
     rng = np.random.default_rng(pixels)
     offsets = np.arange(MAX_PIXELS) * step if step is not None else rng.integers(0, 700, MAX_PIXELS)
     offsets[pixels:] = offsets[pixels - 1]
@@ -144,8 +144,8 @@ def case_of(window: InputWindow, step: int | None, pixels: int, blocks: int) -> 
     return Case(window, pixels, blocks, inputs, offsets.astype(np.int64), weights.reshape(-1))
 
 
-class PlacedArray(np.ndarray[Any, Any]):
-    """Array that reports an address other than its own."""
+class Placed(np.ndarray[Any, Any]):
+    """An array that says that it is at another address."""
 
     address: int
 
@@ -154,15 +154,15 @@ class PlacedArray(np.ndarray[Any, Any]):
         return SimpleNamespace(data=self.address)
 
 
-def place_at(array: Array, address: int) -> PlacedArray:
-    view = array.view(PlacedArray)
+def placed(array: Array, address: int) -> Placed:
+    view = array.view(Placed)
     view.address = address
     return view
 
 
 @contextmanager
-def record_calls() -> Iterator[list[Call]]:
-    """Record the calls of the uncompiled driver with their arguments."""
+def recorded() -> Iterator[list[Call]]:
+    """What the driver calls, with the numbers it gives; it is not compiled."""
     calls: list[Call] = []
     with pytest.MonkeyPatch.context() as patch:
         for name in EMITTED:
@@ -178,13 +178,13 @@ def plain_function(function: Any) -> Any:
 
 
 def drive(case: Case, data: int, out: int, workspace_at: int, times: int = 1) -> bytes:
-    """Run the driver over a case at an address; return its calls."""
+    """Drive the kernel over a case whose data are at an address; these are the answer."""
     parts = [case.offsets, case.weights, case.inputs]
     starts = data + np.cumsum([0, *(part.nbytes for part in parts[:-1])])
-    offsets, weights, inputs = map(place_at, parts, starts.tolist())
-    sums = place_at(np.zeros((MAX_PIXELS, case.blocks * LANES), np.int32), out)
+    offsets, weights, inputs = map(placed, parts, starts.tolist())
+    sums = placed(np.zeros((MAX_PIXELS, case.blocks * LANES), np.int32), out)
     words = plain_function(microkernel_amx.get_workspace_size_amx)(case.blocks, case.depth)
-    workspace = place_at(np.full(words, 77), workspace_at)
+    workspace = placed(np.full(words, 77), workspace_at)
     plain_function(microkernel_amx.initialize_workspace_amx)(workspace)
     products = plain_function(microkernel_amx.compute_products_amx)
     for _ in range(times):
@@ -195,7 +195,7 @@ def drive(case: Case, data: int, out: int, workspace_at: int, times: int = 1) ->
 
 
 def module_of(calls: list[Call]) -> str:
-    """Return an LLVM module whose function ``kernel`` makes all calls."""
+    """A function ``kernel`` that does all calls."""
     module = ir.Module()
     functions: dict[str, ir.Function] = {}
     for name, numbers in calls:
@@ -209,7 +209,7 @@ def module_of(calls: list[Call]) -> str:
 
 
 class Tiles:
-    """AMX tiles as in the processor's manual, on this process's memory."""
+    """Tiles as the processor's manual describes them, on this process's memory."""
 
     signatures: ClassVar[dict[str, str]] = {
         "ldtilecfg": "p",
@@ -222,7 +222,7 @@ class Tiles:
     """t: a tile; p: an address; s: a stride in bytes."""
 
     def __init__(self, readable: list[Array], writable: list[Array]) -> None:
-        """Create tiles that may be loaded from and stored to some arrays, or any if None."""
+        """Tiles may be loaded from some arrays, and stored to some; none: to any."""
         self.readable, self.writable = (
             [(part.ctypes.data, part.ctypes.data + part.nbytes) for part in parts]
             for parts in (readable, writable)
@@ -271,7 +271,7 @@ class Tiles:
         self.count += 1
 
     def instructions(self) -> dict[str, Any]:
-        """Return functions that compiled code calls for AMX instructions; failures are recorded."""
+        """Functions that can be called from compiled code; what fails is noted."""
         kinds = {"t": ctypes.c_uint8, "p": ctypes.c_int64, "s": ctypes.c_int64}
 
         def noting(name: str) -> Callable[..., None]:
@@ -291,7 +291,7 @@ class Tiles:
 
 @contextmanager
 def with_tiles(tiles: Tiles, code: str) -> Iterator[str]:
-    """Replace AMX instructions in code by calls of functions."""
+    """Code that calls functions where it had instructions of AMX."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     instructions = tiles.instructions()
@@ -305,17 +305,17 @@ def with_tiles(tiles: Tiles, code: str) -> Iterator[str]:
 
 
 def run_here(code: str) -> None:
-    """Run the function ``kernel`` on the host's processor."""
+    """The function ``kernel``, for the host's processor."""
     machine = binding.Target.from_default_triple().create_target_machine(opt=1)
     engine = binding.create_mcjit_compiler(binding.parse_assembly(code), machine)
     ctypes.CFUNCTYPE(None)(engine.get_function_address("kernel"))()
 
 
 def check_here(case: Case) -> None:
-    """Check sums, the configuration of tiles, and that all loads are from given arrays."""
+    """Also: tiles are configured as the manual wants them, and nothing is loaded from elsewhere."""
     data = np.zeros(case.offsets.nbytes + case.weights.nbytes + case.inputs.nbytes, np.uint8)
     out = np.full((MAX_PIXELS, case.blocks * LANES), 77, np.int32)
-    with record_calls() as calls:
+    with recorded() as calls:
         words = plain_function(microkernel_amx.get_workspace_size_amx)(case.blocks, case.depth)
         workspace = np.full(words + 1, 77)
         addresses = (one.ctypes.data for one in (data, out, workspace))
@@ -330,12 +330,12 @@ def check_here(case: Case) -> None:
 
 
 def check_under_bochs(cases: list[Case], folder: Path) -> None:
-    """Check sums under Bochs; versions up to 3.0 read the bytes of ``tdpbssd`` as unsigned."""
-    missing = bochs.find_missing_tool()
+    """Bochs up to 3.0 takes the bytes of ``tdpbssd`` for unsigned; then it does so all the time."""
+    missing = bochs.what_is_missing()
     if missing is not None:
         pytest.skip(missing)
     data, size = b"", 0
-    with record_calls() as calls:
+    with recorded() as calls:
         for case in cases:
             data += drive(case, bochs.DATA + len(data), bochs.RESULTS + size, bochs.ROOM)
             size += 4 * MAX_PIXELS * case.blocks * LANES
@@ -405,7 +405,7 @@ def test_weights_are_packed_once_and_windows_gathered_only_where_they_must_be() 
         ("scattered", ["_gather", *one_pass] * 2),
         ("last chunk", ["_pack_tails", *["_gather", *one_pass] * 2]),
     ):
-        with record_calls() as calls:
+        with recorded() as calls:
             drive(case_of(*WINDOWS[name], 16, 2), 0, 0, 0, times=2)
         assert [called for called, _ in calls] == expected
 
@@ -424,7 +424,7 @@ XEON = frozenset(("+fma", "+avx512vl", *TARGETS["amx"], *TARGETS["vnni"], *TARGE
 
 
 class UnsignedTiles(Tiles):
-    """AMX tiles that read unsigned bytes, as Bochs does."""
+    """As Bochs has them."""
 
     def tdpbssd(self, sums: int, left: int, right: int) -> None:
         c, a, b = (self.tiles[tile].astype(np.int32) for tile in (sums, left, right))

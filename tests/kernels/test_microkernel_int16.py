@@ -43,12 +43,12 @@ WINDOWS = {
 
 
 def lanes_of(weights: Array, blocks: int) -> Array:
-    """Return the weights [lanes, inputs] of packed blocks."""
+    """Weights [lanes, inputs] of packed blocks."""
     return weights.reshape(blocks, -1, LANES, 2).transpose(0, 2, 1, 3).reshape(blocks * LANES, -1)
 
 
 def windows_of(inputs: Array, base: int, offsets: Array, window: InputWindow) -> Array:
-    """Return the inputs [pixels, inputs] of some windows."""
+    """Inputs [pixels, inputs] of some windows."""
     rows, runs = np.ogrid[: window.rows, : window.runs]
     starts = (rows * window.row_stride + runs * window.run_stride).reshape(-1, 1) // 2
     at = (base + offsets[:, None, None]) // 2 + starts + np.arange(window.length)
@@ -58,7 +58,7 @@ def windows_of(inputs: Array, base: int, offsets: Array, window: InputWindow) ->
 def steps_for(
     weights: Array, window: InputWindow, blocks: int, inputs: Array, squares: bool = False
 ) -> int:
-    """Return the steps between carries that the kernel would choose."""
+    """What the kernel would ask for."""
     low, high = min(int(inputs.min()), 0), max(int(inputs.max()), 0)
     run_steps, runs = (window.length + 1) // 2, window.rows * window.runs * blocks
     bounds, workspace = np.full(2 * LEVELS, -1), np.empty(3 * LANES, np.int32)
@@ -68,7 +68,7 @@ def steps_for(
 
 
 def check(inputs: Array, window: InputWindow, weights: Array, blocks: int, pixels: int) -> int:
-    """Compare sums of windows 10 bytes apart with NumPy; return the steps between carries."""
+    """Sums of windows 10 bytes apart are those of NumPy; the steps between carries."""
     offsets, base = 10 * np.arange(pixels), 4
     steps = steps_for(weights, window, blocks, inputs)
     assert steps > 0

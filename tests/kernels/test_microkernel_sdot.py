@@ -26,7 +26,7 @@ Emit = Callable[[ir.IRBuilder, list[ir.Value]], None]
 TRIPLE = "aarch64-unknown-linux-gnu"
 PIXELS = SDOT.shapes[1]
 ARGUMENTS = 12
-"""Number of arguments of a register block, after pixels and blocks."""
+"""Of a register block, after pixels and blocks."""
 binding.initialize_all_targets()
 binding.initialize_all_asmprinters()
 
@@ -36,8 +36,8 @@ def target_machine() -> binding.TargetMachine:
     return target.create_target_machine(cpu="generic", features="+dotprod", opt=3)
 
 
-def compile_object(arguments: int, emit: Emit) -> binding.ModuleRef:
-    """Compile a module with one function, optimized as kernels are."""
+def compiled(arguments: int, emit: Emit) -> binding.ModuleRef:
+    """A module with one function, optimized as kernels are."""
     module = ir.Module()
     module.triple = TRIPLE
     kind = ir.FunctionType(ir.VoidType(), [I64] * arguments)
@@ -53,12 +53,12 @@ def compile_object(arguments: int, emit: Emit) -> binding.ModuleRef:
 
 
 def emit_sdot(b: ir.IRBuilder, pixels: int, offsets: ir.Value, *given: ir.Value) -> None:
-    """Emit a register block of one block of channels."""
+    """A register block of one block of channels."""
     emit_block(b, SDOT, pixels, 1, offsets, WindowRows(*given[:6]), *given[6:])
 
 
 def innermost_loop(assembly: str) -> list[str]:
-    """Return the instructions from a label to the first branch back to it."""
+    """The instructions from a label to the first branch back to it."""
     lines = [line.strip() for line in assembly.splitlines()]
     for end, line in enumerate(lines):
         back = re.fullmatch(r"b\.\w+\s+(\.\w+)", line)
@@ -71,7 +71,7 @@ def innermost_loop(assembly: str) -> list[str]:
 @pytest.mark.parametrize("pixels", PIXELS)
 def test_the_kernel_uses_sdot_instructions(pixels: int) -> None:
     """Sixteen lanes, four inputs: four ``sdot`` a pixel, and all sums stay in registers."""
-    kernel = compile_object(ARGUMENTS, lambda b, given: emit_sdot(b, pixels, *given))
+    kernel = compiled(ARGUMENTS, lambda b, given: emit_sdot(b, pixels, *given))
     loop = innermost_loop(target_machine().emit_assembly(kernel))
     assert sum(line.startswith("sdot") for line in loop) == 4 * pixels
     assert not any("sp" in re.split(r"\W+", line) for line in loop)
@@ -114,13 +114,13 @@ def test_sums_are_exact_under_qemu(name: str, tmp_path: Path) -> None:
 
 
 BASE, START = 0x400000, 128
-"""Address of the program in memory, and offset of its code in the file."""
+"""Where a program begins in memory, and its code in the file."""
 
 
 def run_under_qemu(
     path: Path, window: InputWindow, inputs: Array, offsets: Array, weights: Array
 ) -> dict[int, Array]:
-    """Return the sums of each shape from a program that contains only the kernel and its data."""
+    """Sums of each shape, from a program that has nothing but the kernel and its data."""
     qemu = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
     if qemu is None:
         pytest.skip("there is no qemu-aarch64 (Debian: qemu-user)")
@@ -140,7 +140,7 @@ def run_under_qemu(
             to += pixels * row
 
     size = sum(PIXELS) * row
-    code = target_machine().emit_object(compile_object(0, emit))
+    code = target_machine().emit_object(compiled(0, emit))
     sections = {s.name(): s.data() for s in binding.ObjectFileRef.from_data(code).sections()}
     assert b".rela.text" not in sections and ".rela.text" not in sections
     (text,) = (held for name, held in sections.items() if name in (b".text", ".text"))
@@ -153,7 +153,7 @@ def run_under_qemu(
 
 
 def executable(text: bytes, data: bytes, at_data: int, out: int, size: int) -> bytes:
-    """Return an ELF file that calls the code, writes ``size`` bytes from ``out`` and exits."""
+    """An ELF file for Linux: calls the code, writes ``size`` bytes from ``out`` and exits."""
     call, write, leave = 0x94000000, 64, 93
     begin = [*_set(1, out), *_set(2, size), *_set(0, 1), *_set(8, write), 0xD4000001]
     begin += [*_set(0, 0), *_set(8, leave), 0xD4000001]
@@ -172,7 +172,7 @@ def executable(text: bytes, data: bytes, at_data: int, out: int, size: int) -> b
 
 
 def _set(register: int, value: int) -> list[int]:
-    """Return ``movz`` and ``movk`` instructions that load a 32-bit value."""
+    """``movz`` and ``movk``: a value of 32 bits."""
     low, high = value & 0xFFFF, value >> 16
     return [0xD2800000 | low << 5 | register, 0xF2A00000 | high << 5 | register]
 

@@ -26,7 +26,7 @@ compiled_only = pytest.mark.skipif(
 
 
 def private_uses(path: Path) -> list[str]:
-    """Return a module's imports and attributes of undocumented parts of Numba."""
+    """Imports from, and ways into, what Numba does not document."""
     found: list[str] = []
     text = path.read_text(encoding="utf-8")
     for node in ast.walk(ast.parse(text)) if "numba" in text else ():
@@ -42,7 +42,7 @@ def private_uses(path: Path) -> list[str]:
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether a name is in ``numba.core`` or begins with one underscore."""
+    """True for ``numba.core`` and for what begins with one underscore."""
     return re.match(r"numba\.(core\b|_(?!_))", name) is not None
 
 
@@ -89,7 +89,7 @@ EACH = """
 from numba_without_names import *
 for module in MODULES:
     for name in private_names(module):
-        with remove_name(*name):
+        with without(*name):
             missing = import_again().MISSING
         assert module in missing, name
 assert import_again().MISSING == []
@@ -102,7 +102,7 @@ def test_a_missing_name_is_noticed_when_it_would_be_imported(tmp_path: Path) -> 
 
 
 @functools.cache
-def run_without(cache: Path, *modules: str) -> str:
+def answers_without(cache: Path, *modules: str) -> str:
     return run_child("numba_without_names.py", *modules, cache=cache)
 
 
@@ -112,6 +112,6 @@ def run_without(cache: Path, *modules: str) -> str:
 def test_kernels_give_the_same_without_private_names(
     missing: tuple[str, ...], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    usual = run_without(tmp_path_factory.getbasetemp())
-    assert run_without(tmp_path, *missing) == usual
+    usual = answers_without(tmp_path_factory.getbasetemp())
+    assert answers_without(tmp_path, *missing) == usual
     assert bool(list(tmp_path.rglob("*.kernel"))) == ("object_files" not in missing)

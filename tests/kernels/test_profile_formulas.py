@@ -22,14 +22,14 @@ from rescale_oracle import (
     RESCALE,
     Ledger,
     bits_of,
-    divide_half_away,
+    divided_away,
     fixed_form,
     float_of,
     integer_form,
     nearest_float32,
     new_counters,
-    round_half_away,
-    round_half_even,
+    rounded_away,
+    rounded_even,
 )
 
 from nmpsim.kernels import profiles
@@ -67,7 +67,7 @@ PLAIN: dict[str, Callable[[Any, Any], Any]] = {
     "min": min,
 }
 OPERATIONS = (*PLAIN, "mul")
-"""Operations by number."""
+"""By number."""
 OPERATIONS_OF = {
     GLOW_INT: OPERATIONS,
     GLOW_FLOAT: OPERATIONS,
@@ -78,7 +78,7 @@ OPERATIONS_OF = {
     ONNX: ("add", "mul"),
 }
 INDEX, BEHIND, OFFSET = 7, 1 << 50, -11
-"""Index of the first value in the layer's output, value after a run, and zero point."""
+"""Index of the first value in the layer's output, what lies behind a run, a result's zero point."""
 NONE = (0, 0, 0)
 EDGES = (0, 1, -1, 2, -7, 100, 255, -255)
 PAIRS = [(x, y) for x in EDGES for y in EDGES]
@@ -95,12 +95,12 @@ SCALES: dict[str, list[Three]] = {
     "more fixed point": [(31, INT32[1], 31), (0, INT32[1], 1), (1, -(1 << 30), 2)],
 }
 REALS = [1.0, 0.5, 0.37, 1.75, 3e38, 1e-30]
-"""Float32 factors, of which one half gives many halves."""
+"""Factors of float32; with one half many results are halves."""
 ADDENDS = [0.0, -0.25, 3.5, -3e38]
 
 
 def words_of(profile: int, factor: float, addend: float = 0.0) -> Three:
-    """Return a float32 factor as a scale; ``pre`` is unused."""
+    """A float32 factor as a scale; ``pre`` is of no account."""
     return 5, bits_of(factor), bits_of(addend)
 
 
@@ -118,23 +118,21 @@ CLIP = Clip(np.int64(-128), np.int64(127), np.int64(0))
 AT = (np.int64(INDEX),)
 
 
-def rescale_integer(
-    x: int, scale: Three, profile: int, element: int, i: int, ledger: Ledger
-) -> int:
-    """Rescale a value with an integer profile's scale."""
+def scaled(x: int, scale: Three, profile: int, element: int, i: int, ledger: Ledger) -> int:
+    """An integer profile's value on another scale."""
     if profile == Q31:
         return fixed_form(x, scale, INDEX + i, ledger)
     return integer_form(x, scale, element, RESCALE, INDEX + i, ledger)
 
 
-def divide_by(x: int, by: int) -> int:
-    """Compute ``x / by``, halves away from zero."""
+def divided(x: int, by: int) -> int:
+    """``x / by``, halves away from zero."""
     size = int(Fraction(abs(x), by) + Fraction(1, 2))
     return size if x > 0 else -size
 
 
-def multiply_add(x: int, factor: Any, addend: Any) -> Any:
-    """Compute ``x * factor + addend``, rounded to float32 once."""
+def fused(x: int, factor: Any, addend: Any) -> Any:
+    """``x * factor + addend`` rounded to float32 once."""
     if np.isinf(addend):
         return addend
     return nearest_float32(Fraction(x) * Fraction(float(factor)) + Fraction(float(addend)))
@@ -144,7 +142,7 @@ def multiply_add(x: int, factor: Any, addend: Any) -> Any:
 
 
 class PairWords:
-    """Descriptor words of two tensors; scales are (pre, mul, post)."""
+    """What a descriptor says of two tensors; scales are (pre, mul, post)."""
 
     def __init__(
         self, profile: int, element: int, lhs: Three, rhs: Three, out: Three, last: float = 1.0
@@ -154,34 +152,31 @@ class PairWords:
 
 
 def pair_of(name: str, x: int, y: int, w: PairWords, i: int, ledger: Ledger) -> int:
-    """Compute the result of two values without their zero points, before the clip."""
+    """The result of two values less their zero points, before the clip."""
     if w.profile in INTEGER:
         return integer_pair(name, x, y, w, i, ledger) + OFFSET
     if w.profile == QNNPACK:
-        return divide_half_away(PLAIN[name](x * w.lhs[1], y * w.rhs[1]), w.out[2]) + OFFSET
+        return divided_away(PLAIN[name](x * w.lhs[1], y * w.rhs[1]), w.out[2]) + OFFSET
     lhs, rhs, out = (float_of(scale[1]) for scale in (w.lhs, w.rhs, w.out))
     if w.profile == ONNX:
         addend = float_of(w.rhs[2])
         if name == "mul":
-            return round_half_even(F32(x * y) * out + addend) + OFFSET
-        return round_half_even(multiply_add(x, lhs, multiply_add(y, rhs, addend))) + OFFSET
+            return rounded_even(F32(x * y) * out + addend) + OFFSET
+        return rounded_even(fused(x, lhs, fused(y, rhs, addend))) + OFFSET
     if name == "mul":
-        rounded = round_half_away if w.profile == GLOW_FLOAT else round_half_even
+        rounded = rounded_away if w.profile == GLOW_FLOAT else rounded_even
         return rounded(F32(x * y) * out) + OFFSET
     if w.profile == FLOAT:
-        left, right = (
-            multiply_add(x, lhs, float_of(w.lhs[2])),
-            multiply_add(y, rhs, float_of(w.rhs[2])),
-        )
-        return round_half_even(F32(PLAIN[name](left, right)) * w.last) + OFFSET
+        left, right = fused(x, lhs, float_of(w.lhs[2])), fused(y, rhs, float_of(w.rhs[2]))
+        return rounded_even(F32(PLAIN[name](left, right)) * w.last) + OFFSET
     left, right, zero_point = F32(x) * lhs, F32(y) * rhs, F32(OFFSET)
     if name == "add":
         most = 1 << 61
-        sides = [min(max(round_half_away(side), -most), most) for side in (left, right)]
-        return round_half_away(F32(sum(sides)) * out + zero_point)
+        sides = [min(max(rounded_away(side), -most), most) for side in (left, right)]
+        return rounded_away(F32(sum(sides)) * out + zero_point)
     if name == "sub":
-        return round_half_away((left - right) + zero_point)
-    return PLAIN[name](*(round_half_even(side / w.last + zero_point) for side in (left, right)))
+        return rounded_away((left - right) + zero_point)
+    return PLAIN[name](*(rounded_even(side / w.last + zero_point) for side in (left, right)))
 
 
 def integer_pair(name: str, x: int, y: int, w: PairWords, i: int, ledger: Ledger) -> int:
@@ -189,17 +184,17 @@ def integer_pair(name: str, x: int, y: int, w: PairWords, i: int, ledger: Ledger
         product = x * y
         if w.profile != Q31 and w.element == INT8:
             product = ledger.limit(product, *INT32, (RESCALE,) * 2, INDEX + i)
-        return rescale_integer(product, w.out, w.profile, w.element, i, ledger)
-    left = rescale_integer(x, w.lhs, w.profile, w.element, i, ledger)
-    right = rescale_integer(y, w.rhs, w.profile, w.element, i, ledger)
+        return scaled(product, w.out, w.profile, w.element, i, ledger)
+    left = scaled(x, w.lhs, w.profile, w.element, i, ledger)
+    right = scaled(y, w.rhs, w.profile, w.element, i, ledger)
     both = PLAIN[name](left, right)
     if w.profile == Q31 and name in ("add", "sub"):
-        return rescale_integer(both, w.out, w.profile, w.element, i, ledger)
+        return scaled(both, w.out, w.profile, w.element, i, ledger)
     return both
 
 
 def pair_words(profile: int, element: int) -> Iterator[PairWords]:
-    """Return words in which each scale occurs in each place."""
+    """Each scale at each place, beside others."""
     if profile == QNNPACK:
         for post in (0, 1, 5, 21):
             yield PairWords(profile, element, (9, 3, 9), (9, 1 << 20, 9), (9, 9, post))
@@ -216,7 +211,7 @@ def pair_words(profile: int, element: int) -> Iterator[PairWords]:
 
 
 def run_pairs(name: str, pairs: list[tuple[int, int]], w: PairWords, counters: Any) -> list[int]:
-    """Run the kernel on pairs; check that it leaves the pair after them unchanged."""
+    """What the kernel makes of the pairs, and of one behind them, which is not its own."""
     left, right = (np.array([*side, BEHIND], np.int64) for side in zip(*pairs, strict=True))
     t = BinaryShape(*map(np.int64, (OPERATIONS.index(name), w.element, *[0] * 9)))
     zero = np.int64(0)
@@ -249,7 +244,7 @@ def test_sides_beyond_all_integers() -> None:
     huge = words_of(GLOW_FLOAT, 3e38)
     w = PairWords(GLOW_FLOAT, INT8, huge, huge, words_of(GLOW_FLOAT, 1e-15))
     assert run_pairs("add", [(1, 1), (1, -1), (-1, -1), (1, 0)], w, new_counters()) == [
-        round_half_away(F32(sides * 2**61) * F32(1e-15) + F32(OFFSET)) for sides in (2, 0, -2, 1)
+        rounded_away(F32(sides * 2**61) * F32(1e-15) + F32(OFFSET)) for sides in (2, 0, -2, 1)
     ]
 
 
@@ -260,24 +255,24 @@ def average_of(
     total: int, taps: int, scale: Three, profile: int, element: int, by_taps: bool, i: int,
     ledger: Ledger,
 ) -> int:  # fmt: skip
-    """Compute the average of a sum, before the clip."""
+    """The average of a sum, before the clip."""
     if profile in INTEGER:
-        value = rescale_integer(total, scale, profile, element, i, ledger)
-        return (divide_by(value, taps) if by_taps and taps else value) + OFFSET
+        value = scaled(total, scale, profile, element, i, ledger)
+        return (divided(value, taps) if by_taps and taps else value) + OFFSET
     factor = float_of(scale[1])
     if by_taps and taps:
         factor = factor / F32(taps)
     value = F32(total) * factor
     if profile == FLOAT:
-        return round_half_even(value) + OFFSET
+        return rounded_even(value) + OFFSET
     if profile == FBGEMM:
         unsigned = 128 if element == INT8 else 0
-        return round_half_even(value + F32(OFFSET + unsigned)) - unsigned
-    return round_half_away(value + F32(OFFSET))
+        return rounded_even(value + F32(OFFSET + unsigned)) - unsigned
+    return rounded_away(value + F32(OFFSET))
 
 
 def run_averages(sums: list[Any], divisor: int, a: AverageParameters, counters: Any) -> list[int]:
-    """Run the kernel on sums of integers, or of reals for ONNX Runtime."""
+    """Of integers, or for ONNX Runtime of reals."""
     is_onnx = a.profile == ONNX
     integers = np.array([0 if is_onnx else total for total in sums] + [BEHIND], np.int64)
     reals = np.array([total if is_onnx else 77 for total in sums] + [77], F32)
@@ -321,32 +316,30 @@ def test_averages_of_reals(taps: int) -> None:
         a = average_words(ONNX, INT8, True, (0, 0, bits_of(addend)), last)
         with np.errstate(all="ignore"):
             reals = [total / F32(max(taps, 1)) / F32(last) + F32(addend) for total in sums]
-        expected = [round_half_even(real) + OFFSET for real in reals]
+        expected = [rounded_even(real) + OFFSET for real in reals]
         assert run_averages(sums, max(taps, 1), a, new_counters()) == expected, last
 
 
 # --- single values --------------------------------------------------------------------------------
 
 
-def compute_rescale(
+def rescaled(
     x: int, scale: Three, leaky: Three | None, last: float, profile: int, element: int, i: int,
     ledger: Ledger,
 ) -> int:  # fmt: skip
-    """Rescale a value without its zero point, before the clip."""
+    """A value less its zero point on another scale, before the clip."""
     is_below = leaky is not None and x < 0
     if profile in INTEGER:
         # Zero takes part in the other half, too, where it saturates only if a half does: never.
-        return (
-            rescale_integer(x, leaky if is_below else scale, profile, element, i, ledger) + OFFSET
-        )
+        return scaled(x, leaky if is_below else scale, profile, element, i, ledger) + OFFSET
     factor = float_of(scale[1])
     if profile == GLOW_FLOAT:
         value = F32(x) * (float_of(leaky[1]) if is_below else factor) / F32(last)
-        return round_half_even(value + F32(OFFSET))
+        return rounded_even(value + F32(OFFSET))
     value = F32(x) * factor
     if is_below:
         value = value * float_of(leaky[1])
-    return round_half_even(value * F32(last)) + OFFSET
+    return rounded_even(value * F32(last)) + OFFSET
 
 
 @pytest.mark.parametrize("element", [INT8, INT16])
@@ -370,7 +363,7 @@ def test_single_values(profile: int, element: int) -> None:
             with np.errstate(all="ignore"):
                 rescale_entry(run, count, u, *AT, counters)
                 expected = [
-                    compute_rescale(x, scale, leaky, last, profile, element, i, ledger)
+                    rescaled(x, scale, leaky, last, profile, element, i, ledger)
                     for i, x in enumerate(values)
                 ]
             assert run.tolist() == [*expected, BEHIND], (scale, leaky, last)

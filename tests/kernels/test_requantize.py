@@ -30,7 +30,7 @@ from rescale_oracle import (
     float_of,
     integer_form,
     new_counters,
-    round_half_away,
+    rounded_away,
 )
 from sum_layers import (
     CASES,
@@ -78,13 +78,13 @@ requantize_entry: Any = numba.njit(
 
 
 def bias_of(layer: Layer, c: Channel, index: int, ledger: Ledger, times: int) -> int:
-    """Return the bias on the scale of the sum; 0 if it is added after the sum."""
+    """The bias on the scale of the sum; nothing where it comes after the sum."""
     if layer.profile in (NMP, FBGEMM, ONEDNN):
         return 0
     bias = c.bias
     if layer.profile in (GLOW_FLOAT, GLOW_FLOAT_LATE):
         with np.errstate(all="ignore"):
-            bias = round_half_away(F32(bias) * float_of(c.bias_scale[1]))
+            bias = rounded_away(F32(bias) * float_of(c.bias_scale[1]))
     bias = ledger.limit(bias, *layer.accumulator, (BIAS,) * 2, index, times)
     if layer.profile == GLOW_INT:
         bias = integer_form(bias, c.bias_scale, layer.element, BIAS, index, ledger, times)
@@ -92,7 +92,7 @@ def bias_of(layer: Layer, c: Channel, index: int, ledger: Ledger, times: int) ->
 
 
 def start_of(layer: Layer, c: Channel, index: int, ledger: Ledger) -> int:
-    """Return the initial sum of a channel."""
+    """What a sum of each of the pixels begins with."""
     zero_term = min(max(c.zero_term, -HELD), HELD)
     total = bias_of(layer, c, index, ledger, PIXELS) + zero_term
     return ledger.limit(total, *layer.accumulator, (ACCUMULATOR,) * 2, index, PIXELS)

@@ -38,34 +38,34 @@ from sum_layers import (
     Layer,
     Three,
     quantizer_of,
-    scale_sum,
+    scaled,
     table_of,
 )
 
 from nmpsim.kernels.channels import START
-from nmpsim.kernels.operands import Clip, OutputPosition
+from nmpsim.kernels.operands import Clip
 from nmpsim.kernels.requantize import get_sum_formula
-from nmpsim.kernels.result_blocks import requantize_blocks
+from nmpsim.kernels.requantize_blocks import requantize_blocks
 from nmpsim.kernels.result_table import (
     ABOVE,
     BELOW,
     LEAST,
     MOST,
     PARAMETER_ROWS,
-    SAVED,
     TOO_LARGE,
-    add_counts,
     clear_counts,
     copy_parameters_to_blocks,
+    record_first,
+    undo_counts,
 )
 from nmpsim.kernels.workspace_size import COUNT_ROWS, LANES
 
 Array = npt.NDArray[Any]
 PIXELS, BLOCKS, LANE = 9, 2, 4
-"""Pixels, blocks, and lane of the first channel; lanes before it and after the last are unused."""
+"""The first channel's lane: what is before it and behind the last one belongs to nobody."""
 CLIP = Clip(np.int64(-100), np.int64(90), np.int64(0))
 MARGIN = 3
-"""Results between two pixels that stay unwritten."""
+"""Results between two pixels, which are not written."""
 
 fill_entry: Any = numba.njit(
     lambda table, begins, parameters: copy_parameters_to_blocks(
@@ -74,22 +74,21 @@ fill_entry: Any = numba.njit(
 )
 formula_entry: Any = numba.njit(lambda q: get_sum_formula(q))
 finish_entry: Any = numba.njit(
-    lambda sums, pixels, parameters, counts, formula, clip, results, start, step, pixel: (
-        requantize_blocks(
-            sums, pixels, parameters, counts, formula, clip, results, start, step, pixel
-        )
+    lambda sums, pixels, parameters, counts, formula, clip, results, start, step: requantize_blocks(
+        sums, pixels, parameters, counts, formula, clip, results, start, step
     )
 )
 clear_entry: Any = numba.njit(lambda counts: clear_counts(counts))
-add_entry: Any = numba.njit(
-    lambda counts, lane, count, clip, place, width, counters: add_counts(
-        counts, lane, count, clip, place, width, counters
+undo_entry: Any = numba.njit(lambda counts: undo_counts(counts))
+record_entry: Any = numba.njit(
+    lambda counts, lane, count, clip, index, counters: record_first(
+        counts, lane, count, clip, index, counters
     )
 )
 
 
 class Blocks:
-    """Channels of a layer in blocks, with their counts."""
+    """The channels of a layer in blocks, with their counts."""
 
     def __init__(self, layer: Layer, starts: list[int] | None = None) -> None:
         table = table_of(layer)
@@ -102,9 +101,9 @@ class Blocks:
         clear_entry(self.counts)
 
     def finish(
-        self, sums: Array, clip: Clip = CLIP, pixels: int | None = None, pixel: int = 0
+        self, sums: Array, clip: Clip = CLIP, pixels: int | None = None
     ) -> tuple[int, Array]:
-        """Return the vector code's answer and results; check that sums stay unchanged."""
+        """The vector code's answer, and its results of the channels; the sums stay."""
         is_int16 = self.layer.element == INT16
         all_sums = np.zeros((len(sums), BLOCKS * LANES), np.int64 if is_int16 else np.int32)
         all_sums[:, LANE : LANE + COUNT] = sums
@@ -113,20 +112,20 @@ class Blocks:
         found = finish_entry(
             all_sums, np.int64(len(sums) if pixels is None else pixels), self.parameters,
             self.counts, self.formula, CLIP, results.reshape(-1), np.int64(results.itemsize),
-            np.int64(results.strides[0]), np.int64(pixel),
+            np.int64(results.strides[0]),
         )  # fmt: skip
         np.testing.assert_array_equal(all_sums, before)
         assert not results[:, 0].any() and not results[:, BLOCKS * LANES + 1 :].any()
         return int(found), results[:, LANE + 1 : LANE + 1 + COUNT]
 
     def channel_counts(self) -> Array:
-        """Return the counts [SAVED, channels]."""
+        """Rows of counts [4, channels]."""
         rows = self.counts.transpose(1, 0, 2).reshape(COUNT_ROWS, -1)
-        return rows[:SAVED, LANE : LANE + COUNT].copy()
+        return rows[:4, LANE : LANE + COUNT].copy()
 
 
 def scale(random: Random, profile: int, element: int) -> tuple[Three, Three]:
-    """Return bias scale and output scale of a channel whose results mostly fit 8 bits."""
+    """Bias scale and scale of a channel whose results are mostly some bytes."""
     if profile in (GLOW_INT, NMP):
         post = random.choice([1, 5, 12]) if element == INT8 else random.choice([28, 31])
         return (0, 1, 0), (random.randint(0, 7), random.randint(-200, 200), post)
@@ -157,7 +156,7 @@ def layer_of(profile: int, element: int, seed: int) -> Layer:
 
 
 def sums_of(layer: Layer, seed: int) -> Array:
-    """Return sums of some pixels with many halves and saturated results."""
+    """Sums of some pixels: many halves, and what is limited."""
     random, most = Random(seed), 200_000 if layer.element == INT8 else 1 << 41
     step = most >> 8
     return np.array(
@@ -170,11 +169,11 @@ def sums_of(layer: Layer, seed: int) -> Array:
 
 
 def expected_of(layer: Layer, totals: Array) -> Array:
-    """Compute results before the clip [pixels, channels] of sums that do not saturate."""
+    """Results before the clip [pixels, channels], of sums that nothing limits."""
     ledger = Ledger()
     values = [
         [
-            scale_sum(int(total), layer, c, 0, ledger)
+            scaled(int(total), layer, c, 0, ledger)
             for total, c in zip(row, layer.channels, strict=True)
         ]
         for row in totals
@@ -187,7 +186,7 @@ def expected_of(layer: Layer, totals: Array) -> Array:
 @pytest.mark.parametrize("element", [INT8, INT16])
 @pytest.mark.parametrize("profile", PROFILES)
 def test_results_and_counts(profile: int, element: int, begins: bool) -> None:
-    """Results, counts and answers of two calls; first pixels are those of the first call."""
+    """Results, counts and answers of two calls; counts can be restored."""
     for seed in range(4):
         layer, random = layer_of(profile, element, seed), Random(seed)
         most = 100_000 if element == INT8 else 1 << 40
@@ -195,17 +194,15 @@ def test_results_and_counts(profile: int, element: int, begins: bool) -> None:
         blocks, sums = Blocks(layer, starts), sums_of(layer, seed)
         values = expected_of(layer, sums + np.array(starts or [0] * COUNT))
         for times in (1, 2):
-            found, results = blocks.finish(sums, pixel=times * 100)
-            is_low, is_high = values < -100, values > 90
-            assert found == (is_low | is_high).any()
+            before = blocks.channel_counts()
+            found, results = blocks.finish(sums)
+            assert found == (values < -100).any() + 2 * (values > 90).any()
             np.testing.assert_array_equal(results, np.clip(values, -100, 90))
-            expected = [times * is_low.sum(axis=0), times * is_high.sum(axis=0)]
+            expected = [times * (values < -100).sum(axis=0), times * (values > 90).sum(axis=0)]
             expected += [values.min(axis=0), values.max(axis=0)]
-            expected += [
-                np.where(limited.any(axis=0), 100 + limited.argmax(axis=0), INT32[1])
-                for limited in (is_low, is_high)
-            ]
             np.testing.assert_array_equal(blocks.channel_counts(), expected)
+        undo_entry(blocks.counts)
+        np.testing.assert_array_equal(blocks.channel_counts(), before)
         found, results = blocks.finish(sums, pixels=2)
         np.testing.assert_array_equal(results[:2], np.clip(values, -100, 90)[:2])
         assert not results[2:].any()
@@ -215,23 +212,21 @@ def test_results_and_counts(profile: int, element: int, begins: bool) -> None:
 
 
 def one_channel(profile: int, element: int, out: Three, bias: int = 0, **words: Any) -> Layer:
-    """Return a layer with equal channels."""
+    """All channels alike."""
     channel = Channel(0, bias, 0, (0, bits_of(1.0), 0), out)
     layer = Layer(element, profile, bits_of(1.0), 0, None, (0, 0, 0), True, (channel,) * COUNT)
     return attrs.evolve(layer, **words)
 
 
 def is_too_large(layer: Layer, total: int) -> bool:
-    """Return whether vector code rejects a sum; otherwise check its result."""
+    """Whether one channel's sum of one pixel is left to others; if not, its result is right."""
     sums = np.zeros((PIXELS, COUNT), np.int64)
     sums[5, 7] = total
     blocks = Blocks(layer)
-    before = blocks.channel_counts()
     found, results = blocks.finish(sums)
     if found & TOO_LARGE:
-        np.testing.assert_array_equal(blocks.channel_counts(), before)
         return True
-    value = scale_sum(total, layer, layer.channels[0], 0, Ledger())
+    value = scaled(total, layer, layer.channels[0], 0, Ledger())
     assert results[5, 7] == min(max(value, -100), 90)
     assert value in blocks.channel_counts()[[LEAST, MOST], 7]
     return False
@@ -287,19 +282,14 @@ def test_factors_that_are_no_numbers(profile: int, element: int) -> None:
         assert is_too_large(layer, 1)
 
 
-def test_the_first_limited_results() -> None:
-    """Of all channels the one with the lowest index, on each side, unless one came before."""
-    counters = new_counters()
+def test_the_first_limited_results_of_a_pixel() -> None:
+    """Of the lanes that were limited last the first one, on each side, unless one came before."""
+    blocks, counters = Blocks(one_channel(GLOW_INT, INT8, (0, 1, 0))), new_counters()
     first = counters.layers[LAYER_INDEX]["first"]
-    for origin, low, high in ((1000, (7, 9), (8, 12)), (900, (), (3,)), (950, (0,), ())):
-        blocks = Blocks(one_channel(GLOW_INT, INT8, (0, 1, 0)))
-        sums = np.zeros((PIXELS, COUNT), np.int64)
-        sums[4, list(low)], sums[5:7, list(high)] = -101, 91
+    for index, low, high in ((1000, (7, 9), (8, 12)), (900, (), (3,)), (950, (0,), ())):
+        sums = np.zeros((1, COUNT), np.int64)
+        sums[0, list(low)], sums[0, list(high)] = -101, 91
         blocks.finish(sums)
-        assert blocks.channel_counts()[BELOW].sum() == len(low)
-        assert blocks.channel_counts()[ABOVE].sum() == 2 * len(high)
-        place = OutputPosition(*map(np.int64, (origin, 1000, 20)))
-        add_entry(
-            blocks.counts, np.int64(LANE), np.int64(COUNT), CLIP, place, np.int64(3), counters
-        )
-    assert first[RESULT].tolist() == [950 + 1020, 900 + 3 + 1040]
+        record_entry(blocks.counts, LANE, COUNT, CLIP, index, counters)
+    assert first[RESULT].tolist() == [950, 903]
+    assert blocks.channel_counts()[[BELOW, ABOVE]].sum() == 6

@@ -35,8 +35,8 @@ limit_entry: Any = numba.njit(
     )
 )
 saturate_entry: Any = numba.njit(
-    lambda values, count, stage, index, counters: saturate.limit_run(
-        values[:count], np.int64(INT32[0]), np.int64(INT32[1]), stage, stage, index, counters
+    lambda values, count, stage, index, counters: saturate.saturate_run(
+        values[:count], stage, index, counters
     )
 )
 clip_entry: Any = numba.njit(
@@ -45,7 +45,7 @@ clip_entry: Any = numba.njit(
     )
 )
 REST = [1 << 40, -(1 << 40)]
-"""Values after the saturated ones, which must stay unchanged."""
+"""Behind what is limited: nobody's."""
 
 
 def integers(values: list[int]) -> Any:

@@ -27,33 +27,29 @@ Array = npt.NDArray[Any]
 
 
 @pytest.fixture
-def factor_archive(shared: Path) -> Archive:
+def recorded(shared: Path) -> Archive:
     return np.load(shared / "golden" / "glow" / "transform32to8.npz")
 
 
-def test_every_recorded_factor_gives_glows_integers(factor_archive: Archive) -> None:
-    pre, post, mul = make_integer_scales(factor_archive["scale"])
-    np.testing.assert_array_equal(pre, factor_archive["pre"])
-    np.testing.assert_array_equal(post, factor_archive["post"])
-    np.testing.assert_array_equal(mul, factor_archive["mul"])
+def test_every_recorded_factor_gives_glows_integers(recorded: Archive) -> None:
+    pre, post, mul = make_integer_scales(recorded["scale"])
+    np.testing.assert_array_equal(pre, recorded["pre"])
+    np.testing.assert_array_equal(post, recorded["post"])
+    np.testing.assert_array_equal(mul, recorded["mul"])
     assert len(pre) == 2000
 
 
-def test_one_factor_at_a_time_gives_the_same(factor_archive: Archive) -> None:
+def test_one_factor_at_a_time_gives_the_same(recorded: Archive) -> None:
     for scale, *expected in zip(
-        factor_archive["scale"],
-        factor_archive["pre"],
-        factor_archive["post"],
-        factor_archive["mul"],
-        strict=True,
+        recorded["scale"], recorded["pre"], recorded["post"], recorded["mul"], strict=True
     ):
         assert make_integer_scale(float(scale)) == IntegerScale(*(int(e) for e in expected))
 
 
-def test_every_recorded_transform(factor_archive: Archive) -> None:
-    columns = [factor_archive[name][:, None] for name in ("pre", "post", "mul")]
-    rescaled = apply_integer_scales(factor_archive["x"].astype(np.int64), *columns)
-    np.testing.assert_array_equal(rescaled + factor_archive["offset"][:, None], factor_archive["y"])
+def test_every_recorded_transform(recorded: Archive) -> None:
+    columns = [recorded[name][:, None] for name in ("pre", "post", "mul")]
+    rescaled = apply_integer_scales(recorded["x"].astype(np.int64), *columns)
+    np.testing.assert_array_equal(rescaled + recorded["offset"][:, None], recorded["y"])
 
 
 def _ratios(name: str, case: dict[str, Array]) -> dict[str, Array]:

@@ -8,7 +8,7 @@ from nmpsim.analysis.explain.document import (
 from nmpsim.analysis.explain.factors import (
     ErrorBand,
     Factor,
-    FormErrors,
+    FactorErrors,
     SchemaFit,
     fit_schemas,
     make_factor,
@@ -26,7 +26,7 @@ from nmpsim.analysis.explain.profiles import ProfileFacts, ProfileForm
 __all__ = [
     "ErrorBand",
     "Factor",
-    "FormErrors",
+    "FactorErrors",
     "LayerFacts",
     "OperandFacts",
     "ProfileFacts",

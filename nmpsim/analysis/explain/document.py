@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal, TypedDict
 
-from nmpsim.analysis.explain.factors import Factor, FormErrors, SchemaFit
+from nmpsim.analysis.explain.factors import Factor, FactorErrors, SchemaFit
 from nmpsim.analysis.explain.layers import LayerFacts
 from nmpsim.quantization import Range
 from nmpsim.report.json import to_json
@@ -24,7 +24,7 @@ class ScaleDocument(TypedDict):
 
     schema: Literal["nmpsim-explain-1"]
     factor: Factor
-    errors: Annotated[FormErrors | None, "null if the factor vanishes"]
+    errors: Annotated[FactorErrors | None, "null if the factor vanishes"]
 
 
 class SchemasDocument(TypedDict):
@@ -40,7 +40,7 @@ def make_layers_document(program: str, layers: Sequence[LayerFacts]) -> LayersDo
     return to_json({"program": program, "layers": layers}, LayersDocument)
 
 
-def make_scale_document(factor: Factor, errors: FormErrors | None) -> ScaleDocument:
+def make_scale_document(factor: Factor, errors: FactorErrors | None) -> ScaleDocument:
     """Return the JSON document of a factor and of the error of its integers."""
     return to_json({"factor": factor, "errors": errors}, ScaleDocument)
 

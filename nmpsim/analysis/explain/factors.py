@@ -89,8 +89,8 @@ ACCUMULATOR_BITS = {"int8": 32, "int16": 48}
 
 
 @attrs.frozen(eq=False)
-class FormErrors:
-    """Errors of a factor's integers, in units of the last place of the result."""
+class FactorErrors:
+    """Rounding errors of a rescale by an integer factor, in units of the last place."""
 
     precision: str
     """Element type of the result: ``int8`` or ``int16``."""
@@ -124,7 +124,7 @@ class FormErrors:
         return self.input_high - self.input_low + 1
 
 
-def measure_errors(factor: Factor, precision: str, offset: int = 0) -> FormErrors:
+def measure_errors(factor: Factor, precision: str, offset: int = 0) -> FactorErrors:
     """Measure the errors of a factor's integers on all inputs that do not saturate.
 
     Parameters
@@ -142,7 +142,7 @@ def measure_errors(factor: Factor, precision: str, offset: int = 0) -> FormError
     ends = np.concatenate([at_first, at_last])
     worst = int(np.argmax(np.abs(ends)))
     counts = (last - first + 1).astype(np.float64)
-    return FormErrors(
+    return FactorErrors(
         precision=precision,
         offset=offset,
         input_low=int(first[0]),

@@ -179,7 +179,7 @@ def _make_words(profile: ProfileEncoder, module: Module, op: Operation) -> Words
     if opcode == "avgpool":
         return profile.get_average_words(AveragePool.from_operation(op, place))
     if opcode in UNARY:
-        return profile.get_unary_words(source, target, op.get_number("Alpha"), place)
+        return profile.get_rescale_words(source, target, op.get_number("Alpha"), place)
     pair = OperandPair(opcode, target, source, op.operands[2], place, op.is_unsigned)
     return profile.get_matmul_words(pair) if opcode == "matmul" else profile.get_pair_words(pair)
 

@@ -105,9 +105,9 @@ def _describe_scale(bias: Bias, source: View, factor: float, subject: LintSubjec
         f" %{bias.op.instruction.name} were quantized for",
         op,
         found=f"{source.scale:.9g}",
-        expected=f"{source.scale / factor:.9g}: the scale of bias %{bias.view.name} over that of"
-        " the weights; both hold the values of the float model",
-        hint="Use the scale for which these constants were quantized.",
+        expected=f"{source.scale / factor:.9g}, the scale of bias %{bias.view.name} divided by the"
+        " scale of the weights, which both match the float model",
+        hint="Set this scale, or quantize the constants again.",
         facts={"by": "bias", "factor": factor},
     )
 

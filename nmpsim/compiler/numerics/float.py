@@ -136,7 +136,7 @@ class FloatEncoder(ProfileEncoder):
             "out_offset": -moved,
         }
 
-    def get_unary_words(
+    def get_rescale_words(
         self, source: View, target: View, alpha: float | None, place: Place
     ) -> Words:
         """Return the descriptor words of a rescale.
@@ -172,7 +172,7 @@ class FloatEncoder(ProfileEncoder):
 
 
 def make_float_words(place: Place, **factors: float) -> Words:
-    """Return the descriptor words of float32 factors, which are given by name prefix."""
+    """Return the descriptor words of float32 factors; keywords are prefixes of word names."""
     return make_factor_words(FLOAT, to_float_scale, place, **factors)
 
 

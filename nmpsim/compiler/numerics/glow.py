@@ -96,7 +96,7 @@ class GlowIntEncoder(GlowEncoder):
         left, right = pair.ratios
         return self._words(pair.target, pair.place, lhs=left, rhs=right)
 
-    def get_unary_words(
+    def get_rescale_words(
         self, source: View, target: View, alpha: float | None, place: Place
     ) -> Words:
         """Return the descriptor words of a rescale.
@@ -197,7 +197,7 @@ class GlowFloatEncoder(GlowEncoder):
         back = divide_float32(1 / WORKING_SCALE, target.scale)
         return _float_words(place, lhs=left, rhs=right, out=back)
 
-    def get_unary_words(
+    def get_rescale_words(
         self, source: View, target: View, alpha: float | None, place: Place
     ) -> Words:
         """Return the descriptor words of a rescale.

@@ -291,7 +291,7 @@ class ProfileEncoder(ABC):
         """Return the descriptor words of an elementwise operation of two tensors."""
         raise self.make_unsupported_error(pair.opcode, pair.place)
 
-    def get_unary_words(
+    def get_rescale_words(
         self, source: View, target: View, alpha: float | None, place: Place
     ) -> Words:
         """Return the descriptor words of a rescale, with a slope ``alpha`` below zero."""

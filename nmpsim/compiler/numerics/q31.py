@@ -115,7 +115,7 @@ class Q31Encoder(ProfileEncoder):
             words |= make_scale_words(side, to_fixed_point_scale(view.scale / twice, place, shift))
         return words
 
-    def get_unary_words(
+    def get_rescale_words(
         self, source: View, target: View, alpha: float | None, place: Place
     ) -> Words:
         """Return the descriptor words of a rescale.

@@ -327,7 +327,7 @@ def _unary_words(op: Operation, context: PlanningContext) -> dict[str, int]:
         "in_high": high,
         "in_offset": source.offset,
         "activation": 0 if alpha is None else ACTIVATION_LEAKY,
-        **context.profile.get_unary_words(source, target, alpha, context.place),
+        **context.profile.get_rescale_words(source, target, alpha, context.place),
         "out_offset": target.offset,
         **clips,
     }

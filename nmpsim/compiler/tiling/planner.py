@@ -17,13 +17,13 @@ from nmpsim.compiler.tiling.elementwise import (
 )
 from nmpsim.compiler.tiling.matmul import plan_matmul
 from nmpsim.compiler.tiling.movement import plan_move
-from nmpsim.compiler.tiling.weighted import read_weighted
+from nmpsim.compiler.tiling.weighted import make_weighted_layer
 from nmpsim.isa.exhaustive import make_exhaustive_table
 from nmpsim.lir.opcode import OpcodeKind
 
 
 def _weighted(op: Operation, context: PlanningContext) -> TilingOptions:
-    layer = read_weighted(op, context)
+    layer = make_weighted_layer(op, context)
     if is_depthwise(op):
         return plan_depthwise(op, layer, context)
     return plan_conv(layer, context)

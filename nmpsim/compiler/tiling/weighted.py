@@ -91,8 +91,8 @@ class WeightedLayer:
         return self.total_rows * self.axes[1].out * int(self.weights.size)
 
 
-def read_weighted(op: Operation, context: PlanningContext) -> WeightedLayer:
-    """Convert an operation with constant weights to geometry and descriptor words."""
+def make_weighted_layer(op: Operation, context: PlanningContext) -> WeightedLayer:
+    """Return the geometry and descriptor words of an operation with constant weights."""
     target, source, constant = op.operands[:3]
     values = context.memory.get_values(constant)
     order: Literal["OI", "IO"] = "OI"

@@ -137,7 +137,7 @@ def lower_operator(op: OperatorContext) -> LoweringResult:
 
 def _check_kind(lowering: Lowering, name: str, is_quantized: bool = False) -> Kind:
     """Return the kind of a tensor; raise UnsupportedError if it is not supported."""
-    require(name, "an input is left out")
+    require(name, "a required input is missing")
     kind = lowering.graph.declarations[name].kind
     if isinstance(kind, str):
         missing = " without a scale" if kind in _QUANTIZED_TYPES else ""

@@ -125,7 +125,9 @@ def _read_weights(op: OperatorContext, axis: int) -> Array:
             declared = op.node.attributes.get("quantized_bias_type", 0) == _INT32
             is_declared = declared == (bias.dtype == np.int32)  # else it would be read as another
             require(
-                is_declared, f"a bias of {bias.dtype}", "the type that QuantizedBiasType declares"
+                is_declared,
+                f"a bias of {bias.dtype}",
+                "int32 or int64, as quantized_bias_type declares",
             )
             require(
                 is_connected or not declared,

@@ -170,7 +170,7 @@ class _Conversion:
     def _quantize(self, call: RecordedCall) -> None:
         given, (result,) = call.arguments, call.results
         low, high, dtype = int(given["quant_min"]), int(given["quant_max"]), given["dtype"]
-        require(dtype in ("int8", "uint8"), f"{dtype}", "int8 or uint8")
+        require(dtype in ("int8", "uint8"), f"quantization to {dtype}", "int8 or uint8")
         offset = 128 if dtype == "int8" else 0
         scale, zero = float(given["scale"]), int(given["zero_point"]) + offset
         target = self._make_tensor(result.shape, scale, zero)

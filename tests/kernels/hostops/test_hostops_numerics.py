@@ -78,7 +78,7 @@ def test_golden_pairs_and_rescales_of_the_interpreter(golden: Golden) -> None:
 # Quantization
 
 
-def quantize(x: Any, scale: float, offset: int, numerics: str, dtype: Any = np.int8) -> int:
+def quantized(x: Any, scale: float, offset: int, numerics: str, dtype: Any = np.int8) -> int:
     dest = HostTensor(np.zeros(1, dtype), scale, offset, quantized=True)
     source = HostTensor(np.array([x], np.float32))
     return int(execute_operation("quantize", [dest, source], {}, numerics).outputs[0][0])
@@ -94,18 +94,18 @@ def quantize(x: Any, scale: float, offset: int, numerics: str, dtype: Any = np.i
     ],
 )  # fmt: skip
 def test_half_a_step(numerics: str, expected: int) -> None:
-    assert quantize(0.25, 0.5, 1, numerics) == expected
+    assert quantized(0.25, 0.5, 1, numerics) == expected
 
 
 @pytest.mark.parametrize("numerics", sorted(NUMERICS_NAMES))
 def test_ends_and_what_is_no_number(numerics: str) -> None:
     for dtype in (np.int8, np.int16):
         low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
-        assert quantize(np.inf, 0.1, 3, numerics, dtype) == high
-        assert quantize(-np.inf, 0.1, 3, numerics, dtype) == low
-        assert quantize(-3e38, 1e-30, 3, numerics, dtype) == low
-        assert quantize(np.nan, 0.1, 3, numerics, dtype) == 3
-        assert quantize(0.0, 0.1, 3, numerics, dtype) == 3
+        assert quantized(np.inf, 0.1, 3, numerics, dtype) == high
+        assert quantized(-np.inf, 0.1, 3, numerics, dtype) == low
+        assert quantized(-3e38, 1e-30, 3, numerics, dtype) == low
+        assert quantized(np.nan, 0.1, 3, numerics, dtype) == 3
+        assert quantized(0.0, 0.1, 3, numerics, dtype) == 3
 
 
 reals = st.floats(-1000, 1000, width=32).filter(lambda x: x == 0 or abs(x) > 1e-30)

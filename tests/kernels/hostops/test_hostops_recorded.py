@@ -21,7 +21,7 @@ BIAS_PLACE = {"convolution": 3, "channelwisequantizedconvolution": 3, "fullyconn
 
 
 def mismatches(programs: Programs, pattern: str) -> tuple[Counter[str], list[str]]:
-    """Return the number of correct results per operation, and a place of each wrong result."""
+    """Return how many results of each operation are right, and a place of each wrong result."""
     right: Counter[str] = Counter()
     wrong: list[str] = []
     for program in programs(pattern):

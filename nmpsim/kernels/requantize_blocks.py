@@ -1,0 +1,261 @@
+"""Results of sums, sixteen channels at a time: scaled, clipped, and counted where limited.
+
+Only results that 32 bits hold are computed here. If a sum is too large, or if the layer's first
+limited result may be among the results, :mod:`~nmpsim.kernels.requantize` or single pixels do the
+work instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from llvmlite.ir import IRBuilder, Value
+
+from nmpsim.isa.words import INT8
+from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int32s, Int64s
+from nmpsim.kernels.formulas import Formula
+from nmpsim.kernels.ir_functions import define_function
+from nmpsim.kernels.jit import jit
+from nmpsim.kernels.lanes import FloatVector, IntegerVector, Trace, evaluate_steps, find_parameters
+from nmpsim.kernels.operands import Clip
+from nmpsim.kernels.pointers import get_address
+from nmpsim.kernels.profiles import SUM_NUMBERS, SUMS
+from nmpsim.kernels.result_table import ABOVE, BELOW, LEAST, MOST, SAVED
+from nmpsim.kernels.vector_code import (
+    DOUBLES,
+    FLOATS,
+    INT32S,
+    LANES,
+    Loop,
+    add_offset,
+    count_if,
+    emit_any_lane,
+    emit_signed_max,
+    emit_signed_min,
+    load,
+    make_int_constant,
+    make_int_vector_type,
+    make_splat_constant,
+    make_zero_constant,
+    splat,
+    store,
+    switch,
+)
+
+_LONGS = make_int_vector_type(64)
+
+
+class Block(NamedTuple):
+    """Arguments for a block of sixteen channels; strides are in bytes from pixel to pixel."""
+
+    formula: Any
+    """Number of a formula in ``SUMS``."""
+    sums: Any
+    sum_stride: Any
+    pixels: Any
+    parameters: Any
+    """Address of int64 [PARAMETERS, LANES] (see ``result_table.py``)."""
+    counts: Any
+    """Address of int32 [COUNT_ROWS, LANES]."""
+    low: Any
+    high: Any
+    results: Any
+    result_stride: Any
+
+
+def _load_counts(b: IRBuilder, counts: Value, rows: Iterable[int]) -> list[Any]:
+    return [load(b, add_offset(b, counts, 4 * LANES * row), INT32S, 4) for row in rows]
+
+
+def _store_counts(b: IRBuilder, counts: Value, first: int, values: list[Any]) -> None:
+    for row, value in enumerate(values, first):
+        store(b, value, add_offset(b, counts, 4 * LANES * row), 4)
+
+
+def _saturate_to(b: IRBuilder, values: Value, kind: ir.VectorType) -> Any:
+    """Return values in half as many bits, limited to what these hold: often one instruction."""
+    most = (1 << kind.element.width - 1) - 1
+    low, high = (make_splat_constant(values.type, limit) for limit in (-most - 1, most))
+    return b.trunc(emit_signed_min(b, emit_signed_max(b, values, low), high), kind)
+
+
+def _combine_flags(b: IRBuilder, *masks: Value) -> Any:
+    """Return a number whose bit i is set if any lane of mask i is."""
+    bits = [b.shl(emit_any_lane(b, mask), make_int_constant(i)) for i, mask in enumerate(masks)]
+    return b.or_(b.or_(bits[0], bits[1]), bits[2])
+
+
+class _Scale:
+    """Code that scales sums without the initial sums of their channels.
+
+    Parameters
+    ----------
+    b, formula, block
+        Builder, formula, and arguments, whose parameters are loaded.
+    element
+        Element type of the results.
+    """
+
+    def __init__(self, b: IRBuilder, formula: Formula, element: int, block: Block) -> None:
+        self._b, self._formula = b, formula
+        self._sum_bits, self._range_bits = (32, 32) if element == INT8 else (64, 48)
+        self._parameters = find_parameters(formula)
+        rows = range(len(self._parameters) + 1)
+        start, *self._words = (
+            load(b, add_offset(b, block.parameters, 8 * LANES * row), _LONGS, 8) for row in rows
+        )
+        self._start = self._resize(start, self._sum_bits)
+
+    def _resize(self, word: Value, bits: int) -> Any:
+        return word if bits == 64 else self._b.trunc(word, make_int_vector_type(bits))
+
+    def evaluate(self, total: Value) -> tuple[IntegerVector, Trace]:
+        """Evaluate the formula; the trace has the limits that are assumed not to be met."""
+        b, trace = self._b, Trace(self._b)
+        values: dict[str, IntegerVector | FloatVector] = {}
+        for (name, known), word in zip(self._parameters.items(), self._words, strict=True):
+            if isinstance(known, IntegerVector):
+                values[name] = IntegerVector(
+                    trace, known.low, known.high, partial(self._resize, word)
+                )
+            elif known.kind is FLOATS:
+                bits = self._resize(word, 32)
+                values[name] = FloatVector(trace, FLOATS, partial(b.bitcast, bits, FLOATS))
+            else:
+                values[name] = FloatVector(trace, DOUBLES, partial(b.bitcast, word, DOUBLES))
+        most = 1 << self._range_bits - 1
+        acc = b.add(total, self._start)
+        values["acc"] = IntegerVector(trace, -most, most - 1, lambda bits: self._resize(acc, bits))
+        return evaluate_steps(self._formula, values), trace
+
+    def compute(self, total: Value) -> Any:
+        """Return int32 results."""
+        return self.evaluate(total)[0].get_bits(32)
+
+    def is_limited(self, total: Value) -> Any:
+        """Return the lanes whose results are invalid."""
+        _, trace = self.evaluate(total)
+        found = make_zero_constant(make_int_vector_type(1))
+        for emit in trace.limits:
+            found = self._b.or_(found, emit())
+        return found
+
+
+def _emit(formula: Formula, element: int, b: IRBuilder, block: Block) -> Any:
+    """Compute results of a block; the sums stay as they are.
+
+    Int8 results are counted in 16 bits; one that these do not hold is outside any clip. Scaling is
+    monotonic: the extremes of the results are those of the extreme sums, and if these two are not
+    too large, no sum is.
+    """
+    scale = _Scale(b, formula, element, block)
+    is_int8 = element == INT8
+    kind = make_int_vector_type(16 if is_int8 else 32)
+    result_kind, sum_kind = (
+        (make_int_vector_type(8), INT32S) if is_int8 else (make_int_vector_type(16), _LONGS)
+    )
+    sum_bytes, result_bytes = sum_kind.element.width // 8, result_kind.element.width // 8
+    counts = _load_counts(b, block.counts, range(SAVED))
+    _store_counts(b, block.counts, SAVED, counts)
+    low, high = (splat(b, b.trunc(limit, kind.element)) for limit in (block.low, block.high))
+    none, first = make_zero_constant(kind), load(b, block.sums, sum_kind, sum_bytes)
+    loop = Loop(b, block.pixels, [block.sums, block.results, none, none, first, first])
+    at, to, below, above, lowest, highest = loop.values
+    total = load(b, at, sum_kind, sum_bytes)
+    value = scale.compute(total)
+    value = _saturate_to(b, value, kind) if is_int8 else value
+    result = emit_signed_min(b, emit_signed_max(b, value, low), high)
+    store(b, _saturate_to(b, result, result_kind), to, result_bytes)
+    _, _, below, above, *extremes = loop.end(
+        [
+            b.add(at, block.sum_stride),
+            b.add(to, block.result_stride),
+            count_if(b, below, "<", value, low),
+            count_if(b, above, ">", value, high),
+            emit_signed_min(b, total, lowest),
+            emit_signed_max(b, total, highest),
+        ]
+    )
+    values = list(map(scale.compute, extremes))
+    below_count, above_count = (b.zext(n, INT32S) if is_int8 else n for n in (below, above))
+    after = [
+        b.add(counts[BELOW], below_count),
+        b.add(counts[ABOVE], above_count),
+        emit_signed_min(b, counts[LEAST], emit_signed_min(b, *values)),
+        emit_signed_max(b, counts[MOST], emit_signed_max(b, *values)),
+    ]
+    _store_counts(b, block.counts, 0, after)
+    limited = (b.icmp_signed("!=", count, none) for count in (below, above))
+    return _combine_flags(b, *limited, b.or_(*map(scale.is_limited, extremes)))
+
+
+def _emit_all(element: int, b: IRBuilder, block: Block) -> Any:
+    cases = {
+        number: partial(_emit, formula, element, b, block)
+        for number, formula in enumerate(SUMS)
+        if number in SUM_NUMBERS[:, element]
+    }
+    return switch(b, block.formula, cases)
+
+
+_requantize_int8: Any = define_function("requantize_int8", partial(_emit_all, 0))
+_requantize_int16: Any = define_function("requantize_int16", partial(_emit_all, 1))
+
+
+@jit
+def requantize_blocks(
+    sums: Int32s | Int64s,
+    pixels: Int,
+    parameters: Int64s,
+    counts: Int32s,
+    formula: Int,
+    clip: Clip,
+    results: Int8s | Int16s,
+    start: Int,
+    step: Int,
+) -> Any:
+    """Compute results of at most MAX_PIXELS pixels and count those that are limited.
+
+    Parameters
+    ----------
+    pixels, formula
+        Number of pixels, and of the formula in ``SUMS``.
+    clip
+        Clip of the result.
+    sums
+        [pixels or more, blocks * 16], without their initial sums: int32 for Int8, int64 for Int16.
+    parameters, counts
+        Tables of the channels and of limited results (see ``result_table.py``).
+    results, start, step
+        int8 or int16: the first pixel's results are at byte ``start``, the next one's ``step``
+        bytes later.
+
+    Returns
+    -------
+    Bit 0: a result was limited from below; bit 1: from above; TOO_LARGE: results and counts are
+    invalid.
+    """
+    found, is_int16 = np.int64(0), results.itemsize == 2
+    for i in range(counts.shape[0]):
+        lanes = LANES * i
+        block = Block(
+            formula,
+            get_address(sums) + sums.itemsize * lanes,
+            sums.itemsize * sums.shape[1],
+            pixels,
+            get_address(parameters) + parameters.itemsize * lanes * parameters.shape[1],
+            get_address(counts) + counts.itemsize * lanes * counts.shape[1],
+            clip.low,
+            clip.high,
+            get_address(results) + start + results.itemsize * lanes,
+            step,
+        )
+        if is_int16:
+            found |= _requantize_int16((block,))
+        else:
+            found |= _requantize_int8((block,))
+    return found
