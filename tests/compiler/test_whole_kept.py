@@ -59,11 +59,11 @@ def test_packed_weights_fit_their_workspace(
     """It is asked for as kernels ask for it: blocks of channels, and inputs of each channel."""
     asked: list[tuple[int, int]] = []
 
-    def packed_weights_size(blocks: int, depth: int) -> int:
+    def get_packed_weights_size(blocks: int, depth: int) -> int:
         asked.append((blocks, depth))
         return 0
 
-    monkeypatch.setattr(convolution, "packed_weights_size", packed_weights_size)
+    monkeypatch.setattr(convolution, "get_packed_weights_size", get_packed_weights_size)
     plan = plan_of(recorded)
     w = CONV
     taken = {
@@ -79,7 +79,7 @@ def test_packed_weights_do_not_exceed_their_estimate(
 ) -> None:
     """As on AVX2, where kernels keep most."""
     kept: list[int] = []
-    keep, packed_weights_size = HostMemory.store_constant, packed_weights._size_avx2
+    keep, get_packed_weights_size = HostMemory.store_constant, packed_weights._size_avx2
 
     def put(host: HostMemory, values: npt.NDArray[Any]) -> int:
         kept.append(values.nbytes)
@@ -89,7 +89,7 @@ def test_packed_weights_do_not_exceed_their_estimate(
         kept.append(8 * words)
         return 0
 
-    monkeypatch.setattr(convolution, "packed_weights_size", packed_weights_size)
+    monkeypatch.setattr(convolution, "get_packed_weights_size", get_packed_weights_size)
     monkeypatch.setattr(HostMemory, "store_constant", put)
     monkeypatch.setattr(HostMemory, "reserve_zeros", reserve)
     assert plan_of(recorded) is not None
