@@ -96,8 +96,9 @@ def main() -> int:
     parser.add_argument("--print", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     folders = [folder.resolve() for folder in arguments.folders]
-    if arguments.print:
-        for path, numerics in programs([arguments.other.resolve(), *folders]):
+    if arguments.print:  # all arguments are folders; one alone is not taken for OTHER
+        given = [arguments.other.resolve()] if arguments.other else []
+        for path, numerics in programs([*given, *folders]):
             print(json.dumps([f"{path} {numerics or ''}", outcome(path, numerics)]), flush=True)
         return 0
     processes = [of_checkout(one, folders) for one in (ROOT, arguments.other.resolve())]
