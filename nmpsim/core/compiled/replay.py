@@ -100,7 +100,8 @@ class Workers:
         if self._served is None or self._served() is not machine.layers:
             self._rows = self._rows_for(machine)
             self._served = weakref.ref(machine.layers)
-        rows[:] = self._rows
+        # As integers: NumPy copies records field by field, at ten times the cost.
+        rows.view(np.int64)[:] = self._rows.view(np.int64)
         context.shared[SharedWord.HAS_DIVERGED] = 0
         context.shared[SharedWord.IS_STRICT] = int(strict)
         context.shared[SharedWord.IS_ACTIVE] = 1
