@@ -39,7 +39,7 @@ PARTS = (
         "vector unit",
     ),
     (r"kernels\.|^requantize_", "results of sums, counts of saturated values"),
-    (r"timing\.|core\.(units|cycle_accounting)|compiled\.transfers", "timing"),
+    (r"timing\.|compiled\.(units|cycle_accounting|synchronization|transfers)", "timing"),
     (r"compiled\.|memory\.", "engine: instructions, checks, turns"),
 )
 """What a function belongs to, by patterns of its name; the first one that fits."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.state import MAX_NOTES, WAIT, WORK, Machine
+from nmpsim.core.stop_conditions import MAX_STEPS
 
 ROOM = 1 << 14
 """Default capacity of the logs, 2.3 MB."""
@@ -46,3 +47,13 @@ def drain_work_log(machine: Machine) -> Any:
     noted = machine.work[: int(machine.shared[0].noted)].copy()
     machine.shared.noted[:] = 0
     return noted
+
+
+def count_loggable_steps(machine: Machine) -> int:
+    """Return the number of steps for which the logs have space; MAX_STEPS without a log."""
+    if machine.work.size == 0:
+        return MAX_STEPS
+    steps = int((machine.work.size - machine.shared[0]["noted"]) // MAX_NOTES)
+    if machine.waits.size == 0:
+        return steps
+    return int(min(steps, machine.waits.size - machine.shared[0]["waited"] - machine.cores.size))

@@ -88,7 +88,7 @@ class HappensBefore:
 
     @property
     def rivals(self) -> RivalPosts:
-        """Posts to semaphores after a pend that could have come before the pend."""
+        """Counts, by pend, of the later posts that another order could execute before the pend."""
         found = dict(self.known_rivals)
         for key, counts in self._seen.items():
             found[key] = np.maximum(counts, found.get(key, 0))

@@ -67,7 +67,7 @@ class Marker:
 AT_END = Before("")
 NOT_IN_JSON = Marker("not in JSON")
 BY_NAME = Marker("an object: the name of each record is its key")
-FLAT = Marker("the fields of the record stand in its place")
+FLAT = Marker("the fields of the record replace the record")
 AS_LISTS = Marker("each record is the list of its values")
 MAY_BE_SPECIAL = Marker("infinities and NaN are allowed, as texts")
 OR_NULL = Marker("an empty text and what is not finite are null")

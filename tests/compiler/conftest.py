@@ -1,4 +1,4 @@
-"""Makes the helpers beside this file, and those of the conformance tests, importable by name."""
+"""Make the helper modules of this folder and of the conformance tests importable by name."""
 
 import sys
 from pathlib import Path

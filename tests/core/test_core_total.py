@@ -36,7 +36,7 @@ MODULES = (
     "nmpsim.core.reference.tensor",
     "nmpsim.core.compiled.scalar",
     "nmpsim.core.compiled.rv32im",
-    "nmpsim.core.units",
+    "nmpsim.core.compiled.units",
     "nmpsim.core.compiled.event_queue",
     "nmpsim.core.compiled.tensor_kernels",
     "nmpsim.debugger.arithmetic",
@@ -106,21 +106,21 @@ PLANTED = {
     "tensor on the vector unit": (
         't._tensor("nmp.twist", Unit.VECTOR, 7, "fill", "another one")',
         {
-            "nmpsim.core.reference.tensor": "DEFINITIONS",
+            "nmpsim.core.reference.tensor": "COMPUTE",
             "nmpsim.core.compiled.tensor_kernels": "KERNEL_OF",
         },
     ),
     "tensor on the MAC array": (
         't._tensor("nmp.twist", Unit.MAC, 7, "gemm", "another one")',
         {
-            "nmpsim.core.reference.tensor": "DEFINITIONS",
+            "nmpsim.core.reference.tensor": "COMPUTE",
             "nmpsim.core.compiled.tensor_kernels": "KERNEL_OF",
         },
     ),
     "transfer": (
         't._tensor("nmp.twist", Unit.LOAD, 7, "load", "another one")',
         {
-            "nmpsim.core.reference.tensor": "DEFINITIONS",
+            "nmpsim.core.reference.tensor": "TRANSFERS",
             "nmpsim.core.compiled.tensor_kernels": "KERNEL_OF",
         },
     ),

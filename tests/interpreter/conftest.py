@@ -1,4 +1,4 @@
-"""Makes the helpers beside this file, and the drafts of the compiler's tests, importable."""
+"""Make the helper modules of this folder and of the compiler's tests importable."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Makes the helpers beside the tests importable."""
+"""Make the helper modules of this folder importable."""
 
 import sys
 from pathlib import Path

@@ -14,11 +14,11 @@ from test_core_random_cores import CORES, programs
 from tiers import examples
 
 from nmpsim.config import DeviceConfig
-from nmpsim.core import cycle_accounting, synchronization, units
-from nmpsim.core.reference import context, system, tensor
+from nmpsim.core.reference import tensor
+from nmpsim.core.reference.cores import Core
+from nmpsim.core.reference.units import UnitQueue
 from nmpsim.core.state import CoreStatus, Count, CycleCause, Machine
 from nmpsim.isa.table import Unit
-from nmpsim.timing import Costs
 
 CONTROL_CORE = {
     Count.CONTROL: "control",
@@ -48,42 +48,43 @@ class ActivityRecord:
         self.unused: set[tuple[int, int]] = set()
         self.has_work = [False] * CORES
         self.passed = [0] * CORES
-        compute, spend = units.compute, cycle_accounting.spend_cycles
-        works, leave = cycle_accounting.begin_layer, cycle_accounting.leave_layer
+        compute, spend, works, leave = (
+            tensor.compute,
+            Core.spend,
+            Core.begin_layer,
+            Core.leave_layer,
+        )
 
-        def noted_compute(
-            m: Machine, costs: Costs, core: int, unit: Unit, layer: int, cycles: int
-        ) -> None:
-            compute(m, costs, core, unit, layer, cycles)
-            end = int(m.cores[core]["unit_free"][unit])
+        def noted_compute(queue: UnitQueue, layer: int, cycles: int) -> None:
+            compute(queue, layer, cycles)
+            end = queue.free
+            core, unit = queue.core.number, queue.unit
             self.busy |= {(core, unit, cycle) for cycle in range(end - cycles, end)}
 
-        def noted_spend(m: Machine, core: int, activity: Count, cycles: int) -> None:
-            begin = int(m.cores[core]["clock"])
-            for cycle in range(begin, begin + cycles):
-                self.did[core, cycle] = activity
-            spend(m, core, activity, cycles)
+        def noted_spend(core: Core, activity: Count, cause: CycleCause, cycles: int) -> int:
+            for cycle in range(core.clock, core.clock + cycles):
+                self.did[core.number, cycle] = activity
+            return spend(core, activity, cause, cycles)
 
-        def noted_work(m: Machine, core: int, layer: int) -> None:
-            works(m, core, layer)
-            self.has_work[core] = True
+        def noted_work(core: Core, layer: int) -> None:
+            works(core, layer)
+            self.has_work[core.number] = True
 
-        def noted_leave(m: Machine, core: int, ended: int) -> None:
-            leave(m, core, ended)
-            clock = int(m.cores[core]["clock"])
-            if m.cores[core]["status"] == CoreStatus.HALTED:
+        def noted_leave(core: Core, ended: int) -> None:
+            leave(core, ended)
+            if core.status == CoreStatus.HALTED:
                 return
-            if any(self.has_work) and not self.has_work[core]:
-                self.unused |= {(core, cycle) for cycle in range(self.passed[core], clock)}
-            self.passed[core] = clock
-            if core == CORES - 1:  # all meet at every barrier
+            if any(self.has_work) and not self.has_work[core.number]:
+                cycles = range(self.passed[core.number], core.clock)
+                self.unused |= {(core.number, cycle) for cycle in cycles}
+            self.passed[core.number] = core.clock
+            if core.number == CORES - 1:  # all meet at every barrier
                 self.has_work = [False] * CORES
 
-        monkeypatch.setattr(tensor, "begin_layer", noted_work)
-        monkeypatch.setattr(synchronization, "leave_layer", noted_leave)
-        monkeypatch.setattr(units, "compute", noted_compute)
-        for module in (cycle_accounting, units, context, system, tensor):
-            monkeypatch.setattr(module, "spend_cycles", noted_spend)
+        monkeypatch.setattr(Core, "begin_layer", noted_work)
+        monkeypatch.setattr(Core, "leave_layer", noted_leave)
+        monkeypatch.setattr(tensor, "compute", noted_compute)
+        monkeypatch.setattr(Core, "spend", noted_spend)
 
     def causes(self) -> Counter[str]:
         """Count cycles by cause."""

@@ -5,19 +5,15 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from nmpsim.core import (
-    access_cache,
-    cycle_accounting,
-    descriptor_data,
-    synchronization,
-    units,
-    watch,
-)
+from nmpsim.core import access_cache, descriptor_data, watch
 from nmpsim.core.compiled import (
     contract,
     contract_order,
     contract_state,
+    cycle_accounting,
     dram_conflicts,
+    synchronization,
+    units,
 )
 from nmpsim.core.compiled.contract_state import ContractState
 from nmpsim.kernels.array_types import Int, Int64s

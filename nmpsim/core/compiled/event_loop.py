@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.access_cache import is_cached
+from nmpsim.core.compiled.cycle_accounting import ON_CONTROL, attribute_cycles
 from nmpsim.core.compiled.event_queue import (
     MAY_RELEASE,
     find_earliest,
@@ -36,12 +37,12 @@ from nmpsim.core.compiled.traps import (
     WORD,
     ZERO,
 )
+from nmpsim.core.compiled.units import choose_grant, count_loggable_steps, serve
 from nmpsim.core.compiled.watch import (
     compute_access_address,
     is_in_image,
     read_source,
 )
-from nmpsim.core.cycle_accounting import ON_CONTROL, attribute_cycles
 from nmpsim.core.descriptor_data import find_weight_tail
 from nmpsim.core.instruction_tables import (
     ILLEGAL,
@@ -52,7 +53,6 @@ from nmpsim.core.instruction_tables import (
 )
 from nmpsim.core.state import NEVER, CoreStatus, Machine, Outcome
 from nmpsim.core.stop_conditions import MAX_STEPS, TENSOR_STEPS, StopConditions
-from nmpsim.core.units import choose_grant, count_loggable_steps, serve
 from nmpsim.core.watch import (
     count_turns,
     is_stop_address,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.core.compiled.cycle_accounting import CONTROL, begin_layer, spend_cycles
 from nmpsim.core.compiled.fetch import decode_rs1
 from nmpsim.core.compiled.kernel_arguments import LoopContext
 from nmpsim.core.compiled.kernel_context import make_python_context
@@ -26,11 +27,10 @@ from nmpsim.core.compiled.traps import (
     to_signed,
     trap,
 )
-from nmpsim.core.cycle_accounting import CONTROL, begin_layer, spend_cycles
+from nmpsim.core.compiled.units import LOAD_UNIT, await_job, fetch_descriptor, start_unit
 from nmpsim.core.descriptor_data import find_bad_table
 from nmpsim.core.instruction_tables import FOOTPRINT_KIND, INSTRUCTION_UNIT, WORD_COUNT, WORD_SIGNED
 from nmpsim.core.state import Machine
-from nmpsim.core.units import LOAD_UNIT, await_job, fetch_descriptor, start_unit
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.numba_settings import IS_JIT_DISABLED

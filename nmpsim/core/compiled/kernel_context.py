@@ -59,7 +59,7 @@ class KernelContext(NamedTuple):
 
 @jit_allocating
 def get_kernel_context(context: Int, core: Int) -> Any:
-    """Make the context of a core from the address of a record of CONTEXT."""
+    """Return the kernel context of a core, given the address of a CONTEXT record."""
     p = carray(pointer(context), 1, CONTEXT)[0]
     size = p.scratchpad_bytes
     start = p.scratchpad + core * p.scratchpad_step

@@ -12,6 +12,12 @@ from typing import Any
 import numpy as np
 
 from nmpsim.core.access_cache import is_cached
+from nmpsim.core.compiled.cycle_accounting import (
+    CONTROL,
+    ON_CONTROL,
+    attribute_cycles,
+    spend_cycles,
+)
 from nmpsim.core.compiled.event_queue import find_earliest, find_last_turn
 from nmpsim.core.compiled.fetch import (
     decode_b_offset,
@@ -46,12 +52,6 @@ from nmpsim.core.compiled.traps import (
     ZERO,
     to_signed,
     trap,
-)
-from nmpsim.core.cycle_accounting import (
-    CONTROL,
-    ON_CONTROL,
-    attribute_cycles,
-    spend_cycles,
 )
 from nmpsim.core.instruction_tables import (
     ACCESS_BYTES,

@@ -18,6 +18,7 @@ from nmpsim.core.compiled.fetch import (
     decode_rs2,
     decode_unit,
 )
+from nmpsim.core.compiled.synchronization import arrive, halt, pend, post
 from nmpsim.core.compiled.traps import (
     BREAKPOINT,
     ENVIRONMENT_CALL,
@@ -34,6 +35,7 @@ from nmpsim.core.compiled.traps import (
     set_register,
     trap,
 )
+from nmpsim.core.compiled.units import await_job
 from nmpsim.core.instruction_tables import (
     KIND,
     KIND_OF,
@@ -43,8 +45,6 @@ from nmpsim.core.instruction_tables import (
     decides_kinds,
 )
 from nmpsim.core.state import CSR_COLUMN, CSRS, Machine
-from nmpsim.core.synchronization import arrive, halt, pend, post
-from nmpsim.core.units import await_job
 from nmpsim.isa.csrs import CSR_ROWS, MIE, MPIE, MPP, CoreCounter, is_read_only
 from nmpsim.isa.exhaustive import make_exhaustive_table
 from nmpsim.isa.table import SEMAPHORES, InstructionKind, Unit

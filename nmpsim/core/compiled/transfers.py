@@ -6,8 +6,8 @@ from typing import Any
 
 from nmpsim.core.compiled.kernel_context import KernelContext, compute_scratchpad_offset
 from nmpsim.core.compiled.memory import IMAGE, RAM, locate
+from nmpsim.core.compiled.units import count_padding_bytes
 from nmpsim.core.state import Machine
-from nmpsim.core.units import count_padding_bytes
 from nmpsim.isa.words import INT16, LOAD, STORE
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.cycle_accounting import CONTROL, spend_cycles
+from nmpsim.core.compiled.cycle_accounting import CONTROL, spend_cycles
 from nmpsim.core.state import CSR_COLUMN, Machine
 from nmpsim.core.watch import record_end
 from nmpsim.isa.csrs import MIE, MPIE, MPP, CsrAddress

@@ -92,7 +92,7 @@ class WindowAxis:
     size: int
 
     def count_taps(self, count: int) -> int:
-        """Return the positions of a number of windows, with padding."""
+        """Return the number of input positions, with padding, that ``count`` windows cover."""
         return (count - 1) * self.stride + self.kernel
 
     def find_taps(self, first: int, count: int) -> tuple[int, int, int]:

@@ -1,4 +1,4 @@
-"""The reference engine, which defines every instruction in plain Python and NumPy.
+"""The reference engine: plain Python and NumPy, the living definition of every instruction.
 
 Read :mod:`~nmpsim.core.reference.context` first, then :mod:`~nmpsim.core.reference.integer`.
 """

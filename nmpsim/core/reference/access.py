@@ -35,11 +35,12 @@ def locate(core: Core, address: int, nbytes: int) -> MemoryLocation | None:
     return None if found is None else MemoryLocation(*found)
 
 
-def get_access_cycles(s: InstructionContext, region: Region) -> int:
-    """Return the extra cycles of a scalar access."""
+def spend_access_cycles(s: InstructionContext, region: Region) -> None:
+    """Advance the core's clock by the cycles of a scalar access."""
     if region in (Region.IMAGE, Region.RAM):
-        return s.costs.control_dram_access_cycles
-    return s.costs.control_scratchpad_access_cycles
+        s.spend_cycles(s.costs.control_dram_access_cycles)
+    else:
+        s.spend_cycles(s.costs.control_scratchpad_access_cycles)
 
 
 def load(s: InstructionContext) -> None:
@@ -54,7 +55,8 @@ def load(s: InstructionContext) -> None:
         s.require_turn()
     value = found.read(nbytes)
     s.set_rd(to_signed(value, 8 * nbytes) if s.instruction.is_signed else value)
-    s.retire(get_access_cycles(s, found.region))
+    spend_access_cycles(s, found.region)
+    s.retire()
 
 
 def store(s: InstructionContext) -> None:
@@ -69,7 +71,8 @@ def store(s: InstructionContext) -> None:
     if found.region.is_shared:
         s.require_turn()
     found.write(nbytes, value)
-    s.retire(get_access_cycles(s, found.region))
+    spend_access_cycles(s, found.region)
+    s.retire()
 
 
 _EXECUTE = {InstructionKind.LOAD: load, InstructionKind.STORE: store}

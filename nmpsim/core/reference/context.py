@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nmpsim.core.cycle_accounting import CONTROL, spend_cycles
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.words import to_unsigned
-from nmpsim.core.state import Machine
-from nmpsim.core.units import await_job
-from nmpsim.isa.table import INSTRUCTIONS, Instruction, TrapCause
+from nmpsim.core.state import Count, CycleCause, Machine
+from nmpsim.isa.table import Instruction, TrapCause
 from nmpsim.records import frozen
 from nmpsim.timing import Costs
-
-NUMBERS = {i.mnemonic: number for number, i in enumerate(INSTRUCTIONS)}
-"""Mnemonic -> row of the instruction table."""
 
 
 class TrapError(Exception):
@@ -55,8 +50,6 @@ class InstructionContext:
     """The instruction word."""
     has_turn: bool
     """Whether it is the core's turn; otherwise the core runs ahead of others."""
-    words: list[int]
-    """Buffer for the words of the descriptor of a tensor instruction."""
 
     @property
     def machine(self) -> Machine:
@@ -66,12 +59,12 @@ class InstructionContext:
     @property
     def rs1(self) -> int:
         """Value of the first source register, signed."""
-        return self.core.get_register(self.operands["rs1"])
+        return self.core.register(self.operands["rs1"])
 
     @property
     def rs2(self) -> int:
         """Value of the second source register, signed."""
-        return self.core.get_register(self.operands["rs2"])
+        return self.core.register(self.operands["rs2"])
 
     @property
     def unsigned_rs1(self) -> int:
@@ -97,28 +90,15 @@ class InstructionContext:
         if not self.has_turn:
             raise EndOfTurnError
 
-    def await_unit(self, unit: int, outstanding: int) -> int:
-        """Stall the core until at most ``outstanding`` jobs of a unit are unfinished.
+    def spend_cycles(self, extra: int = 0) -> None:
+        """Charge the control core one cycle plus ``extra``."""
+        self.core.spend(Count.CONTROL, CycleCause.CONTROL, 1 + extra)
 
-        Returns the cycles waited. If the end of the awaited job is not known yet, the core stops,
-        and repeats the instruction when the DRAM has served the job.
-        """
-        job = int(self.core.record["issued"][unit]) - outstanding - 1
-        waited = int(await_job(self.machine, self.costs, self.core.number, unit, job))
-        if waited < 0:
-            raise EndOfTurnError
-        return waited
+    def retire(self) -> None:
+        """Retire the instruction and advance pc to the next one."""
+        self.retire_to(self.core.pc + 4)
 
-    def retire(self, extra: int = 0, pc: int | None = None) -> None:
-        """Retire the instruction, which took one cycle plus ``extra``, and set pc.
-
-        By default pc advances to the next instruction.
-        """
-        spend_cycles(self.machine, self.core.number, CONTROL, 1 + extra)
+    def retire_to(self, pc: int) -> None:
+        """Retire the instruction and set pc."""
         self.core.retired += 1
-        self.core.pc = self.core.pc + 4 if pc is None else pc
-
-
-def make_operand_fault(s: InstructionContext, word: int) -> TrapError:
-    """Return the trap that names an invalid word of the descriptor at rs1."""
-    return TrapError(TrapCause.OPERAND_FAULT, s.unsigned_rs1 + 4 * word)
+        self.core.pc = pc

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nmpsim.core import synchronization
 from nmpsim.core.reference.context import EndOfTurnError, InstructionContext, TrapError
+from nmpsim.core.reference.cores import find_waiting_cores
+from nmpsim.core.reference.record import record_wait
+from nmpsim.core.reference.units import UnitQueue, await_job
 from nmpsim.core.reference.words import to_unsigned
-from nmpsim.core.synchronization import arrive
+from nmpsim.core.state import CoreStatus, Count, CycleCause, WaitTarget
 from nmpsim.isa.table import SEMAPHORES, TrapCause, Unit
 
 
 def jump(s: InstructionContext, target: int) -> None:
-    """Retire a taken branch or jump."""
-    s.retire(s.costs.control_taken_branch_cycles, target)
+    """Charge a taken branch or jump and set pc."""
+    s.spend_cycles(s.costs.control_taken_branch_cycles)
+    s.retire_to(target)
 
 
 def check_target(target: int) -> int:
@@ -40,6 +43,7 @@ def branch(s: InstructionContext) -> None:
     if BRANCHES[s.instruction.mnemonic](s):
         jump(s, check_target(s.core.pc + s.operands["offset"]))
     else:
+        s.spend_cycles()
         s.retire()
 
 
@@ -61,6 +65,7 @@ def jalr(s: InstructionContext) -> None:
 
 def no_operation(s: InstructionContext) -> None:
     """Do nothing: memory is in order, and there are no interrupts."""
+    s.spend_cycles()
     s.retire()
 
 
@@ -75,40 +80,81 @@ CONTROL = {
 
 def wait(s: InstructionContext) -> None:
     """Execute ``nmp.wait``: wait until at most ``outstanding`` jobs of a unit are unfinished."""
-    unit = s.operands["unit"]
+    unit, outstanding = s.operands["unit"], s.operands["outstanding"]
     if unit not in tuple(Unit):
         raise TrapError(TrapCause.ILLEGAL_INSTRUCTION, s.word)
-    s.await_unit(unit, s.operands["outstanding"])
+    queue = UnitQueue(s.core, Unit(unit), s.costs)
+    await_job(queue, queue.issued - outstanding - 1)
+    s.spend_cycles()
     s.retire()
 
 
 def barrier(s: InstructionContext) -> None:
     """Execute ``nmp.barrier``: wait at barrier rs1 until rs2 cores have arrived."""
     s.require_turn()
+    number, count = s.unsigned_rs1, s.unsigned_rs2
+    s.spend_cycles()
     s.retire()
-    arrive(s.machine, s.costs, s.core.number, s.unsigned_rs1, s.unsigned_rs2)
+    s.core.wait_for(CoreStatus.AT_BARRIER, number, count)
+    arrived = find_waiting_cores(s.machine, CoreStatus.AT_BARRIER, number)
+    if len(arrived) >= count:
+        latest = max(c.clock for c in arrived)
+        release = latest + s.costs.sync_barrier_cycles
+        last = next(c.number for c in arrived if c.clock == latest)
+        for core in arrived:
+            record_wait(core, WaitTarget.BARRIER, latest, release, last)
+            core.spend(Count.BARRIER, CycleCause.IMBALANCE, latest - core.clock)
+            core.spend(Count.BARRIER, CycleCause.BARRIER, release - latest)
+            core.status = CoreStatus.RUNNING
+        end_layer(s, number, release)
+        s.machine.shared[0]["last_barrier"] = number
+        has_work = any(core.layer >= 0 for core in arrived)
+        for core in arrived:
+            if number < s.machine.barriers.size:
+                if has_work and core.layer < 0:
+                    core.mark_unused()
+                core.leave_layer(int(s.machine.barriers[number]["layer"]))
     raise EndOfTurnError
+
+
+def end_layer(s: InstructionContext, number: int, release: int) -> None:
+    """Record the release cycle of a barrier that ends a layer."""
+    if number < s.machine.barriers.size:
+        s.machine.barriers[number]["cycle"] = release
 
 
 def post(s: InstructionContext) -> None:
     """Execute ``nmp.post``: add rs2 to semaphore rs1; release cores, lower numbers first."""
     s.require_turn()
-    number = get_semaphore(s)
+    number, count = get_semaphore(s), s.unsigned_rs2
+    s.spend_cycles()
     s.retire()
-    synchronization.post(s.machine, s.costs, s.core.number, number, s.unsigned_rs2)
+    semaphores = s.machine.shared[0]["semaphores"]
+    semaphores[number] += count
+    release = s.core.clock + s.costs.sync_semaphore_cycles
+    for core in find_waiting_cores(s.machine, CoreStatus.PENDING, number):
+        if int(semaphores[number]) >= core.wait_count:
+            semaphores[number] -= core.wait_count
+            record_wait(core, WaitTarget.SEMAPHORE, s.core.clock, release, s.core.number)
+            core.spend(Count.SEMAPHORE, CycleCause.SEMAPHORE, max(release - core.clock, 0))
+            core.status = CoreStatus.RUNNING
 
 
 def pend(s: InstructionContext) -> None:
     """Execute ``nmp.pend``: wait until semaphore rs1 is at least rs2, then subtract rs2."""
     s.require_turn()
-    number = get_semaphore(s)
+    number, count = get_semaphore(s), s.unsigned_rs2
+    s.spend_cycles()
     s.retire()
-    if not synchronization.pend(s.machine, s.core.number, number, s.unsigned_rs2):
+    semaphores = s.machine.shared[0]["semaphores"]
+    if int(semaphores[number]) < count:
+        s.core.wait_for(CoreStatus.PENDING, number, count)
         raise EndOfTurnError
+    semaphores[number] -= count
 
 
 def get_semaphore(s: InstructionContext) -> int:
-    """Return the semaphore number in rs1; trap if it is out of range."""
+    """Return the semaphore number in rs1; trap if there is no such semaphore."""
     number = s.unsigned_rs1
     if number >= SEMAPHORES:
         raise TrapError(TrapCause.ILLEGAL_INSTRUCTION, s.word)
@@ -118,8 +164,10 @@ def get_semaphore(s: InstructionContext) -> int:
 def halt(s: InstructionContext) -> None:
     """Execute ``nmp.halt``: stop the core until the host starts it again."""
     s.require_turn()
+    s.spend_cycles()
     s.retire()
-    synchronization.halt(s.machine, s.core.number)
+    s.core.status = CoreStatus.HALTED
+    s.core.leave_layer(s.core.previous_layer)
     raise EndOfTurnError
 
 

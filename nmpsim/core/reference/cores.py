@@ -1,12 +1,14 @@
-"""A view of one core's record in the machine."""
+"""A view of one core's record in the machine, and the attribution of its cycles."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from nmpsim.core.reference.words import to_signed
-from nmpsim.core.state import CSR_COLUMN, Machine
-from nmpsim.isa.table import CsrAddress
+from nmpsim.core.state import CSR_COLUMN, CoreStatus, Count, CycleCause, Machine
+from nmpsim.isa.table import CsrAddress, Unit
 
 
 class _Integer:
@@ -38,7 +40,7 @@ class Core:
         self.number = number
         self.record: Any = machine.cores[number]
 
-    def get_register(self, number: int) -> int:
+    def register(self, number: int) -> int:
         """Return the value of a register, signed."""
         return int(self.record["registers"][number])
 
@@ -47,10 +49,72 @@ class Core:
         if number != 0:
             self.record["registers"][number] = to_signed(value)
 
-    def get_csr(self, csr: CsrAddress) -> int:
+    def csr(self, csr: CsrAddress) -> int:
         """Return the stored word of a CSR."""
         return int(self.record["csr"][CSR_COLUMN[csr]])
 
     def set_csr(self, csr: CsrAddress, value: int) -> None:
         """Store the word of a CSR."""
         self.record["csr"][CSR_COLUMN[csr]] = value
+
+    def wait_for(self, status: CoreStatus, what: int, count: int) -> None:
+        """Let the core wait for an event, given by a status, a number and a count."""
+        self.status = status
+        self.record["wait"] = (what, count)
+
+    def waits_for(self, status: CoreStatus, what: int) -> bool:
+        """Return whether the core waits for this event."""
+        return self.status == status and int(self.record["wait"][0]) == what
+
+    @property
+    def wait_count(self) -> int:
+        """Count of the event that the core waits for."""
+        return int(self.record["wait"][1])
+
+    def spend(self, activity: Count, cause: CycleCause, cycles: int) -> int:
+        """Advance the clock, and attribute and return the cycles in which no unit worked."""
+        idle, end, spent = cycles, self.clock + cycles, self.record["spent"]
+        for unit, worked in ((Unit.MAC, CycleCause.MAC), (Unit.VECTOR, CycleCause.VECTOR)):
+            # A unit's work has no gap from now on: it was all given before.
+            left = int(self.record["unit_free"][unit]) - (end - idle)
+            if left > 0:
+                busy = min(left, idle)
+                spent[worked] += busy
+                idle -= busy
+        spent[cause] += idle
+        self.record["pending"][activity] += cycles
+        self.clock = self.record["booked"] = end
+        return idle
+
+    def begin_layer(self, layer: int) -> None:
+        """Attribute the work since the last barrier, and further work, to ``layer``."""
+        if self.layer >= 0 and self.layer != layer:
+            self._assign_to_layer(self.layer)
+        self.layer = layer
+        self.machine.layers[layer]["worked"] |= np.int64(1) << self.number
+
+    def mark_unused(self) -> None:
+        """Attribute the cycles since the last barrier to UNUSED."""
+        spent = self.record["spent"]
+        for cause in set(CycleCause) - {CycleCause.MAC, CycleCause.VECTOR, CycleCause.UNUSED}:
+            spent[CycleCause.UNUSED] += spent[cause]
+            spent[cause] = 0
+
+    def leave_layer(self, ended: int) -> None:
+        """End the layer at a barrier or halt; ``ended`` is the layer if the core has none."""
+        layer = self.layer if self.layer >= 0 else ended
+        self._assign_to_layer(layer)
+        self.layer = -1
+        self.previous_layer = layer
+
+    def _assign_to_layer(self, layer: int) -> None:
+        for account, column in (("pending", "counts"), ("spent", "spent")):
+            cycles = self.record[account]
+            self.machine.layers[layer][column][: cycles.size] += cycles
+            cycles[:] = 0
+
+
+def find_waiting_cores(machine: Machine, status: CoreStatus, what: int) -> list[Core]:
+    """Return the cores that wait for this event, lower numbers first."""
+    waits = (machine.cores["status"] == status) & (machine.cores["wait"][:, 0] == what)
+    return [Core(machine, number) for number in np.flatnonzero(waits).tolist()]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmpsim.core.cycle_accounting import ON_CONTROL, attribute_cycles
 from nmpsim.core.engine import Engine
 from nmpsim.core.reference.access import ACCESS, locate
 from nmpsim.core.reference.context import (
@@ -27,6 +26,7 @@ from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.integer import INTEGER
 from nmpsim.core.reference.system import SYSTEM, enter_trap
 from nmpsim.core.reference.tensor import TENSOR
+from nmpsim.core.reference.units import UnitQueue, choose_with_lookahead, serve
 from nmpsim.core.reference.watch import ExecutionMonitor
 from nmpsim.core.state import (
     NEVER,
@@ -34,14 +34,15 @@ from nmpsim.core.state import (
     Int64s,
     Machine,
     Outcome,
+    TrapField,
     as_plain_arrays,
 )
 from nmpsim.core.stop_conditions import StopConditions, default_stop_conditions
-from nmpsim.core.units import choose_grant, count_loggable_steps, serve
-from nmpsim.core.watch import count_turns, is_stop_address, is_trace_full, record_end
+from nmpsim.core.watch import count_turns, is_stop_address, is_trace_full
+from nmpsim.core.work import count_loggable_steps
 from nmpsim.isa.codec import decode
 from nmpsim.isa.exhaustive import make_exhaustive_table
-from nmpsim.isa.table import InstructionKind, TrapCause, list_mnemonics
+from nmpsim.isa.table import InstructionKind, TrapCause, Unit, list_mnemonics
 from nmpsim.timing import Costs
 
 if TYPE_CHECKING:
@@ -102,25 +103,32 @@ def take_turn(
         return Outcome.PAUSED
     core = find_first_running(machine)
     queue, cycle = find_next_grant(machine, costs)
-    if (core is not None or cycle < NEVER) and is_trace_full(watch.stops):
+    if (core is not None or queue is not None) and is_trace_full(watch.stops):
         return Outcome.STOPPED
-    if cycle < (NEVER if core is None else core.clock):
-        if cycle >= watch.stops.until_cycle:
-            return Outcome.STOPPED
-        serve(machine, costs, queue >> 1, queue & 1)
-        count_turns(watch.stops, 1)
-        return None
+    if queue is not None and (core is None or cycle < core.clock):
+        return serve_request(machine, queue, cycle, watch)
     if core is None:
         is_done = bool((machine.cores["status"] == CoreStatus.HALTED).all())
         return Outcome.DONE if is_done else Outcome.DEADLOCK
     if core.clock > costs.limits_cycles:
-        record_end(machine, core.number, core.pc, -1, -1)
+        record_cycle_limit(core)
         return Outcome.CYCLE_LIMIT
     if core.clock >= watch.stops.until_cycle or is_stop_address(
         watch.stops, core.number, core.pc, core.retired
     ):
         return Outcome.STOPPED
     return take_core_turn(core, costs, stop_at_layers, watch, most_steps)
+
+
+def serve_request(
+    machine: Machine, queue: UnitQueue, cycle: int, watch: ExecutionMonitor
+) -> Outcome | None:
+    """Serve one DRAM request."""
+    if cycle >= watch.stops.until_cycle:
+        return Outcome.STOPPED
+    serve(machine, queue)
+    count_turns(watch.stops, 1)
+    return None
 
 
 def take_core_turn(
@@ -137,8 +145,6 @@ def take_core_turn(
         return Outcome.TRAP
     except ViolationError:
         return Outcome.VIOLATION
-    finally:
-        attribute_cycles(machine, core.number, ON_CONTROL)
     has_retired = core.retired > retired
     count_turns(watch.stops, 1)
     is_known = 0 <= int(machine.shared[0]["last_barrier"]) < machine.barriers.size
@@ -155,17 +161,27 @@ def find_first_running(machine: Machine) -> Core | None:
     return Core(machine, number) if clocks[number] < NEVER else None
 
 
-def find_next_grant(machine: Machine, costs: Costs) -> tuple[int, int]:
+def find_next_grant(machine: Machine, costs: Costs) -> tuple[UnitQueue | None, int]:
     """Return the queue that the DRAM serves next and the cycle of that decision.
 
-    Queues are numbered by core, loads before stores. The cycle is NEVER if there is no request.
+    Without look-ahead it is the earliest request; ties by core, loads before stores.
     """
-    requests = machine.cores["request"].reshape(-1)
-    first = int(requests.argmin())
-    if requests[first] == NEVER:
-        return first, NEVER
-    queue, cycle = choose_grant(machine, costs, requests, first)
-    return int(queue), int(cycle)
+    if machine.cores["request"].min() == NEVER:
+        return None, NEVER
+    requests = np.argwhere(machine.cores["request"] < NEVER)
+    asking = [UnitQueue(Core(machine, core), Unit(unit), costs) for core, unit in requests.tolist()]
+    if costs.dram_lookahead_cycles:
+        return choose_with_lookahead(machine, asking, costs)
+    first = min(asking, key=lambda queue: queue.request)
+    return first, first.request
+
+
+def record_cycle_limit(core: Core) -> None:
+    """Record the position of a core that exceeds the cycle limit."""
+    record = core.machine.shared[0]["trap"]
+    record[TrapField.CORE] = core.number
+    record[TrapField.PC] = core.pc
+    record[TrapField.CYCLE] = core.clock
 
 
 def run_core(core: Core, costs: Costs, watch: ExecutionMonitor, most_steps: int) -> None:
@@ -197,9 +213,11 @@ def execute_step(core: Core, costs: Costs, watch: ExecutionMonitor, *, has_turn:
 
 def check_weights(core: Core, watch: ExecutionMonitor) -> None:
     """Raise ViolationError if the weights of the last convolution break the contract."""
-    address = watch.weight_tail(core)
+    address = watch.find_nonzero_padding(core)
     if address >= 0:
-        record_end(core.machine, core.number, core.pc - 4, -1, address)
+        record = core.machine.shared[0]["trap"]
+        record[TrapField.CORE], record[TrapField.VALUE] = core.number, address
+        record[TrapField.PC], record[TrapField.CYCLE] = core.pc - 4, core.clock
         raise ViolationError
 
 
@@ -215,6 +233,5 @@ def execute_instruction(core: Core, costs: Costs, has_turn: bool, watch: Executi
     if decoded is None:
         raise TrapError(TrapCause.ILLEGAL_INSTRUCTION, word)
     watch.begin_instruction(core, decoded, word)
-    instruction, operands = decoded.instruction, decoded.operands
-    step = InstructionContext(core, costs, instruction, operands, word, has_turn, watch.words)
-    INSTRUCTIONS[instruction.mnemonic](step)
+    step = InstructionContext(core, costs, decoded.instruction, decoded.operands, word, has_turn)
+    INSTRUCTIONS[decoded.instruction.mnemonic](step)

@@ -26,7 +26,7 @@ def multiply_high(a: int, b: int) -> int:
     return (a * b) >> 32
 
 
-def divide(a: int, b: int) -> int:
+def quotient(a: int, b: int) -> int:
     """Return ``a / b`` rounded towards zero, or -1 if ``b`` is zero."""
     if b == 0:
         return -1
@@ -34,9 +34,9 @@ def divide(a: int, b: int) -> int:
     return magnitude if (a < 0) == (b < 0) else -magnitude
 
 
-def compute_remainder(a: int, b: int) -> int:
-    """Return the remainder of :func:`divide`, with the sign of ``a``; ``a`` if ``b`` is zero."""
-    return a - divide(a, b) * b
+def remainder(a: int, b: int) -> int:
+    """Return the remainder of :func:`quotient`, with the sign of ``a``; ``a`` if ``b`` is zero."""
+    return a - quotient(a, b) * b
 
 
 class Operation(NamedTuple):
@@ -62,10 +62,10 @@ OPERATIONS = {
     "mulh": Operation(multiply_high),
     "mulhsu": Operation(multiply_high, False, True),
     "mulhu": Operation(multiply_high, True, True),
-    "div": Operation(divide),
-    "divu": Operation(divide, True, True),
-    "rem": Operation(compute_remainder),
-    "remu": Operation(compute_remainder, True, True),
+    "div": Operation(quotient),
+    "divu": Operation(quotient, True, True),
+    "rem": Operation(remainder),
+    "remu": Operation(remainder, True, True),
 }
 """Mnemonic of a register instruction -> its operation."""
 for _base in ("add", "slt", "xor", "or", "and", "sll", "srl", "sra"):
@@ -81,23 +81,26 @@ def execute_arithmetic(s: InstructionContext) -> None:
     a = to_unsigned(a) if operation.is_unsigned_a else a
     b = to_unsigned(b) if operation.is_unsigned_b else b
     s.set_rd(operation.compute(a, b))
-    extra = 0
     if s.instruction.kind is InstructionKind.MULTIPLY:
-        extra = s.costs.control_multiply_cycles
+        s.spend_cycles(s.costs.control_multiply_cycles)
     elif s.instruction.kind is InstructionKind.DIVIDE:
-        extra = s.costs.control_divide_cycles
-    s.retire(extra)
+        s.spend_cycles(s.costs.control_divide_cycles)
+    else:
+        s.spend_cycles()
+    s.retire()
 
 
 def lui(s: InstructionContext) -> None:
     """Load an upper immediate."""
     s.set_rd(s.immediate)
+    s.spend_cycles()
     s.retire()
 
 
 def auipc(s: InstructionContext) -> None:
     """Add an upper immediate to pc."""
     s.set_rd(s.core.pc + s.immediate)
+    s.spend_cycles()
     s.retire()
 
 

@@ -8,7 +8,7 @@ the control core are handled by :mod:`~nmpsim.core.reference.tensor`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -143,72 +143,34 @@ class PartialSums:
         self._spm.write(self._nbytes, self._addresses(row), sums)
 
 
-PixelSums = Callable[[Int64s, int, int, ResultPositions], Int64s]
-"""Adds the products of the output pixel in a row and column to initial sums [channels]."""
-
-
-def get_part_ends(d: Descriptor) -> tuple[bool, bool]:
-    """Return whether an instruction begins its sums, and whether it completes them."""
-    part = d.get("part", PART_ONLY)
-    return part in (PART_ONLY, PART_FIRST), part in (PART_ONLY, PART_LAST)
-
-
 def conv(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
     """Execute ``nmp.conv``."""
-    spm, channels = Scratchpad(s.core), d["out_channels"]
+    spm, channels, pixels = Scratchpad(s.core), d["out_channels"], d["out_h"] * d["out_w"]
+    begin_instruction, ends = (
+        d["part"] in (PART_ONLY, PART_FIRST),
+        d["part"] in (PART_ONLY, PART_LAST),
+    )
+    partial = PartialSums(spm, d, channels)
     offsets, bias_scale, out_scale = read_scale_tables(spm, d, channels)
+    bias, zero_terms = read_channel_tables(spm, d, channels)
+    q = make_requantizer(d, bias, bias_scale, out_scale)
     weights = unpack_weights(spm, d) - offsets[:, None]
     inputs = read_windows(spm, d, d["groups"] * d["in_channels"])
-
-    def sum_pixel(starts: Int64s, y: int, x: int, place: ResultPositions) -> Int64s:
-        return sum_groups(d, starts, weights, inputs[y, x], place)
-
-    compute_pixels(spm, d, account, channels, (bias_scale, out_scale), sum_pixel)
-
-
-def dwconv(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
-    """Execute ``nmp.dwconv``."""
-    spm, channels, element = Scratchpad(s.core), d["channels_count"], get_element_type(d)
-    taps, nbytes = d["kernel_h"] * d["kernel_w"], element.nbytes
-    offsets, bias_scale, out_scale = read_scale_tables(spm, d, channels)
-    at = compute_addresses(d["weights"], (taps, channels * nbytes), (channels, nbytes))
-    weights, inputs = spm.read(nbytes, at) - offsets, read_windows(spm, d, channels)
-
-    def sum_pixel(starts: Int64s, y: int, x: int, place: ResultPositions) -> Int64s:
-        return accumulate(starts, (weights * inputs[y, x]).T, element, place)
-
-    compute_pixels(spm, d, account, channels, (bias_scale, out_scale), sum_pixel)
-
-
-def compute_pixels(
-    spm: Scratchpad,
-    d: Descriptor,
-    account: LayerCounters,
-    channels: int,
-    scales: tuple[Scale, Scale],
-    sum_pixel: PixelSums,
-) -> None:
-    """Compute the output pixels of a convolution, or their partial sums.
-
-    ``scales`` are those of the bias and of the result.
-    """
-    pixels, (begins, ends) = d["out_h"] * d["out_w"], get_part_ends(d)
-    bias, zero_terms = read_channel_tables(spm, d, channels)
-    q = make_requantizer(d, bias, *scales)
-    if begins:
-        indices = compute_channel_indices(d, 0, 0, channels)
-        every_pixel = ResultPositions(account, indices, times=pixels)
+    if begin_instruction:
+        every_pixel = ResultPositions(
+            account, compute_channel_indices(d, 0, 0, channels), times=pixels
+        )
         starts = evaluate(compute_initial_sums(d, zero_terms, q, every_pixel))
-    partial = None if begins and ends else PartialSums(spm, d, channels)
+
     for row, (y, x) in enumerate(iterate_pixels(d)):
         place = ResultPositions(account, compute_channel_indices(d, y, x, channels))
-        if partial is not None and not begins:
+        if not begin_instruction:
             starts = partial.read(row)
-        totals = sum_pixel(starts, y, x, place)
-        if partial is not None and not ends:
-            partial.write(row, totals)
-        else:
+        totals = sum_groups(d, starts, weights, inputs[y, x], place)
+        if ends:
             write_pixel(spm, d, y, x, evaluate(finish_sums(totals, d, q, place)))
+        else:
+            partial.write(row, totals)
     if ends:
         account.add_elements(pixels * channels)
 
@@ -220,11 +182,35 @@ def write_pixel(spm: Scratchpad, d: Descriptor, y: int, x: int, results: Int64s)
     spm.write(nbytes, compute_addresses(start, (results.size, nbytes)), results)
 
 
+def dwconv(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
+    """Execute ``nmp.dwconv``."""
+    spm, channels, pixels = Scratchpad(s.core), d["channels_count"], d["out_h"] * d["out_w"]
+    element, taps = get_element_type(d), d["kernel_h"] * d["kernel_w"]
+    nbytes = element.nbytes
+    offsets, bias_scale, out_scale = read_scale_tables(spm, d, channels)
+    bias, zero_terms = read_channel_tables(spm, d, channels)
+    q = make_requantizer(d, bias, bias_scale, out_scale)
+    at = compute_addresses(d["weights"], (taps, channels * nbytes), (channels, nbytes))
+    weights = spm.read(nbytes, at) - offsets
+    inputs = read_windows(spm, d, channels)
+    every_pixel = ResultPositions(account, compute_channel_indices(d, 0, 0, channels), times=pixels)
+    starts = evaluate(compute_initial_sums(d, zero_terms, q, every_pixel))
+
+    for y, x in iterate_pixels(d):
+        place = ResultPositions(account, compute_channel_indices(d, y, x, channels))
+        totals = accumulate(starts, (weights * inputs[y, x]).T, element, place)
+        write_pixel(spm, d, y, x, evaluate(finish_sums(totals, d, q, place)))
+    account.add_elements(pixels * channels)
+
+
 def gemm(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
     """Execute ``nmp.gemm``."""
     spm, element = Scratchpad(s.core), get_element_type(d)
     rows, inner, columns, nbytes = d["rows"], d["inner"], d["columns"], element.nbytes
-    begins, ends = get_part_ends(d)
+    begin_instruction, ends = (
+        d["part"] in (PART_ONLY, PART_FIRST),
+        d["part"] in (PART_ONLY, PART_LAST),
+    )
     partial = PartialSums(spm, d, columns)
     zeros, scale = np.zeros(columns, np.int64), get_scale(d, "out")
     q = make_requantizer(d, bias=zeros, bias_scale=Scale(0, 0, 0), out=scale)
@@ -234,7 +220,7 @@ def gemm(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
 
     for row in range(rows):
         place = ResultPositions(account, compute_channel_indices(d, row, 0, columns))
-        starts = zeros if begins else partial.read(row)
+        starts = zeros if begin_instruction else partial.read(row)
         totals = accumulate(starts, (lhs[row][:, None] * rhs).T, element, place)
         if ends:
             to = compute_addresses(d["output"] + row * d["out_stride"], (columns, nbytes))

@@ -82,7 +82,7 @@ ELEMENTS = make_exhaustive_table(
 
 
 def get_element_type(d: Descriptor) -> ElementType:
-    """Return the element type of an instruction; Int8 if its descriptor has no word ``element``."""
+    """Return the element type of an instruction; Int8 if its descriptor has no such word."""
     return ELEMENTS[d.get("element", words.INT8)]
 
 

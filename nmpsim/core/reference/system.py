@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nmpsim.core.cycle_accounting import CONTROL, spend_cycles
 from nmpsim.core.reference.context import (
     EndOfRunError,
     EndOfTurnError,
@@ -13,28 +12,37 @@ from nmpsim.core.reference.context import (
 )
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.words import to_signed, to_unsigned
-from nmpsim.core.state import CSR_COLUMN
-from nmpsim.core.watch import record_end
+from nmpsim.core.state import CSR_COLUMN, Count, CycleCause, TrapField
 from nmpsim.isa.csrs import CSR_ROWS, MIE, MPIE, MPP, CoreCounter, CsrAddress, is_read_only
 from nmpsim.isa.exhaustive import make_exhaustive_table
 from nmpsim.isa.table import TrapCause
 
 
 def enter_trap(core: Core, trap: TrapError, has_turn: bool) -> None:
-    """Continue at the handler in ``mtvec``; end the run if ``mtvec`` is 0."""
-    handler = core.get_csr(CsrAddress.MTVEC)
+    """Continue at the handler in ``mtvec``; end the run if there is none."""
+    handler = core.csr(CsrAddress.MTVEC)
     if handler == 0:
         if not has_turn:
             raise EndOfTurnError
-        record_end(core.machine, core.number, core.pc, trap.cause, trap.value)
+        record_trap(core, trap)
         raise EndOfRunError
     core.set_csr(CsrAddress.MEPC, core.pc)
     core.set_csr(CsrAddress.MCAUSE, trap.cause)
     core.set_csr(CsrAddress.MTVAL, trap.value)
-    was_enabled = core.get_csr(CsrAddress.MSTATUS) & MIE
+    was_enabled = core.csr(CsrAddress.MSTATUS) & MIE
     core.set_csr(CsrAddress.MSTATUS, MPP | (MPIE if was_enabled else 0))
-    spend_cycles(core.machine, core.number, CONTROL, 1)
+    core.spend(Count.CONTROL, CycleCause.CONTROL, 1)
     core.pc = handler
+
+
+def record_trap(core: Core, trap: TrapError) -> None:
+    """Record in the machine the trap that ends the run."""
+    record = core.machine.shared[0]["trap"]
+    record[TrapField.CORE] = core.number
+    record[TrapField.CAUSE] = trap.cause
+    record[TrapField.VALUE] = trap.value
+    record[TrapField.PC] = core.pc
+    record[TrapField.CYCLE] = core.clock
 
 
 def ecall(s: InstructionContext) -> None:
@@ -49,9 +57,10 @@ def ebreak(s: InstructionContext) -> None:
 
 def mret(s: InstructionContext) -> None:
     """Return from a trap handler."""
-    was_enabled = s.core.get_csr(CsrAddress.MSTATUS) & MPIE
+    was_enabled = s.core.csr(CsrAddress.MSTATUS) & MPIE
     s.core.set_csr(CsrAddress.MSTATUS, MPP | MPIE | (MIE if was_enabled else 0))
-    s.retire(pc=s.core.get_csr(CsrAddress.MEPC))
+    s.spend_cycles()
+    s.retire_to(s.core.csr(CsrAddress.MEPC))
 
 
 COUNTER_VALUES: dict[CoreCounter, Callable[[Core], int]] = make_exhaustive_table(
@@ -62,15 +71,15 @@ COUNTER_VALUES: dict[CoreCounter, Callable[[Core], int]] = make_exhaustive_table
     },
     CoreCounter,
 )
-"""Counter -> its hardware value, without the offset that a program has written."""
+"""CoreCounter -> its hardware value, without the offset that a program has written."""
 
 
 def read_csr(core: Core, csr: CsrAddress) -> int:
     """Return the value of a CSR, unsigned."""
     row = CSR_ROWS[csr]
     if row.counter is None:
-        return core.get_csr(csr)
-    offset = 0 if row.offset is None else core.get_csr(row.offset)
+        return core.csr(csr)
+    offset = 0 if row.offset is None else core.csr(row.offset)
     whole = to_unsigned(COUNTER_VALUES[row.counter](core) + offset, 64)
     return whole >> 32 if row.is_high else to_unsigned(whole)
 
@@ -80,7 +89,7 @@ def write_counter(
 ) -> None:
     """Set one half of a counter; this instruction itself does not count."""
     now = COUNTER_VALUES[counter](core)
-    whole = to_unsigned(now + core.get_csr(offset), 64)
+    whole = to_unsigned(now + core.csr(offset), 64)
     low, high = to_unsigned(whole), whole >> 32
     if CSR_ROWS[csr].is_high:
         high = value
@@ -95,10 +104,10 @@ def write_csr(core: Core, csr: CsrAddress, value: int) -> None:
     if row.counter is not None and row.offset is not None:
         write_counter(core, csr, row.counter, row.offset, value)
     else:
-        core.set_csr(csr, core.get_csr(csr) & ~row.writable | value & row.writable)
+        core.set_csr(csr, core.csr(csr) & ~row.writable | value & row.writable)
 
 
-def get_accessed_csr(s: InstructionContext, writes: bool) -> CsrAddress:
+def get_csr(s: InstructionContext, writes: bool) -> CsrAddress:
     """Return the instruction's CSR; trap if it does not exist or cannot be written."""
     address = s.operands["csr"]
     if address not in CSR_COLUMN or (writes and is_read_only(address)):
@@ -121,11 +130,12 @@ def access_csr(s: InstructionContext) -> None:
     field = s.operands["rs1"] if "rs1" in s.operands else s.operands["zimm"]
     value = s.unsigned_rs1 if "rs1" in s.operands else field
     writes = field != 0 or s.instruction.mnemonic in ("csrrw", "csrrwi")
-    csr = get_accessed_csr(s, writes)
+    csr = get_csr(s, writes)
     old = read_csr(s.core, csr)
     if writes:
         write_csr(s.core, csr, CSR_UPDATES[s.instruction.mnemonic](old, value))
     s.set_rd(old)
+    s.spend_cycles()
     s.retire()
 
 

@@ -1,4 +1,4 @@
-"""Issue of tensor instructions, from the queue slot to the execution."""
+"""Tensor instructions: queue slot, descriptor, checks, execution."""
 
 from __future__ import annotations
 
@@ -7,79 +7,142 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nmpsim.core.cycle_accounting import CONTROL, begin_layer, spend_cycles
-from nmpsim.core.descriptor_data import find_bad_table
 from nmpsim.core.reference import mac, transfers, vector
 from nmpsim.core.reference.access import locate
-from nmpsim.core.reference.context import (
-    NUMBERS,
-    EndOfTurnError,
-    InstructionContext,
-    TrapError,
-    make_operand_fault,
-)
+from nmpsim.core.reference.context import EndOfTurnError, InstructionContext, TrapError
 from nmpsim.core.reference.operands import Descriptor
 from nmpsim.core.reference.saturation import LayerCounters
-from nmpsim.core.units import fetch_descriptor, start_unit
-from nmpsim.isa.codec import decode_descriptor
+from nmpsim.core.reference.transfers import OperandError
+from nmpsim.core.reference.units import UnitQueue, await_slot, compute, fetch
+from nmpsim.core.state import Count, CycleCause
+from nmpsim.isa.codec import decode_descriptor, get_word_indices
 from nmpsim.isa.exhaustive import make_exhaustive_table
-from nmpsim.isa.table import (
-    DESCRIPTOR_ALIGNMENT,
-    DESCRIPTORS,
-    InstructionKind,
-    TrapCause,
-    Unit,
-    list_mnemonics,
-)
+from nmpsim.isa.table import DESCRIPTOR_ALIGNMENT, DESCRIPTORS, INSTRUCTIONS, TrapCause, Unit
 from nmpsim.memory import checks
 from nmpsim.memory.address_map import Region
+from nmpsim.timing.work import count_busy_cycles, count_macs
 
-DEFINITIONS: dict[str, Callable[[InstructionContext, Descriptor, LayerCounters], None]] = (
-    make_exhaustive_table(
-        f"{__name__}.DEFINITIONS",
-        {**transfers.INSTRUCTIONS, **mac.INSTRUCTIONS, **vector.INSTRUCTIONS},
-        list_mnemonics(InstructionKind.TENSOR),
-    )
+Work = Callable[[InstructionContext, Descriptor, LayerCounters], None]
+
+
+COMPUTE: dict[str, Work] = make_exhaustive_table(
+    f"{__name__}.COMPUTE",
+    {
+        **mac.INSTRUCTIONS,
+        **vector.INSTRUCTIONS,
+    },
+    (i.mnemonic for i in INSTRUCTIONS if i.unit in (Unit.MAC, Unit.VECTOR)),
 )
-"""Mnemonic -> definition of the values."""
+TRANSFERS = make_exhaustive_table(
+    f"{__name__}.TRANSFERS",
+    {"nmp.load": transfers.load, "nmp.store": transfers.store},
+    (i.mnemonic for i in INSTRUCTIONS if i.unit in (Unit.LOAD, Unit.STORE)),
+)
 
 
-def execute_tensor(s: InstructionContext) -> None:
-    """Execute a tensor instruction; a transfer accesses DRAM now, so it waits for its turn."""
-    instruction, m, core, address = s.instruction, s.machine, s.core.number, s.unsigned_rs1
-    unit, name, number = instruction.unit, instruction.descriptor, NUMBERS[instruction.mnemonic]
-    assert unit is not None
-    assert name is not None
-    nbytes = DESCRIPTORS[name].nbytes
-    found = locate(s.core, address, nbytes)
+def execute_transfer(s: InstructionContext) -> None:
+    """Execute a DMA instruction; it accesses DRAM when issued, so it waits for the core's turn."""
+    work = TRANSFERS[s.instruction.mnemonic]
+    d = fetch_descriptor(s)
+    layer = begin_tensor_instruction(s, d)
+    try:
+        work(s, d, layer)
+    except OperandError as error:
+        raise make_operand_fault(s, get_word_indices(get_descriptor_name(s))[error.word]) from error
+    finish_tensor_instruction(s, layer)
+
+
+def execute_compute(s: InstructionContext) -> None:
+    """Execute an instruction of the MAC array or the vector unit."""
+    work = COMPUTE[s.instruction.mnemonic]
+    d = fetch_descriptor(s)
+    check_scales(s, d)
+    layer = begin_tensor_instruction(s, d)
+    work(s, d, LayerCounters(s.machine, layer))
+    kind, words = checks.KINDS[get_descriptor_name(s)], list(d.values())
+    s.machine.layers[layer]["counts"][Count.MACS] += count_macs(kind, words)
+    compute(get_queue(s), layer, count_busy_cycles(kind, words, s.costs))
+    finish_tensor_instruction(s, layer)
+
+
+def fetch_descriptor(s: InstructionContext) -> Descriptor:
+    """Wait for a queue slot; read the descriptor at rs1 and check it."""
+    address, name = s.unsigned_rs1, get_descriptor_name(s)
+    found = locate(s.core, address, DESCRIPTORS[name].nbytes)
     if found is None or address % DESCRIPTOR_ALIGNMENT:
         raise TrapError(TrapCause.DESCRIPTOR_FAULT, address)
-    in_dram = found.region in (Region.IMAGE, Region.RAM)
-    is_fetched = bool(s.costs.control_descriptor_fetch) and in_dram
-    is_observable = unit in (Unit.LOAD, Unit.STORE) or found.region.is_shared or is_fetched
-    if is_observable:
+    is_transfer = s.instruction.unit in (Unit.LOAD, Unit.STORE)
+    is_cached = is_transfer or found.region.is_shared or is_descriptor_fetched(s)
+    if is_cached:
         s.require_turn()
-    if s.await_unit(unit, s.costs.queues_depth - 1) > 0 and is_observable:
+    if await_slot(get_queue(s)) > 0 and is_cached:
         raise EndOfTurnError  # it is later now, so others may come first
-    d = decode_descriptor(name, found.memory[found.offset :][:nbytes].tobytes())
-    words = s.words
-    words[:] = d.values()
-    spm_bytes, buffer = int(m.shared[0]["scratchpad_bytes"]), defaultdict[tuple[int, int], int](int)
-    wrong = checks.check(checks.KINDS[name], words, spm_bytes, buffer)
-    if wrong == checks.OK:
-        wrong = int(find_bad_table(number, words, m.scratchpad[core].view(np.int32)))
+    d = decode_descriptor(name, found.memory[found.offset :][: DESCRIPTORS[name].nbytes].tobytes())
+    spm_bytes = int(s.machine.shared[0]["scratchpad_bytes"])
+    room = defaultdict[tuple[int, int], int](int)
+    wrong = checks.check(checks.KINDS[name], list(d.values()), spm_bytes, room)
     if wrong != checks.OK:
         raise make_operand_fault(s, wrong)
-    layer = min(d["layer"], int(m.layers.size) - 1)
-    begin_layer(m, core, layer)
-    s.core.descriptor, cycles = address, s.costs.control_descriptor_cycles
-    if is_fetched:
-        cycles += int(fetch_descriptor(m, s.costs, core, layer, address, nbytes))
-    spend_cycles(m, core, CONTROL, cycles)
-    DEFINITIONS[instruction.mnemonic](s, d, LayerCounters(m, layer))
-    start_unit(m, s.costs, core, number, words, layer)
+    return d
+
+
+def is_descriptor_fetched(s: InstructionContext) -> bool:
+    """Return whether the core reads the descriptor from DRAM."""
+    found = locate(s.core, s.unsigned_rs1, 4)
+    assert found is not None
+    return bool(s.costs.control_descriptor_fetch) and found.region in (Region.IMAGE, Region.RAM)
+
+
+def check_scales(s: InstructionContext, d: Descriptor) -> None:
+    """Trap if the scale records of a convolution are invalid."""
+    if "scales" not in d:
+        return
+    channels = d["channels_count"] if "channels_count" in d else d["out_channels"]
+    values = s.machine.scratchpad[s.core.number].view(np.int32)
+    if checks.has_bad_scale_table(values, d["scales"], channels, d["element"], d["profile"]):
+        raise make_operand_fault(s, get_word_indices(get_descriptor_name(s))["scales"])
+
+
+def make_operand_fault(s: InstructionContext, word: int) -> TrapError:
+    """Return the trap that names an invalid word of the descriptor."""
+    return TrapError(TrapCause.OPERAND_FAULT, s.unsigned_rs1 + 4 * word)
+
+
+def get_descriptor_name(s: InstructionContext) -> str:
+    """Return the name of the instruction's descriptor."""
+    assert s.instruction.descriptor is not None
+    return s.instruction.descriptor
+
+
+def get_queue(s: InstructionContext) -> UnitQueue:
+    """Return the queue of the instruction's unit."""
+    assert s.instruction.unit is not None
+    return UnitQueue(s.core, s.instruction.unit, s.costs)
+
+
+def begin_tensor_instruction(s: InstructionContext, d: Descriptor) -> int:
+    """Add the cycles of the descriptor fetch, and return the index of the layer."""
+    layer = min(d["layer"], int(s.machine.layers.size) - 1)
+    s.core.begin_layer(layer)
+    s.core.descriptor = s.unsigned_rs1
+    if is_descriptor_fetched(s):
+        there = fetch(
+            s.core, s.costs, layer, s.unsigned_rs1, DESCRIPTORS[get_descriptor_name(s)].nbytes
+        )
+        s.core.spend(Count.CONTROL, CycleCause.CONTROL, there - s.core.clock)
+    s.core.spend(Count.CONTROL, CycleCause.CONTROL, s.costs.control_descriptor_cycles)
+    return layer
+
+
+def finish_tensor_instruction(s: InstructionContext, layer: int) -> None:
+    """Count the issued instruction and retire it."""
+    s.machine.layers[layer]["counts"][Count.TENSOR_INSTRUCTIONS] += 1
+    s.spend_cycles()
     s.retire()
 
 
-TENSOR = dict.fromkeys(DEFINITIONS, execute_tensor)
+TENSOR = {
+    **dict.fromkeys(TRANSFERS, execute_transfer),
+    **dict.fromkeys(COMPUTE, execute_compute),
+}
 """Mnemonic -> definition."""

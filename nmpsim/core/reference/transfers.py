@@ -1,31 +1,43 @@
-"""The copies of ``nmp.load`` and ``nmp.store``."""
+"""``nmp.load`` and ``nmp.store``: the copy, and the transfer that the DRAM then serves."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from nmpsim.core.reference.access import MemoryLocation, locate
-from nmpsim.core.reference.context import InstructionContext, make_operand_fault
+from nmpsim.core.reference.context import InstructionContext
 from nmpsim.core.reference.operands import (
     Descriptor,
     Scratchpad,
     compute_addresses,
     get_element_type,
 )
-from nmpsim.core.reference.saturation import LayerCounters
-from nmpsim.isa.words import LOAD
+from nmpsim.core.reference.units import UnitQueue, begin_transfers
+from nmpsim.core.state import Count, Job
+from nmpsim.isa.table import Unit
 from nmpsim.memory.address_map import Region
 from nmpsim.memory.bounds import count_spanned_bytes
+from nmpsim.memory.dram import start_transfer
+from nmpsim.timing.compute import ceil_div
 
 
-def load(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
+class OperandError(Exception):
+    """Exception for an invalid descriptor word, given by name."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__(word)
+        self.word = word
+
+
+def load(s: InstructionContext, d: Descriptor, layer: int) -> None:
     """Execute ``nmp.load``: fill the padding, then copy the box into the middle."""
     source = locate_dram(s, d, (Region.IMAGE, Region.RAM))
     rows, runs, run = d["count_y"], d["count_x"], d["run_bytes"]
     spm, step_x, step_y = Scratchpad(s.core), d["spm_stride_x"], d["spm_stride_y"]
     high = d["pad_y_before"] + rows + d["pad_y_after"]
     wide = d["pad_x_before"] + runs + d["pad_x_after"]
-    if (wide * high - rows * runs) * run > 0:
+    padding = (wide * high - rows * runs) * run
+    if padding > 0:
         nbytes = get_element_type(d).nbytes
         addresses = compute_addresses(
             d["spm"], (high, step_y), (wide, step_x), (run // nbytes, nbytes)
@@ -38,9 +50,12 @@ def load(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
                 start = source.offset + y * d["dram_stride_y"] + x * d["dram_stride_x"]
                 target = spm.view(corner + y * step_y + x * step_x, run)
                 target[:] = source.memory[start : start + run]
+    s.machine.layers[layer]["counts"][Count.BYTES_READ] += rows * runs * run
+    filling = ceil_div(padding, s.costs.dma_fill_bytes_per_cycle)
+    enqueue(s, Unit.LOAD, d, layer, s.costs.dma_startup_cycles + filling)
 
 
-def store(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
+def store(s: InstructionContext, d: Descriptor, layer: int) -> None:
     """Execute ``nmp.store``: copy a box out of the scratchpad."""
     target = locate_dram(s, d, (Region.RAM,))
     rows, runs, run = d["count_y"], d["count_x"], d["run_bytes"]
@@ -51,6 +66,8 @@ def store(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
                 start = target.offset + y * d["dram_stride_y"] + x * d["dram_stride_x"]
                 source = spm.view(d["spm"] + y * d["spm_stride_y"] + x * d["spm_stride_x"], run)
                 target.memory[start : start + run] = source
+    s.machine.layers[layer]["counts"][Count.BYTES_WRITTEN] += rows * runs * run
+    enqueue(s, Unit.STORE, d, layer, s.costs.dma_startup_cycles)
 
 
 def locate_dram(
@@ -64,9 +81,28 @@ def locate_dram(
         return None
     found = locate(s.core, d["dram"], extent)
     if found is None or found.region not in allowed:
-        raise make_operand_fault(s, LOAD.dram)
+        raise OperandError("dram")
     return found
 
 
-INSTRUCTIONS = {"nmp.load": load, "nmp.store": store}
-"""Mnemonic -> definition."""
+def enqueue(s: InstructionContext, unit: Unit, d: Descriptor, layer: int, setup: int) -> None:
+    """Append a transfer to its queue, and begin it if the queue was idle."""
+    queue = UnitQueue(s.core, unit, s.costs)
+    was_idle = queue.served == queue.issued
+    transfer = queue.transfer(queue.issue())
+    start_transfer(
+        transfer,
+        d["dram"],
+        d["run_bytes"],
+        d["count_x"],
+        d["count_y"],
+        d["dram_stride_x"],
+        d["dram_stride_y"],
+    )
+    transfer[Job.LAYER] = layer
+    transfer[Job.READY] = s.core.clock
+    transfer[Job.SETUP] = setup
+    transfer[Job.PC] = s.core.pc
+    transfer[Job.DESCRIPTOR] = s.core.descriptor
+    if was_idle:
+        begin_transfers(queue)

@@ -23,7 +23,7 @@ from nmpsim.kernels.saturation_stages import ACTIVATION, RESCALE
 
 
 def read_valid_taps(d: Descriptor, spm: Scratchpad, y: int, x: int) -> Int64s:
-    """Read the input window of a pool's output pixel without padding, as [taps, channels]."""
+    """Read the input below an output pixel of a pool, without padding: [taps, channels]."""
     nbytes = get_element_type(d).nbytes
     top, left = y * d["stride_h"] - d["pad_top"], x * d["stride_w"] - d["pad_left"]
     rows = [r for r in range(top, top + d["kernel_h"]) if 0 <= r < d["in_h"]]
@@ -50,14 +50,14 @@ def compute_maximum(taps: Int64s, d: Descriptor) -> FormulaSteps:
 
 
 def maxpool(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
-    """Execute ``nmp.maxpool``: write the maximum of the valid taps."""
+    """Execute ``nmp.maxpool``: the maximum over valid taps."""
     spm = Scratchpad(s.core)
     for y, x in iterate_pixels(d):
         write_pixel(spm, d, y, x, evaluate(compute_maximum(read_valid_taps(d, spm, y, x), d)))
 
 
 def compute_average(taps: Int64s, d: Descriptor, place: ResultPositions) -> FormulaSteps:
-    """Sum a window's taps [taps, channels], apply the profile's formula, and clip the average."""
+    """Compute the average of a window's taps [taps, channels]: sum, profile formula, clip."""
     count, offset = len(taps), d["in_offset"]
     sums = TOTALS[d["profile"]](taps - offset, d)
     yield make_step("sum", sums, "of {count} taps less {offset}", count=count, offset=offset)
@@ -67,7 +67,7 @@ def compute_average(taps: Int64s, d: Descriptor, place: ResultPositions) -> Form
 
 
 def avgpool(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
-    """Execute ``nmp.avgpool``: scale the sum of the valid taps; divide it if ``divide`` is set."""
+    """Execute ``nmp.avgpool``: the scaled sum over valid taps, divided by their number if asked."""
     spm = Scratchpad(s.core)
     for y, x in iterate_pixels(d):
         place = ResultPositions(account, compute_channel_indices(d, y, x, d["channels"]))
@@ -79,7 +79,7 @@ def avgpool(s: InstructionContext, d: Descriptor, account: LayerCounters) -> Non
 def combine_pair(
     left: Int64s, right: Int64s, d: Descriptor, place: ResultPositions
 ) -> FormulaSteps:
-    """Subtract zero points from two stored operands, apply the profile's formula, and clip."""
+    """Combine two stored operands: subtract zero points, apply the profile's formula, clip."""
     formula = "{stored} - {offset}"
     stored, offset = left, d["lhs_offset"]
     left = stored - offset
@@ -92,7 +92,7 @@ def combine_pair(
 
 
 def eltwise(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
-    """Execute ``nmp.eltwise``: combine two tensors, each with its own scale."""
+    """Execute ``nmp.eltwise``: one operation on two tensors, each with its own scale."""
     spm, rows, columns = Scratchpad(s.core), d["rows"], d["columns"]
     nbytes = get_element_type(d).nbytes
     right_bytes = 4 if d["rhs_kind"] == RHS_INT32 else nbytes
@@ -112,7 +112,7 @@ def eltwise(s: InstructionContext, d: Descriptor, account: LayerCounters) -> Non
 
 
 def rescale_values(x: Int64s, d: Descriptor, place: ResultPositions) -> FormulaSteps:
-    """Apply the activation, the profile's formula and the clip to stored values."""
+    """Rescale stored values: activation, zero point, formula of the profile, clip."""
     low, high, offset = d["in_low"], d["in_high"], d["in_offset"]
     x = clamp(x, low, high, (ACTIVATION, ACTIVATION), place)
     yield make_step("clamped", x, "to {low} ... {high}, an activation", low=low, high=high)

@@ -2,44 +2,47 @@
 
 from __future__ import annotations
 
-from nmpsim.core.descriptor_data import find_weight_tail
-from nmpsim.core.reference.context import NUMBERS
+from nmpsim.core.reference.access import locate
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.words import to_unsigned
 from nmpsim.core.stop_conditions import TENSOR_STEPS, StopConditions, StopState
 from nmpsim.core.watch import record_instruction, should_stop_after
-from nmpsim.isa.codec import DecodedInstruction
-from nmpsim.isa.table import RS1, RS2
+from nmpsim.isa.codec import DecodedInstruction, decode_descriptor
+from nmpsim.isa.table import DESCRIPTORS, INSTRUCTIONS, RS1, RS2
+from nmpsim.memory.weight_tail import find_nonzero_padding
 from nmpsim.timing import Costs
+
+NUMBERS = {i.mnemonic: number for number, i in enumerate(INSTRUCTIONS)}
 
 
 class ExecutionMonitor:
-    """Monitor that evaluates the stop conditions of a run and records its trace."""
+    """Monitor of a run: evaluates stop conditions and records the trace."""
 
     def __init__(self, stops: StopConditions, costs: Costs) -> None:
         self.stops = stops
         self._decoded: DecodedInstruction | None = None
         self._word, self._source = 0, 0
-        self.words: list[int] = []
-        """Words of the last descriptor; tensor instructions set them."""
+        self._words: list[int] = []
+        """Words of the descriptor; empty if not needed."""
         self._costs = costs
 
     def begin_instruction(self, core: Core, decoded: DecodedInstruction, word: int) -> None:
         """Store the instruction that a core begins to execute."""
         self._decoded, self._word = decoded, word
-        if len(self.stops.trace) > 0:
+        has_words, is_traced = decoded.instruction.descriptor is not None, len(self.stops.trace) > 0
+        if is_traced:
             self.stops.noted[StopState.PC] = core.pc
-            self._source = to_unsigned(
-                core.get_register(RS1.decode(word))
-            )  # a load may overwrite it
+        if has_words or is_traced:
+            self._source = to_unsigned(core.register(RS1.decode(word)))  # a load may overwrite it
+        wants_words = has_words and (self.stops.strict or len(self.stops.words))
+        self._words = read_descriptor_words(core, decoded, self._source) if wants_words else []
 
-    def weight_tail(self, core: Core) -> int:
+    def find_nonzero_padding(self, core: Core) -> int:
         """Return the address of a nonzero weight beyond the tensor after a convolution, or -1."""
         decoded = self._decoded
-        if not self.stops.strict or decoded is None:
+        if not self.stops.strict or decoded is None or decoded.instruction.mnemonic != "nmp.conv":
             return -1
-        number, scratchpad = NUMBERS[decoded.instruction.mnemonic], core.machine.scratchpad
-        return int(find_weight_tail(number, self.words, scratchpad[core.number]))
+        return find_nonzero_padding(self._words, core.machine.scratchpad[core.number])
 
     @property
     def steps(self) -> int:
@@ -56,12 +59,26 @@ class ExecutionMonitor:
 
     def record_instruction(self, core: Core) -> None:
         """Append a core's completed instruction to the trace."""
-        decoded = self._decoded
-        if decoded is None:
+        if self._decoded is None:
             return
-        registers = self._source, to_unsigned(core.get_register(RS2.decode(self._word)))
-        address = to_unsigned(self._source + decoded.operands.get("imm", 0))
         record_instruction(
-            core.machine, self._costs, self.stops, core.number,
-            NUMBERS[decoded.instruction.mnemonic], self._word, registers, address, self.words,
-        )  # fmt: skip
+            core.machine,
+            self._costs,
+            self.stops,
+            core.number,
+            NUMBERS[self._decoded.instruction.mnemonic],
+            self._word,
+            (self._source, to_unsigned(core.register(RS2.decode(self._word)))),
+            to_unsigned(self._source + self._decoded.operands.get("imm", 0)),
+            self._words,
+        )
+
+
+def read_descriptor_words(core: Core, decoded: DecodedInstruction, address: int) -> list[int]:
+    """Return the current words of an instruction's descriptor; empty if it has none."""
+    name = decoded.instruction.descriptor
+    found = None if name is None else locate(core, address, DESCRIPTORS[name].nbytes)
+    if name is None or found is None:
+        return []
+    data = found.memory[found.offset :][: DESCRIPTORS[name].nbytes]
+    return list(decode_descriptor(name, data.tobytes()).values())

@@ -301,7 +301,7 @@ def _can_pad(reader: Node, name: str) -> bool:
 def lower_space_to_depth(
     op: OperatorContext, *, blocksize: int = 0, mode: str = "DCR"
 ) -> LoweringResult:
-    """Lower SpaceToDepth, which moves blocks of pixels to channels, or its inverse."""
+    """Lower SpaceToDepth or its inverse, DepthToSpace."""
     into_channels = op.kind == "SpaceToDepth"
     images, channels, rows, columns = op.get_shape()
     area = blocksize * blocksize

@@ -164,7 +164,7 @@ class OperatorContext:
         return self.lowering.to_nchw(self.get_shape())
 
     def read(self, index: int = 0, layout: Layout | None = None) -> Value:
-        """Return an operand; raise UnsupportedError if it has an unexpected element type."""
+        """Return an operand in a layout; raise UnsupportedError for an unexpected element type."""
         if self.sources:
             return self.read_any_type(index, layout, self.sources[index])
         value = self.read_any_type(index, layout)

@@ -106,7 +106,7 @@ def _translate_batch_norm(
 
 
 def make_pair(value: Any) -> tuple[int, int]:
-    """Return an argument for rows and columns as two integers, also if it is one number."""
+    """Return the values for rows and columns from a tuple, or one number for both."""
     sizes = value if isinstance(value, tuple) else (value,)
     return int(sizes[0]), int(sizes[-1])
 

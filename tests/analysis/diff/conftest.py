@@ -1,4 +1,4 @@
-"""Make the helpers beside this file importable by name."""
+"""Make the helper modules of this folder importable by name."""
 
 import sys
 from pathlib import Path

@@ -42,7 +42,7 @@ def scale_bias(q: Requantizer, place: ResultPositions) -> FormulaSteps:
 
 
 def requantize(sums: Int64s, q: Requantizer, place: ResultPositions) -> FormulaSteps:
-    """Requantize sums to ``rha(f32(sum) * m + f32(Oy))``; m is the scale, Oy the zero point."""
+    """Requantize to ``rha(f32(sum) * m + f32(Oy))``: convolutions and matrix products."""
     factor = q.out.factor
     yield make_step("factor", factor, "float32")
     values = round_away(to_float32(sums) * factor + np.float32(q.offset))

@@ -58,7 +58,7 @@ def requantize(sums: Int64s, q: Requantizer, place: ResultPositions) -> FormulaS
 
 
 def average_pool(sums: Int64s, divisor: int, d: Descriptor, place: ResultPositions) -> FormulaSteps:
-    """Average a sum: round the scaled sum, then round its quotient."""
+    """Average with two roundings: of the scaled sum, then of its quotient."""
     rescaled = yield from rescale_integer(
         sums, get_scale(d, "out"), get_element_type(d), place, what="sum"
     )

@@ -1,14 +1,14 @@
-"""Barriers, semaphores and halt, for both engines.
+"""Barriers, semaphores and halt in the compiled engine.
 
-The functions are plain Python on the arrays of a :class:`~nmpsim.core.state.Machine`; compiled code
-calls them, too.
+The functions are plain Python on the arrays of a :class:`~nmpsim.core.state.Machine`, which
+compiled code calls. The reference engine has its own in ``core/reference/control.py``.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from nmpsim.core.cycle_accounting import (
+from nmpsim.core.compiled.cycle_accounting import (
     ON_BARRIER,
     ON_IMBALANCE,
     ON_SEMAPHORE,
@@ -16,8 +16,8 @@ from nmpsim.core.cycle_accounting import (
     mark_unused,
     wait_cycles,
 )
+from nmpsim.core.compiled.units import record_wait
 from nmpsim.core.state import CoreStatus, Count, Int, Machine, WaitTarget
-from nmpsim.core.units import record_wait
 from nmpsim.timing import Costs
 
 RUNNING, _WAITING_UNIT, AT_BARRIER, PENDING, HALTED = map(int, CoreStatus)
@@ -26,7 +26,7 @@ BARRIER, SEMAPHORE = int(Count.BARRIER), int(Count.SEMAPHORE)
 
 
 def set_waiting(m: Machine, core: Int, status: Int, number: Int, count: Int) -> None:
-    """Let a core wait for a barrier or a semaphore, given by a status, a number and a count."""
+    """Set a core to a waiting status, with the barrier or semaphore number and the count."""
     c = m.cores[core]
     c["status"] = status
     c["wait"][0], c["wait"][1] = number, count

@@ -1,7 +1,7 @@
-"""Queues of the units, and the DRAM that serves transfers, for both engines.
+"""Queues of the units, and the DRAM that serves transfers, in the compiled engine.
 
-The functions are plain Python on the arrays of a :class:`~nmpsim.core.state.Machine`; compiled code
-calls them, too.
+The functions are plain Python on the arrays of a :class:`~nmpsim.core.state.Machine`, which
+compiled code calls. The reference engine has its own in ``core/reference/units.py``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.core.cycle_accounting import (
+from nmpsim.core.compiled.cycle_accounting import (
     ON_CONTROL,
     WAIT_LOAD,
     attribute_cycles,

@@ -1,11 +1,11 @@
-"""Attribution of a core's cycles, for both engines.
+"""Attribution of a core's cycles in the compiled engine.
 
 Cycles are counted twice: by activity of the control core at once, and by cause when that is known
 or may change (``attribute_cycles``). A unit works without a gap from now until it is free, because
 all its jobs were issued before, so its work in a span of time needs no look at its jobs.
 
-The functions are plain Python on the arrays of a :class:`~nmpsim.core.state.Machine`; compiled code
-calls them, too.
+The functions are plain Python on the arrays of a :class:`~nmpsim.core.state.Machine`, which
+compiled code calls. The reference engine has its own in ``core/reference/cores.py``.
 """
 
 from __future__ import annotations

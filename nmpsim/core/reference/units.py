@@ -1,0 +1,302 @@
+"""Queues of the units, and the DRAM that serves their transfers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nmpsim.core.reference.context import EndOfTurnError
+from nmpsim.core.reference.cores import Core
+from nmpsim.core.reference.record import record_wait, record_work
+from nmpsim.core.state import NEVER, CoreStatus, Count, CycleCause, Job, Machine, WaitTarget
+from nmpsim.isa.exhaustive import make_exhaustive_table
+from nmpsim.isa.table import Unit
+from nmpsim.memory.dram import (
+    COUNT_X,
+    COUNT_Y,
+    CURSOR_WORDS,
+    RUN,
+    get_next_address,
+    is_served,
+    start_transfer,
+    take_grant,
+)
+from nmpsim.timing import Costs
+from nmpsim.timing.compute import convert_to_cycles, convert_to_ticks, count_grant_ticks
+from nmpsim.timing.dram import (
+    FREE,
+    compute_first_burst,
+    compute_next_request,
+    find_channel,
+    serve_grant,
+)
+
+WAIT = make_exhaustive_table(
+    f"{__name__}.WAIT",
+    {
+        Unit.LOAD: Count.WAIT_LOAD,
+        Unit.STORE: Count.WAIT_STORE,
+        Unit.MAC: Count.WAIT_MAC,
+        Unit.VECTOR: Count.WAIT_VECTOR,
+    },
+    Unit,
+)
+CAUSE = make_exhaustive_table(
+    f"{__name__}.CAUSE",
+    {
+        Unit.LOAD: CycleCause.LOAD,
+        Unit.STORE: CycleCause.STORE,
+        Unit.MAC: CycleCause.MAC,
+        Unit.VECTOR: CycleCause.VECTOR,
+    },
+    Unit,
+)
+BUSY = make_exhaustive_table(
+    f"{__name__}.BUSY",
+    {
+        Unit.LOAD: Count.BUSY_LOAD,
+        Unit.STORE: Count.BUSY_STORE,
+        Unit.MAC: Count.BUSY_MAC,
+        Unit.VECTOR: Count.BUSY_VECTOR,
+    },
+    Unit,
+)
+
+
+class _QueueField:
+    """An entry of a unit in a field of the core's record, as a Python integer."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, queue: UnitQueue, _: type[UnitQueue]) -> int:
+        return int(queue.core.record[self._name][queue.unit])
+
+    def __set__(self, queue: UnitQueue, value: int) -> None:
+        queue.core.record[self._name][queue.unit] = value
+
+
+class UnitQueue:
+    """Queue of a core's unit, with its issued and finished jobs."""
+
+    issued = _QueueField("issued")
+    """Number of jobs issued so far, which is the number of the next job."""
+    served = _QueueField("served")
+    """Number of transfers that the DRAM has served, which is the number of the current one."""
+    free = _QueueField("unit_free")
+    """Cycle at which the unit can begin its next job."""
+    request = _QueueField("request")
+    """Cycle of the next DRAM request, or NEVER."""
+    queueing = _QueueField("queueing")
+    """Cycles that requests were queued because the DRAM served others."""
+    charged_queueing = _QueueField("queueing_charged")
+    """Part of ``queueing`` that is attributed, or that delays nothing later."""
+
+    def __init__(self, core: Core, unit: Unit, costs: Costs) -> None:
+        self.core = core
+        self.unit = unit
+        self.costs = costs
+
+    def _slot(self, job: int) -> tuple[Unit, int]:
+        return self.unit, job % self.costs.queues_depth
+
+    def transfer(self, job: int) -> Any:
+        """Return the record of a DMA job: its cursor and the columns of Job."""
+        return self.core.record["jobs"][self._slot(job)]
+
+    def next_row(self) -> int:
+        """Return the DRAM row that the current transfer needs next."""
+        return get_next_address(self.transfer(self.served)) // self.costs.dram_row_bytes
+
+    def channel(self, machine: Machine) -> Any:
+        """Return the DRAM channel of the row that the current transfer needs next."""
+        return machine.shared["dram"][0, find_channel(self.next_row(), self.costs)]
+
+    def compute_decision_cycle(self, machine: Machine) -> int:
+        """Return the first cycle at which the channel can serve the queue's request."""
+        free = int(self.channel(machine)[FREE]) // self.costs.dram_bytes_per_cycle
+        return max(self.request, free)
+
+    def compute_first_burst(self, machine: Machine) -> int:
+        """Return the tick of the first burst if the DRAM serves this queue next."""
+        known = int(self.transfer(self.served)[Job.KNOWN])
+        request = convert_to_ticks(self.request, self.costs)
+        channel, row = self.channel(machine), self.next_row()
+        return compute_first_burst(channel, row, int(self.unit), known, request, self.costs)
+
+    def finished(self, job: int) -> int:
+        """Return the cycle at which a job is finished, NEVER while unknown."""
+        if job < 0 or job < self.issued - self.costs.queues_depth:
+            return 0
+        return int(self.core.record["finished"][self._slot(job)])
+
+    def finish(self, job: int, free: int, finished: int) -> None:
+        """Set the cycles at which the unit is free and the job's result is available."""
+        self.free = free
+        self.core.record["finished"][self._slot(job)] = finished
+
+    def record_queueing(self, job: int) -> None:
+        """Store the queueing delay up to the completion of a transfer."""
+        self.core.record["queueing_at"][self._slot(job)] = self.queueing
+
+    def take_queueing(self, job: int, most: int) -> int:
+        """Attribute and return the queueing delay within ``most`` cycles of waiting for a job."""
+        delay = int(self.core.record["queueing_at"][self._slot(job)]) - self.charged_queueing
+        cycles = min(max(delay, 0), most)
+        self.charged_queueing += cycles
+        return cycles
+
+    def issue(self) -> int:
+        """Add a job whose completion is not known yet, and return its number."""
+        job = self.issued
+        self.core.record["finished"][self._slot(job)] = NEVER
+        self.issued = job + 1
+        return job
+
+
+def await_job(queue: UnitQueue, job: int) -> int:
+    """Stall the core until a job is finished and return the cycles waited.
+
+    If its completion is not known yet, the core stops, and repeats the instruction when the DRAM
+    has served the job.
+    """
+    core, end = queue.core, queue.finished(job)
+    if end == NEVER:
+        core.wait_for(CoreStatus.WAITING_UNIT, queue.unit, job)
+        raise EndOfTurnError
+    return wait_until(queue, job, end)
+
+
+def wait_until(queue: UnitQueue, job: int, end: int) -> int:
+    """Stall the core until a job is finished at cycle ``end`` and return the cycles waited."""
+    core, waited = queue.core, max(end - queue.core.clock, 0)
+    record_wait(core, WaitTarget(queue.unit), end, end, job)
+    idle = core.spend(WAIT[queue.unit], CAUSE[queue.unit], waited)
+    if queue.unit in (Unit.LOAD, Unit.STORE) and waited > 0:
+        contention = queue.take_queueing(job, idle)
+        core.record["spent"][CAUSE[queue.unit]] -= contention
+        core.record["spent"][CycleCause.CONTENTION] += contention
+    return waited
+
+
+def await_slot(queue: UnitQueue) -> int:
+    """Stall the core until a queue slot is free and return the cycles waited."""
+    return await_job(queue, queue.issued - queue.costs.queues_depth)
+
+
+def compute(queue: UnitQueue, layer: int, cycles: int) -> None:
+    """Issue a job of ``cycles`` cycles to the MAC array or the vector unit."""
+    job = queue.issue()
+    begin = max(queue.core.clock, queue.free)
+    end = begin + cycles
+    queue.finish(job, end, end)
+    record_work(queue.core, queue.unit, layer, begin, end, end)
+    queue.core.machine.layers[layer]["counts"][BUSY[queue.unit]] += cycles
+
+
+def begin_transfers(queue: UnitQueue) -> None:
+    """Begin the queue's next transfers until one needs the DRAM or none is left."""
+    while queue.served < queue.issued:
+        transfer = queue.transfer(queue.served)
+        transfer[Job.BEGIN] = max(int(transfer[Job.READY]), queue.free)
+        start = int(transfer[Job.BEGIN] + transfer[Job.SETUP])
+        if int(transfer[Job.READY]) >= queue.free:
+            queue.charged_queueing = queue.queueing  # earlier delay affects nothing later
+        if not is_served(transfer):
+            transfer[Job.KNOWN], transfer[Job.END] = convert_to_ticks(start, queue.costs), 0
+            queue.request = start
+            return
+        finish_transfer(queue, start, start)
+    queue.request = NEVER
+
+
+def finish_transfer(queue: UnitQueue, free: int, finished: int) -> None:
+    """Complete the queue's transfer and wake the core if it waits for it."""
+    job, core = queue.served, queue.core
+    transfer = queue.transfer(job)
+    layer, begin = transfer[Job.LAYER], transfer[Job.BEGIN]
+    nbytes = transfer[RUN] * transfer[COUNT_X] * transfer[COUNT_Y]
+    record_work(core, queue.unit, layer, begin, free, finished, nbytes, transfer)
+    queue.finish(job, free, finished)
+    queue.record_queueing(job)
+    queue.served += 1
+    if core.waits_for(CoreStatus.WAITING_UNIT, queue.unit) and core.wait_count == job:
+        core.status = CoreStatus.RUNNING
+        wait_until(queue, job, finished)
+
+
+def choose_with_lookahead(
+    machine: Machine, asking: list[UnitQueue], costs: Costs
+) -> tuple[UnitQueue, int]:
+    """Return the queue that a DRAM with look-ahead serves next, and the cycle of that decision.
+
+    A channel decides when it is free: of the requests within the look-ahead after its oldest one,
+    it serves the one whose first burst is earliest; ties by age, then by core number.
+    """
+    first = min(asking, key=lambda queue: queue.compute_decision_cycle(machine))
+    now, number = first.compute_decision_cycle(machine), find_channel(first.next_row(), costs)
+    here = [queue for queue in asking if find_channel(queue.next_row(), costs) == number]
+    too_late = min(queue.request for queue in here) + costs.dram_lookahead_cycles
+    known = [queue for queue in here if queue.request <= now and queue.request < too_late]
+    return min(known, key=lambda queue: (queue.compute_first_burst(machine), queue.request)), now
+
+
+def fetch(core: Core, costs: Costs, layer: int, address: int, nbytes: int) -> int:
+    """Read a descriptor from DRAM; return the cycle at which it is available.
+
+    It is the core's turn, so all earlier requests are served.
+    """
+    counts = core.machine.layers[layer]["counts"]
+    request, there = convert_to_ticks(core.clock, costs), core.clock
+    cursor = np.zeros(CURSOR_WORDS, np.int64)
+    start_transfer(cursor, address, nbytes, 1, 1, 0, 0)
+    while not is_served(cursor):
+        row, before = get_next_address(cursor) // costs.dram_row_bytes, cursor.copy()
+        bursts = take_grant(cursor, costs)
+        channel = core.machine.shared["dram"][0, find_channel(row, costs)]
+        begin = convert_to_cycles(max(request, int(channel[FREE])), costs)
+        ticks = count_grant_ticks(bursts * costs.dram_burst_bytes, costs)
+        end_tick, is_miss = serve_grant(channel, row, 0, request, request, ticks, costs)
+        free = convert_to_cycles(end_tick, costs)
+        counts[Count.BUSY_LOAD] += free - begin
+        counts[Count.BURSTS] += bursts
+        counts[Count.ROW_MISSES] += int(is_miss)
+        nbytes_read = bursts * costs.dram_burst_bytes
+        record_work(core, Unit.LOAD, layer, begin, free, free, nbytes_read, cursor=before)
+        there = max(there, free + costs.dram_latency_cycles)
+    return there
+
+
+def serve(machine: Machine, queue: UnitQueue) -> None:
+    """Serve one DRAM grant of a queue, the bursts of its transfer in one row."""
+    costs, transfer = queue.costs, queue.transfer(queue.served)
+    row = queue.next_row()
+    channel = queue.channel(machine)
+    before = transfer[:CURSOR_WORDS].copy()
+    bursts = take_grant(transfer, costs)
+    nbytes = bursts * costs.dram_burst_bytes
+    request = convert_to_ticks(queue.request, costs)
+    known, begin_tick = int(transfer[Job.KNOWN]), max(request, int(channel[FREE]))
+    end_tick, is_miss = serve_grant(
+        channel, row, int(queue.unit), known, request, count_grant_ticks(nbytes, costs), costs
+    )
+    start, end = convert_to_cycles(begin_tick, costs), convert_to_cycles(end_tick, costs)
+    queue.queueing += begin_tick // costs.dram_bytes_per_cycle - queue.request
+    counts = machine.layers[int(transfer[Job.LAYER])]["counts"]
+    counts[BUSY[queue.unit]] += end - start
+    counts[Count.BURSTS] += bursts
+    counts[Count.ROW_MISSES] += int(is_miss)
+    layer = transfer[Job.LAYER]
+    record_work(queue.core, queue.unit, layer, start, end, end, nbytes, transfer, before)
+    earlier_end = int(transfer[Job.END])
+    all_end = max(earlier_end, end_tick)
+    if is_served(transfer):
+        free = convert_to_cycles(all_end, costs)
+        finish_transfer(queue, free, free + costs.dram_latency_cycles)
+        begin_transfers(queue)
+    else:
+        queue.request = compute_next_request(
+            row, queue.next_row(), begin_tick, end_tick, earlier_end, costs
+        )
+        transfer[Job.KNOWN], transfer[Job.END] = begin_tick, all_end
