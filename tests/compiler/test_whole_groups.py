@@ -51,7 +51,7 @@ def recorded() -> Recording:
 
 def test_all_convolutions_run_as_layer_kernels(recorded: Recording) -> None:
     plan = plan_of(recorded, lambda flat: None)
-    bundle, *_, epochs = recorded
+    bundle, epochs = recorded.bundle, recorded.epochs
     assert plan.whole == {layer.index for layer in bundle.metadata.layers}
     tiles = [one for e in epochs for p in e.values() for one in p if one.number == OP.nmp_conv]
     groups = {(one.layer, one.words[CONV.groups]) for one in tiles}

@@ -27,7 +27,7 @@ def recorded() -> Recording:
 
 
 def test_reserved_memory_is_used_only_when_written(recorded: Recording) -> None:
-    *_, machine, _ = recorded
+    machine = recorded.machine
     host = HostMemory(machine)
     tracemalloc.start()
     words = [host.reserve_zeros(1 << 24) for _ in range(3)]
@@ -42,7 +42,7 @@ def test_reserved_memory_is_used_only_when_written(recorded: Recording) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_packed_weights_belong_to_one_process(recorded: Recording) -> None:
     """Another one that ends while it packs weights would leave them half packed."""
-    host = HostMemory(recorded[3])
+    host = HostMemory(recorded.machine)
     host.reserve_zeros(8)
     (room,) = host.kept
     child = os.fork()
@@ -93,7 +93,7 @@ def test_packed_weights_do_not_exceed_their_estimate(
     monkeypatch.setattr(HostMemory, "store_constant", put)
     monkeypatch.setattr(HostMemory, "reserve_zeros", reserve)
     assert plan_of(recorded) is not None
-    (bundle, *_), layers = recorded, recorded[0].metadata.layers
+    bundle, layers = recorded.bundle, recorded.bundle.metadata.layers
     blocks = sum(-(-layer.output.shape[-1] // 16) for layer in layers)
     assert (
         bundle.image.size

@@ -76,7 +76,7 @@ def recorded() -> Recording:
 
 def test_all_layers_run_as_layer_kernels(recorded: Recording) -> None:
     plan = plan_of(recorded)
-    bundle, _, _, _, epochs = recorded
+    bundle, epochs = recorded.bundle, recorded.epochs
     assert plan.whole == {layer.index for layer in bundle.metadata.layers}
     parts = {one.words[CONV.part] for e in epochs for p in e.values() for one in p
              if one.number == OP.nmp_conv}  # fmt: skip
@@ -234,7 +234,7 @@ def test_overlapping_stores_are_replayed(recorded: Recording) -> None:
 
 def test_results_may_overwrite_the_input(recorded: Recording) -> None:
     """A clip that is claimed to be in place and is so; one that is claimed so and is not."""
-    bundle, *_, machine, epochs = recorded
+    bundle, machine, epochs = recorded.bundle, recorded.machine, recorded.epochs
     (total,), (clip,) = layers_of(recorded, OP.nmp_eltwise), layers_of(recorded, OP.nmp_rescale)
 
     layers = list(bundle.metadata.layers)
@@ -289,12 +289,12 @@ def assert_peak_memory(nbytes: int, recorded: Recording, change: Change) -> None
 
 def test_layers_with_large_numbers_are_exact(recorded: Recording) -> None:
     """A program may have more layers than 16 bits can count."""
-    *_, machine, epochs = recorded
+    machine, epochs = recorded.machine, recorded.epochs
     moved = [
         {c: [attrs.evolve(one, layer=one.layer + 40_000) for one in part] for c, part in e.items()}
         for e in epochs
     ]
-    layers = recorded[0].metadata.layers
+    layers = recorded.bundle.metadata.layers
     none = attrs.evolve(layers[0], claim=None)
     plan, whole = prove_layers(machine, moved, [none] * 40_000 + [*layers]), plan_of(recorded)
     assert plan.whole == {layer + 40_000 for layer in whole.whole}
@@ -302,7 +302,7 @@ def test_layers_with_large_numbers_are_exact(recorded: Recording) -> None:
 
 def test_int16_at_odd_host_addresses_is_exact(recorded: Recording) -> None:
     """An image may begin anywhere in the file of a bundle."""
-    *_, machine, _ = recorded
+    machine = recorded.machine
     room = np.zeros(machine.image.size + 1, np.uint8)
     host = HostMemory(
         machine._replace(image=room[1 - room.ctypes.data % 2 :][: machine.image.size])
@@ -370,7 +370,7 @@ def test_readers_of_scratchpads_are_known(recorded: Recording) -> None:
 def test_counts_by_channel_do_not_depend_on_tiles(recorded: Recording) -> None:
     """What saturates before the first product is counted for all pixels of a tile at once: in one
     channel, whatever the layer's output says that its channels are."""
-    bundle, *_, machine, epochs = recorded
+    bundle, machine, epochs = recorded.bundle, recorded.machine, recorded.epochs
 
     def halve(layer: Layer) -> Layer:
         images, rows, columns, channels = layer.output.shape
@@ -396,7 +396,7 @@ def test_a_load_for_a_later_layer_is_kept(recorded: Recording) -> None:
 
 
 def test_a_program_without_tensor_instructions_has_no_layer_kernels(recorded: Recording) -> None:
-    *_, machine, _ = recorded
+    machine = recorded.machine
     for epochs in ([], [{}]):
         plan = prove_layers(machine, epochs, ())
         assert (plan.steps, plan.whole, plan.reads_scratchpads) == ([], set(), False)
@@ -404,7 +404,7 @@ def test_a_program_without_tensor_instructions_has_no_layer_kernels(recorded: Re
 
 def test_a_replayed_layer_between_kernels_is_exact(recorded: Recording) -> None:
     """It reads what whole layers have stored, and they read what it has."""
-    bundle, *_, machine, epochs = recorded
+    bundle, machine, epochs = recorded.bundle, recorded.machine, recorded.epochs
     (layer,) = layers_of(recorded, OP.nmp_eltwise)
     ids = iter(range(100))
 

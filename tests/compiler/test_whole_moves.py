@@ -57,7 +57,7 @@ def recorded(request: pytest.FixtureRequest) -> Recording:
 
 def test_all_moves_run_as_layer_kernels(recorded: Recording) -> None:
     plan = plan_of(recorded, lambda flat: None)
-    bundle, *_ = recorded
+    bundle = recorded.bundle
     assert plan.whole == {layer.index for layer in bundle.metadata.layers}
     assert not any(step.replayed for step in plan.steps)
 
@@ -140,7 +140,7 @@ def test_only_instructions_of_the_recording_are_used(write: Any, count: int) -> 
     plan = plan_of(recorded)
     assert len(plan.whole) == count
     used = {number for step in plan.steps for task in step.tasks for number, _ in task}
-    assert used <= {one.number for e in recorded[-1] for part in e.values() for one in part}
+    assert used <= {one.number for e in recorded.epochs for part in e.values() for one in part}
     assert_nothing_changes(recorded, TIGHT)
 
 

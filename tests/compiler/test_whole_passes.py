@@ -131,7 +131,7 @@ def bytes_of(part: Part) -> tuple[set[int], set[int]]:
 def test_a_sum_and_its_rescale_share_one_pass() -> None:
     recorded = record(network(), DEEP)
     plan = plan_of(recorded)
-    epochs = pack_plan(recorded[3], plan)
+    epochs = pack_plan(recorded.machine, plan)
     layers_of_epochs = [
         sorted({int(epochs.items[begin + LAYER]) for begin, _, _ in epochs.parts[first:last]})
         for first, last in zip(epochs.firsts, epochs.firsts[1:], strict=False)

@@ -48,7 +48,7 @@ def recorded(request: pytest.FixtureRequest) -> Recording:
 
 
 def test_all_products_run_as_layer_kernels(recorded: Recording) -> None:
-    bundle, *_, epochs = recorded
+    bundle, epochs = recorded.bundle, recorded.epochs
     for plan in (plan_of(recorded), plan_of(recorded, lambda flat: None)):
         assert plan.whole == {layer.index for layer in bundle.metadata.layers}
         assert not any(step.replayed for step in plan.steps)

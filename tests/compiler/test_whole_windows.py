@@ -62,7 +62,7 @@ def recorded() -> Recording:
 
 def test_all_windows_run_as_layer_kernels(recorded: Recording) -> None:
     plan = plan_of(recorded, lambda flat: None)
-    bundle, *_, epochs = recorded
+    bundle, epochs = recorded.bundle, recorded.epochs
     assert plan.whole == {layer.index for layer in bundle.metadata.layers}
     for number in (OP.nmp_dwconv, OP.nmp_maxpool, OP.nmp_avgpool, OP.nmp_lut):
         tiles = [one for e in epochs for part in e.values() for one in part if one.number == number]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
@@ -36,23 +37,12 @@ from nmpsim.memory.checks import OK, check
 from nmpsim.memory.footprint import MAX_TOUCHES, TOUCH_WORDS
 
 Inputs = dict[str, npt.NDArray[Any]]
-Recording = tuple[Bundle, Device, Inputs, Machine, list[Epoch]]
 Change = Callable[[list[RecordedInstruction]], None]
 needs_recordings = pytest.mark.skipif(
     IS_JIT_DISABLED, reason="nothing is compiled, so nothing is recorded"
 )
 TIGHT = attrs.evolve(SMALL, scratchpad_bytes=4096)
 """Layers come in several tiles."""
-
-
-def record(draft: Draft, config: DeviceConfig) -> Recording:
-    """Run a program without fusion and return its recording."""
-    bundle, device = bundle_of(draft, config, fuse=False), Device(config)
-    inputs = program(draft).inputs
-    device.run(bundle, inputs)
-    (recording,) = device._engine._recordings._known  # type: ignore[attr-defined]
-    machine = device.machine_after(bundle)
-    return bundle, device, inputs, machine, unpack_epochs(recording.epochs)
 
 
 @attrs.frozen
@@ -62,31 +52,51 @@ class CoreInstruction(RecordedInstruction):
     core: int
 
 
-def list_in_order(recorded: Recording) -> list[Any]:
-    """Return the instructions in an order of execution, sorted by layer within an epoch."""
-    return [
-        one
-        for epoch in recorded[-1]
-        for one in sorted(
-            (
-                CoreInstruction(o.number, o.layer, o.words, core)
-                for core, p in epoch.items()
-                for o in p
-            ),
-            key=attrgetter("layer"),
+@attrs.frozen(eq=False)
+class Recording:
+    """Recorded run of a program: the machine after the run, and the instructions of each epoch."""
+
+    bundle: Bundle
+    device: Device
+    inputs: Inputs
+    machine: Machine
+    epochs: list[Epoch]
+
+    @cached_property
+    def in_order(self) -> tuple[CoreInstruction, ...]:
+        """Instructions in an order of execution, sorted by layer within an epoch."""
+        return tuple(
+            one
+            for epoch in self.epochs
+            for one in sorted(
+                (
+                    CoreInstruction(o.number, o.layer, o.words, core)
+                    for core, p in epoch.items()
+                    for o in p
+                ),
+                key=attrgetter("layer"),
+            )
         )
-    ]
+
+
+def record(draft: Draft, config: DeviceConfig) -> Recording:
+    """Run a program without fusion and return its recording."""
+    bundle, device = bundle_of(draft, config, fuse=False), Device(config, threads=1)
+    inputs = program(draft).inputs
+    device.run(bundle, inputs)
+    (recording,) = device._engine._recordings._known  # type: ignore[attr-defined]
+    machine = device.machine_after(bundle)
+    return Recording(bundle, device, inputs, machine, unpack_epochs(recording.epochs))
 
 
 def plan_of(recorded: Recording, change: Change | None = None) -> ReplayPlan:
     """Return the plan of a recording, or of its changed instructions in execution order."""
-    bundle, _, _, machine, epochs = recorded
-    layers = bundle.metadata.layers
+    layers = recorded.bundle.metadata.layers
     if change is None:
-        return prove_layers(machine, epochs, layers)
-    flat = list_in_order(recorded)
+        return prove_layers(recorded.machine, recorded.epochs, layers)
+    flat: list[Any] = list(recorded.in_order)
     change(flat)
-    return prove_layers(machine, [{one.core: [one]} for one in flat], layers)
+    return prove_layers(recorded.machine, [{one.core: [one]} for one in flat], layers)
 
 
 def find(flat: list[RecordedInstruction], number: int, layer: int = -1, nth: int = 0) -> int:
@@ -103,7 +113,7 @@ def put(flat: list[RecordedInstruction], at: int, word: int, value: int) -> None
 
 
 def layers_of(recorded: Recording, number: int) -> list[int]:
-    epochs = recorded[-1]
+    epochs = recorded.epochs
     return sorted(
         {one.layer for epoch in epochs for p in epoch.values() for one in p if one.number == number}
     )
@@ -150,7 +160,7 @@ def assert_damage_is_found(
     Words of one descriptor, or of all of an instruction, change by some of ``steps``, more often
     those of the instruction ``number``. In every third turn a claim changes instead.
     """
-    rng, flat = np.random.default_rng(seed), list_in_order(recorded)
+    rng, flat = np.random.default_rng(seed), recorded.in_order
     tiles = [one for one in flat if one.number == number] or flat
     proved = 0
     for turn in range(turns):
@@ -159,7 +169,7 @@ def assert_damage_is_found(
         word, by = int(rng.integers(1, len(one.words))), int(rng.choice(steps))
         once = change_word(one.number, word, by, int(rng.integers(2)))
         everywhere = change_all_words(one.number, word, by)
-        layers = recorded[0].metadata.layers
+        layers = recorded.bundle.metadata.layers
         if turn % 3 == 2:
             layers, by = damage_claims(layers, rng), 0
         change = everywhere if rng.integers(2) else once
@@ -209,7 +219,7 @@ def damage_tensor(tensor: Tensor, rng: np.random.Generator, by: int) -> Tensor:
 
 def assert_nothing_changes(recorded: Recording, config: DeviceConfig) -> None:
     """Assert that whole layers change no report, memory, counter or scratchpad."""
-    bundle, _, inputs, _, _ = recorded
+    bundle, inputs = recorded.bundle, recorded.inputs
     rng = np.random.default_rng(5)
     devices = {
         name: Device(config, threads=threads, whole_layers=whole)
@@ -249,7 +259,7 @@ def has_scratchpads(device: Device) -> bool:
 
 def execute_epochs(recorded: Recording, epochs: Epochs, seed: int) -> list[bytes] | None:
     """Return DRAM and counters after epochs on random DRAM, or None if a table is impossible."""
-    _, device, _, machine, _ = recorded
+    device, machine = recorded.device, recorded.machine
     reset(machine)
     machine.ram[:] = np.random.default_rng(seed).integers(0, 256, machine.ram.size)
     workers = device._engine._workers  # type: ignore[attr-defined]
@@ -262,13 +272,14 @@ def assert_right_or_refused(
     recorded: Recording, change: Change, layers: Sequence[Layer] | None = None, seed: int = 0
 ) -> bool:
     """Assert that a changed recording and its plan agree; return whether a layer is whole."""
-    bundle, *_, machine, _ = recorded
-    flat = list_in_order(recorded)
+    machine = recorded.machine
+    flat: list[Any] = list(recorded.in_order)
     change(flat)
-    if not all(is_valid(machine, one) for one in flat):
+    executed = set(map(id, recorded.in_order))
+    if not all(id(one) in executed or is_valid(machine, one) for one in flat):
         return False
     epochs: list[Epoch] = [{one.core: [one]} for one in flat]
-    plan = prove_layers(machine, epochs, layers or bundle.metadata.layers)
+    plan = prove_layers(machine, epochs, layers or recorded.bundle.metadata.layers)
     if not plan.whole:
         return False
     steps = [PlanStep(epoch) for epoch in epochs]
