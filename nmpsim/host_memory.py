@@ -34,7 +34,7 @@ SMALL_BYTES = 32 << 20
 
 
 @frozen
-class Part:
+class PlannedAllocation:
     """A planned allocation: its size in bytes and what it is for."""
 
     field: str
@@ -43,7 +43,7 @@ class Part:
 
 def check_memory(
     subject: str,
-    parts: Iterable[Part],
+    parts: Iterable[PlannedAllocation],
     max_memory: int | None = None,
     place: Place | None = None,
 ) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from nmpsim.bundle import Bundle, BundleHolder
-    from nmpsim.checking.run import Run
+    from nmpsim.checking.run import CheckedRun
     from nmpsim.checking.snapshot import Runner
 
 MARKER = (
@@ -68,7 +68,7 @@ class Nmp:
         *,
         hazards: Literal["none"] | None = None,
         strict: bool = True,
-    ) -> Run:
+    ) -> CheckedRun:
         """Run a program; the test fails if the run traps.
 
         Parameters
@@ -102,7 +102,7 @@ class Nmp:
 
     def assert_outputs(
         self,
-        run: Run,
+        run: CheckedRun,
         outputs: Mapping[str, npt.ArrayLike] | None = None,
         *,
         layers: Mapping[str, npt.ArrayLike] | None = None,
@@ -147,7 +147,7 @@ class NmpSnapshot:
 
     def check(
         self,
-        run: Run,
+        run: CheckedRun,
         name: str = "",
         *,
         cycles_percent: float = 0.0,

@@ -9,7 +9,7 @@ import attrs
 
 from nmpsim.bundle import Bundle
 from nmpsim.isa.codec import decode, decode_descriptor
-from nmpsim.isa.table import DESCRIPTORS, Instruction
+from nmpsim.isa.table import DESCRIPTORS, DeviceInstruction
 
 _CHANNELS = {"conv": "out_channels", "dwconv": "channels_count", "avgpool": "channels"}
 """Descriptor of an instruction on images -> its word with the number of result channels."""
@@ -22,7 +22,7 @@ _UNFINISHED = (1, 2)
 class TensorInstruction:
     """A decoded tensor instruction and the words of its descriptor."""
 
-    instruction: Instruction
+    instruction: DeviceInstruction
     name: str
     """Name of the descriptor, such as ``conv``."""
     words: Mapping[str, int]
@@ -74,7 +74,7 @@ def decode_tensor_instruction(bundle: Bundle, pc: int, descriptor: int) -> Tenso
 
 
 @lru_cache(maxsize=1024)
-def _instruction(word: int) -> Instruction | None:
+def _instruction(word: int) -> DeviceInstruction | None:
     """Decode an instruction word; cached, because programs repeat few words."""
     decoded = decode(word)
     return None if decoded is None else decoded.instruction

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.compiler.numerics import WeightedScales
-from nmpsim.compiler.operations import Operation, View
+from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.resolve import get_instruction_place
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.opcode import WEIGHTED
@@ -16,7 +16,7 @@ from nmpsim.lir.opcode import WEIGHTED
 Array: TypeAlias = npt.NDArray[Any]
 
 
-def read_constant(module: Module, view: View) -> Array | None:
+def read_constant(module: Module, view: BufferView) -> Array | None:
     """Return the values of a constant in the shape of a view, or None if they are unknown."""
     is_known = view.buffer.name in module.constants
     return view.get_constant_values(module.constants) if is_known else None

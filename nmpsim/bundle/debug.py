@@ -30,7 +30,7 @@ from nmpsim.isa.layouts import count_packed_bytes, unpack_weights
 from nmpsim.lir.nodes import Module, TensorType, WeightVar
 from nmpsim.lir.parser import parse
 from nmpsim.lir.printer import format_module
-from nmpsim.lir.scales import ExactScale as NamedScale
+from nmpsim.lir.scales import SidecarScale as NamedScale
 from nmpsim.lir.scales import apply_scales, iterate_types, round_to_float32
 from nmpsim.lir.verify import verify
 from nmpsim.report.fields import Before
@@ -40,7 +40,7 @@ SCHEMA: Final = "nmpsim-lir-2"
 
 
 @attrs.frozen
-class ExactScale:
+class DebugScale:
     """Exact scale and offset of a tensor; the LIR text has only nine decimals."""
 
     name: str
@@ -82,7 +82,7 @@ class PackedConstantPlace:
 class ModuleIndex:
     """Index of exact scales and of the locations of constants of a module."""
 
-    scales: tuple[ExactScale, ...]
+    scales: tuple[DebugScale, ...]
     constants: tuple[ConstantPlace, ...]
     packed: tuple[PackedConstantPlace, ...]
     floats: tuple[ConstantPlace, ...] = ()
@@ -268,10 +268,10 @@ def _constants(module: Module) -> list[WeightVar]:
     return [weight for weight in module.weights if weight.constant]
 
 
-def _scales(module: Module) -> Iterator[ExactScale]:
+def _scales(module: Module) -> Iterator[DebugScale]:
     for name, type, _, _ in iterate_types(module):
         if type.quant is not None:
-            yield ExactScale(name, type.quant.scale, type.quant.offset)
+            yield DebugScale(name, type.quant.scale, type.quant.offset)
 
 
 def _array(data: npt.NDArray[np.uint8], type: TensorType) -> npt.NDArray[Any]:

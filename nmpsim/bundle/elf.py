@@ -74,7 +74,7 @@ class LazyBytes:
 
 
 @frozen
-class Section:
+class LoadedSection:
     """Section of an ELF file with its contents."""
 
     name: str
@@ -154,7 +154,7 @@ def read_buffer(piece: Buffer | LazyBytes) -> Buffer:
 
 
 def generate_file_parts(
-    entry: int, segments: Sequence[Segment], sections: Sequence[Section]
+    entry: int, segments: Sequence[Segment], sections: Sequence[LoadedSection]
 ) -> Iterator[Buffer | LazyBytes]:
     """Yield the parts of an ELF file in order: headers, sections, section headers.
 
@@ -163,7 +163,7 @@ def generate_file_parts(
     names = StringTable()
     name_offsets = [names.add(section.name) for section in sections]
     own_name = names.add(".shstrtab")
-    table = Section(".shstrtab", SHT_STRTAB, sections[-1].end, (bytes(names),))
+    table = LoadedSection(".shstrtab", SHT_STRTAB, sections[-1].end, (bytes(names),))
     headers_offset = align_up(table.end, 4)
     yield HEADER.pack(
         IDENT,

@@ -12,11 +12,11 @@ from typing import Annotated
 from nmpsim.bundle.layout import READ_ONLY_LIMIT, RW_LIMIT
 from nmpsim.lir.nodes import MAX_ELEMENTS
 from nmpsim.records import frozen
-from nmpsim.report.fields import Range
+from nmpsim.report.fields import AllowedRange
 
 
 @frozen
-class Limit(Range):
+class Limit(AllowedRange):
     """Inclusive range of an integer, with a description for messages."""
 
     what: str

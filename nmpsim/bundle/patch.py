@@ -37,7 +37,7 @@ class PatchDocument(TypedDict):
 
 
 @attrs.frozen
-class Change:
+class ByteChange:
     """Change of bytes in the read-only memory of a bundle."""
 
     address: int
@@ -48,7 +48,7 @@ class Change:
     """Description for users."""
 
 
-def save_patch(path: Path, changes: tuple[Change, ...]) -> None:
+def save_patch(path: Path, changes: tuple[ByteChange, ...]) -> None:
     """Write changes to a patch file."""
     listed: list[ChangeDocument] = [
         {
@@ -64,7 +64,7 @@ def save_patch(path: Path, changes: tuple[Change, ...]) -> None:
     write_file(path, text)
 
 
-def load_patch(path: Path) -> tuple[Change, ...]:
+def load_patch(path: Path) -> tuple[ByteChange, ...]:
     """Read the changes of a patch file.
 
     Raises
@@ -85,7 +85,7 @@ def load_patch(path: Path) -> tuple[Change, ...]:
     return tuple(_change(one, path) for one in changes)
 
 
-def _change(one: Any, path: Path) -> Change:
+def _change(one: Any, path: Path) -> ByteChange:
     if not isinstance(one, dict) or set(one) != ChangeDocument.__required_keys__:
         raise _no_patch(
             path, f"a change with other fields than {', '.join(ChangeDocument.__annotations__)}"
@@ -102,7 +102,7 @@ def _change(one: Any, path: Path) -> Change:
         raise _no_patch(path, "bytes that are not hexadecimal") from None
     if len(old) != len(new):
         raise _no_patch(path, "a different number of new and old bytes")
-    return Change(address, old, new, texts[2])
+    return ByteChange(address, old, new, texts[2])
 
 
 def _no_patch(path: Path, found: str) -> UserError:
@@ -115,7 +115,7 @@ def _no_patch(path: Path, found: str) -> UserError:
     )
 
 
-def apply_patch(data: bytes, changes: tuple[Change, ...], path: str) -> bytes:
+def apply_patch(data: bytes, changes: tuple[ByteChange, ...], path: str) -> bytes:
     """Return a bundle's bytes with changes applied and the digest updated.
 
     Raises
@@ -139,7 +139,7 @@ def apply_patch(data: bytes, changes: tuple[Change, ...], path: str) -> bytes:
     return bytes(patched)
 
 
-def _offset(file: ElfFile, change: Change, path: str) -> int:
+def _offset(file: ElfFile, change: ByteChange, path: str) -> int:
     for segment in file.segments:
         start = change.address - segment.address
         if start >= 0 and start + len(change.old) <= segment.file_bytes:
@@ -147,7 +147,7 @@ def _offset(file: ElfFile, change: Change, path: str) -> int:
     raise _other_bundle(path, change, "nothing")
 
 
-def _other_bundle(path: str, change: Change, found: str) -> UserError:
+def _other_bundle(path: str, change: ByteChange, found: str) -> UserError:
     return fail(
         "PATCH002",
         f"the patch belongs to another bundle: {change.description}",

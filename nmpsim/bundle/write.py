@@ -135,7 +135,7 @@ class BundleBuilder:
         digest = bytes(DIGEST_BYTES)
         described = format_metadata(metadata)
         _check_size("description of layers and steps", len(described), JSON_BYTES.high)
-        others = [elf.Section(META, elf.SHT_PROGBITS, loaded[TEXT].end, (described,))]
+        others = [elf.LoadedSection(META, elf.SHT_PROGBITS, loaded[TEXT].end, (described,))]
         for name, chunks in self._debug.items():
             others.append(_section_behind(others[-1], name, chunks, TENSOR_ALIGNMENT))
         others.append(_section_behind(others[-1], DIGEST, (digest,), 4))
@@ -188,9 +188,9 @@ class BundleBuilder:
             elf.Segment(0, RW_BASE, 0, self._rw_bytes, elf.PF_R | elf.PF_W, PAGE_BYTES),
         )
 
-    def _loaded_sections(self) -> dict[str, elf.Section]:
+    def _loaded_sections(self) -> dict[str, elf.LoadedSection]:
         sections = {
-            name: elf.Section(
+            name: elf.LoadedSection(
                 name,
                 elf.SHT_PROGBITS,
                 part.offset,
@@ -201,7 +201,7 @@ class BundleBuilder:
             )
             for name, part in self._parts.items()
         }
-        sections[ACTIVATIONS] = elf.Section(
+        sections[ACTIVATIONS] = elf.LoadedSection(
             ACTIVATIONS,
             elf.SHT_NOBITS,
             sections[TEXT].end,
@@ -214,8 +214,8 @@ class BundleBuilder:
         return sections
 
     def _symbol_sections(
-        self, offset: int, sections: Sequence[elf.Section], strtab: int
-    ) -> tuple[elf.Section, elf.Section]:
+        self, offset: int, sections: Sequence[elf.LoadedSection], strtab: int
+    ) -> tuple[elf.LoadedSection, elf.LoadedSection]:
         """Return the symbol table, sorted by address, and its names (section ``strtab``)."""
         names = elf.StringTable()
         table = bytearray(elf.SYMBOL.size)
@@ -227,7 +227,7 @@ class BundleBuilder:
             is_code = index == _PARTS.index(TEXT) + 1
             info = elf.STB_GLOBAL << 4 | (elf.STT_FUNC if is_code else elf.STT_OBJECT)
             table += elf.SYMBOL.pack(names.add(name), address, nbytes, info, 0, index)
-        symtab = elf.Section(
+        symtab = elf.LoadedSection(
             ".symtab",
             elf.SHT_SYMTAB,
             offset,
@@ -237,14 +237,14 @@ class BundleBuilder:
             alignment=4,
             entry_bytes=elf.SYMBOL.size,
         )
-        return symtab, elf.Section(".strtab", elf.SHT_STRTAB, symtab.end, (bytes(names),))
+        return symtab, elf.LoadedSection(".strtab", elf.SHT_STRTAB, symtab.end, (bytes(names),))
 
 
 def _section_behind(
-    last: elf.Section, name: str, chunks: Sequence[elf.Buffer], alignment: int
-) -> elf.Section:
+    last: elf.LoadedSection, name: str, chunks: Sequence[elf.Buffer], alignment: int
+) -> elf.LoadedSection:
     offset = elf.align_up(last.end, alignment)
-    return elf.Section(name, elf.SHT_PROGBITS, offset, chunks, alignment=alignment)
+    return elf.LoadedSection(name, elf.SHT_PROGBITS, offset, chunks, alignment=alignment)
 
 
 def write_bundle(path: str | os.PathLike[str], data: bytes) -> None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from nmpsim.atomic import is_special, write_file
 from nmpsim.bundle.schema import make_strict_converter
-from nmpsim.checking.run import Run, digest_output
+from nmpsim.checking.run import CheckedRun, digest_output
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.identity import get_code_version
 from nmpsim.input_files import read_text
@@ -125,7 +125,7 @@ class Baseline:
         return SCHEMA
 
 
-def make_baseline(run: Run) -> Baseline:
+def make_baseline(run: CheckedRun) -> Baseline:
     """Return a completed run as a baseline."""
     report = run.report
     return Baseline(
@@ -207,7 +207,7 @@ def _add_fields(document: dict[str, Any], names: tuple[str, ...]) -> None:
             layer.update(dict.fromkeys(names))
 
 
-def check_same_program(baseline: Baseline, run: Run, place: Place) -> None:
+def check_same_program(baseline: Baseline, run: CheckedRun, place: Place) -> None:
     """Raise UserError (BASE002) if a baseline is of another program or of other inputs.
 
     Programs are compared by inputs, outputs and layers; names of the program and its layers may

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from nmpsim.checking.baseline import Baseline, make_baseline_error
 from nmpsim.checking.expectations import make_failed_layer
 from nmpsim.checking.results import Check, FailedLayer
-from nmpsim.checking.run import Run, list_changed_settings
+from nmpsim.checking.run import CheckedRun, list_changed_settings
 from nmpsim.checking.suite import Budget, SaturationLimit
 from nmpsim.diagnostics import Diagnostic, Place
 from nmpsim.report.data import LayerReport
 
 
-def check_cycles(run: Run, budget: Budget, baseline: Baseline | None) -> Check:
+def check_cycles(run: CheckedRun, budget: Budget, baseline: Baseline | None) -> Check:
     """Check the cycles of a run against the limit and the baseline."""
     compared = _compared(budget, baseline)
     moved = () if compared is None else _moved_to_host(run, compared)
@@ -35,7 +35,7 @@ def check_cycles(run: Run, budget: Budget, baseline: Baseline | None) -> Check:
 
 
 def find_device_mismatch(
-    run: Run, budget: Budget, baseline: Baseline, place: Place
+    run: CheckedRun, budget: Budget, baseline: Baseline, place: Place
 ) -> tuple[Diagnostic, ...]:
     """Return an error (BASE002) if the baseline's cycles are of another device, else ``()``."""
     if _compared(budget, baseline) is None:
@@ -53,7 +53,7 @@ def _compared(budget: Budget, baseline: Baseline | None) -> Baseline | None:
     return baseline if budget.cycles is None or budget.cycles_percent is not None else None
 
 
-def _most_changed(run: Run, baseline: Baseline) -> str:
+def _most_changed(run: CheckedRun, baseline: Baseline) -> str:
     pairs = zip(run.report.layers, baseline.layers, strict=True)
     changes = [(now.cycles - then.cycles, now.name) for now, then in pairs]
     more, name = max(changes, key=lambda one: abs(one[0]), default=(0, ""))
@@ -72,7 +72,7 @@ def _over(cycles: int, budget: Budget, baseline: Baseline | None) -> list[str]:
     return over
 
 
-def check_saturation(run: Run, limit: SaturationLimit, baseline: Baseline | None) -> Check:
+def check_saturation(run: CheckedRun, limit: SaturationLimit, baseline: Baseline | None) -> Check:
     """Check the number of saturated values against a limit or the baseline."""
     total = sum(layer.saturated for layer in run.report.layers)
     allowed = [0] * len(run.report.layers)
@@ -89,7 +89,7 @@ def check_saturation(run: Run, limit: SaturationLimit, baseline: Baseline | None
     return Check("saturation", "over", f"{message}: {_named(culprits)}", culprits)
 
 
-def check_memory(run: Run, most_bytes: int) -> Check:
+def check_memory(run: CheckedRun, most_bytes: int) -> Check:
     """Check the DRAM for code, constants and activations against a limit in bytes."""
     used = run.memory_bytes
     if used <= most_bytes:
@@ -105,7 +105,7 @@ def check_memory(run: Run, most_bytes: int) -> Check:
     return Check("memory", "over", message, culprits)
 
 
-def _moved_to_host(run: Run, baseline: Baseline) -> tuple[FailedLayer, ...]:
+def _moved_to_host(run: CheckedRun, baseline: Baseline) -> tuple[FailedLayer, ...]:
     """Return the layers that moved from the device to the host, unless host cycles are counted."""
     if run.report.host.cycles is not None:
         return ()
@@ -119,12 +119,12 @@ def _moved_to_host(run: Run, baseline: Baseline) -> tuple[FailedLayer, ...]:
     )
 
 
-def _slow(run: Run) -> tuple[FailedLayer, ...]:
+def _slow(run: CheckedRun) -> tuple[FailedLayer, ...]:
     """Return the layers that take cycles, slowest first."""
     return _rank((layer.cycles, layer, f"{layer.cycles:,} cycles") for layer in run.report.layers)
 
 
-def _slower(run: Run, baseline: Baseline) -> tuple[FailedLayer, ...]:
+def _slower(run: CheckedRun, baseline: Baseline) -> tuple[FailedLayer, ...]:
     """Return the layers that take more cycles than before, largest growth first."""
     slower = _rank(
         (more, now, f"{now.cycles:,} cycles, {more:,} more than {then.cycles:,}")
@@ -134,7 +134,7 @@ def _slower(run: Run, baseline: Baseline) -> tuple[FailedLayer, ...]:
     return slower or _slow(run)
 
 
-def _more_saturated(run: Run, allowed: Sequence[int]) -> tuple[FailedLayer, ...]:
+def _more_saturated(run: CheckedRun, allowed: Sequence[int]) -> tuple[FailedLayer, ...]:
     """Return the layers with more saturated values than allowed, largest excess first."""
     return _rank(
         (

@@ -32,7 +32,7 @@ from nmpsim.checking.expectations import (
 )
 from nmpsim.checking.hazards import check_hazards, find_hazards, make_unfinished_check
 from nmpsim.checking.results import CaseResult, Check, CoreFile, LayerOutcome
-from nmpsim.checking.run import Arrays, ProgramCache, Run, list_changed_settings, run_bundle
+from nmpsim.checking.run import Arrays, CheckedRun, ProgramCache, list_changed_settings, run_bundle
 from nmpsim.checking.suite import Budget, Case, Expect, SaturationLimit
 from nmpsim.config import DeviceConfig, load_device, make_device_config
 from nmpsim.core.inputs import prepare_inputs
@@ -143,7 +143,7 @@ def _checked(work: CaseWork, progress: ProgressCallback | None, last: ProgramCac
 
 
 def judge_run(
-    case: Case, run: Run, expected: ExpectedArrays, baseline: Baseline | None
+    case: Case, run: CheckedRun, expected: ExpectedArrays, baseline: Baseline | None
 ) -> CaseResult:
     """Check a run against expectations, budget and baseline.
 
@@ -183,7 +183,7 @@ def judge_run(
 
 
 def _answers(
-    expect: Expect, run: Run, expected: ExpectedArrays, baseline: Baseline | None
+    expect: Expect, run: CheckedRun, expected: ExpectedArrays, baseline: Baseline | None
 ) -> Iterator[Check]:
     if expected.outputs is not None or baseline is not None:
         yield check_answer(run, expected.outputs, expect, baseline)
@@ -195,7 +195,7 @@ def _answers(
         yield check_top1(run, expect.top1)
 
 
-def _costs(budget: Budget, run: Run, baseline: Baseline | None) -> Iterator[Check]:
+def _costs(budget: Budget, run: CheckedRun, baseline: Baseline | None) -> Iterator[Check]:
     if budget.cycles is not None or baseline is not None:
         yield check_cycles(run, budget, baseline)
     limit = budget.saturation or SaturationLimit(None)
@@ -205,7 +205,7 @@ def _costs(budget: Budget, run: Run, baseline: Baseline | None) -> Iterator[Chec
         yield check_memory(run, budget.memory_bytes)
 
 
-def _outcomes(run: Run, baseline: Baseline | None) -> tuple[LayerOutcome, ...]:
+def _outcomes(run: CheckedRun, baseline: Baseline | None) -> tuple[LayerOutcome, ...]:
     layers = run.report.layers
     before = [None] * len(layers) if baseline is None else list(baseline.layers)
     return tuple(

@@ -14,7 +14,7 @@ from nmpsim.analysis.difference import Difference, compare
 from nmpsim.bundle.metadata import is_same_shape
 from nmpsim.checking.baseline import UPDATE_HINT, Baseline, BaselineLayer
 from nmpsim.checking.results import Check, FailedLayer
-from nmpsim.checking.run import Arrays, Run
+from nmpsim.checking.run import Arrays, CheckedRun
 from nmpsim.checking.suite import Expect
 from nmpsim.diagnostics import did_you_mean, fail
 from nmpsim.experiments.samples import is_score_shape
@@ -38,7 +38,7 @@ def _make_failure(name: str, message: str, culprits: Sequence[FailedLayer]) -> C
     return Check(name, "wrong", message, tuple(culprits))
 
 
-def check_trap(trap: TrapReport, run: Run) -> Check:
+def check_trap(trap: TrapReport, run: CheckedRun) -> Check:
     """Return the failed check of a run that stopped before its end."""
     layers = [layer for layer in run.report.layers if layer.name == trap.layer]
     culprits = [make_failed_layer(layer, "here the run stopped") for layer in layers]
@@ -46,7 +46,7 @@ def check_trap(trap: TrapReport, run: Run) -> Check:
 
 
 def check_answer(
-    run: Run, expected: Arrays | None, expect: Expect, baseline: Baseline | None
+    run: CheckedRun, expected: Arrays | None, expect: Expect, baseline: Baseline | None
 ) -> Check:
     """Check the outputs of a run against expected arrays, then against the baseline.
 
@@ -85,7 +85,7 @@ def check_answer(
 
 
 def _list_not_compared(
-    run: Run, given: Arrays, expect: Expect, baseline: Baseline | None
+    run: CheckedRun, given: Arrays, expect: Expect, baseline: Baseline | None
 ) -> Iterator[str]:
     """Yield what a passed answer was not compared with."""
     if baseline is None:
@@ -103,7 +103,9 @@ def _list_not_compared(
         yield "constants (none are known without the LIR)"
 
 
-def check_outputs(run: Run, expected: Arrays, expect: Expect, baseline: Baseline | None) -> Check:
+def check_outputs(
+    run: CheckedRun, expected: Arrays, expect: Expect, baseline: Baseline | None
+) -> Check:
     """Check the outputs of a run against expected arrays by name.
 
     Raises INPUT001 for an array that is no output, INPUT002 for one that cannot be compared.
@@ -115,7 +117,7 @@ def check_outputs(run: Run, expected: Arrays, expect: Expect, baseline: Baseline
 
 
 def check_outputs_against_baseline(
-    run: Run, baseline: Baseline, expect: Expect, compared: Collection[str] = ()
+    run: CheckedRun, baseline: Baseline, expect: Expect, compared: Collection[str] = ()
 ) -> Check:
     """Check the outputs of a run against the baseline.
 
@@ -175,7 +177,7 @@ def check_outputs_against_baseline(
     return _make_failure("outputs", message, culprits) if culprits else found
 
 
-def check_layers(run: Run, expected: Arrays, expect: Expect) -> Check:
+def check_layers(run: CheckedRun, expected: Arrays, expect: Expect) -> Check:
     """Check the outputs of layers against expected arrays with keys ``NNNN:name`` or ``name``."""
     named = {parse_layer_name(key): array for key, array in expected.items()}
     names = [layer.name for layer in run.report.layers]
@@ -192,7 +194,7 @@ def check_layers(run: Run, expected: Arrays, expect: Expect) -> Check:
     return _make_layers_check(len(chosen), culprits)
 
 
-def check_layers_against_baseline(run: Run, baseline: Baseline, expect: Expect) -> Check:
+def check_layers_against_baseline(run: CheckedRun, baseline: Baseline, expect: Expect) -> Check:
     """Check that the outputs of selected layers equal the baseline's."""
     chosen = _select_layers(run, expect)
     culprits = [
@@ -203,7 +205,7 @@ def check_layers_against_baseline(run: Run, baseline: Baseline, expect: Expect) 
     return _make_layers_check(len(chosen), culprits)
 
 
-def check_top1(run: Run, label: int) -> Check:
+def check_top1(run: CheckedRun, label: int) -> Check:
     """Check the class that a classifier predicts."""
     outputs = run.report.output_reports
     scores = [output for output in outputs if is_score_shape(output.values.shape)]
@@ -307,7 +309,7 @@ def reject_unknown_names(given: Iterable[str], known: Iterable[str], what: str) 
 
 
 def _check_differences(
-    run: Run,
+    run: CheckedRun,
     found: Mapping[str, Difference | None],
     expect: Expect,
     baseline: Baseline | None,
@@ -350,7 +352,7 @@ def _make_layers_check(count: int, culprits: Sequence[FailedLayer]) -> Check:
     return _make_failure("layers", message, culprits)
 
 
-def _first_changed(run: Run, baseline: Baseline | None, then: str) -> list[FailedLayer]:
+def _first_changed(run: CheckedRun, baseline: Baseline | None, then: str) -> list[FailedLayer]:
     """Return the first layer whose output is not the baseline's, with the consequence."""
     for layer, before in zip(run.report.layers, baseline.layers if baseline else (), strict=False):
         if run.digest(layer) != before.output:
@@ -361,7 +363,7 @@ def _first_changed(run: Run, baseline: Baseline | None, then: str) -> list[Faile
     return []
 
 
-def _other_numbers(run: Run, layer: LayerReport, before: BaselineLayer) -> str:
+def _other_numbers(run: CheckedRun, layer: LayerReport, before: BaselineLayer) -> str:
     """Return which numbers of a layer are not the baseline's, as ``its constants are``."""
     kinds = {
         "constants": run.constants[layer.index] != before.constants,
@@ -371,13 +373,13 @@ def _other_numbers(run: Run, layer: LayerReport, before: BaselineLayer) -> str:
     return f"its {other} are" if other else ""
 
 
-def _find_writer(run: Run, output: str, message: str) -> list[FailedLayer]:
+def _find_writer(run: CheckedRun, output: str, message: str) -> list[FailedLayer]:
     index = run.output_layers.get(output)
     return [] if index is None else [make_failed_layer(run.report.layers[index], message)]
 
 
 def _select_layers(
-    run: Run, expect: Expect, names: Collection[str] | None = None
+    run: CheckedRun, expect: Expect, names: Collection[str] | None = None
 ) -> list[LayerReport]:
     """Return the layers that ``only`` selects, by pattern or by name, and that ``names`` has.
 

@@ -14,7 +14,7 @@ from nmpsim.checking.results import Check, FailedLayer
 from nmpsim.config import DeviceConfig
 from nmpsim.core.limits import NO_LIMITS, TimeBudget, TimeLimitError
 from nmpsim.core.run import Progress, ProgressCallback
-from nmpsim.debugger.execution import Execution
+from nmpsim.debugger.execution import ReversibleExecution
 from nmpsim.debugger.hazards import Hazard, HazardLog
 from nmpsim.report.data import LayerReport
 
@@ -51,7 +51,7 @@ def find_hazards(
     UserError
         BUN004, INPUT001, INPUT002 or MEM001; LIMIT002 (``TimeLimitError``) if the time is over.
     """
-    execution = Execution(bundle, inputs, config, max_memory=max_memory)
+    execution = ReversibleExecution(bundle, inputs, config, max_memory=max_memory)
     hazards, layers, done = HazardLog(execution), bundle.metadata.layers, 0
     with execution.limit_time(budget or TimeBudget(NO_LIMITS)):
         while len(hazards.found) < max_found:

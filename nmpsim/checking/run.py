@@ -24,7 +24,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 @attrs.frozen(eq=False)
-class Run:
+class CheckedRun:
     """A run of a bundle with digests of its inputs, constants and layer outputs."""
 
     report: RunReport
@@ -74,7 +74,7 @@ def run_bundle(
     limits: Limits = NO_LIMITS,
     strict: bool = True,
     constants: Callable[[], tuple[str, ...]] | None = None,
-) -> Run:
+) -> CheckedRun:
     """Run a program and record what checks need.
 
     Parameters
@@ -106,7 +106,7 @@ def run_bundle(
         strict=strict,
     )
     saved = report.layer_outputs
-    return Run(
+    return CheckedRun(
         attrs.evolve(report, layer_outputs={}),
         bundle.digest,
         compute_array_digest(inputs),

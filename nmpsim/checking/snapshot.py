@@ -19,7 +19,7 @@ from nmpsim.checking.case import ExpectedArrays, judge_run
 from nmpsim.checking.expectations import check_layers, check_outputs, check_trap
 from nmpsim.checking.hazards import check_hazards, find_hazards
 from nmpsim.checking.results import CaseResult, Check
-from nmpsim.checking.run import Run, run_bundle
+from nmpsim.checking.run import CheckedRun, run_bundle
 from nmpsim.checking.suite import Budget, Case, Expect
 from nmpsim.config import DeviceConfig, load_device, make_device_config
 from nmpsim.core.device import Device
@@ -52,7 +52,7 @@ class Runner:
         settings: Mapping[str, Any],
         hazards: str | None = None,
         strict: bool = True,
-    ) -> tuple[Run, str]:
+    ) -> tuple[CheckedRun, str]:
         """Run a program on its own device, or on the device of a file, with changed settings.
 
         Parameters
@@ -115,7 +115,7 @@ def check_tolerances(ulp: int, sqnr_db: float | None, cycles_percent: float = 0.
 
 
 def compare_arrays(
-    run: Run,
+    run: CheckedRun,
     outputs: Mapping[str, npt.ArrayLike],
     layers: Mapping[str, npt.ArrayLike],
     ulp: int,
@@ -137,7 +137,7 @@ def compare_arrays(
 
 
 def compare_snapshot(
-    run: Run, path: Path, cycles_percent: float, ulp: int, sqnr_db: float | None
+    run: CheckedRun, path: Path, cycles_percent: float, ulp: int, sqnr_db: float | None
 ) -> str:
     """Compare a run with a snapshot; return what became worse as text, empty if nothing did."""
     case = Case(
@@ -154,7 +154,7 @@ def compare_snapshot(
     return "\n".join([*errors, format_failures(result.checks)]).strip()
 
 
-def write_snapshot(run: Run, path: Path) -> None:
+def write_snapshot(run: CheckedRun, path: Path) -> None:
     """Write a run as a snapshot file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_baseline(path, make_baseline(run))

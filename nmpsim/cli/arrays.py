@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.host_memory import Part, check_memory
+from nmpsim.host_memory import PlannedAllocation, check_memory
 from nmpsim.npy import MAGIC, ZIP_METHODS, Header, HeaderError, read_header
 from nmpsim.records import frozen
 
@@ -216,7 +216,7 @@ def read_arrays(
 ) -> dict[str, npt.NDArray[Any]]:
     """Read arrays by key. Raises UserError (MEM001) if they need over ``max_memory`` bytes."""
     needed = [
-        Part(_subject(array.key), _COPIES * array.size * array.dtype.itemsize)
+        PlannedAllocation(_subject(array.key), _COPIES * array.size * array.dtype.itemsize)
         for array in arrays.values()
     ]
     places = [Place(str(array.file.path)) for array in arrays.values()]

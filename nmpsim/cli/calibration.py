@@ -11,7 +11,7 @@ from nmpsim.bundle.metadata import Tensor
 from nmpsim.cli.arrays import ArrayFile, StoredArray
 from nmpsim.cli.inputs import PREFIX, find_samples, is_array_file, split_argument
 from nmpsim.cli.samples import ProgramInputs, print_image_formats
-from nmpsim.host_memory import Part, check_memory
+from nmpsim.host_memory import PlannedAllocation, check_memory
 from nmpsim.quantization import get_float_inputs
 
 if TYPE_CHECKING:
@@ -67,7 +67,9 @@ def load_calibration_samples(
     samples = find_samples(others, ProgramInputs(left or tensors, images, order, known))
     print_image_formats(samples)
     needed = [
-        Part(name, _COPIES * len(samples) * 4 * int(np.prod(tensor.shape, dtype=object)))
+        PlannedAllocation(
+            name, _COPIES * len(samples) * 4 * int(np.prod(tensor.shape, dtype=object))
+        )
         for name, tensor in left.items()
     ]
     check_memory("the calibration inputs", needed)

@@ -63,7 +63,7 @@ class Option(click.Option):
         return extra
 
 
-class Command(click.Command):
+class GroupedCommand(click.Command):
     """A command whose help text shows options in groups, and whose usage errors name it."""
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
@@ -100,13 +100,13 @@ def get_given_arguments(ctx: click.Context) -> tuple[str, ...]:
     return tuple(ctx.meta[_WORDS])
 
 
-def define_command(run: Callable[[Any], int | None], help: str | None = None) -> Command:
+def define_command(run: Callable[[Any], int | None], help: str | None = None) -> GroupedCommand:
     """Return the click command of a function whose parameter ``options`` is a class of options.
 
     The command is named as the function's module. Its help is the docstring unless given.
     """
     kind = get_type_hints(run)["options"]
-    return Command(
+    return GroupedCommand(
         run.__module__.rpartition(".")[2],
         params=list(_parameters(kind)),
         callback=lambda **values: run(_build(kind, values)),

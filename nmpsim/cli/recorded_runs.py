@@ -10,7 +10,7 @@ import attrs
 from nmpsim.diagnostics import fail
 
 if TYPE_CHECKING:
-    from nmpsim.analysis.diff import Tensor
+    from nmpsim.analysis.diff import StoredTensor
     from nmpsim.bundle import Bundle
 
 
@@ -22,7 +22,7 @@ class RecordedRun:
     kind: str
     """``report``, ``npz``, ``folder`` (dumps of Glow) or ``console`` (text printed by Glow)."""
 
-    def load_tensors(self, bundle: Bundle | None = None) -> list[Tensor]:
+    def load_tensors(self, bundle: Bundle | None = None) -> list[StoredTensor]:
         """Load the recorded tensors of the run; a report has none.
 
         ``bundle`` names dumps in a folder without a list of its files.

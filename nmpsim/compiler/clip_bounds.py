@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from nmpsim.compiler.numerics import get_profile
-from nmpsim.compiler.operations import Operation, View
+from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.isa.words import WANTED_HIGH, WANTED_LOW
 from nmpsim.lir.opcode import OpcodeKind
 from nmpsim.lir.opcodes import OPCODES
@@ -17,14 +17,14 @@ def get_input_range(op: Operation) -> tuple[int, int]:
     return get_clip_range(op, op.operands[1])
 
 
-def get_clip_range(op: Operation, grid: View) -> tuple[int, int]:
+def get_clip_range(op: Operation, grid: BufferView) -> tuple[int, int]:
     """Return the quantized range to which an operation clips, within the integer type."""
     low, high = get_clip_bounds(op, grid)
     lowest, highest = grid.limits
     return lowest if low is None else grid.clamp(low), highest if high is None else grid.clamp(high)
 
 
-def get_clip_bounds(op: Operation, grid: View) -> tuple[int | None, int | None]:
+def get_clip_bounds(op: Operation, grid: BufferView) -> tuple[int | None, int | None]:
     """Return the quantized bounds to which an operation clips; None for no bound.
 
     They come from a fused activation or from the opcode; None if there is no bound.
@@ -42,7 +42,7 @@ def get_clip_bounds(op: Operation, grid: View) -> tuple[int | None, int | None]:
     return low, high
 
 
-def find_clipped_sides(op: Operation, grid: View) -> int:
+def find_clipped_sides(op: Operation, grid: BufferView) -> int:
     """Return a bit mask of the sides on which an operation clips inside the integer type.
 
     The bits are those of ``clip_wanted``. Where the bound is the limit of the type, values beyond
@@ -55,7 +55,7 @@ def find_clipped_sides(op: Operation, grid: View) -> int:
     return below | above
 
 
-def find_saturating_sides(op: Operation, grid: View) -> int:
+def find_saturating_sides(op: Operation, grid: BufferView) -> int:
     """Return a bit mask of the sides on which an operation clips to the integer type's limit."""
     low, high = get_clip_bounds(op, grid)
     lowest, highest = grid.limits

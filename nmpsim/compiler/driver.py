@@ -28,11 +28,11 @@ from nmpsim.compiler.emit import Emitter
 from nmpsim.compiler.fuse import apply_joined_numerics, assign_clipped_sides, fuse_clips
 from nmpsim.compiler.numerics import (
     DEFAULT_NUMERICS,
-    AveragePool,
+    AveragePoolOperands,
     get_profile,
     get_profile_name,
 )
-from nmpsim.compiler.operations import Operation, View
+from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.overflow import find_overflow_warning
 from nmpsim.compiler.placement import assign_placement
 from nmpsim.compiler.program_memory import ProgramMemory
@@ -167,7 +167,7 @@ class _Compilation:
 
     _module: Module
     _config: DeviceConfig
-    _weights: Mapping[str, View]
+    _weights: Mapping[str, BufferView]
     _operations: tuple[Operation, ...]
     _numerics: str
     _search: TilingSearch
@@ -260,7 +260,7 @@ class _Compilation:
     def _place(self, op: Operation) -> Place:
         return get_instruction_place(op.instruction, self._module.file)
 
-    def _tensor(self, view: View) -> Tensor:
+    def _tensor(self, view: BufferView) -> Tensor:
         quant = view.type.quant
         if quant is not None and quant.scale == 0:  # Glow marks a meaningless scale by 0
             quant = None
@@ -318,7 +318,7 @@ class _Compilation:
                 hint=f"Change the operation or its types; on the device: {op.host_reason}.",
             )
         if op.kind is OpcodeKind.AVERAGE_POOL and op.output.is_narrow:
-            pool = AveragePool.from_operation(op, self._place(op))
+            pool = AveragePoolOperands.from_operation(op, self._place(op))
             get_profile(op).get_average_words(pool)  # raises if the profile lacks it
         if opcode == "softmax" and op.output.is_narrow:
             beta = op.get_number("Beta", 1.0)

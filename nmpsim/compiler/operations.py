@@ -31,7 +31,7 @@ class Buffer:
 
 
 @attrs.frozen
-class View:
+class BufferView:
     """Row-major tensor at a byte offset of a buffer."""
 
     name: str
@@ -97,7 +97,7 @@ class View:
         start = self.byte_offset // whole.itemsize
         return whole[start : start + self.type.elements].reshape(self.shape)
 
-    def overlaps(self, other: View) -> bool:
+    def overlaps(self, other: BufferView) -> bool:
         """Return whether two views share memory."""
         return (
             self.buffer.name == other.buffer.name
@@ -111,7 +111,7 @@ class Operation:
     """LIR instruction with the views of its operands and the activations fused into it."""
 
     instruction: Instruction
-    operands: tuple[View, ...]
+    operands: tuple[BufferView, ...]
     """In print order."""
     numerics: str = "glow-int"
     """Numerics profile, as named by ``--numerics``."""
@@ -141,7 +141,7 @@ class Operation:
         return get_operation_name(self.instruction.opcode, self.instruction.attributes, channels)
 
     @property
-    def output(self) -> View:
+    def output(self) -> BufferView:
         """View of the result, after fused activations."""
         return self.last.list_outputs()[0]
 
@@ -164,7 +164,7 @@ class Operation:
         """Return the value of a number attribute, or ``default`` if it is missing."""
         return self.instruction.attributes.get(name, default)
 
-    def list_outputs(self) -> tuple[View, ...]:
+    def list_outputs(self) -> tuple[BufferView, ...]:
         """Return the operands that are written, without those of fused activations."""
         return tuple(
             view
@@ -172,7 +172,7 @@ class Operation:
             if operand.kind != "@in"
         )
 
-    def list_inputs(self) -> tuple[View, ...]:
+    def list_inputs(self) -> tuple[BufferView, ...]:
         """Return the operands that are read."""
         return tuple(
             view

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nmpsim.compiler.numerics import AveragePool, get_profile
+from nmpsim.compiler.numerics import AveragePoolOperands, get_profile
 from nmpsim.compiler.numerics.ratios import find_overflow
 from nmpsim.compiler.operations import Operation
 from nmpsim.diagnostics import Place
@@ -25,7 +25,7 @@ def find_overflow_warning(op: Operation, place: Place) -> str | None:
     ):
         return None
     target, source = op.operands
-    window = AveragePool.from_operation(op, place)
+    window = AveragePoolOperands.from_operation(op, place)
     words = get_profile(op).get_average_words(window)
     if window.counts_padding or words["profile"] not in (GLOW_INT, NMP):
         return None

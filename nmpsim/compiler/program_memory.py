@@ -12,7 +12,7 @@ from nmpsim.bundle.debug import PackedConstantPlace
 from nmpsim.bundle.elf import Buffer, LazyBytes
 from nmpsim.bundle.write import BundleBuilder
 from nmpsim.compiler.allocate import allocate
-from nmpsim.compiler.operations import Operation, View
+from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.config import DeviceConfig
 from nmpsim.diagnostics import fail
 from nmpsim.isa.table import DRAM_BASE
@@ -29,7 +29,7 @@ class ProgramMemory:
         self,
         module: Module,
         builder: BundleBuilder,
-        weights: Mapping[str, View],
+        weights: Mapping[str, BufferView],
         operations: tuple[Operation, ...],
         config: DeviceConfig,
     ) -> None:
@@ -54,7 +54,7 @@ class ProgramMemory:
                 hint="Increase bytes in [dram] of the device file.",
             )
 
-    def get_address(self, view: View) -> int:
+    def get_address(self, view: BufferView) -> int:
         """Return the DRAM address of a view; place its constant first if it has none yet."""
         name = view.buffer.name
         if not view.buffer.constant:
@@ -64,7 +64,7 @@ class ProgramMemory:
             self.constants[name] = self.add_constant(name, values)
         return self.constants[name] + view.byte_offset
 
-    def get_values(self, view: View) -> npt.NDArray[Any]:
+    def get_values(self, view: BufferView) -> npt.NDArray[Any]:
         """Return the values of a constant in the shape of the view."""
         return view.get_constant_values(self.values)
 
@@ -76,7 +76,7 @@ class ProgramMemory:
         """Return the address of the next constant."""
         return self._builder.get_constant_address()
 
-    def record_packed(self, view: View, where: PackedConstantPlace) -> None:
+    def record_packed(self, view: BufferView, where: PackedConstantPlace) -> None:
         """Record the location of a packed constant if the view covers all of it."""
         values = self.values[where.name]
         if view.shape == values.shape and view.type.dtype == values.dtype:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from nmpsim.compiler.operations import Buffer, Operation, View
+from nmpsim.compiler.operations import Buffer, BufferView, Operation
 from nmpsim.diagnostics import Place
 from nmpsim.interpreter.memory import locate_tensors
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.opcodes import NO_WORK
 
 
-def resolve_operands(module: Module) -> tuple[dict[str, View], tuple[Operation, ...]]:
+def resolve_operands(module: Module) -> tuple[dict[str, BufferView], tuple[Operation, ...]]:
     """Return views of all weights by name, and the operations of a module in order."""
     is_constant = {weight.name: weight.constant for weight in module.weights}
     locations = locate_tensors(module)
@@ -24,7 +24,7 @@ def resolve_operands(module: Module) -> tuple[dict[str, View], tuple[Operation, 
         if location.storage == name
     }
     views = {
-        name: View(
+        name: BufferView(
             name,
             buffers[location.storage],
             location.start * location.type.dtype.itemsize,
@@ -40,7 +40,7 @@ def resolve_operands(module: Module) -> tuple[dict[str, View], tuple[Operation, 
     return {name: views[name] for name in is_constant}, operations
 
 
-def find_inputs_and_outputs(module: Module) -> tuple[list[View], list[View]]:
+def find_inputs_and_outputs(module: Module) -> tuple[list[BufferView], list[BufferView]]:
     """Return the mutable weights that are read first, and those that are written.
 
     A weight that is read and then written is both an input and an output, also if an instruction

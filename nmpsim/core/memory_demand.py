@@ -17,7 +17,7 @@ from nmpsim.config import DeviceConfig
 from nmpsim.core.counters import count_channels
 from nmpsim.core.state import BARRIER, CORE, LAYER, SCRATCHPAD_SLACK, STAGES
 from nmpsim.diagnostics import Place, UserError, fail
-from nmpsim.host_memory import Part, check_memory
+from nmpsim.host_memory import PlannedAllocation, check_memory
 from nmpsim.isa.words import CHANNEL_BYTES
 from nmpsim.kernels.workspace_size import LANES, get_workspace_size
 from nmpsim.lir.instruction_check import find_instruction_problem
@@ -78,7 +78,8 @@ def check_run_memory(
     kinds = (("inputs", metadata.inputs, INPUT_BYTES), ("outputs", metadata.outputs, OUTPUT_BYTES))
     for name, tensors, each in kinds:
         parts += [
-            Part(f"{name}[{n}]", math.prod(tensor.shape) * each) for n, tensor in enumerate(tensors)
+            PlannedAllocation(f"{name}[{n}]", math.prod(tensor.shape) * each)
+            for n, tensor in enumerate(tensors)
         ]
     if save_layers:
         parts += _saved_parts(bundle)
@@ -98,9 +99,9 @@ def check_saved_memory(bundle: Bundle, max_memory: int | None) -> None:
     check_memory("keeping the layers' outputs", _saved_parts(bundle), max_memory, place)
 
 
-def _saved_parts(bundle: Bundle) -> list[Part]:
+def _saved_parts(bundle: Bundle) -> list[PlannedAllocation]:
     return [
-        Part(f"layers[{n}].output", count_tensor_bytes(layer.output))
+        PlannedAllocation(f"layers[{n}].output", count_tensor_bytes(layer.output))
         for n, layer in enumerate(bundle.metadata.layers)
     ]
 
@@ -110,27 +111,27 @@ def count_tensor_bytes(tensor: Tensor) -> int:
     return math.prod(tensor.shape) * ELEM_DTYPES[tensor.elem].itemsize
 
 
-def _device_parts(config: DeviceConfig, threads: int) -> Iterator[Part]:
+def _device_parts(config: DeviceConfig, threads: int) -> Iterator[PlannedAllocation]:
     """Return the cores' memory, with copies for the first replay and the contract check."""
     size, cores = config.scratchpad_bytes + SCRATCHPAD_SLACK, config.cores_count
-    yield Part("device.cores_count", cores * CORE.itemsize)
-    yield Part(f"device.scratchpad_bytes, in {cores} cores", 3 * cores * size)
+    yield PlannedAllocation("device.cores_count", cores * CORE.itemsize)
+    yield PlannedAllocation(f"device.scratchpad_bytes, in {cores} cores", 3 * cores * size)
     workspace = 8 * get_workspace_size(size // CHANNEL_BYTES)
-    yield Part(f"device.scratchpad_bytes, in {threads} threads", threads * workspace)
+    yield PlannedAllocation(f"device.scratchpad_bytes, in {threads} threads", threads * workspace)
 
 
-def _bundle_parts(bundle: Bundle, threads: int) -> Iterator[Part]:
+def _bundle_parts(bundle: Bundle, threads: int) -> Iterator[PlannedAllocation]:
     """Return the bundle's memory, as often as the cores', and the counters of each thread."""
     layers = bundle.metadata.layers
-    yield Part("the writable segments", 3 * bundle.rw_bytes)
-    yield Part("layers", (1 + threads) * (len(layers) + 1) * LAYER.itemsize)
+    yield PlannedAllocation("the writable segments", 3 * bundle.rw_bytes)
+    yield PlannedAllocation("layers", (1 + threads) * (len(layers) + 1) * LAYER.itemsize)
     for index, layer in enumerate(layers):
         channels = (1 + threads) * count_channels(layer) * _CHANNEL_BYTES
-        yield Part(f"layers[{index}].output.shape", channels)
+        yield PlannedAllocation(f"layers[{index}].output.shape", channels)
     barriers = [(layer.barrier, layer.index) for layer in layers if layer.barrier is not None]
     if barriers:
         last, index = max(barriers)
-        yield Part(f"layers[{index}].barrier", (last + 1) * BARRIER.itemsize)
+        yield PlannedAllocation(f"layers[{index}].barrier", (last + 1) * BARRIER.itemsize)
 
 
 def has_memory_for_layer_kernels(
@@ -149,18 +150,20 @@ def has_memory_for_layer_kernels(
     return True
 
 
-def _proof_parts(bundle: Bundle, config: DeviceConfig) -> Iterator[Part]:
+def _proof_parts(bundle: Bundle, config: DeviceConfig) -> Iterator[PlannedAllocation]:
     """Return the memory of a proof (docs/decisions/0026-layer-kernels.md)."""
     size = config.cores_count * (config.scratchpad_bytes + SCRATCHPAD_SLACK)
-    yield Part("device.scratchpad_bytes, in a proof", 8 * size)
-    yield Part("the writable segments, in a proof", _PROOF_OF_A_BYTE * bundle.rw_bytes)
+    yield PlannedAllocation("device.scratchpad_bytes, in a proof", 8 * size)
+    yield PlannedAllocation("the writable segments, in a proof", _PROOF_OF_A_BYTE * bundle.rw_bytes)
 
 
-def _whole_parts(bundle: Bundle, config: DeviceConfig) -> Iterator[Part]:
+def _whole_parts(bundle: Bundle, config: DeviceConfig) -> Iterator[PlannedAllocation]:
     """Return the memory of layer kernels: the proof, and a copy of the weights."""
     yield from _proof_parts(bundle, config)
     blocks = sum(-(-count_channels(layer) // LANES) for layer in bundle.metadata.layers)
-    yield Part("the weights of whole layers", bound_packed_weights_bytes(bundle.image.size, blocks))
+    yield PlannedAllocation(
+        "the weights of whole layers", bound_packed_weights_bytes(bundle.image.size, blocks)
+    )
 
 
 def bound_packed_weights_bytes(nbytes: int, blocks: int) -> int:
@@ -172,9 +175,9 @@ def bound_packed_weights_bytes(nbytes: int, blocks: int) -> int:
     return nbytes + math.ceil(KEPT_OF_A_BYTE * nbytes) + KEPT_OF_A_BLOCK * blocks
 
 
-def _step_parts(bundle: Bundle, place: Place) -> Iterator[Part]:
+def _step_parts(bundle: Bundle, place: Place) -> Iterator[PlannedAllocation]:
     """Return the memory of host operations: the largest one, and what the report keeps of each."""
-    largest = Part("steps", 0)
+    largest = PlannedAllocation("steps", 0)
     for number, step in enumerate(bundle.metadata.steps):
         if step.kind != "host":
             continue
@@ -191,9 +194,13 @@ def _step_parts(bundle: Bundle, place: Place) -> Iterator[Part]:
         elements = sum(math.prod(one.tensor.shape) for one in step.operands)
         field = f"steps[{number}]" + (".attributes.Pads" if padded > elements else "")
         largest = max(
-            largest, Part(field, STEP_BYTES * (elements + padded)), key=lambda part: part.nbytes
+            largest,
+            PlannedAllocation(field, STEP_BYTES * (elements + padded)),
+            key=lambda part: part.nbytes,
         )
-        yield Part(f"steps[{number}].operands", 8 * math.prod(step.operands[0].tensor.shape))
+        yield PlannedAllocation(
+            f"steps[{number}].operands", 8 * math.prod(step.operands[0].tensor.shape)
+        )
     yield largest
 
 

@@ -6,7 +6,7 @@ reached forwards or backwards (:mod:`nmpsim.debugger.execution`). The parts:
 - :class:`Debugger` moves: ``step("layer" | "tile" | "tensor" | "instruction", count, core=None,
   back=False)``, ``step_over``, ``run(back=False)``, ``run_until_cycle``, ``run_until_layer``,
   ``go_to(position)``, ``restart``. Each returns a :class:`StopResult`: a reason, the breakpoints
-  that were hit, and a :class:`Location`. ``progress`` is called after each layer;
+  that were hit, and a :class:`RunLocation`. ``progress`` is called after each layer;
   ``is_interrupted`` is polled about every ten milliseconds. All calls come from one thread at a
   time: a screen makes them in a worker thread and only reads between them.
 - ``debugger.add_breakpoint(condition, text)``, ``delete_breakpoint(number)``; the conditions are
@@ -20,7 +20,7 @@ reached forwards or backwards (:mod:`nmpsim.debugger.execution`). The parts:
 from nmpsim.debugger.breakpoints import Breakpoint, BreakpointHit
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.inspect import CoreState, LayerState
-from nmpsim.debugger.position import Location, StopResult
+from nmpsim.debugger.position import RunLocation, StopResult
 
 __all__ = [
     "Breakpoint",
@@ -28,6 +28,6 @@ __all__ = [
     "Debugger",
     "BreakpointHit",
     "LayerState",
-    "Location",
+    "RunLocation",
     "StopResult",
 ]

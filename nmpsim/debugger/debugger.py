@@ -25,7 +25,7 @@ from nmpsim.debugger.breakpoints import (
 from nmpsim.debugger.events import BreakpointObserver
 from nmpsim.debugger.execution import UNLIMITED, Pause, PauseReason, RunLog
 from nmpsim.debugger.hazards import Hazard, HazardLog
-from nmpsim.debugger.position import Location, RunPosition, StopResult
+from nmpsim.debugger.position import RunLocation, RunPosition, StopResult
 from nmpsim.debugger.snapshots import DEFAULT_BUDGET_MIB
 from nmpsim.debugger.work_log import WorkLog
 from nmpsim.diagnostics import fail
@@ -44,7 +44,7 @@ UNITS: dict[StepUnit, int] = {
 FIRST_WINDOW = 64
 """Moves that a step back searches at first."""
 
-ProgressCallback = Callable[[Location], None]
+ProgressCallback = Callable[[RunLocation], None]
 
 
 class Debugger(RunPosition):

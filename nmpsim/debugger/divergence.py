@@ -30,7 +30,7 @@ from nmpsim.debugger.output_writers import (
     find_output_writers,
     find_overwritten_inputs,
 )
-from nmpsim.debugger.reference import LayerComparison, Reference, isolate_layer
+from nmpsim.debugger.reference import LayerComparison, ReferenceOutputs, isolate_layer
 from nmpsim.debugger.tracing import trace_layer
 from nmpsim.isa.shared_words import PADS
 from nmpsim.lir.nodes import ELEM_DTYPES
@@ -70,7 +70,7 @@ def get_isolated_sqnr(comparison: LayerComparison) -> float:
     return -math.inf if math.isnan(sqnr) else sqnr
 
 
-def isolate_layers(debugger: Debugger, reference: Reference) -> IsolatedErrors | None:
+def isolate_layers(debugger: Debugger, reference: ReferenceOutputs) -> IsolatedErrors | None:
     """Execute each quantized layer of a reference in isolation; return None without such layers.
 
     The program must have run to its end.
@@ -85,7 +85,7 @@ def isolate_layers(debugger: Debugger, reference: Reference) -> IsolatedErrors |
     return IsolatedErrors(tuple(found)) if found else None
 
 
-def find_range_faults(debugger: Debugger, reference: Reference, index: int) -> Iterator[str]:
+def find_range_faults(debugger: Debugger, reference: ReferenceOutputs, index: int) -> Iterator[str]:
     """Yield a description if a layer's range is too narrow or too wide for the expected values."""
     layer = debugger.layers[index]
     expected, output = reference.get_output(layer), layer.output
@@ -108,7 +108,7 @@ _WINDOWED = ("convolution", "pool")
 
 
 def find_error_causes(
-    debugger: Debugger, reference: Reference, comparison: LayerComparison, limit: int
+    debugger: Debugger, reference: ReferenceOutputs, comparison: LayerComparison, limit: int
 ) -> tuple[ErrorPattern, ...]:
     """Return patterns in a layer's wrong elements and descriptors that suggest a cause.
 

@@ -14,7 +14,7 @@ import numpy as np
 from attrs.validators import ge
 
 from nmpsim.bundle.metadata import Tensor
-from nmpsim.bundle.patch import Change
+from nmpsim.bundle.patch import ByteChange
 from nmpsim.bundle.read import Bundle
 from nmpsim.diagnostics import fail
 
@@ -78,7 +78,7 @@ def list_program_pieces(bundle: Bundle, edits: Sequence[Edit]) -> list[tuple[sli
     return [(where, now, what) for where, now, what in found if where is not None]
 
 
-def build_patch(bundle: Bundle, edits: Sequence[Edit]) -> tuple[Change, ...]:
+def build_patch(bundle: Bundle, edits: Sequence[Edit]) -> tuple[ByteChange, ...]:
     """Combine the edits of the program's image into a patch without overlaps."""
     pieces = list_program_pieces(bundle, edits)
     now, last = bundle.image.copy(), np.full(bundle.image.size, -1, np.int32)
@@ -87,7 +87,7 @@ def build_patch(bundle: Bundle, edits: Sequence[Edit]) -> tuple[Change, ...]:
     touched = np.flatnonzero(last >= 0)
     is_next = (np.diff(touched) > 1) | (np.diff(last[touched]) != 0)
     return tuple(
-        Change(bundle.image_base + int(run[0]), was, new, pieces[last[run[0]]][2])
+        ByteChange(bundle.image_base + int(run[0]), was, new, pieces[last[run[0]]][2])
         for run in np.split(touched, np.flatnonzero(is_next) + 1)
         if (was := bundle.image[run].tobytes()) != (new := now[run].tobytes())
     )

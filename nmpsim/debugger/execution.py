@@ -59,7 +59,7 @@ UNLIMITED = 1 << 62
 
 
 class PauseReason(Enum):
-    """Reason why :meth:`Execution.advance` returned."""
+    """Reason why :meth:`ReversibleExecution.advance` returned."""
 
     LIMIT = "limit"
     LAYER = "layer"
@@ -74,7 +74,7 @@ class PauseReason(Enum):
 
 @attrs.frozen(eq=False)
 class Pause:
-    """Result of :meth:`Execution.advance`: the reason of the pause, and everything executed."""
+    """Result of :meth:`ReversibleExecution.advance`: the reason and everything executed."""
 
     reason: PauseReason
     start: int
@@ -123,7 +123,7 @@ class RunLog(ABC):
         """Process the moves between the previous pause and this one."""
 
 
-class Execution:
+class ReversibleExecution:
     """Execution of a bundle in single moves, reversible through snapshots."""
 
     def __init__(

@@ -27,7 +27,7 @@ import attrs
 import numpy as np
 
 from nmpsim.debugger.byte_runs import get_tensor_region
-from nmpsim.debugger.execution import Execution, Pause, PauseReason, RunLog
+from nmpsim.debugger.execution import Pause, PauseReason, ReversibleExecution, RunLog
 from nmpsim.debugger.instructions import (
     ExecutedInstruction,
     MemoryAccess,
@@ -176,7 +176,7 @@ class InitializationTracker:
 class _Accesses:
     """Open accesses and the order between cores."""
 
-    def __init__(self, execution: Execution) -> None:
+    def __init__(self, execution: ReversibleExecution) -> None:
         config = execution.config
         self.order = HappensBefore(config.cores_count)
         self._written = InitializationTracker(config.cores_count, config.scratchpad_bytes)
@@ -380,7 +380,7 @@ class HazardLog(RunLog):
     ordered after fewer posts than assumed, and everything since then is checked again.
     """
 
-    def __init__(self, execution: Execution) -> None:
+    def __init__(self, execution: ReversibleExecution) -> None:
         self.found: list[Hazard] = []
         """Hazards, each at the position from which on it is known."""
         self._execution = execution

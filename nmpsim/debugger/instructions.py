@@ -14,7 +14,7 @@ from nmpsim.bundle.metadata import ProgramStep
 from nmpsim.core.state import Machine
 from nmpsim.core.stop_conditions import TraceColumn
 from nmpsim.debugger.byte_runs import ByteRuns, Space, get_tensor_region
-from nmpsim.debugger.execution import Execution, Pause
+from nmpsim.debugger.execution import Pause, ReversibleExecution
 from nmpsim.isa.table import (
     CONTROL_BASE,
     DESCRIPTORS,
@@ -23,7 +23,7 @@ from nmpsim.isa.table import (
     IMM_S,
     INSTRUCTIONS,
     SCRATCHPAD_BASE,
-    Instruction,
+    DeviceInstruction,
     InstructionKind,
     Unit,
 )
@@ -93,7 +93,7 @@ class ExecutedInstruction:
         return self.turn + 1
 
     @property
-    def instruction(self) -> Instruction:
+    def instruction(self) -> DeviceInstruction:
         """Row of the instruction table."""
         return INSTRUCTIONS[self.number]
 
@@ -141,7 +141,7 @@ def iterate_instructions(pause: Pause, machine: Machine) -> Iterator[ExecutedIns
 
 
 def _list_fetches(
-    instruction: Instruction, pc: int, rs1: int, image: range
+    instruction: DeviceInstruction, pc: int, rs1: int, image: range
 ) -> tuple[MemoryAccess, ...]:
     """Return the reads by a core itself; ``image`` has the addresses whose code cannot change."""
     found: tuple[MemoryAccess, ...] = ()
@@ -159,7 +159,7 @@ def _space_of(address: int) -> Space:
     return "scratchpad" if address >= SCRATCHPAD_BASE else "control"
 
 
-def find_host_step(execution: Execution, pause: Pause) -> ProgramStep | None:
+def find_host_step(execution: ReversibleExecution, pause: Pause) -> ProgramStep | None:
     """Return the host operation executed since the previous pause, or None."""
     steps = execution.bundle.metadata.steps
     done = [s for s in steps if s.kind == "host" and set(s.layers) & set(pause.layers)]
@@ -189,7 +189,7 @@ def read_descriptor(machine: Machine, core: int, name: str, address: int) -> dic
 
 
 def list_accesses(
-    instruction: Instruction, descriptor: Mapping[str, int], word: int, rs1: int
+    instruction: DeviceInstruction, descriptor: Mapping[str, int], word: int, rs1: int
 ) -> tuple[MemoryAccess, ...]:
     """Return the memory accesses of an instruction: reads, then writes."""
     name = instruction.descriptor

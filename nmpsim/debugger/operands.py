@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nmpsim.analysis.explain.layers import list_operand_roles
 from nmpsim.bundle.metadata import Layer, Tensor
-from nmpsim.compiler.operations import View
+from nmpsim.compiler.operations import BufferView
 from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.core.state import Machine
 from nmpsim.debugger.byte_runs import ByteRuns
@@ -31,7 +31,7 @@ MAX_BYTES = 1 << 20
 
 
 @attrs.frozen(eq=False)
-class Operand:
+class OperandValues:
     """Values, element type and quantization of a tensor or operand."""
 
     name: str
@@ -52,7 +52,7 @@ class LirOperands:
 
     roles: Mapping[int, tuple[tuple[str, str], ...]]
     """Layer -> (role, name) of the tensors it reads, such as ("Filter", "conv1_weights")."""
-    views: Mapping[str, View]
+    views: Mapping[str, BufferView]
 
 
 def find_lir_operands(module: Module, layers: tuple[Layer, ...]) -> LirOperands:
@@ -76,7 +76,7 @@ def find_lir_operands(module: Module, layers: tuple[Layer, ...]) -> LirOperands:
     return LirOperands({layer: tuple(found) for layer, found in roles.items()}, views)
 
 
-def read_layer_output(debugger: Debugger, layer: Layer) -> Operand:
+def read_layer_output(debugger: Debugger, layer: Layer) -> OperandValues:
     """Return the output of a layer as it was at the end of the layer."""
     tensor, kept = layer.output, debugger.layer_outputs.get(layer.index)
     if kept is not None and debugger.is_done(layer.index):
@@ -88,7 +88,7 @@ def read_layer_output(debugger: Debugger, layer: Layer) -> Operand:
 
 def find_operand(
     debugger: Debugger, module: Module | None, operands: LirOperands, name: str, before: int
-) -> Operand | None:
+) -> OperandValues | None:
     """Return the values of a tensor of the LIR or of the device, or None for an unknown name.
 
     ``before`` is the layer that reads it: the last layer before it that writes the tensor counts.
@@ -112,17 +112,17 @@ def find_operand(
     return found if view is None or name == buffer else _part_of(view, found.values, found.note)
 
 
-def _of(tensor: Tensor, values: Values, note: str = "", layer: int | None = None) -> Operand:
-    return Operand(tensor.name, tensor.elem, values, tensor.scale, tensor.offset, note, layer)
+def _of(tensor: Tensor, values: Values, note: str = "", layer: int | None = None) -> OperandValues:
+    return OperandValues(tensor.name, tensor.elem, values, tensor.scale, tensor.offset, note, layer)
 
 
-def _part_of(view: View, whole: Values, note: str = "") -> Operand:
+def _part_of(view: BufferView, whole: Values, note: str = "") -> OperandValues:
     """Return the part of a buffer that a view selects."""
     start, quant = view.byte_offset, view.type.quant
     data = np.ascontiguousarray(whole).reshape(-1).view(np.uint8)
     values = data[start : start + view.type.nbytes].view(view.type.dtype).reshape(view.shape)
     scale, offset = (quant.scale, quant.offset) if quant else (None, None)
-    return Operand(view.name, view.type.elem, values, scale, offset, note)
+    return OperandValues(view.name, view.type.elem, values, scale, offset, note)
 
 
 # --- operands of an instruction -------------------------------------------------------------------
@@ -191,14 +191,16 @@ def _dtype(access: MemoryAccess, words: Mapping[str, int]) -> np.dtype[Any]:
     return np.dtype({2: np.int16, 4: np.int32}.get(nbytes, np.int8))
 
 
-def read_operand(debugger: Debugger, core: int, location: OperandLocation) -> Operand:
+def read_operand(debugger: Debugger, core: int, location: OperandLocation) -> OperandValues:
     """Read the current values of an operand; the values are empty if it is not in one memory."""
     region, dtype = location.access.region, location.dtype
     elem = next(e for e, one in ELEM_DTYPES.items() if one == dtype)
     name = f"{location.holds} at {region.start:#010x}"
     data = read_byte_runs(debugger.machine, core, region)
     if data is None:
-        return Operand(name, elem, np.zeros((0, 1), dtype), note="it does not lie in one memory")
+        return OperandValues(
+            name, elem, np.zeros((0, 1), dtype), note="it does not lie in one memory"
+        )
     counts = [count for count, _ in region.repeats if count > 1]
     values = data.view(dtype if region.run % dtype.itemsize == 0 else np.int8).reshape(*counts, -1)
     if (
@@ -207,7 +209,7 @@ def read_operand(debugger: Debugger, core: int, location: OperandLocation) -> Op
         and not region.repeats
     ):
         values = values.reshape(-1, WEIGHT_BLOCK // dtype.itemsize)
-    return Operand(name, elem, values, note="as it lies in memory now")
+    return OperandValues(name, elem, values, note="as it lies in memory now")
 
 
 def read_byte_runs(machine: Machine, core: int, region: ByteRuns) -> npt.NDArray[np.uint8] | None:

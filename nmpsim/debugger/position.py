@@ -13,7 +13,7 @@ from nmpsim.bundle.metadata import ProgramStep
 from nmpsim.core.state import CoreStatus
 from nmpsim.debugger.breakpoints import BreakpointHit
 from nmpsim.debugger.edits import Edit
-from nmpsim.debugger.execution import UNLIMITED, Execution, RunLog
+from nmpsim.debugger.execution import UNLIMITED, ReversibleExecution, RunLog
 from nmpsim.debugger.hazards import HazardLog
 from nmpsim.debugger.work_log import CriticalPathLog, WorkLog
 from nmpsim.isa.assembly import disassemble_word
@@ -25,7 +25,7 @@ LayerOutputs = Mapping[int, npt.NDArray[Any]]
 
 
 @attrs.frozen
-class Location:
+class RunLocation:
     """Location of a stopped run: layer, cycle, position and next instruction."""
 
     position: int
@@ -50,7 +50,7 @@ class StopResult:
     """Result of a step or a run: the reason and the location of the stop."""
 
     reason: Reason
-    location: Location
+    location: RunLocation
     hits: tuple[BreakpointHit, ...] = ()
     message: str = ""
     """Message of a trap, or what could not be done."""
@@ -58,7 +58,7 @@ class StopResult:
     """Core of the last instruction of a step by instructions."""
 
 
-class RunPosition(Execution):
+class RunPosition(ReversibleExecution):
     """Stopped run, with its location and the results of its layers."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -148,12 +148,12 @@ class RunPosition(Execution):
         """Return the index of the first layer that is not done yet, or None at the end."""
         return next((one for one in self.get_layer_order() if not self.is_done(one)), None)
 
-    def get_location(self) -> Location:
+    def get_location(self) -> RunLocation:
         """Return the current location of the run."""
         index, core = self.find_current_layer(), self.find_next_core()
         layer = None if index is None else self.layers[index]
         pc = None if core is None else int(self.machine.cores[core].pc)
-        return Location(
+        return RunLocation(
             position=self.position,
             cycle=self.cycle,
             layer=index,

@@ -65,7 +65,7 @@ class LayerComparison:
         return is_wrong and self.isolated is not None and self.isolated.equal
 
 
-class Reference:
+class ReferenceOutputs:
     """Expected outputs of layers, read from a file of arrays."""
 
     def __init__(
@@ -149,7 +149,7 @@ def convert_scale(values: Array, old: Tensor, new: Tensor) -> Array:
     return dequantize_values(values, old.elem, old.scale, old.offset)
 
 
-def compare_layer(debugger: Debugger, reference: Reference, index: int) -> LayerComparison:
+def compare_layer(debugger: Debugger, reference: ReferenceOutputs, index: int) -> LayerComparison:
     """Compare a layer's output in the network with the reference."""
     layer = debugger.layers[index]
     actual, expected = debugger.layer_outputs.get(index), reference.get_output(layer)
@@ -165,7 +165,7 @@ def compare_layer(debugger: Debugger, reference: Reference, index: int) -> Layer
     return LayerComparison(index, layer.name, found)
 
 
-def isolate_layer(debugger: Debugger, reference: Reference, index: int) -> LayerComparison:
+def isolate_layer(debugger: Debugger, reference: ReferenceOutputs, index: int) -> LayerComparison:
     """Compare a layer with the reference, in the network and in isolation.
 
     The run goes to the start of the layer. The inputs, and the reference's outputs of all earlier
@@ -194,7 +194,7 @@ def isolate_layer(debugger: Debugger, reference: Reference, index: int) -> Layer
     return attrs.evolve(comparison, isolated=apart, isolated_output=actual)
 
 
-def get_stored_output(layer: Layer, reference: Reference) -> Array | None:
+def get_stored_output(layer: Layer, reference: ReferenceOutputs) -> Array | None:
     """Return the expected output of a layer in the stored type of the layer, or None."""
     values = reference.get_output(layer)
     if values is None or values.dtype == ELEM_DTYPES[layer.output.elem]:

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.core.critical_path import CriticalPath, PathRecorder, join_paths
-from nmpsim.debugger.execution import Execution, Pause, RunLog
+from nmpsim.debugger.execution import Pause, ReversibleExecution, RunLog
 
 
 class CriticalPathLog(RunLog):
     """Log of the critical path of a run up to its furthest position."""
 
-    def __init__(self, execution: Execution) -> None:
+    def __init__(self, execution: ReversibleExecution) -> None:
         self._execution = execution
         self._done: list[CriticalPath] = []
         self._recorder: PathRecorder | None = None

@@ -36,7 +36,7 @@ _NAMELESS = "main"
 
 
 @attrs.frozen
-class Entry:
+class HistoryEntry:
     """Measures of a run or an evaluation, and its commit."""
 
     commit: Annotated[str, "of the repository; any text that names a version"]
@@ -66,11 +66,13 @@ class EntryDocument(TypedDict):
     """A file in the folder of a history."""
 
     schema: Literal["nmpsim-entry-2"]
-    entry: Entry
+    entry: HistoryEntry
     document: Annotated[str, "the JSON document, as gzip in base64"]
 
 
-def add_entry(folder: Path, document: Path, commit: str, label: str, date: datetime) -> Entry:
+def add_entry(
+    folder: Path, document: Path, commit: str, label: str, date: datetime
+) -> HistoryEntry:
     """Add the JSON report of a run or of an evaluation to a history, and return its entry.
 
     One of the same network, commit, label and kind is replaced.
@@ -103,7 +105,7 @@ def add_entry(folder: Path, document: Path, commit: str, label: str, date: datet
     return entry
 
 
-def list_entries(folder: Path) -> list[Entry]:
+def list_entries(folder: Path) -> list[HistoryEntry]:
     """Return all entries of a history, oldest first. Raises UserError (RESULT001) if damaged."""
     return [entry for entry, _ in _all(folder)]
 
@@ -131,7 +133,7 @@ def read_document(folder: Path, number: int) -> str:
         raise _damaged(folder, error) from error
 
 
-def name_series(entries: Sequence[Entry]) -> dict[tuple[str, str], str]:
+def name_series(entries: Sequence[HistoryEntry]) -> dict[tuple[str, str], str]:
     """Return a distinct name for each series, from its network and label.
 
     The name of a network whose name is shared or too long includes its digest.
@@ -147,9 +149,9 @@ def name_series(entries: Sequence[Entry]) -> dict[tuple[str, str], str]:
     return names
 
 
-def find_latest_pairs(entries: Sequence[Entry]) -> list[tuple[Entry, Entry]]:
+def find_latest_pairs(entries: Sequence[HistoryEntry]) -> list[tuple[HistoryEntry, HistoryEntry]]:
     """Return the last two entries of each series and kind that has two or more."""
-    series: dict[object, list[Entry]] = {}
+    series: dict[object, list[HistoryEntry]] = {}
     for entry in entries:
         series.setdefault((entry.series, entry.kind), []).append(entry)
     return [(every[-2], every[-1]) for every in series.values() if len(every) > 1]
@@ -164,7 +166,7 @@ def _make(folder: Path) -> None:
         ) from error
 
 
-def _run(path: Path, text: bytes, of: tuple[str, str, str]) -> Entry:
+def _run(path: Path, text: bytes, of: tuple[str, str, str]) -> HistoryEntry:
     report = parse_report(text, Place(str(path)))
     if report.trap is not None:
         raise fail(
@@ -175,7 +177,7 @@ def _run(path: Path, text: bytes, of: tuple[str, str, str]) -> Entry:
             hint="Add the report of a run that completed.",
         )
     worst = report.worst_sqnr
-    return Entry(
+    return HistoryEntry(
         *of,
         kind="run",
         program=path.stem if report.program == _NAMELESS else report.program,
@@ -189,7 +191,7 @@ def _run(path: Path, text: bytes, of: tuple[str, str, str]) -> Entry:
     )
 
 
-def _evaluation(path: Path, text: bytes, of: tuple[str, str, str]) -> Entry | None:
+def _evaluation(path: Path, text: bytes, of: tuple[str, str, str]) -> HistoryEntry | None:
     """Return the entry of an evaluation, or None if the text is none."""
     try:
         data = json.loads(text.decode("utf-8-sig"))
@@ -198,7 +200,7 @@ def _evaluation(path: Path, text: bytes, of: tuple[str, str, str]) -> Entry | No
     if not isinstance(data, dict) or data.get("schema") != EVALUATION:
         return None
     try:
-        return Entry(
+        return HistoryEntry(
             *of,
             kind="eval",
             program=path.stem if data["program"] == _NAMELESS else str(data["program"]),
@@ -223,13 +225,13 @@ def _finite(value: Any) -> float:
     return number
 
 
-def _name_of(entry: Entry) -> str:
+def _name_of(entry: HistoryEntry) -> str:
     """Return a file name that is unique to a commit, label, kind and network."""
     key = "\0".join((entry.commit, entry.label, entry.kind, entry.network or entry.program))
     return f"{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}{_SUFFIX}"
 
 
-def _all(folder: Path) -> list[tuple[Entry, str]]:
+def _all(folder: Path) -> list[tuple[HistoryEntry, str]]:
     if not folder.is_dir():
         raise fail(
             "FILE001",
@@ -247,12 +249,12 @@ def _all(folder: Path) -> list[tuple[Entry, str]]:
     return sorted(found, key=lambda one: (one[0].date, one[0].program, one[0].label, one[0].kind))
 
 
-def _read_entry(path: Path) -> tuple[Entry, str]:
+def _read_entry(path: Path) -> tuple[HistoryEntry, str]:
     try:
         data = json.loads(read_bytes(path, "entry", MAX_REPORT_BYTES))
         if data["schema"] not in (SCHEMA, OLD_SCHEMA):
             raise ValueError(f"schema {str(data['schema'])[:40]!r}, expected {SCHEMA!r}")
-        entry = Entry(**data["entry"])
+        entry = HistoryEntry(**data["entry"])
         datetime.fromisoformat(entry.date)
         for number in (entry.cycles, entry.saturated, entry.sqnr_db or 0, entry.accuracy or 0):
             _finite(number)

@@ -34,7 +34,7 @@ def make_quantized_type(
 
 
 @attrs.frozen
-class Value:
+class BuilderTensor:
     """Tensor of the module under construction: a weight, a buffer, or a view of either."""
 
     name: str
@@ -84,24 +84,24 @@ class ModuleBuilder(UniqueNames):
         self._weights: list[WeightVar] = []
         self._constants: dict[str, npt.NDArray[Any]] = {}
         self._instructions: list[Instruction] = []
-        self._buffers: dict[str, Value] = {}
+        self._buffers: dict[str, BuilderTensor] = {}
         """Buffers that are to be freed, by name."""
 
-    def add_input(self, name: str, type: TensorType) -> Value:
+    def add_input(self, name: str, type: TensorType) -> BuilderTensor:
         """Add an input of the program."""
         return self.add_output(self.unique_name(name), type)
 
-    def add_output(self, name: str, type: TensorType) -> Value:
+    def add_output(self, name: str, type: TensorType) -> BuilderTensor:
         """Add an output of the program; ``name`` must be a result of ``unique_name``."""
         self._weights.append(WeightVar(name, type, False, self.span))
-        return Value(name, type, name)
+        return BuilderTensor(name, type, name)
 
     def sort_variables(self, names: Sequence[str]) -> None:
         """Move inputs and outputs to the front of the weights, in the given order."""
         order = {name: index for index, name in enumerate(names)}
         self._weights.sort(key=lambda weight: order.get(weight.name, len(order)))
 
-    def add_constant(self, name: str, values: npt.NDArray[Any], type: TensorType) -> Value:
+    def add_constant(self, name: str, values: npt.NDArray[Any], type: TensorType) -> BuilderTensor:
         """Add a constant and return it; read-only arrays are not copied."""
         name = self.unique_name(name)
         self._weights.append(WeightVar(name, type, True, self.span))
@@ -109,17 +109,17 @@ class ModuleBuilder(UniqueNames):
         stored = stored.reshape(type.shape)
         stored.flags.writeable = False
         self._constants[name] = stored
-        return Value(name, type, name)
+        return BuilderTensor(name, type, name)
 
-    def allocate(self, name: str, type: TensorType) -> Value:
+    def allocate(self, name: str, type: TensorType) -> BuilderTensor:
         """Allocate a buffer for an activation and return it."""
         name = self.add_instruction("allocactivation", name, (), Ty=type)
-        self._buffers[name] = Value(name, type, name)
+        self._buffers[name] = BuilderTensor(name, type, name)
         return self._buffers[name]
 
     def add_view(
-        self, source: Value, type: TensorType, offsets: tuple[int, ...] = (), name: str = ""
-    ) -> Value:
+        self, source: BuilderTensor, type: TensorType, offsets: tuple[int, ...] = (), name: str = ""
+    ) -> BuilderTensor:
         """Add a view of ``source`` that has the given type and starts at element ``offsets``."""
         if source.type == type and not name:
             return source
@@ -130,10 +130,14 @@ class ModuleBuilder(UniqueNames):
             Ty=type,
             Offsets=offsets or (0,) * len(source.shape),
         )
-        return Value(name, type, source.storage)
+        return BuilderTensor(name, type, source.storage)
 
     def add_instruction(
-        self, opcode: str, name: str, operands: Sequence[Value], **attributes: AttributeValue
+        self,
+        opcode: str,
+        name: str,
+        operands: Sequence[BuilderTensor],
+        **attributes: AttributeValue,
     ) -> str:
         """Add an instruction and return its unique name.
 
@@ -159,7 +163,7 @@ class ModuleBuilder(UniqueNames):
             self.layers.append(name)
         return name
 
-    def replace_buffer(self, value: Value, output: Value) -> None:
+    def replace_buffer(self, value: BuilderTensor, output: BuilderTensor) -> None:
         """Replace the buffer of a value by an output of the program.
 
         If the value is a whole buffer, that buffer no longer exists: use ``output`` from then on.
@@ -197,7 +201,7 @@ class ModuleBuilder(UniqueNames):
                     last_use[buffer.name] = index
                     if instruction.opcode == "tensorview":
                         buffers[instruction.name] = buffer
-        unused: dict[int, list[Value]] = {}
+        unused: dict[int, list[BuilderTensor]] = {}
         for name, index in last_use.items():
             unused.setdefault(index, []).append(buffers[name])
         added = self._instructions

@@ -6,8 +6,8 @@ Glow's Interpreter, which calibrates a quantization. ``execute_exact`` runs a qu
 its integers, bit-exactly.
 """
 
-from nmpsim.interpreter.execute import Execution, execute_exact, execute_real
-from nmpsim.interpreter.memory import Location, locate_tensors, read_part
+from nmpsim.interpreter.execute import ResultIterator, execute_exact, execute_real
+from nmpsim.interpreter.memory import TensorLocation, locate_tensors, read_part
 from nmpsim.interpreter.operations import (
     RealArray,
     RealType,
@@ -21,8 +21,8 @@ from nmpsim.interpreter.operations import (
 from nmpsim.interpreter.sqnr import compute_energy, compute_sqnr_db, convert_to_decibels
 
 __all__ = [
-    "Execution",
-    "Location",
+    "ResultIterator",
+    "TensorLocation",
     "RealArray",
     "RealType",
     "convert_to_decibels",

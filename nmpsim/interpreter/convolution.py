@@ -10,7 +10,7 @@ import numpy.typing as npt
 from nmpsim.kernels.hostops.accumulators import multiply_real
 from nmpsim.kernels.hostops.convolution import apply_fused_activation
 from nmpsim.kernels.hostops.tensors import Attributes
-from nmpsim.kernels.hostops.windows import Window
+from nmpsim.kernels.hostops.windows import SlidingWindow
 
 _Array = npt.NDArray[Any]
 
@@ -29,7 +29,7 @@ def convolve(
     attributes
         Kernels, Strides, Pads, Dilation and Group of the instruction, and its fused activation.
     """
-    window, groups = Window.from_attributes(attributes), attributes["Group"]
+    window, groups = SlidingWindow.from_attributes(attributes), attributes["Group"]
     padded = window.pad(src, 0)
     views = [view for _, view in window.iterate_views(padded, shape[1:3])]
     if weights.shape[3] == 1:

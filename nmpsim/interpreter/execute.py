@@ -31,7 +31,7 @@ Written = tuple[Instruction, str, _Array]
 """An instruction, an operand that it wrote, and a copy of the operand's contents."""
 
 
-class Execution(Iterator[Written]):
+class ResultIterator(Iterator[Written]):
     """Iterator over the results of a program, which runs while it is iterated over."""
 
     def __init__(
@@ -90,7 +90,7 @@ def execute_real(
     hidden_relu: bool = True,
     real: RealType = REAL,
     sum_orders: Mapping[str, npt.NDArray[np.intp]] | None = None,
-) -> Execution:
+) -> ResultIterator:
     """Run a float or quantized program in real arithmetic, without rounding or saturation.
 
     Parameters
@@ -144,12 +144,12 @@ def execute_real(
             sum_order=orders.get(instruction.name),
         )
 
-    return Execution(module, memory, compute)
+    return ResultIterator(module, memory, compute)
 
 
 def execute_exact(
     module: Module, inputs: Mapping[str, _Array], numerics: str = "glow-int"
-) -> Execution:
+) -> ResultIterator:
     """Run a program on its stored values, bit-exactly as a numerics profile.
 
     Parameters
@@ -187,4 +187,4 @@ def execute_exact(
             instruction.opcode, operands, instruction.attributes, numerics
         ).outputs
 
-    return Execution(module, memory, compute)
+    return ResultIterator(module, memory, compute)

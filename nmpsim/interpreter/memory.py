@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import Place
-from nmpsim.host_memory import Part, check_memory
+from nmpsim.host_memory import PlannedAllocation, check_memory
 from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import Module, TensorType
 
 
 @attrs.frozen
-class Location:
+class TensorLocation:
     """Location of a tensor: its buffer and the index of its first element."""
 
     storage: str
@@ -24,19 +24,19 @@ class Location:
     type: TensorType
 
 
-def locate_tensors(module: Module) -> dict[str, Location]:
+def locate_tensors(module: Module) -> dict[str, TensorLocation]:
     """Return the location of each weight, buffer and view of a module by name."""
-    places = {w.name: Location(w.name, 0, w.type) for w in module.weights}
+    places = {w.name: TensorLocation(w.name, 0, w.type) for w in module.weights}
     for instruction in module.instructions:
         type_ = instruction.attributes.get("Ty")
         if not isinstance(type_, TensorType):
             continue
         if instruction.opcode == "allocactivation":
-            places[instruction.name] = Location(instruction.name, 0, type_)
+            places[instruction.name] = TensorLocation(instruction.name, 0, type_)
         else:
             source = places[instruction.operands[0].name]
             start = source.start + _flat_index(instruction.attributes["Offsets"], source.type.shape)
-            places[instruction.name] = Location(source.storage, start, type_)
+            places[instruction.name] = TensorLocation(source.storage, start, type_)
     return places
 
 
@@ -55,7 +55,7 @@ class TensorMemory:
             place.storage: np.zeros(place.type.elements, dtype_of(place.type)) for place in owners
         }
 
-    def find_location(self, name: str) -> Location:
+    def find_location(self, name: str) -> TensorLocation:
         """Return the location of a tensor."""
         return self._places[name]
 
@@ -70,15 +70,15 @@ class TensorMemory:
 
 
 def _parts(
-    owners: list[Location], dtype_of: Callable[[TensorType], np.dtype[Any]]
-) -> Iterator[Part]:
+    owners: list[TensorLocation], dtype_of: Callable[[TensorType], np.dtype[Any]]
+) -> Iterator[PlannedAllocation]:
     """Yield the memory needed for each buffer and for a copy of what is written into it."""
     for place in owners:
         nbytes = 2 * place.type.elements * dtype_of(place.type).itemsize
-        yield Part(f"%{quote(place.storage)}", nbytes)
+        yield PlannedAllocation(f"%{quote(place.storage)}", nbytes)
 
 
-def read_part(values: npt.NDArray[Any], place: Location) -> npt.NDArray[Any]:
+def read_part(values: npt.NDArray[Any], place: TensorLocation) -> npt.NDArray[Any]:
     """Return a view of a buffer's elements at a location, in the shape of the tensor."""
     flat = values.reshape(-1)
     return flat[place.start : place.start + place.type.elements].reshape(place.type.shape)

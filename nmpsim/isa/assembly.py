@@ -14,16 +14,23 @@ from nmpsim.isa.codec import BY_MNEMONIC, DecodedInstruction, decode, encode
 from nmpsim.isa.expressions import (
     Cursor,
     Expression,
+    ExpressionToken,
     Scope,
     SourceError,
-    Token,
     make_constant,
     make_unknown_name_error,
     parse_expression,
     tokenize,
 )
 from nmpsim.isa.fields import BitField
-from nmpsim.isa.table import IMM_U, REGISTERS, CsrAddress, Instruction, InstructionFormat, Unit
+from nmpsim.isa.table import (
+    IMM_U,
+    REGISTERS,
+    CsrAddress,
+    DeviceInstruction,
+    InstructionFormat,
+    Unit,
+)
 
 REGISTER_NUMBERS: dict[str, int] = {
     **{f"x{n}": n for n in range(32)},
@@ -73,7 +80,7 @@ _PSEUDO = {p.mnemonic: p for p in PSEUDO_INSTRUCTIONS}
 class PendingInstruction:
     """A parsed instruction whose operands may contain unresolved symbols."""
 
-    instruction: Instruction
+    instruction: DeviceInstruction
     operands: Mapping[str, Expression]
     column: int
 
@@ -101,7 +108,7 @@ class PendingInstruction:
 
 
 def parse_instruction(
-    mnemonic: Token, tokens: Sequence[Token], end_column: int, known: Scope
+    mnemonic: ExpressionToken, tokens: Sequence[ExpressionToken], end_column: int, known: Scope
 ) -> list[PendingInstruction]:
     """Parse an instruction or a pseudo-instruction.
 
@@ -135,8 +142,8 @@ def parse_instruction(
 
 def _expand(
     pseudo: PseudoInstruction,
-    mnemonic: Token,
-    tokens: Sequence[Token],
+    mnemonic: ExpressionToken,
+    tokens: Sequence[ExpressionToken],
     end_column: int,
     known: Scope,
 ) -> list[PendingInstruction]:
@@ -162,7 +169,7 @@ def _expand(
     return expanded
 
 
-def _fits_short(tokens: Sequence[Token], end_column: int, known: Scope) -> bool:
+def _fits_short(tokens: Sequence[ExpressionToken], end_column: int, known: Scope) -> bool:
     cursor = Cursor(tokens, end_column)
     value = parse_expression(cursor)
     cursor.finish()
@@ -178,10 +185,10 @@ def _fits_short(tokens: Sequence[Token], end_column: int, known: Scope) -> bool:
     return -2048 <= number <= 2047
 
 
-def _split_operands(tokens: Sequence[Token]) -> list[list[Token]]:
+def _split_operands(tokens: Sequence[ExpressionToken]) -> list[list[ExpressionToken]]:
     if not tokens:
         return []
-    parts: list[list[Token]] = [[]]
+    parts: list[list[ExpressionToken]] = [[]]
     for token in tokens:
         if token.kind == "mark" and token.text == ",":
             parts.append([])

@@ -17,12 +17,12 @@ from nmpsim.isa.table import (
     INSTRUCTIONS,
     SCALE_RECORD,
     Descriptor,
-    Instruction,
+    DeviceInstruction,
     Word,
 )
 from nmpsim.records import frozen
 
-BY_MNEMONIC: dict[str, Instruction] = {i.mnemonic: i for i in INSTRUCTIONS}
+BY_MNEMONIC: dict[str, DeviceInstruction] = {i.mnemonic: i for i in INSTRUCTIONS}
 RECORDS: dict[str, Descriptor] = {
     **DESCRIPTORS,
     CHANNEL_RECORD.name: CHANNEL_RECORD,
@@ -35,7 +35,7 @@ RECORDS: dict[str, Descriptor] = {
 class DecodedInstruction:
     """A decoded instruction word: the instruction and the values of its operands."""
 
-    instruction: Instruction
+    instruction: DeviceInstruction
     operands: Mapping[str, int]
     """Field name -> value, in assembly order."""
 
@@ -70,7 +70,7 @@ def decode(word: int) -> DecodedInstruction | None:
 
 
 @cache
-def _candidates(opcode: int, funct3: int) -> tuple[Instruction, ...]:
+def _candidates(opcode: int, funct3: int) -> tuple[DeviceInstruction, ...]:
     """Return the instructions that words with these fields may encode."""
     bits = funct3 << 12 | opcode
     return tuple(i for i in INSTRUCTIONS if (i.match ^ bits) & i.mask & 0x707F == 0)

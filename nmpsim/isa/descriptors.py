@@ -7,7 +7,7 @@ instructions and re-exports these names.
 from __future__ import annotations
 
 from nmpsim.isa.exhaustive import check_exhaustive
-from nmpsim.isa.layouts import Alignment, InstructionWork, OperandLayout, RunSize, Throughput
+from nmpsim.isa.layouts import Alignment, InstructionWork, OperandLayout, RunSize, UnitThroughput
 from nmpsim.isa.profiles import PROFILES_OF
 from nmpsim.isa.records import (
     MAX_COUNT,
@@ -157,7 +157,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
             ),
             "A fully connected layer is a convolution of one row with a 1x1 window.",
             InstructionWork(
-                Throughput.PRODUCT,
+                UnitThroughput.PRODUCT,
                 rows=(*PIXELS, "kernel_h"),
                 depth=("kernel_w", "in_channels"),
                 columns=("out_channels",),
@@ -192,7 +192,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
             ),
             "Each channel is convolved with its own window.",
             InstructionWork(
-                Throughput.DEPTHWISE, rows=(*PIXELS, *TAPS), columns=("channels_count",)
+                UnitThroughput.DEPTHWISE, rows=(*PIXELS, *TAPS), columns=("channels_count",)
             ),
         ),
         Descriptor(
@@ -231,7 +231,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
             ),
             "result = scale(sum of (lhs - offset) * (rhs - offset)) + out_offset, clipped.",
             InstructionWork(
-                Throughput.PRODUCT, rows=("rows",), depth=("inner",), columns=("columns",)
+                UnitThroughput.PRODUCT, rows=("rows",), depth=("inner",), columns=("columns",)
             ),
         ),
         Descriptor(
@@ -243,7 +243,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 ),
             ),
             "The maximum ignores padding.",
-            InstructionWork(Throughput.LANES, rows=(*PIXELS, *TAPS), columns=("channels",)),
+            InstructionWork(UnitThroughput.LANES, rows=(*PIXELS, *TAPS), columns=("channels",)),
         ),
         Descriptor(
             "avgpool",
@@ -259,7 +259,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 *PLACE,
             ),
             "Sum of (x - in_offset) over existing taps, scaled and divided according to `divide`.",
-            InstructionWork(Throughput.LANES, rows=(*PIXELS, *TAPS), columns=("channels",)),
+            InstructionWork(UnitThroughput.LANES, rows=(*PIXELS, *TAPS), columns=("channels",)),
         ),
         Descriptor(
             "eltwise",
@@ -305,7 +305,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 *PLACE[:2],
             ),
             "Both operands are rescaled to the result's scale and rounded before the operation.",
-            InstructionWork(Throughput.LANES, rows=("rows",), columns=("columns",)),
+            InstructionWork(UnitThroughput.LANES, rows=("rows",), columns=("columns",)),
         ),
         Descriptor(
             "rescale",
@@ -334,7 +334,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 *PLACE[:1],
             ),
             "relu, clip, leaky relu, max with a constant and plain rescaling.",
-            InstructionWork(Throughput.LANES, columns=("count",)),
+            InstructionWork(UnitThroughput.LANES, columns=("count",)),
         ),
         Descriptor(
             "lut",
@@ -351,7 +351,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 *make_count_words(("count", "elements")),
             ),
             "result = table[x + 128].",
-            InstructionWork(Throughput.LANES, columns=("count",)),
+            InstructionWork(UnitThroughput.LANES, columns=("count",)),
         ),
         Descriptor(
             "fill",
@@ -363,7 +363,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 make_element_value_word("value", "the value"),
             ),
             "Every element is set to the value.",
-            InstructionWork(Throughput.LANES, columns=("count",)),
+            InstructionWork(UnitThroughput.LANES, columns=("count",)),
         ),
         Descriptor(
             "transpose",
@@ -383,7 +383,7 @@ DESCRIPTORS: dict[str, Descriptor] = {
                 *make_dimension_words("out_stride", "bytes from one result element to the next", 0),
             ),
             "Strides define any order of up to four dimensions.",
-            InstructionWork(Throughput.ELEMENT, rows=tuple(f"size_{d}" for d in range(4))),
+            InstructionWork(UnitThroughput.ELEMENT, rows=tuple(f"size_{d}" for d in range(4))),
         ),
     )
 }

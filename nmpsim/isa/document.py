@@ -40,7 +40,7 @@ from nmpsim.isa.table import (
     SCRATCHPAD_BASE,
     SEMAPHORES,
     Descriptor,
-    Instruction,
+    DeviceInstruction,
     InstructionFormat,
     TrapCause,
     Unit,
@@ -82,7 +82,7 @@ def format_isa_page() -> str:
     return "\n\n".join(section.strip("\n") for section in sections) + "\n"
 
 
-def format_encoding(instruction: Instruction) -> str:
+def format_encoding(instruction: DeviceInstruction) -> str:
     """Format bits 31 to 0 of an instruction: operands, fixed bits, and ``-`` for ignored bits."""
     parts: list[str] = []
     bit = 31
@@ -105,7 +105,7 @@ def _operand_at(fields: Sequence[BitField], bit: int) -> tuple[str, int] | None:
     return None
 
 
-def _fixed_at(instruction: Instruction, bit: int) -> tuple[str, int]:
+def _fixed_at(instruction: DeviceInstruction, bit: int) -> tuple[str, int]:
     """Return the fixed or ignored bits down to the next operand or field border."""
     text = ""
     while bit - len(text) >= 0:
@@ -139,20 +139,20 @@ def _units() -> str:
     return "## Units\n\n" + _table(("number", "name in `nmp.wait`", "what it does"), rows)
 
 
-def _scalar() -> Iterator[Instruction]:
+def _scalar() -> Iterator[DeviceInstruction]:
     return (i for i in INSTRUCTIONS if not i.mnemonic.startswith("nmp."))
 
 
-def _tensor() -> Iterator[Instruction]:
+def _tensor() -> Iterator[DeviceInstruction]:
     return (i for i in INSTRUCTIONS if i.mnemonic.startswith("nmp."))
 
 
-def _instructions(title: str, instructions: Iterable[Instruction], note: str) -> str:
+def _instructions(title: str, instructions: Iterable[DeviceInstruction], note: str) -> str:
     rows = [(f"`{_syntax(i)}`", f"`{format_encoding(i)}`", i.summary) for i in instructions]
     return f"## {title}\n{note}\n" + _table(("assembly", "bits 31 to 0", "what it does"), rows)
 
 
-def _syntax(instruction: Instruction) -> str:
+def _syntax(instruction: DeviceInstruction) -> str:
     names = [field.name for field in instruction.format.fields]
     if instruction.format in (InstructionFormat.LOAD, InstructionFormat.S):
         names = [names[0], f"{names[1]}({names[2]})"]

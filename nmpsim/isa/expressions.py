@@ -12,7 +12,7 @@ import attrs
 
 from nmpsim.diagnostics import did_you_mean
 
-Scope = Callable[["Token"], int]
+Scope = Callable[["ExpressionToken"], int]
 """Function that returns the value of a symbol, or raises :class:`SourceError` at its token."""
 
 
@@ -39,7 +39,7 @@ class SourceError(Exception):
 
 
 def make_unknown_name_error(
-    what: str, name: Token, known: Iterable[str], hint: str = ""
+    what: str, name: ExpressionToken, known: Iterable[str], hint: str = ""
 ) -> SourceError:
     """Return the error (ASM002) for an unknown name, with the most similar known name as hint."""
     near = did_you_mean(name.text, known) or hint or None
@@ -47,7 +47,7 @@ def make_unknown_name_error(
 
 
 @attrs.frozen
-class Token:
+class ExpressionToken:
     """A token of a line with its 1-based column."""
 
     kind: Literal["name", "number", "mark"]
@@ -65,7 +65,7 @@ PLAIN_NAME = re.compile(r"[A-Za-z_$][\w.$]*", re.ASCII)
 """Pattern of names that need no quotes and are not local (local names start with ``.L``)."""
 
 
-def tokenize(line: str, first_column: int = 1) -> list[Token]:
+def tokenize(line: str, first_column: int = 1) -> list[ExpressionToken]:
     """Split a line into tokens, without spaces and comments."""
     tokens = []
     position = 0
@@ -80,13 +80,13 @@ def tokenize(line: str, first_column: int = 1) -> list[Token]:
     return tokens
 
 
-def _token(kind: str, text: str, column: int) -> Token:
+def _token(kind: str, text: str, column: int) -> ExpressionToken:
     if kind == "string":
         try:
-            return Token("name", json.loads(text), column, quoted=True)
+            return ExpressionToken("name", json.loads(text), column, quoted=True)
         except ValueError as error:
             raise SourceError("ASM001", "a quoted name is malformed", column, found=text) from error
-    return Token(
+    return ExpressionToken(
         "name" if kind == "name" else "number" if kind == "number" else "mark", text, column
     )
 
@@ -94,7 +94,7 @@ def _token(kind: str, text: str, column: int) -> Token:
 class Cursor:
     """Reader of the tokens of one statement."""
 
-    def __init__(self, tokens: Sequence[Token], end_column: int) -> None:
+    def __init__(self, tokens: Sequence[ExpressionToken], end_column: int) -> None:
         self._tokens = tokens
         self._position = 0
         self._end_column = end_column
@@ -110,7 +110,7 @@ class Cursor:
         """Whether all tokens have been read."""
         return self.peek() is None
 
-    def peek(self) -> Token | None:
+    def peek(self) -> ExpressionToken | None:
         """Return the next token without reading it, or None at the end."""
         return self._tokens[self._position] if self._position < len(self._tokens) else None
 
@@ -131,7 +131,7 @@ class Cursor:
         if not self.accept(mark):
             raise self.unexpected(repr(mark))
 
-    def take(self, kind: str, expected: str) -> Token:
+    def take(self, kind: str, expected: str) -> ExpressionToken:
         """Read a token of a kind; raise SourceError if another token is next."""
         token = self.peek()
         if token is None or token.kind != kind:
@@ -222,7 +222,7 @@ def _parse_factor(cursor: Cursor) -> Callable[[Scope], int]:
 _PARTS = {"%hi": compute_high_part, "%lo": compute_low_part}
 
 
-def _number(token: Token) -> int:
+def _number(token: ExpressionToken) -> int:
     try:
         return int(token.text, 0)
     except ValueError as error:

@@ -139,7 +139,7 @@ class OperandLayout:
     """Whether any axis may be the innermost one."""
 
 
-class Throughput(IntEnum):
+class UnitThroughput(IntEnum):
     """Amount of work that a unit does in a cycle."""
 
     TRANSFER = 0
@@ -158,7 +158,7 @@ class Throughput(IntEnum):
 class InstructionWork:
     """Amount of work of an instruction; each number is a product of descriptor words."""
 
-    throughput: Throughput
+    throughput: UnitThroughput
     rows: tuple[str, ...] = ()
     """Sequential work: pixels, taps, rows."""
     depth: tuple[str, ...] = ()
@@ -169,5 +169,5 @@ class InstructionWork:
     """Number of groups of columns; a block of columns belongs to one group."""
 
 
-NO_COMPUTATION = InstructionWork(Throughput.TRANSFER)
+NO_COMPUTATION = InstructionWork(UnitThroughput.TRANSFER)
 """Work of a transfer."""

@@ -36,7 +36,7 @@ __all__ = [
     "Descriptor",
     "InstructionFormat",
     "INSTRUCTIONS",
-    "Instruction",
+    "DeviceInstruction",
     "InstructionKind",
     "LAYER",
     "REGISTERS",
@@ -141,7 +141,7 @@ class InstructionFormat(Enum):
 
 
 @frozen
-class Instruction:
+class DeviceInstruction:
     """An instruction of the device; ``word & mask == match`` identifies it."""
 
     mnemonic: str
@@ -183,30 +183,34 @@ def _r(
     funct3: int,
     summary: str,
     kind: InstructionKind = InstructionKind.REGISTER,
-) -> Instruction:
-    return Instruction(
+) -> DeviceInstruction:
+    return DeviceInstruction(
         mnemonic, kind, InstructionFormat.R, funct7 << 25 | funct3 << 12 | 0x33, summary
     )
 
 
-def _m(mnemonic: str, kind: InstructionKind, funct3: int, summary: str) -> Instruction:
+def _m(mnemonic: str, kind: InstructionKind, funct3: int, summary: str) -> DeviceInstruction:
     return _r(mnemonic, 1, funct3, summary, kind)
 
 
-def _i(mnemonic: str, funct3: int, summary: str) -> Instruction:
-    return Instruction(
+def _i(mnemonic: str, funct3: int, summary: str) -> DeviceInstruction:
+    return DeviceInstruction(
         mnemonic, InstructionKind.IMMEDIATE, InstructionFormat.I, funct3 << 12 | 0x13, summary
     )
 
 
-def _shift(mnemonic: str, funct7: int, funct3: int, summary: str) -> Instruction:
+def _shift(mnemonic: str, funct7: int, funct3: int, summary: str) -> DeviceInstruction:
     match = funct7 << 25 | funct3 << 12 | 0x13
-    return Instruction(mnemonic, InstructionKind.IMMEDIATE, InstructionFormat.SHIFT, match, summary)
+    return DeviceInstruction(
+        mnemonic, InstructionKind.IMMEDIATE, InstructionFormat.SHIFT, match, summary
+    )
 
 
-def _load(mnemonic: str, funct3: int, nbytes: int, is_signed: bool, summary: str) -> Instruction:
+def _load(
+    mnemonic: str, funct3: int, nbytes: int, is_signed: bool, summary: str
+) -> DeviceInstruction:
     match = funct3 << 12 | 0x03
-    return Instruction(
+    return DeviceInstruction(
         mnemonic,
         InstructionKind.LOAD,
         InstructionFormat.LOAD,
@@ -217,40 +221,44 @@ def _load(mnemonic: str, funct3: int, nbytes: int, is_signed: bool, summary: str
     )
 
 
-def _store(mnemonic: str, funct3: int, nbytes: int, summary: str) -> Instruction:
+def _store(mnemonic: str, funct3: int, nbytes: int, summary: str) -> DeviceInstruction:
     match = funct3 << 12 | 0x23
-    return Instruction(
+    return DeviceInstruction(
         mnemonic, InstructionKind.STORE, InstructionFormat.S, match, summary, access_bytes=nbytes
     )
 
 
-def _branch(mnemonic: str, funct3: int, summary: str) -> Instruction:
-    return Instruction(
+def _branch(mnemonic: str, funct3: int, summary: str) -> DeviceInstruction:
+    return DeviceInstruction(
         mnemonic, InstructionKind.BRANCH, InstructionFormat.B, funct3 << 12 | 0x63, summary
     )
 
 
-def _csr(mnemonic: str, funct3: int, summary: str) -> Instruction:
+def _csr(mnemonic: str, funct3: int, summary: str) -> DeviceInstruction:
     form = InstructionFormat.CSR_IMM if funct3 & 4 else InstructionFormat.CSR
-    return Instruction(mnemonic, InstructionKind.CSR, form, funct3 << 12 | 0x73, summary)
+    return DeviceInstruction(mnemonic, InstructionKind.CSR, form, funct3 << 12 | 0x73, summary)
 
 
-def _fence(mnemonic: str, match: int, summary: str) -> Instruction:
-    return Instruction(
+def _fence(mnemonic: str, match: int, summary: str) -> DeviceInstruction:
+    return DeviceInstruction(
         mnemonic, InstructionKind.FENCE, InstructionFormat.NONE, match, summary, ignored=0xFFFF_8F80
     )
 
 
-def _system(mnemonic: str, match: int, summary: str) -> Instruction:
-    return Instruction(mnemonic, InstructionKind.SYSTEM, InstructionFormat.NONE, match, summary)
+def _system(mnemonic: str, match: int, summary: str) -> DeviceInstruction:
+    return DeviceInstruction(
+        mnemonic, InstructionKind.SYSTEM, InstructionFormat.NONE, match, summary
+    )
 
 
 CUSTOM_0 = 0x0B
 
 
-def _tensor(mnemonic: str, unit: Unit, index: int, descriptor: str, summary: str) -> Instruction:
+def _tensor(
+    mnemonic: str, unit: Unit, index: int, descriptor: str, summary: str
+) -> DeviceInstruction:
     match = unit << 25 | index << 12 | CUSTOM_0
-    return Instruction(
+    return DeviceInstruction(
         mnemonic,
         InstructionKind.TENSOR,
         InstructionFormat.DESCRIPTOR,
@@ -261,19 +269,19 @@ def _tensor(mnemonic: str, unit: Unit, index: int, descriptor: str, summary: str
     )
 
 
-def _sync(mnemonic: str, form: InstructionFormat, index: int, summary: str) -> Instruction:
-    return Instruction(
+def _sync(mnemonic: str, form: InstructionFormat, index: int, summary: str) -> DeviceInstruction:
+    return DeviceInstruction(
         mnemonic, InstructionKind.SYNC, form, 4 << 25 | index << 12 | CUSTOM_0, summary
     )
 
 
-INSTRUCTIONS: tuple[Instruction, ...] = (
-    Instruction("lui", InstructionKind.UPPER, InstructionFormat.U, 0x37, "rd = imm"),
-    Instruction("auipc", InstructionKind.UPPER, InstructionFormat.U, 0x17, "rd = pc + imm"),
-    Instruction(
+INSTRUCTIONS: tuple[DeviceInstruction, ...] = (
+    DeviceInstruction("lui", InstructionKind.UPPER, InstructionFormat.U, 0x37, "rd = imm"),
+    DeviceInstruction("auipc", InstructionKind.UPPER, InstructionFormat.U, 0x17, "rd = pc + imm"),
+    DeviceInstruction(
         "jal", InstructionKind.JUMP, InstructionFormat.J, 0x6F, "rd = pc + 4; pc += offset"
     ),
-    Instruction(
+    DeviceInstruction(
         "jalr", InstructionKind.JUMP, InstructionFormat.LOAD, 0x67,
         "rd = pc + 4; pc = (rs1 + imm) & ~1",
     ),

@@ -9,7 +9,7 @@ import numpy as np
 from nmpsim.isa.words import INT16
 from nmpsim.kernels.array_types import Int, Int32s, Int64s
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.movement import Scratchpad, read_run
+from nmpsim.kernels.movement import ScratchpadViews, read_run
 from nmpsim.kernels.rounding import MAX_MAGNITUDE, hold
 from nmpsim.kernels.saturate import ONCE, SaturationCounters, limit_run, limit_value
 from nmpsim.kernels.saturation_stages import ACCUMULATOR
@@ -44,7 +44,7 @@ def find_max_magnitude(values: Int32s | Int64s) -> Any:
 
 
 @jit
-def find_max_partial_sum(spm: Scratchpad, element: Int, start: Int, count: Int) -> Any:
+def find_max_partial_sum(spm: ScratchpadViews, element: Int, start: Int, count: Int) -> Any:
     """Return the largest magnitude of ``count`` partial sums from byte ``start`` on."""
     if element == INT16:
         return find_max_magnitude(spm.i64[start >> 3 : (start >> 3) + count])
@@ -52,7 +52,7 @@ def find_max_partial_sum(spm: Scratchpad, element: Int, start: Int, count: Int) 
 
 
 @jit
-def read_partial_sums(spm: Scratchpad, element: Int, start: Int, run: Int64s) -> None:
+def read_partial_sums(spm: ScratchpadViews, element: Int, start: Int, run: Int64s) -> None:
     """Read partial sums from byte ``start`` on, clamped so that additions cannot overflow."""
     read_run(spm, 2 + element, start, run)
     for i in range(run.size):

@@ -9,7 +9,7 @@ from nmpsim.kernels.accumulate import get_accumulator_max
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.channels import OFFSET, START, read_channel_record, read_channel_scales
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.movement import Scratchpad
+from nmpsim.kernels.movement import ScratchpadViews
 from nmpsim.kernels.operands import OperandOffsets, OutputPosition, Quantizer
 from nmpsim.kernels.profiles import fill_parameters, scale_bias
 from nmpsim.kernels.saturate import ONCE, SaturationCounters, limit_value
@@ -18,7 +18,7 @@ from nmpsim.kernels.saturation_stages import ACCUMULATOR, BIAS, HIGH, LOW
 
 @jit
 def fill_channel_table(
-    spm: Scratchpad, at: OperandOffsets, q: Quantizer, first: Int, table: Int64s
+    spm: ScratchpadViews, at: OperandOffsets, q: Quantizer, first: Int, table: Int64s
 ) -> None:
     """Fill the table of the channels from ``first`` on, except for the row START."""
     for c in range(table.shape[1]):
@@ -30,7 +30,7 @@ def fill_channel_table(
 
 @jit
 def fill_starts(
-    spm: Scratchpad,
+    spm: ScratchpadViews,
     at: OperandOffsets,
     q: Quantizer,
     first: Int,

@@ -13,8 +13,8 @@ import numpy as np
 from nmpsim.isa.words import CHANNEL, CHANNEL_BYTES, SCALE, SCALE_BYTES
 from nmpsim.kernels.array_types import Int, Int32s
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.movement import Scratchpad
-from nmpsim.kernels.operands import IntegerScale, OperandOffsets, Quantizer
+from nmpsim.kernels.movement import ScratchpadViews
+from nmpsim.kernels.operands import IntegerScaleRecord, OperandOffsets, Quantizer
 from nmpsim.kernels.rounding import MAX_MAGNITUDE, hold
 
 OFFSET, START, FIRST_PARAMETER = range(3)
@@ -24,11 +24,13 @@ OFFSET, START, FIRST_PARAMETER = range(3)
 @jit
 def read_scale(record: Int32s, i: Int) -> Any:
     """Return the scale whose ``pre`` is word ``i`` of a scale record."""
-    return IntegerScale(np.int64(record[i]), np.int64(record[i + 1]), np.int64(record[i + 2]))
+    return IntegerScaleRecord(np.int64(record[i]), np.int64(record[i + 1]), np.int64(record[i + 2]))
 
 
 @jit
-def read_channel_scales(spm: Scratchpad, at: OperandOffsets, channel: Int, q: Quantizer) -> Any:
+def read_channel_scales(
+    spm: ScratchpadViews, at: OperandOffsets, channel: Int, q: Quantizer
+) -> Any:
     """Return weight offset, bias scale and output scale of a channel."""
     if at.scales < 0:
         return q.weight_offset, q.bias, q.out
@@ -42,7 +44,7 @@ def read_channel_scales(spm: Scratchpad, at: OperandOffsets, channel: Int, q: Qu
 
 
 @jit
-def read_channel_record(spm: Scratchpad, at: OperandOffsets, channel: Int) -> Any:
+def read_channel_record(spm: ScratchpadViews, at: OperandOffsets, channel: Int) -> Any:
     """Return bias and zero term of a channel."""
     if at.channels < 0:
         return np.int64(0), np.int64(0)

@@ -34,7 +34,7 @@ from nmpsim.kernels.microkernel_int16 import (
     compute_products_int16,
     find_carry_steps,
 )
-from nmpsim.kernels.movement import ZERO, Scratchpad, get_padded_row_length
+from nmpsim.kernels.movement import ZERO, ScratchpadViews, get_padded_row_length
 from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.kernels.operands import ConvShape, InputWindow, MacTile
 from nmpsim.kernels.packed_weights import get_packed_weights_size
@@ -53,7 +53,7 @@ class Int8Buffers(NamedTuple):
 
 
 @jit
-def has_nonzero_padding(spm: Scratchpad, w: ConvShape, weights: Int, blocks: Int) -> Any:
+def has_nonzero_padding(spm: ScratchpadViews, w: ConvShape, weights: Int, blocks: Int) -> Any:
     """Return whether any weights after the last input of a kernel row are not zero."""
     length = w.kernel_w * w.in_channels
     tail, fours = length % 4, (length + 3) // 4
@@ -70,7 +70,7 @@ def has_nonzero_padding(spm: Scratchpad, w: ConvShape, weights: Int, blocks: Int
 
 
 @jit
-def must_gather(spm: Scratchpad, w: ConvShape, weights: Int, blocks: Int) -> Any:
+def must_gather(spm: ScratchpadViews, w: ConvShape, weights: Int, blocks: Int) -> Any:
     """Return whether windows cannot be read in place.
 
     Inputs are read in fours. What is read after a run must have weights of zero.
@@ -168,7 +168,7 @@ def find_input_runs(w: ConvShape) -> Any:
 
 
 @jit
-def find_input_range(spm: Scratchpad, w: ConvShape, corner: Int) -> Any:
+def find_input_range(spm: ScratchpadViews, w: ConvShape, corner: Int) -> Any:
     """Return the range of the inputs of all windows, extended to include 0."""
     rows, runs, length = find_input_runs(w)
     low, high = ZERO, ZERO
@@ -181,7 +181,7 @@ def find_input_range(spm: Scratchpad, w: ConvShape, corner: Int) -> Any:
 
 
 @jit
-def bound_input_energy(spm: Scratchpad, w: ConvShape, corner: Int) -> Any:
+def bound_input_energy(spm: ScratchpadViews, w: ConvShape, corner: Int) -> Any:
     """Return :func:`bound_energy` of the inputs of all windows, which begin with a granule."""
     rows, runs, length = find_input_runs(w)
     energy = ZERO
@@ -194,7 +194,7 @@ def bound_input_energy(spm: Scratchpad, w: ConvShape, corner: Int) -> Any:
 
 @jit_allocating
 def find_steps(
-    spm: Scratchpad,
+    spm: ScratchpadViews,
     w: ConvShape,
     window: InputWindow,
     corner: Int,

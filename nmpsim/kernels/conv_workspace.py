@@ -16,7 +16,7 @@ from nmpsim.kernels.array_types import Int, Int8s, Int32s, Int64s
 from nmpsim.kernels.channel_tables import fill_channel_table, fill_starts
 from nmpsim.kernels.channels import OFFSET, START
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import Scratchpad
+from nmpsim.kernels.movement import ScratchpadViews
 from nmpsim.kernels.operands import MacTile, OperandOffsets, Quantizer
 from nmpsim.kernels.result_table import PARAMETER_ROWS, clear_counts, copy_parameters_to_blocks
 from nmpsim.kernels.workspace_size import (
@@ -134,7 +134,7 @@ def are_equal(values: Int32s | Int64s, others: Int32s | Int64s) -> Any:
 
 
 @jit
-def are_tables_valid(spm: Scratchpad, at: OperandOffsets, workspace: ConvWorkspace) -> Any:
+def are_tables_valid(spm: ScratchpadViews, at: OperandOffsets, workspace: ConvWorkspace) -> Any:
     """Return whether the tables belong to a convolution of all channels with the new key."""
     words = workspace.head[FIRST_KEY:]
     if workspace.head[IS_VALID] == 0 or not are_equal(words, words[KEY_WORDS:]):
@@ -152,7 +152,7 @@ def copy_words(source: Int32s | Int64s, target: Int32s | Int64s) -> None:
 
 
 @jit
-def store_key(spm: Scratchpad, at: OperandOffsets, workspace: ConvWorkspace) -> None:
+def store_key(spm: ScratchpadViews, at: OperandOffsets, workspace: ConvWorkspace) -> None:
     """Store the key and the channel records for which the tables are valid."""
     words = workspace.head[FIRST_KEY:]
     copy_words(words[KEY_WORDS:], words[:KEY_WORDS])

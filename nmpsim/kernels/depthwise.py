@@ -16,7 +16,7 @@ from nmpsim.kernels.channels import OFFSET, START
 from nmpsim.kernels.conv_batches import get_output_byte, get_output_index
 from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import ZERO, Scratchpad, copy_run, write_run
+from nmpsim.kernels.movement import ZERO, ScratchpadViews, copy_run, write_run
 from nmpsim.kernels.operands import ConvShape, MacTile
 from nmpsim.kernels.pointers import get_address
 from nmpsim.kernels.requantize import requantize
@@ -79,7 +79,7 @@ _tap_sums_int16: Any = define_function("tap_sums_int16", partial(_emit_tap_sums,
 
 @jit
 def add_taps(
-    spm: Scratchpad, element: Int, corner: Int, taps: Int64s, factors: Int32s, sums: Int64s
+    spm: ScratchpadViews, element: Int, corner: Int, taps: Int64s, factors: Int32s, sums: Int64s
 ) -> None:
     """Add the products of a pixel's taps and their factors to the sums of the channels.
 

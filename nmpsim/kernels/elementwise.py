@@ -25,12 +25,12 @@ from nmpsim.kernels.elementwise_int8 import (
     encode_sum,
 )
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import ZERO, Scratchpad, copy_run, read_run, write_run
+from nmpsim.kernels.movement import ZERO, ScratchpadViews, copy_run, read_run, write_run
 from nmpsim.kernels.operands import (
     BinaryScales,
     BinaryShape,
     Clip,
-    IntegerScale,
+    IntegerScaleRecord,
     OutputPosition,
     RescaleParameters,
     RunOffsets,
@@ -47,7 +47,7 @@ _LARGEST: Any = np.float64(1 << 15)
 
 
 @jit
-def bound_operand(scale: IntegerScale, offset: Int) -> Any:
+def bound_operand(scale: IntegerScaleRecord, offset: Int) -> Any:
     """Return an upper bound of the magnitude of an Int16 operand before and after its scale."""
     magnitude = _LARGEST + np.abs(offset)
     return magnitude + magnitude * abs(np.float64(real(scale.mul)))
@@ -92,7 +92,7 @@ def get_row_offsets(t: BinaryShape, row: Int) -> Any:
 
 @jit_allocating
 def add_tile_int8(
-    spm: Scratchpad,
+    spm: ScratchpadViews,
     t: BinaryShape,
     q: BinaryScales,
     place: OutputPosition,
@@ -121,7 +121,7 @@ def add_tile_int8(
 
 @jit_allocating
 def add_tile_int16(
-    spm: Scratchpad,
+    spm: ScratchpadViews,
     t: BinaryShape,
     q: BinaryScales,
     place: OutputPosition,
@@ -144,7 +144,7 @@ def add_tile_int16(
 
 @jit_allocating
 def compute_eltwise(
-    spm: Scratchpad,
+    spm: ScratchpadViews,
     t: BinaryShape,
     q: BinaryScales,
     place: OutputPosition,
@@ -176,7 +176,7 @@ CLIPPED_BOTH: Any = np.int64(3)
 
 @jit_allocating
 def rescale_tile_int8(
-    spm: Scratchpad,
+    spm: ScratchpadViews,
     sides: RunOffsets,
     count: Int,
     u: RescaleParameters,
@@ -197,7 +197,7 @@ def rescale_tile_int8(
 
 @jit_allocating
 def rescale_tile(
-    spm: Scratchpad,
+    spm: ScratchpadViews,
     source: Int,
     target: Int,
     count: Int,

@@ -23,12 +23,12 @@ from nmpsim.kernels.array_types import Int, Int8s, Int16s
 from nmpsim.kernels.cpu_features import TARGET
 from nmpsim.kernels.ir_functions import define_function
 from nmpsim.kernels.jit import jit
-from nmpsim.kernels.movement import ZERO, Scratchpad, copy_run
+from nmpsim.kernels.movement import ZERO, ScratchpadViews, copy_run
 from nmpsim.kernels.operands import (
     BinaryScales,
     BinaryShape,
     Clip,
-    IntegerScale,
+    IntegerScaleRecord,
     RescaleParameters,
     RunOffsets,
 )
@@ -254,7 +254,7 @@ _MAX_SIDE = 1 << 13
 
 
 @jit
-def encode_scale(scale: IntegerScale, offset: Int, numbers: Int16s, first: Int) -> Any:
+def encode_scale(scale: IntegerScaleRecord, offset: Int, numbers: Int16s, first: Int) -> Any:
     """Encode a scale as four int16 numbers; return False if a result could exceed 16 bits."""
     doublings = DOUBLINGS - scale.post
     if np.abs(offset) > _MAX_OFFSET or scale.pre > DOUBLINGS or doublings < 0:
@@ -343,7 +343,7 @@ def are_same_or_disjoint(start: Int, other: Int, count: Int) -> Any:
 
 @jit
 def compute_run(
-    spm: Scratchpad,
+    spm: ScratchpadViews,
     operation: Int,
     sides: RunOffsets,
     count: Int,

@@ -70,7 +70,7 @@ class _CachedFunction:
         return compile_object_file(self._source(), kinds)
 
 
-class Entry(_CachedFunction):
+class CompiledEntry(_CachedFunction):
     """Compiled function that Python calls with integers, arrays and named tuples of both.
 
     Arrays must be contiguous. It returns an integer.

@@ -14,7 +14,7 @@ from nmpsim.kernels.accumulate import (
 from nmpsim.kernels.array_types import Int, Int8s, Int16s, Int64s
 from nmpsim.kernels.channel_tables import fill_channel_table
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import ZERO, Scratchpad, read_run, write_run
+from nmpsim.kernels.movement import ZERO, ScratchpadViews, read_run, write_run
 from nmpsim.kernels.operands import MacTile, MatmulShape
 from nmpsim.kernels.requantize import requantize
 from nmpsim.kernels.workspace_size import TABLE_ROWS
@@ -51,7 +51,7 @@ def add_products(
 
 @jit
 def add_rows(
-    spm: Scratchpad, element: Int, start: Int, g: MatmulShape, factors: Int64s, sums: Int64s
+    spm: ScratchpadViews, element: Int, start: Int, g: MatmulShape, factors: Int64s, sums: Int64s
 ) -> None:
     """Call :func:`add_products` with the rows of the right side from byte ``start`` on."""
     if element == INT16:

@@ -61,7 +61,7 @@ _PAIRS, _PRODUCTS = make_int_vector_type(16, 2 * LANES), make_int_vector_type(32
 _QUARTER = make_int_vector_type(32, 4)
 
 
-class Target(NamedTuple):
+class Int8Target(NamedTuple):
     """Instructions of a kernel target for sums of products of bytes."""
 
     shapes: dict[int, tuple[int, ...]]
@@ -85,7 +85,7 @@ def _add_dot_products(b: IRBuilder, sums: Value, unsigned: Value, signed: Value)
     return call_intrinsic(b, name, INT32S, sums, b.bitcast(unsigned, INT32S), signed)
 
 
-VNNI = Target(
+VNNI = Int8Target(
     {4: (1, 2, 3, 4, 5), 2: (4, 5, 6, 7), 1: (7,)},
     (INT32S,),
     lambda b, address: [b.add(load(b, address, _BYTES, 1), make_splat_constant(_BYTES, -128))],
@@ -128,7 +128,7 @@ def _add_widened(b: IRBuilder, sums: list[Any], weights: list[Any], inputs: Valu
     ]
 
 
-PORTABLE = Target(
+PORTABLE = Int8Target(
     {1: (1, 2)},
     (INT32S, INT32S),
     _load_widened_weights,
@@ -154,7 +154,7 @@ def _join_quarters(b: IRBuilder, sums: list[Any], _: Value) -> Any:
     return shuffle(b, low, high, list(range(LANES)))
 
 
-SDOT = Target(
+SDOT = Int8Target(
     {1: (1, 2, 3, 4, 5, 6)},
     (_QUARTER,) * 4,
     lambda b, address: [
@@ -174,7 +174,7 @@ _target = {"vnni": VNNI, "sdot": SDOT}.get(TARGET, PORTABLE)
 
 def emit_block(
     b: IRBuilder,
-    target: Target,
+    target: Int8Target,
     pixels: int,
     blocks: int,
     offsets: Value,

@@ -71,7 +71,7 @@ def _multiply_pairs(b: IRBuilder, weights: Value, inputs: Value) -> Any:
     return b.add(even, odd)
 
 
-class Target(NamedTuple):
+class Int16Target(NamedTuple):
     """Instructions of a kernel target for sums of products of Int16."""
 
     shapes: dict[int, int]
@@ -87,7 +87,7 @@ def _add_dot_products(b: IRBuilder, total: Value, weights: Value, inputs: Value)
     return call_intrinsic(b, "x86.avx512.vpdpwssd.512", INT32S, total, *operands)
 
 
-VNNI = Target(
+VNNI = Int16Target(
     {2: 6, 1: 8},
     _add_dot_products,
     lambda b, high, total: _add_dot_products(b, high, total, Constant(_PAIRS, [0, 1] * LANES)),
@@ -96,7 +96,7 @@ VNNI = Target(
 
 Two vectors for each sum of a register block, and those of a step, fill 32 registers.
 """
-PORTABLE = Target(
+PORTABLE = Int16Target(
     {1: 4},
     lambda b, total, weights, inputs: b.add(total, _multiply_pairs(b, weights, inputs)),
     lambda b, high, total: b.add(high, b.ashr(total, make_splat_constant(INT32S, 16))),

@@ -16,7 +16,7 @@ ZERO: Any = np.int64(0)
 ONE: Any = np.int64(1)
 
 
-class Scratchpad(NamedTuple):
+class ScratchpadViews(NamedTuple):
     """A core's scratchpad as integers of each size."""
 
     i8: Int8s
@@ -39,7 +39,7 @@ def copy_run(source: Integers, start: Int, target: Integers, to: Int, count: Int
 
 
 @jit
-def read_run(spm: Scratchpad, size: Int, start: Int, values: Int64s) -> None:
+def read_run(spm: ScratchpadViews, size: Int, start: Int, values: Int64s) -> None:
     """Fill ``values`` (int64) with integers of ``1 << size`` bytes from byte ``start`` on."""
     if size == 0:
         copy_run(spm.i8, start, values, ZERO, values.size)
@@ -52,7 +52,7 @@ def read_run(spm: Scratchpad, size: Int, start: Int, values: Int64s) -> None:
 
 
 @jit
-def write_run(values: Int64s, spm: Scratchpad, size: Int, to: Int) -> None:
+def write_run(values: Int64s, spm: ScratchpadViews, size: Int, to: Int) -> None:
     """Write values (int64) as integers of ``1 << size`` bytes from byte ``to`` on."""
     if size == 0:
         copy_run(values, ZERO, spm.i8, to, values.size)
@@ -151,7 +151,9 @@ def get_padded_row_length(w: ConvShape, element: Int) -> Any:
 
 
 @jit_inlined
-def gather_window(spm: Scratchpad, element: Int, w: ConvShape, corner: Int, patch: Int16s) -> None:
+def gather_window(
+    spm: ScratchpadViews, element: Int, w: ConvShape, corner: Int, patch: Int16s
+) -> None:
     """Copy the window at byte ``corner`` into ``patch``, row by row, each padded."""
     row, length, columns = get_padded_row_length(w, element), w.in_channels, w.kernel_w
     if w.dilation_w == 1 and w.in_pixel_stride == w.in_channels << element:

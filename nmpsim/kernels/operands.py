@@ -36,7 +36,7 @@ class Clip(NamedTuple):
     wanted: Int
 
 
-class IntegerScale(NamedTuple):
+class IntegerScaleRecord(NamedTuple):
     """Integer scale ``((x >> pre) * mul + half) >> post``."""
 
     pre: Int
@@ -66,12 +66,12 @@ class Quantizer(NamedTuple):
     element: Int
     profile: Int
     weight_offset: Int
-    bias: IntegerScale
-    out: IntegerScale
+    bias: IntegerScaleRecord
+    out: IntegerScaleRecord
     result_scale: Int
     out_offset: Int
     leaky: Int
-    leaky_scale: IntegerScale
+    leaky_scale: IntegerScaleRecord
     clip: Clip
 
 
@@ -182,7 +182,7 @@ class AverageParameters(NamedTuple):
     profile: Int
     in_offset: Int
     by_valid_taps: Int
-    scale: IntegerScale
+    scale: IntegerScaleRecord
     result_scale: Int
     out_offset: Int
     clip: Clip
@@ -213,9 +213,9 @@ class BinaryScales(NamedTuple):
     profile: Int
     lhs_offset: Int
     rhs_offset: Int
-    lhs_scale: IntegerScale
-    rhs_scale: IntegerScale
-    out_scale: IntegerScale
+    lhs_scale: IntegerScaleRecord
+    rhs_scale: IntegerScaleRecord
+    out_scale: IntegerScaleRecord
     result_scale: Int
     out_offset: Int
     clip: Clip
@@ -229,9 +229,9 @@ class RescaleParameters(NamedTuple):
     in_low: Int
     in_high: Int
     in_offset: Int
-    scale: IntegerScale
+    scale: IntegerScaleRecord
     leaky: Int
-    leaky_scale: IntegerScale
+    leaky_scale: IntegerScaleRecord
     result_scale: Int
     out_offset: Int
     clip: Clip

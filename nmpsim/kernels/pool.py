@@ -9,7 +9,7 @@ import numpy as np
 from nmpsim.isa.profiles import ONNX
 from nmpsim.kernels.array_types import Float32s, Int, Int8s, Int16s, Int64s
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import ZERO, Scratchpad, copy_run, write_run
+from nmpsim.kernels.movement import ZERO, ScratchpadViews, copy_run, write_run
 from nmpsim.kernels.operands import AverageParameters, OutputPosition, PoolShape
 from nmpsim.kernels.profiles import compute_averages
 from nmpsim.kernels.rounding import real
@@ -56,7 +56,7 @@ def add_run(spm: Int8s | Int16s, start: Int, sums: Int64s) -> None:
 
 @jit
 def sum_window(
-    spm: Scratchpad,
+    spm: ScratchpadViews,
     w: PoolShape,
     element: Int,
     rows: tuple[Int, Int],
@@ -81,7 +81,7 @@ def sum_window(
 
 @jit
 def sum_dequantized(
-    spm: Scratchpad,
+    spm: ScratchpadViews,
     w: PoolShape,
     a: AverageParameters,
     rows: tuple[Int, Int],
@@ -113,7 +113,7 @@ def sum_dequantized(
 
 @jit_allocating
 def compute_average_pool(
-    spm: Scratchpad,
+    spm: ScratchpadViews,
     w: PoolShape,
     a: AverageParameters,
     place: OutputPosition,

@@ -22,7 +22,7 @@ from nmpsim.kernels.channels import FIRST_PARAMETER
 from nmpsim.kernels.formulas import ELEMENTS, RESULT, Formula, read_formulas
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.lanes import IntegerVector, find_parameters
-from nmpsim.kernels.operands import IntegerScale
+from nmpsim.kernels.operands import IntegerScaleRecord
 from nmpsim.kernels.saturate import ONCE
 from nmpsim.kernels.saturation_stages import BIAS, RESCALE
 from nmpsim.kernels.vector_code import FLOATS
@@ -51,7 +51,9 @@ Key = tuple[int, ...]
 
 def _list_words(*scales: tuple[str, str], **words: str) -> dict[str, str]:
     """Return the expressions of words: those of scales, and others by name."""
-    found = {f"{name}_{one}": f"{at}.{one}" for name, at in scales for one in IntegerScale._fields}
+    found = {
+        f"{name}_{one}": f"{at}.{one}" for name, at in scales for one in IntegerScaleRecord._fields
+    }
     return found | words
 
 

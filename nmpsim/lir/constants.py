@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import Diagnostic, Place, UserError, did_you_mean, fail
-from nmpsim.host_memory import Part, check_memory
+from nmpsim.host_memory import PlannedAllocation, check_memory
 from nmpsim.lir.constraints import format_shape
 from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import Module, WeightVar
@@ -98,7 +98,7 @@ def read_constants(module: Module, file: Path) -> dict[str, Array]:
     """
     arrays: dict[str, Array] = {}
     problems: list[Diagnostic] = []
-    needed = (Part(f"%{quote(w.name)}", w.type.nbytes) for w in _constants(module))
+    needed = (PlannedAllocation(f"%{quote(w.name)}", w.type.nbytes) for w in _constants(module))
     check_memory("the program's constants", needed, place=Place(str(file)))
     with NpzFile(file) as npz:
         for weight in _constants(module):

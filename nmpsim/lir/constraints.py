@@ -21,7 +21,7 @@ Shape = tuple[int, ...]
 
 
 @frozen
-class Problem:
+class InstructionProblem:
     """Problem of an instruction: what is at fault, the found and the expected value."""
 
     role: str | None
@@ -63,8 +63,8 @@ class TypedInstruction:
         return shapes | {name.lower(): v for name, v in self.instruction.attributes.items()}
 
 
-Rule = Callable[[TypedInstruction], Iterator[Problem]]
-Checks = Iterator[Problem | ExpectedShape]
+Rule = Callable[[TypedInstruction], Iterator[InstructionProblem]]
+Checks = Iterator[InstructionProblem | ExpectedShape]
 
 
 def shape_rule(check: Callable[..., Checks]) -> Rule:
@@ -77,10 +77,10 @@ def shape_rule(check: Callable[..., Checks]) -> Rule:
     keys = {name.replace("_", ""): name for name in signature(check).parameters}
 
     @wraps(check)
-    def rule(site: TypedInstruction) -> Iterator[Problem]:
+    def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
         found = {name: site.values[key] for key, name in keys.items() if key in site.values}
         for one in check(**found):
-            if isinstance(one, Problem):
+            if isinstance(one, InstructionProblem):
                 yield one
             else:
                 yield from check_shape(site, one.role, one.shape, one.why)
@@ -88,20 +88,24 @@ def shape_rule(check: Callable[..., Checks]) -> Rule:
     return rule
 
 
-def check_shape(site: TypedInstruction, role: str, expected: Shape, why: str) -> Iterator[Problem]:
+def check_shape(
+    site: TypedInstruction, role: str, expected: Shape, why: str
+) -> Iterator[InstructionProblem]:
     """Yield a problem if an operand does not have the expected shape."""
     if site.shape(role) != expected:
         yield make_shape_problem(role, site.shape(role), f"{format_shape(expected)}, {why}")
 
 
-def make_shape_problem(role: str, shape: Shape, expected: str) -> Problem:
+def make_shape_problem(role: str, shape: Shape, expected: str) -> InstructionProblem:
     """Return the problem that an operand does not have the expected shape."""
-    return Problem(role, f"{role} has the wrong shape", format_shape(shape), expected)
+    return InstructionProblem(role, f"{role} has the wrong shape", format_shape(shape), expected)
 
 
-def make_attribute_problem(name: str, message: str, found: object, expected: str) -> Problem:
+def make_attribute_problem(
+    name: str, message: str, found: object, expected: str
+) -> InstructionProblem:
     """Return the problem (LIR008) that an attribute does not fit the operands."""
-    return Problem(None, message, str(found), expected, "LIR008", name)
+    return InstructionProblem(None, message, str(found), expected, "LIR008", name)
 
 
 def format_shape(shape: Shape) -> str:
@@ -126,11 +130,11 @@ def _parameters(type: TensorType) -> str:
 def require_rank(dimensions: int, *roles: str) -> Rule:
     """Return a rule that operands have a number of dimensions."""
 
-    def rule(site: TypedInstruction) -> Iterator[Problem]:
+    def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
         for role in roles:
             if len(site.shape(role)) != dimensions:
                 message = f"{role} has the wrong number of dimensions"
-                yield Problem(
+                yield InstructionProblem(
                     role, message, format_shape(site.shape(role)), f"{dimensions} dimensions"
                 )
 
@@ -140,11 +144,11 @@ def require_rank(dimensions: int, *roles: str) -> Rule:
 def require_elem(kinds: frozenset[str], *roles: str) -> Rule:
     """Return a rule that operands have one of several element types."""
 
-    def rule(site: TypedInstruction) -> Iterator[Problem]:
+    def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
         for role in roles:
             if site.elem(role) not in kinds:
                 message = f"{role} has the wrong element kind"
-                yield Problem(role, message, site.elem(role), " or ".join(sorted(kinds)))
+                yield InstructionProblem(role, message, site.elem(role), " or ".join(sorted(kinds)))
 
     return rule
 
@@ -152,11 +156,13 @@ def require_elem(kinds: frozenset[str], *roles: str) -> Rule:
 def require_same_elem(first: str, *others: str) -> Rule:
     """Return a rule that operands have the element type of the first operand."""
 
-    def rule(site: TypedInstruction) -> Iterator[Problem]:
+    def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
         for role in others:
             if site.elem(role) != site.elem(first):
                 message = f"{role} and {first} differ in their element kind"
-                yield Problem(role, message, site.elem(role), f"{site.elem(first)}, as {first}")
+                yield InstructionProblem(
+                    role, message, site.elem(role), f"{site.elem(first)}, as {first}"
+                )
 
     return rule
 
@@ -164,7 +170,7 @@ def require_same_elem(first: str, *others: str) -> Rule:
 def require_same_shape(first: str, *others: str) -> Rule:
     """Return a rule that operands have the shape of the first operand."""
 
-    def rule(site: TypedInstruction) -> Iterator[Problem]:
+    def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
         for role in others:
             yield from check_shape(site, role, site.shape(first), f"as {first}")
 
@@ -178,14 +184,14 @@ class SameScale:
     first: str
     others: tuple[str, ...]
 
-    def __call__(self, site: TypedInstruction) -> Iterator[Problem]:
+    def __call__(self, site: TypedInstruction) -> Iterator[InstructionProblem]:
         """Check an instruction, as any rule does."""
         first = self.first
         for role in self.others:
             if not have_equal_quantization(site.types[role], site.types[first]):
                 message = f"{role} and {first} differ in scale or offset"
                 expected = f"{_parameters(site.types[first])}, as {first}"
-                yield Problem(role, message, _parameters(site.types[role]), expected)
+                yield InstructionProblem(role, message, _parameters(site.types[role]), expected)
 
 
 def require_same_scale(first: str, *others: str) -> Rule:
@@ -210,7 +216,7 @@ def require_elementwise(first: str, *others: str) -> tuple[Rule, ...]:
 def require_addend_elem(base: str, addend: str) -> Rule:
     """Return a rule that an addend is real, or signed and quantized, like the base operand."""
 
-    def rule(site: TypedInstruction) -> Iterator[Problem]:
+    def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
         quantized = site.elem(base) in QUANTIZED_ELEMS
         kinds = {"i8", "i16", "i32"} if quantized else {site.elem(base)}
         yield from require_elem(frozenset(kinds), addend)(site)
@@ -224,13 +230,15 @@ def require_bias_elem(base: str, bias: str) -> Rule:
     Glow has neither: PyTorch and ONNX Runtime keep a bias float, TFLite's Int16 has 64 bits.
     """
 
-    def rule(site: TypedInstruction) -> Iterator[Problem]:
+    def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
         quantized = site.elem(base) in QUANTIZED_ELEMS
         kinds = {"i8", "i16", "i32", "i64", "float"} if quantized else {site.elem(base)}
         yield from require_elem(frozenset(kinds), bias)(site)
         if quantized and site.elem(bias) == "i64" and site.types[bias].quant is None:
             found = "i64 without scale and offset"
-            yield Problem(bias, f"{bias} lacks its quantization", found, "[S:scale O:offset]")
+            yield InstructionProblem(
+                bias, f"{bias} lacks its quantization", found, "[S:scale O:offset]"
+            )
 
     return rule
 
@@ -238,7 +246,7 @@ def require_bias_elem(base: str, bias: str) -> Rule:
 def require_weights_elem(base: str, weights: str) -> Rule:
     """Return a rule that weights have the element type of the input, or i8 for an i16 input."""
 
-    def rule(site: TypedInstruction) -> Iterator[Problem]:
+    def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
         if (site.elem(base), site.elem(weights)) != ("i16", "i8"):
             yield from require_same_elem(base, weights)(site)
 

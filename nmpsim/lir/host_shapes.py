@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from nmpsim.lir.constraints import (
     Checks,
     ExpectedShape,
-    Problem,
+    InstructionProblem,
     Rule,
     Shape,
     TypedInstruction,
@@ -30,7 +30,7 @@ def require_axis(attribute: str, role: str, beyond: int = 0) -> Rule:
     Negative dimensions count from the end if ``beyond`` is 1.
     """
 
-    def rule(site: TypedInstruction) -> Iterator[Problem]:
+    def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
         value, rank = site.values[attribute.lower()], len(site.shape(role))
         if not -beyond * rank <= value < rank:
             message = f"{attribute} is not a dimension of {role}"
@@ -89,7 +89,7 @@ def check_gather_nd_shape(data: Shape, indices: Shape, batch_dims: int) -> Check
         shapes = f"Data {format_shape(data)}, Indices {format_shape(indices)}"
         expected = "the same batch, and indices of at most the remaining dimensions of Data"
         found = f"{shapes}, BatchDims {batch_dims}"
-        yield Problem("Indices", "Indices has the wrong shape for Data", found, expected)
+        yield InstructionProblem("Indices", "Indices has the wrong shape for Data", found, expected)
     else:
         yield ExpectedShape("Dest", (*indices[:-1], *data[within:]), "from Data and Indices")
 
@@ -104,7 +104,7 @@ def check_gather_elements_shape(data: Shape, indices: Shape, dim: int) -> Checks
         yield ExpectedShape("Dest", indices, "as Indices")
     else:
         expected = f"no larger than Data {format_shape(data)}, except in dimension {dim}"
-        yield Problem(
+        yield InstructionProblem(
             "Indices", "Indices has the wrong shape for Data", format_shape(indices), expected
         )
 
@@ -123,7 +123,7 @@ def check_scatter_shape(data: Shape, indices: Shape) -> Checks:
     """Check that Indices has the shape [slices, dimensions] and that Slices fits Data."""
     if len(indices) != 2 or indices[1] > len(data):
         expected = f"<slices x at most {len(data)}>"
-        yield Problem(
+        yield InstructionProblem(
             "Indices", "Indices has the wrong shape for Data", format_shape(indices), expected
         )
     else:
@@ -136,7 +136,7 @@ def check_nonzero_shape(dest: Shape, cond: Shape) -> Checks:
     space, needed = math.prod(dest), math.prod(cond)
     if space < needed:
         message = "Dest is too small"
-        yield Problem("Dest", message, f"{space} elements", f"at least {needed}")
+        yield InstructionProblem("Dest", message, f"{space} elements", f"at least {needed}")
 
 
 @shape_rule
@@ -178,7 +178,7 @@ def check_suppression_shapes(
     elif indices[0] % batches:
         message = "the number of rows of Indices is not a multiple of the number of batches"
         expected = f"a multiple of {batches} rows"
-        yield Problem("Indices", message, format_shape(indices), expected)
+        yield InstructionProblem("Indices", message, format_shape(indices), expected)
     numbers = (batches * max_output_boxes_per_class,)
     why = "MaxOutputBoxesPerClass for each batch"
     yield ExpectedShape("NumberOfSelectedIndices", numbers, why)
@@ -191,7 +191,7 @@ def check_block_shape(src: Shape, block_size: int) -> Checks:
     if height % block_size or width % block_size:
         message = "BlockSize does not divide Src"
         found = f"BlockSize {block_size}, Src {format_shape(src)}"
-        yield Problem("Src", message, found, "a divisor of height and width")
+        yield InstructionProblem("Src", message, found, "a divisor of height and width")
     else:
         pixels = height // block_size, width // block_size
         shape = (images, *pixels, channels * block_size * block_size)
@@ -233,7 +233,9 @@ def check_normalized_shape(src: Shape, scale: Shape) -> Checks:
     """Check that Scale has the shape of the last dimensions of Src."""
     if not 0 < len(scale) < len(src) or src[-len(scale) :] != scale:
         expected = f"the last dimensions of Src {format_shape(src)}"
-        yield Problem("Scale", "Scale has the wrong shape for Src", format_shape(scale), expected)
+        yield InstructionProblem(
+            "Scale", "Scale has the wrong shape for Src", format_shape(scale), expected
+        )
 
 
 @shape_rule

@@ -34,7 +34,7 @@ class TokenKind(Enum):
     END = "end of line"
 
 
-class Token(NamedTuple):
+class LirToken(NamedTuple):
     """Token of a line of LIR text; ``column`` is 1-based."""
 
     kind: TokenKind
@@ -64,7 +64,7 @@ def split_lines(text: str) -> list[str]:
     return text.removeprefix("\ufeff").split("\n")
 
 
-def tokenize_line(line: str) -> Iterator[Token]:
+def tokenize_line(line: str) -> Iterator[LirToken]:
     """Yield the tokens of a line without comments and blanks, then one of kind END."""
     end = len(line.rstrip(" \t\r"))
     for match in _TOKEN.finditer(line, 0, end):
@@ -73,8 +73,8 @@ def tokenize_line(line: str) -> Iterator[Token]:
             end = len(line[: match.start()].rstrip(" \t\r"))
             break
         if group is not None and group != "blank":
-            yield Token(TokenKind[group], match.group(), match.start() + 1)
-    yield Token(TokenKind.END, "", end + 1)
+            yield LirToken(TokenKind[group], match.group(), match.start() + 1)
+    yield LirToken(TokenKind.END, "", end + 1)
 
 
 _MAX_DIGITS = 18
@@ -93,11 +93,11 @@ class LineCursor:
         self._tokens = tokenize_line(text)
         self._token = next(self._tokens)
 
-    def peek(self) -> Token:
+    def peek(self) -> LirToken:
         """Return the next token without advancing; END at the end of the line."""
         return self._token
 
-    def advance(self) -> Token:
+    def advance(self) -> LirToken:
         """Return the next token and move past it."""
         token = self._token
         if token.kind is not TokenKind.END:
@@ -108,11 +108,11 @@ class LineCursor:
         """Return whether the first token of the line is this word."""
         return next(tokenize_line(self._text)).text == word
 
-    def span(self, token: Token) -> Span:
+    def span(self, token: LirToken) -> Span:
         """Return the line and column of a token."""
         return Span(self._number, token.column)
 
-    def place(self, token: Token) -> Place:
+    def place(self, token: LirToken) -> Place:
         """Return the file, line and column of a token for a message."""
         return Place(self._file, self._number, token.column)
 
@@ -139,19 +139,19 @@ class LineCursor:
         self.advance()
         return True
 
-    def expect(self, text: str, expected: str | None = None) -> Token:
+    def expect(self, text: str, expected: str | None = None) -> LirToken:
         """Return the next token, which must be this word or punctuation mark, and move past it."""
         if self._token.text != text:
             raise self.make_error(expected or text)
         return self.advance()
 
-    def expect_word(self, expected: str) -> Token:
+    def expect_word(self, expected: str) -> LirToken:
         """Return the next token, which must be a word, and move past it."""
         if self._token.kind is not TokenKind.WORD:
             raise self.make_error(expected)
         return self.advance()
 
-    def expect_name(self) -> Token:
+    def expect_name(self) -> LirToken:
         """Return the next token, which must be a ``%name``, without percent sign and quotes."""
         if self._token.kind is not TokenKind.NAME:
             raise self.make_error(TokenKind.NAME.value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nmpsim.diagnostics import UserError, did_you_mean, fail
-from nmpsim.lir.line import LineCursor, Token, TokenKind
+from nmpsim.lir.line import LineCursor, LirToken, TokenKind
 from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import (
     MODULE_ELEMS,
@@ -149,7 +149,7 @@ def parse_type(line: LineCursor) -> TensorType:
     return _type_of(line, line.expect_word("a type"))
 
 
-def _type_of(line: LineCursor, elem: Token) -> TensorType:
+def _type_of(line: LineCursor, elem: LirToken) -> TensorType:
     if elem.text not in MODULE_ELEMS:
         raise fail(
             "LIR001",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, KeysView
 
-from nmpsim.lir.constraints import Problem
+from nmpsim.lir.constraints import InstructionProblem
 from nmpsim.lir.nodes import Span, TensorType, WeightVar
 from nmpsim.records import frozen
 
@@ -62,16 +62,16 @@ class Liveness:
         """Return the names of all tensors defined so far."""
         return self._values.keys()
 
-    def check_use(self, value: LiveTensor) -> Problem | None:
+    def check_use(self, value: LiveTensor) -> InstructionProblem | None:
         """Return a problem if a tensor is no longer live, else None."""
         freed = self._freed.get(value.storage)
         if freed is None:
             return None
         message = f"%{value.name} is used after its deallocation"
         found = f"%{value.storage} was deallocated in line {freed.line}"
-        return Problem(None, message, found, "a use before that line", "LIR010")
+        return InstructionProblem(None, message, found, "a use before that line", "LIR010")
 
-    def record_read(self, value: LiveTensor) -> Problem | None:
+    def record_read(self, value: LiveTensor) -> InstructionProblem | None:
         """Return a problem if a tensor is unwritten or freed when it is read, else None."""
         problem = self.check_use(value)
         if problem or value.storage in self._written:
@@ -79,29 +79,31 @@ class Liveness:
         self._written.add(value.storage)  # once is enough
         message = f"%{value.name} is read before it is written"
         expected = "an instruction before this one that writes it"
-        return Problem(None, message, "undefined contents", expected, "LIR010")
+        return InstructionProblem(None, message, "undefined contents", expected, "LIR010")
 
-    def record_write(self, value: LiveTensor, reads_too: bool) -> Problem | None:
+    def record_write(self, value: LiveTensor, reads_too: bool) -> InstructionProblem | None:
         """Mark a tensor as written; return a problem if it may not be written, else None."""
         if value.constant:
             found = f"%{value.storage} is const"
             message = f"%{value.name} cannot be written"
-            return Problem(None, message, found, "an activation or a mutable WeightVar", "LIR007")
+            return InstructionProblem(
+                None, message, found, "an activation or a mutable WeightVar", "LIR007"
+            )
         if problem := self.record_read(value) if reads_too else self.check_use(value):
             return problem
         self._written.add(value.storage)
         return None
 
-    def end_lifetime(self, value: LiveTensor, span: Span) -> Problem | None:
+    def end_lifetime(self, value: LiveTensor, span: Span) -> InstructionProblem | None:
         """End the lifetime of a buffer; return a problem if it may not end, else None."""
         view = value.storage != value.name
         if view or value.constant is not None:
             what = "a tensorview" if view else "a WeightVar"
             message = f"%{value.name} cannot be deallocated"
-            return Problem(None, message, what, "an allocactivation", "LIR010")
+            return InstructionProblem(None, message, what, "an allocactivation", "LIR010")
         if freed := self._freed.get(value.name):
             message = f"%{value.name} is deallocated twice"
             found = f"already deallocated in line {freed.line}"
-            return Problem(None, message, found, "one deallocactivation", "LIR010")
+            return InstructionProblem(None, message, found, "one deallocactivation", "LIR010")
         self._freed[value.name] = span
         return None

@@ -27,7 +27,7 @@ _NAMES_IN_WARNING = 5
 
 
 @frozen
-class ExactScale:
+class SidecarScale:
     """Exact scale and offset of a tensor in a sidecar file."""
 
     key: str
@@ -67,7 +67,7 @@ def resolve_exact_scales(
 
 
 def apply_scales(
-    module: Module, scales: Mapping[str, ExactScale]
+    module: Module, scales: Mapping[str, SidecarScale]
 ) -> tuple[Module, tuple[str, ...]]:
     """Return the module with exact scales given by tensor name, and warnings for unknown scales."""
     resolver = _Resolver(module, scales)
@@ -84,7 +84,7 @@ def apply_scales(
     return attrs.evolve(module, weights=weights, instructions=instructions), resolver.warnings()
 
 
-def find_inexact_scales(module: Module, scales: Mapping[str, ExactScale]) -> frozenset[str]:
+def find_inexact_scales(module: Module, scales: Mapping[str, SidecarScale]) -> frozenset[str]:
     """Return the names of tensors whose exact scale is unknown.
 
     ``module`` is as it was parsed, ``scales`` are a sidecar's.
@@ -134,12 +134,12 @@ def find_unique_float32(scale: float) -> float | None:
     return float(nearest)
 
 
-def parse_scales(tensors: Mapping[str, Any], place: Place | None) -> dict[str, ExactScale]:
+def parse_scales(tensors: Mapping[str, Any], place: Place | None) -> dict[str, SidecarScale]:
     """Return the exact scales of a sidecar file's content by tensor name.
 
     An entry may say its ``name`` itself, as it has to where that holds ``/`` or ``:``.
     """
-    scales: dict[str, ExactScale] = {}
+    scales: dict[str, SidecarScale] = {}
     for key, entry in tensors.items():
         if isinstance(entry, Mapping) and ("scale" in entry or "scale_hex" in entry):
             own = entry.get("name")
@@ -148,13 +148,13 @@ def parse_scales(tensors: Mapping[str, Any], place: Place | None) -> dict[str, E
     return scales
 
 
-def _exact_scale(key: str, entry: Mapping[str, Any], place: Place | None) -> ExactScale:
+def _exact_scale(key: str, entry: Mapping[str, Any], place: Place | None) -> SidecarScale:
     try:
         if "scale_hex" in entry:
             scale = float.fromhex(entry["scale_hex"])
         else:
             scale = float(entry["scale"])
-        return ExactScale(key, round_to_float32(scale), int(entry["offset"]))
+        return SidecarScale(key, round_to_float32(scale), int(entry["offset"]))
     except (KeyError, TypeError, ValueError, OverflowError):
         raise fail(
             "CONST004",
@@ -168,7 +168,7 @@ def _exact_scale(key: str, entry: Mapping[str, Any], place: Place | None) -> Exa
 class _Resolver:
     """Resolver of the exact scales of tensors, one after the other."""
 
-    def __init__(self, module: Module, scales: Mapping[str, ExactScale]) -> None:
+    def __init__(self, module: Module, scales: Mapping[str, SidecarScale]) -> None:
         self._file = module.file
         printed = (type.quant.scale for _, type, _, _ in iterate_types(module) if type.quant)
         self._all_powers = all(scale == 0 or find_power_of_two(scale) for scale in printed)
@@ -237,7 +237,7 @@ class _Resolver:
                 return next(iter(candidates))
         return None
 
-    def _compare(self, name: str, exact: ExactScale, quant: Quantization, span: Span) -> None:
+    def _compare(self, name: str, exact: SidecarScale, quant: Quantization, span: Span) -> None:
         found = f"scale {format_scale(exact.scale)}, offset {exact.offset}"
         expected = f"scale {format_scale(quant.scale)}, offset {quant.offset}"
         if found != expected:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nmpsim.lir.constraints import (
     Checks,
     ExpectedShape,
-    Problem,
+    InstructionProblem,
     Rule,
     Shape,
     TypedInstruction,
@@ -44,7 +44,7 @@ def _window(
     if min(extents) < 1:
         found = f"Src {format_shape(src)}, Kernels {list(kernels)}"
         expected = "a window no larger than the padded Src"
-        yield Problem("Src", "the window does not fit into Src", found, expected)
+        yield InstructionProblem("Src", "the window does not fit into Src", found, expected)
     else:
         yield ExpectedShape("Dest", (src[0], *extents, channels), "from Src and the window")
 
@@ -68,7 +68,7 @@ def check_convolution_shape(
     yield from _window(src, kernels, strides, pads, dilation, filter_[0])
 
 
-def check_average_dimensions(site: TypedInstruction) -> Iterator[Problem]:
+def check_average_dimensions(site: TypedInstruction) -> Iterator[InstructionProblem]:
     """Check the number of dimensions: Layout 0 has 2-D windows, Layout 2 has 3-D windows."""
     layout = site.values.get("layout", 0)
     dimensions = 3 if layout == 2 else 2
@@ -96,7 +96,7 @@ def check_divisible_channels(group: int, **channels: int) -> Checks:
     for role, count in channels.items():
         if count % group:
             message = f"Group does not divide the channels of {role}"
-            yield Problem(role, message, f"Group {group}", f"a divisor of {count}")
+            yield InstructionProblem(role, message, f"Group {group}", f"a divisor of {count}")
 
 
 @shape_rule
@@ -116,7 +116,7 @@ def check_filter_shape(src: Shape, filter_: Shape, kernels: Shape, group: int) -
 def require_channel_vectors(count: str, dimension: int, *roles: str) -> Rule:
     """Return a rule that operands are vectors of the length of a dimension of ``count``."""
 
-    def rule(site: TypedInstruction) -> Iterator[Problem]:
+    def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
         length = site.shape(count)[dimension]
         for role in roles:
             yield from check_shape(site, role, (length,), "one for each output channel")
@@ -145,7 +145,7 @@ def check_activation_arguments(
 def make_product_shape_rule(left: str, right: str, rows_are_outputs: bool = False) -> Rule:
     """Return a rule that checks the inner dimensions of a matrix product and the shape of Dest."""
 
-    def rule(site: TypedInstruction) -> Iterator[Problem]:
+    def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
         (rows, inner), shape = site.shape(left), site.shape(right)
         outputs = shape[0] if rows_are_outputs else shape[1]
         expected = (outputs, inner) if rows_are_outputs else (inner, outputs)
@@ -167,7 +167,9 @@ def check_slice_shape(batch: Shape) -> Checks:
 def check_reduced_shape(batch: Shape, axis: int) -> Checks:
     """Check that Dest is Batch without the dimension Axis."""
     if axis >= len(batch):
-        yield Problem("Batch", "Axis is not a dimension of Batch", str(axis), f"below {len(batch)}")
+        yield InstructionProblem(
+            "Batch", "Axis is not a dimension of Batch", str(axis), f"below {len(batch)}"
+        )
     else:
         yield ExpectedShape("Dest", batch[:axis] + batch[axis + 1 :], "Batch without Axis")
 
@@ -180,7 +182,7 @@ def check_permutation(src: Shape, shuffle: Shape) -> Checks:
     """Check that Shuffle is a permutation, and Dest is Src permuted."""
     if sorted(shuffle) != list(range(len(src))):
         expected = f"each of 0 to {len(src) - 1} once" if src else "an empty list"
-        yield Problem(None, "Shuffle is not a permutation", str(list(shuffle)), expected)
+        yield InstructionProblem(None, "Shuffle is not a permutation", str(list(shuffle)), expected)
     else:
         yield ExpectedShape("Dest", tuple(src[i] for i in shuffle), "Src after Shuffle")
 
@@ -189,19 +191,25 @@ def _within(inner: str, extent: Shape, outer: str, limits: Shape, offsets: Shape
     """Check that a block of this extent at Offsets lies in the outer operand."""
     if not len(offsets) == len(extent) == len(limits):
         found = f"{len(offsets)} Offsets, {inner} of {len(extent)} dimensions"
-        yield Problem(inner, "the dimensions do not agree", found, f"as many as {outer} has")
+        yield InstructionProblem(
+            inner, "the dimensions do not agree", found, f"as many as {outer} has"
+        )
         return
     for dim, (offset, size, limit) in enumerate(zip(offsets, extent, limits, strict=True)):
         if offset + size > limit:
             message = f"{inner} does not lie within {outer} in dimension {dim}"
-            yield Problem(inner, message, f"{offset} to {offset + size}", f"at most {limit}")
+            yield InstructionProblem(
+                inner, message, f"{offset} to {offset + size}", f"at most {limit}"
+            )
 
 
 @shape_rule
 def check_insertion(src: Shape, dest: Shape, offsets: Shape, axis: int, count: int) -> Checks:
     """Check that Src, repeated Count times along Axis, fits into Dest at Offsets."""
     if axis >= len(src):
-        yield Problem("Src", "Axis is not a dimension of Src", str(axis), f"below {len(src)}")
+        yield InstructionProblem(
+            "Src", "Axis is not a dimension of Src", str(axis), f"below {len(src)}"
+        )
         return
     extent = (*src[:axis], src[axis] * count, *src[axis + 1 :])
     yield from _within("Src", extent, "Dest", dest, offsets)
@@ -213,16 +221,18 @@ def check_extraction(src: Shape, dest: Shape, offsets: Shape) -> Checks:
     yield from _within("Dest", dest, "Src", src, offsets)
 
 
-def check_view(site: TypedInstruction) -> Iterator[Problem]:
+def check_view(site: TypedInstruction) -> Iterator[InstructionProblem]:
     """Check that a view begins and ends within its source."""
     view, offsets, source = site.types["Ty"], site.values["offsets"], site.types["Src"]
     if len(offsets) != len(source.shape):
         expected = f"{len(source.shape)} numbers"
-        yield Problem("Src", "Offsets do not agree with Src", str(list(offsets)), expected)
+        yield InstructionProblem(
+            "Src", "Offsets do not agree with Src", str(list(offsets)), expected
+        )
         return
     if any(offset >= dim for offset, dim in zip(offsets, source.shape, strict=True)):
         expected = f"below {format_shape(source.shape)}"
-        yield Problem("Src", "the view begins outside Src", str(list(offsets)), expected)
+        yield InstructionProblem("Src", "the view begins outside Src", str(list(offsets)), expected)
         return
     start = 0
     for offset, dim in zip(offsets, source.shape, strict=True):
@@ -230,7 +240,7 @@ def check_view(site: TypedInstruction) -> Iterator[Problem]:
     if view.elements > source.elements - start:
         expected = f"at most {source.elements - start}"
         found = f"{view.elements} elements"
-        yield Problem("Src", "the view exceeds its source", found, expected)
+        yield InstructionProblem("Src", "the view exceeds its source", found, expected)
 
 
 @shape_rule
@@ -238,15 +248,17 @@ def check_resized_shape(src: Shape, dest: Shape, scale: Factors) -> Checks:
     """Check that Dest has the shape of Src times Scale, rounded down."""
     if not len(scale) == len(src) == len(dest):
         found = f"{len(scale)} factors, Dest {format_shape(dest)}"
-        yield Problem("Dest", "the dimensions do not agree", found, f"{len(src)} of each")
+        yield InstructionProblem(
+            "Dest", "the dimensions do not agree", found, f"{len(src)} of each"
+        )
     # Glow truncates the product in float; the last digit of a printed factor may be off.
     elif any(abs(d - s * f) >= 1.001 for d, s, f in zip(dest, src, scale, strict=True)):
         found = f"{format_shape(dest)} with Scale {list(scale)}"
         expected = f"{format_shape(src)} times Scale"
-        yield Problem("Dest", "Dest has the wrong shape", found, expected)
+        yield InstructionProblem("Dest", "Dest has the wrong shape", found, expected)
 
 
-def check_mapping_shape(site: TypedInstruction) -> Iterator[Problem]:
+def check_mapping_shape(site: TypedInstruction) -> Iterator[InstructionProblem]:
     """Check that Mapping has an entry for each value of the element type of Src."""
     entries = 65536 if site.elem("Src") == "i16" else 256
     yield from check_shape(site, "Mapping", (entries,), "one entry for each value")
@@ -256,7 +268,9 @@ def check_mapping_shape(site: TypedInstruction) -> Iterator[Problem]:
 def check_row_dimensions(src: Shape) -> Checks:
     """Check that Src has at least two dimensions."""
     if len(src) < 2:
-        yield Problem("Src", "Src has too few dimensions", format_shape(src), "at least 2")
+        yield InstructionProblem(
+            "Src", "Src has too few dimensions", format_shape(src), "at least 2"
+        )
 
 
 @shape_rule

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from nmpsim.diagnostics import Diagnostic, UserError, did_you_mean
-from nmpsim.lir.constraints import Problem, TypedInstruction, format_shape
+from nmpsim.lir.constraints import InstructionProblem, TypedInstruction, format_shape
 from nmpsim.lir.liveness import Liveness, LiveTensor
 from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import (
@@ -110,7 +110,7 @@ class _Verifier:
             self._problem(problem, span, f"%{quote(name)}: ")
         return not problems
 
-    def _problem(self, problem: Problem, span: Span, prefix: str = "") -> None:
+    def _problem(self, problem: InstructionProblem, span: Span, prefix: str = "") -> None:
         self._report(problem.code, prefix + problem.message, span, problem.found, problem.expected)
 
     def _instruction(self, instruction: Instruction) -> None:
@@ -273,51 +273,57 @@ def _dummy_scaled(module: Module) -> frozenset[str]:
     return frozenset(dummy - meant)
 
 
-def find_type_problems(type: TensorType, dummy_scale: bool = False) -> Iterator[Problem]:
+def find_type_problems(type: TensorType, dummy_scale: bool = False) -> Iterator[InstructionProblem]:
     """Yield all problems of a tensor type.
 
     ``dummy_scale``: the scale has no meaning and may be 0, as for weights whose scales are in
     an operand of their own.
     """
     if type.elem not in MODULE_ELEMS:
-        yield Problem(None, "unknown element kind", type.elem, ", ".join(MODULE_ELEMS))
+        yield InstructionProblem(None, "unknown element kind", type.elem, ", ".join(MODULE_ELEMS))
         return
     if problem := find_size_problem(type.shape):
-        yield Problem(None, "the tensor is too large", *problem, "LIR011")
+        yield InstructionProblem(None, "the tensor is too large", *problem, "LIR011")
     if any(dim < 1 for dim in type.shape):
-        yield Problem(
+        yield InstructionProblem(
             None, "a dimension is not positive", format_shape(type.shape), "at least 1 each"
         )
     if type.alignments and (
         len(type.alignments) != len(type.shape) or any(a < 1 for a in type.alignments)
     ):
         found = str(list(type.alignments))
-        yield Problem(
+        yield InstructionProblem(
             None, "the alignments are invalid", found, "one for each dimension, at least 1"
         )
     yield from _quantization_problems(type, dummy_scale)
 
 
-def _quantization_problems(type: TensorType, dummy_scale: bool) -> Iterator[Problem]:
+def _quantization_problems(type: TensorType, dummy_scale: bool) -> Iterator[InstructionProblem]:
     if type.quant is None:
         if type.elem in QUANTIZED_ELEMS:
             found = f"{type.elem} without scale and offset"
-            yield Problem(None, "the type lacks its quantization", found, "[S:scale O:offset]")
+            yield InstructionProblem(
+                None, "the type lacks its quantization", found, "[S:scale O:offset]"
+            )
         return
     if type.elem not in QUANTIZABLE_ELEMS:
         found = f"{type.elem} with scale and offset"
         expected = " or ".join(sorted(QUANTIZABLE_ELEMS))
-        yield Problem(None, "the type cannot be quantized", found, expected)
+        yield InstructionProblem(None, "the type cannot be quantized", found, expected)
         return
     yield from _parameter_problems(type.quant, np.iinfo(type.dtype), dummy_scale)
 
 
 def _parameter_problems(
     quant: Quantization, integers: np.iinfo[np.signedinteger], dummy_scale: bool
-) -> Iterator[Problem]:
+) -> Iterator[InstructionProblem]:
     usable = math.isfinite(quant.scale) and quant.scale > 0
     if not usable and not (dummy_scale and quant.scale == 0):
-        yield Problem(None, "the scale is invalid", f"{quant.scale:g}", "finite and above 0")
+        yield InstructionProblem(
+            None, "the scale is invalid", f"{quant.scale:g}", "finite and above 0"
+        )
     if not integers.min <= quant.offset <= integers.max:
         expected = f"{integers.min} to {integers.max}"
-        yield Problem(None, "the offset is outside the element type", str(quant.offset), expected)
+        yield InstructionProblem(
+            None, "the offset is outside the element type", str(quant.offset), expected
+        )

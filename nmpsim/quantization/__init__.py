@@ -26,7 +26,7 @@ from nmpsim.quantization.parameters import (
     choose_parameters,
     parse_settings,
 )
-from nmpsim.quantization.profile import Range, read_profile
+from nmpsim.quantization.profile import ValueRange, read_profile
 
 __all__ = [
     "BIAS_SCALES",
@@ -37,7 +37,7 @@ __all__ = [
     "Parameters",
     "ProgramFiles",
     "QuantizedProgram",
-    "Range",
+    "ValueRange",
     "QuantizedResult",
     "Schema",
     "Settings",

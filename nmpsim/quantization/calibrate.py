@@ -15,8 +15,8 @@ from nmpsim.lir.constraints import format_shape
 from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import Instruction, TensorType
 from nmpsim.lir.opcodes import IN
-from nmpsim.quantization.graph import Graph, Node, Value
-from nmpsim.quantization.profile import Range, check_finite
+from nmpsim.quantization.graph import FloatGraph, FloatNode, FloatValue
+from nmpsim.quantization.profile import ValueRange, check_finite
 
 Array = npt.NDArray[Any]
 Sample = dict[str, Array]
@@ -146,8 +146,8 @@ _PRODUCTS = ("fullyconnected", "matmul")
 
 
 def calibrate(
-    graph: Graph, samples: Iterable[Mapping[str, npt.NDArray[Any]]]
-) -> dict[Value, Range]:
+    graph: FloatGraph, samples: Iterable[Mapping[str, npt.NDArray[Any]]]
+) -> dict[FloatValue, ValueRange]:
     """Run a float program on samples and return the range of each float value.
 
     It runs in float32 in the order of Glow's Interpreter, so the ranges equal those of a profile
@@ -158,7 +158,7 @@ def calibrate(
     UserError
         QUANT002 if a result has infinite values or NaN.
     """
-    found: dict[str, Range] = {}
+    found: dict[str, ValueRange] = {}
     orders = find_sum_orders(graph)
     for sample in samples:
         for name, array in sample.items():
@@ -182,7 +182,7 @@ def calibrate(
     return _by_value(graph, found)
 
 
-def find_sum_orders(graph: Graph) -> dict[str, npt.NDArray[np.intp]]:
+def find_sum_orders(graph: FloatGraph) -> dict[str, npt.NDArray[np.intp]]:
     """Return Glow's summation order of each matrix product over flattened images, by name.
 
     Glow records profiles before it changes a channels-first network to its own layout, channels
@@ -198,14 +198,14 @@ def find_sum_orders(graph: Graph) -> dict[str, npt.NDArray[np.intp]]:
     return orders
 
 
-def _is_channels_first(graph: Graph) -> bool:
+def _is_channels_first(graph: FloatGraph) -> bool:
     """Return whether an input is transposed to channels last before any other use."""
     return any(
         node.sources and node.sources[0] in graph.inputs and _turns(node) for node in graph.nodes
     )
 
 
-def _turns(node: Node) -> bool:
+def _turns(node: FloatNode) -> bool:
     """Return whether a node moves channels to the end; with one channel a view does."""
     if node.opcode == "transpose":
         return node.instruction.attributes["Shuffle"] == (0, 2, 3, 1)
@@ -218,7 +218,7 @@ def _turns(node: Node) -> bool:
     )
 
 
-def _flattened(graph: Graph, value: Value) -> tuple[int, ...]:
+def _flattened(graph: FloatGraph, value: FloatValue) -> tuple[int, ...]:
     """Return height, width and channels of images that a value flattens, or ()."""
     source, _ = graph.views.get(value, (value, 0))
     batch, *image = source.type.shape
@@ -226,8 +226,8 @@ def _flattened(graph: Graph, value: Value) -> tuple[int, ...]:
     return tuple(image) if is_flat else ()
 
 
-def _extend(found: dict[str, Range], key: str, array: npt.NDArray[Any]) -> None:
-    range_ = Range.from_values(array)
+def _extend(found: dict[str, ValueRange], key: str, array: npt.NDArray[Any]) -> None:
+    range_ = ValueRange.from_values(array)
     found[key] = found[key].union(range_) if key in found else range_
 
 
@@ -235,11 +235,11 @@ def _key(instruction: Instruction, operand: str) -> str:
     return f"{instruction.number}:{operand}"
 
 
-def _by_value(graph: Graph, found: Mapping[str, Range]) -> dict[Value, Range]:
+def _by_value(graph: FloatGraph, found: Mapping[str, ValueRange]) -> dict[FloatValue, ValueRange]:
     """Return each value's range; a value written in parts has the union of their ranges."""
     ranges = {v: found[v.name] for v in graph.inputs if v.name in found}
 
-    def extend(value: Value, range_: Range | None) -> None:
+    def extend(value: FloatValue, range_: ValueRange | None) -> None:
         if range_ is not None:
             ranges[value] = ranges[value].union(range_) if value in ranges else range_
 

@@ -19,10 +19,10 @@ from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.opcodes import NO_WORK
 from nmpsim.quantization.calibrate import Sample, calibrate, split_samples
 from nmpsim.quantization.files import ProgramFiles, write_program
-from nmpsim.quantization.graph import Graph, Value, build_graph
+from nmpsim.quantization.graph import FloatGraph, FloatValue, build_graph
 from nmpsim.quantization.parameters import Settings
 from nmpsim.quantization.placement import MOVES, find_lookup_chains, plan_quantization
-from nmpsim.quantization.profile import Range, find_profile_ranges
+from nmpsim.quantization.profile import ValueRange, find_profile_ranges
 from nmpsim.quantization.rewrite import rewrite
 from nmpsim.quantization.scales import ValueScales
 
@@ -94,9 +94,9 @@ class QuantizedProgram:
 class CalibratedProgram:
     """Float program with the range of each value, which can be quantized with any settings."""
 
-    graph: Graph
+    graph: FloatGraph
     samples: Sequence[Sample]
-    ranges: Mapping[Value, Range]
+    ranges: Mapping[FloatValue, ValueRange]
     origin: ImportedModel
     """The model that the float program comes from."""
 
@@ -105,7 +105,7 @@ class CalibratedProgram:
         cls,
         program: Module | ImportedModel,
         arrays: Mapping[str, npt.ArrayLike] | None,
-        profile: Mapping[str, Range] | None = None,
+        profile: Mapping[str, ValueRange] | None = None,
     ) -> CalibratedProgram:
         """Calibrate a float module on samples of its inputs, or by a Glow profile.
 

@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import fail
-from nmpsim.interpreter import Location, locate_tensors
+from nmpsim.interpreter import TensorLocation, locate_tensors
 from nmpsim.lir.nodes import AttributeValue, Instruction, Module, Span, TensorType
 from nmpsim.lir.opcodes import IN, INOUT, NO_WORK, OPCODES, OpcodeKind
 
 
 @attrs.frozen
-class Value:
+class FloatValue:
     """Tensor value: a constant, an input, or a result in a buffer at one point of the program.
 
     Values with the same ``number`` are equal. A value may be written in several parts.
@@ -45,12 +45,12 @@ class ResultRegion:
 
 
 @attrs.frozen
-class Node:
+class FloatNode:
     """Instruction with the values that it reads and writes."""
 
     instruction: Instruction
-    results: tuple[Value, ...]
-    sources: tuple[Value, ...]
+    results: tuple[FloatValue, ...]
+    sources: tuple[FloatValue, ...]
     """Values read, in the order of the ``@in`` operands."""
     region: ResultRegion | None = None
     """Region of the result that the node writes, if other nodes write it too."""
@@ -77,35 +77,35 @@ class Node:
 
 
 @attrs.frozen
-class Graph:
+class FloatGraph:
     """Nodes of a float program in order, its inputs, and the final value of each output."""
 
     module: Module
-    nodes: tuple[Node, ...]
-    inputs: tuple[Value, ...]
-    outputs: dict[str, Value]
+    nodes: tuple[FloatNode, ...]
+    inputs: tuple[FloatValue, ...]
+    outputs: dict[str, FloatValue]
     """Mutable weight -> its value at the end, for weights that are written."""
-    views: dict[Value, tuple[Value, int]]
+    views: dict[FloatValue, tuple[FloatValue, int]]
     """View -> its source and the index of its first element there."""
 
     @cached_property
-    def consumers(self) -> dict[Value, list[Node]]:
+    def consumers(self) -> dict[FloatValue, list[FloatNode]]:
         """Nodes that read each value, in program order."""
         return _group_by_value(
             (one, node) for node in self.nodes for one in dict.fromkeys(node.sources)
         )
 
     @cached_property
-    def producers(self) -> dict[Value, list[Node]]:
+    def producers(self) -> dict[FloatValue, list[FloatNode]]:
         """Nodes that write each value, in program order."""
         return _group_by_value((one, node) for node in self.nodes for one in node.results)
 
     @cached_property
-    def assembled_values(self) -> list[Value]:
+    def assembled_values(self) -> list[FloatValue]:
         """Values of which nodes write regions."""
         return [one for one, nodes in self.producers.items() if any(node.region for node in nodes)]
 
-    def get_constant(self, value: Value) -> npt.NDArray[Any] | None:
+    def get_constant(self, value: FloatValue) -> npt.NDArray[Any] | None:
         """Return the elements of a constant or a view of a constant, None for other values."""
         if value.kind == "constant":
             return self.module.constants[value.name]
@@ -116,14 +116,16 @@ class Graph:
         return whole.reshape(-1)[start : start + value.type.elements].reshape(value.type.shape)
 
 
-def _group_by_value(pairs: Iterable[tuple[Value, Node]]) -> dict[Value, list[Node]]:
-    found: dict[Value, list[Node]] = {}
+def _group_by_value(
+    pairs: Iterable[tuple[FloatValue, FloatNode]],
+) -> dict[FloatValue, list[FloatNode]]:
+    found: dict[FloatValue, list[FloatNode]] = {}
     for value, node in pairs:
         found.setdefault(value, []).append(node)
     return found
 
 
-def build_graph(module: Module) -> Graph:
+def build_graph(module: Module) -> FloatGraph:
     """Build the graph of a verified module; ``debugprint`` is left out."""
     return _Builder(module).graph()
 
@@ -134,17 +136,17 @@ class _Builder:
     def __init__(self, module: Module) -> None:
         self._module = module
         self._places = locate_tensors(module)
-        self._nodes: list[Node] = []
+        self._nodes: list[FloatNode] = []
         self._count = 0
-        self._views: dict[tuple[Value, int, tuple[int, ...]], Value] = {}
-        self._assembled: set[Value] = set()
-        self._holds: dict[str, Value] = {}
+        self._views: dict[tuple[FloatValue, int, tuple[int, ...]], FloatValue] = {}
+        self._assembled: set[FloatValue] = set()
+        self._holds: dict[str, FloatValue] = {}
         for weight in module.weights:
             kind = "constant" if weight.constant else "input"
             self._holds[weight.name] = self._value(weight.name, weight.type, kind)
         self._at_first = dict(self._holds)
 
-    def graph(self) -> Graph:
+    def graph(self) -> FloatGraph:
         """Walk through the instructions, then read the mutable weights."""
         for instruction in self._module.instructions:
             if instruction.opcode == "touch":
@@ -160,11 +162,11 @@ class _Builder:
         read.update(outputs.values())
         inputs = tuple(self._at_first[n] for n in mutable if self._at_first[n] in read)
         views = {view: (source, start) for (source, start, _), view in self._views.items()}
-        return Graph(self._module, tuple(self._nodes), inputs, outputs, views)
+        return FloatGraph(self._module, tuple(self._nodes), inputs, outputs, views)
 
-    def _value(self, name: str, type_: TensorType, kind: str = "result") -> Value:
+    def _value(self, name: str, type_: TensorType, kind: str = "result") -> FloatValue:
         self._count += 1
-        return Value(self._count - 1, name, type_, kind)
+        return FloatValue(self._count - 1, name, type_, kind)
 
     def _touch(self, instruction: Instruction) -> None:
         place = self._places[instruction.operands[0].name]
@@ -172,7 +174,7 @@ class _Builder:
             value = self._value(instruction.name, place.type)
             self._assembled.add(value)
             self._holds[place.storage] = value
-            self._nodes.append(Node(instruction, (value,), (), ResultRegion(0, place.type)))
+            self._nodes.append(FloatNode(instruction, (value,), (), ResultRegion(0, place.type)))
 
     def _is_rename(self, instruction: Instruction) -> bool:
         """Return whether a copy of a whole, unchanged value needs no copying."""
@@ -197,7 +199,7 @@ class _Builder:
                 hint="End the program before this instruction, and compute the rest separately.",
             )
         results = tuple(self._value(instruction.name, self._places[n].type) for n in written)
-        self._nodes.append(Node(instruction, results, reads))
+        self._nodes.append(FloatNode(instruction, results, reads))
         for name, value in zip(written, results, strict=True):
             place = self._places[name]
             if self._covers(place):
@@ -206,29 +208,29 @@ class _Builder:
                 self._write_part(_renamed(instruction, "copy"), place, (value,))
 
     def _write_part(
-        self, instruction: Instruction, place: Location, reads: tuple[Value, ...]
+        self, instruction: Instruction, place: TensorLocation, reads: tuple[FloatValue, ...]
     ) -> None:
         """Add an insertion, or the copy of a result into a part of a buffer."""
         value = self._holds[place.storage]
         if value not in self._assembled and not self._is_own(value):
             source, value = value, self._value(instruction.name, value.type)
-            self._nodes.append(Node(_renamed(instruction, "copy"), (value,), (source,)))
+            self._nodes.append(FloatNode(_renamed(instruction, "copy"), (value,), (source,)))
         self._assembled.add(value)
         self._holds[place.storage] = value
         start = place.start if place.type.shape != value.type.shape else 0
-        self._nodes.append(Node(instruction, (value,), reads, ResultRegion(start, place.type)))
+        self._nodes.append(FloatNode(instruction, (value,), reads, ResultRegion(start, place.type)))
 
-    def _is_own(self, value: Value) -> bool:
+    def _is_own(self, value: FloatValue) -> bool:
         """Return whether writing into a value changes nothing else."""
         holders = sum(held == value for held in self._holds.values())
         return value.kind == "result" and value not in self._views.values() and holders == 1
 
-    def _covers(self, place: Location) -> bool:
+    def _covers(self, place: TensorLocation) -> bool:
         """Return whether a tensor is the whole of its buffer."""
         whole = self._places[place.storage].type
         return place.type.elements == whole.elements
 
-    def _read(self, name: str, span: Span) -> Value:
+    def _read(self, name: str, span: Span) -> FloatValue:
         place = self._places[name]
         value = self._holds[place.storage]
         if place.type.shape == value.type.shape:
@@ -237,11 +239,11 @@ class _Builder:
         if key not in self._views:
             self._views[key] = self._value(name, place.type)
             view = _view(name, place, value.type.shape, span)
-            self._nodes.append(Node(view, (self._views[key],), (value,)))
+            self._nodes.append(FloatNode(view, (self._views[key],), (value,)))
         return self._views[key]
 
 
-def _view(name: str, place: Location, source: tuple[int, ...], span: Span) -> Instruction:
+def _view(name: str, place: TensorLocation, source: tuple[int, ...], span: Span) -> Instruction:
     """Return a view of a value, skipping intermediate views."""
     offsets = np.unravel_index(place.start, source) if source else ()
     attributes: dict[str, AttributeValue] = {

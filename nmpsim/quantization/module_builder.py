@@ -8,10 +8,10 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.frontends.module_builder import BuilderTensor as Tensor
 from nmpsim.frontends.module_builder import ModuleBuilder
-from nmpsim.frontends.module_builder import Value as Tensor
 from nmpsim.lir.nodes import Module, Span, TensorType
-from nmpsim.quantization.graph import Graph, Node, Value
+from nmpsim.quantization.graph import FloatGraph, FloatNode, FloatValue
 from nmpsim.quantization.parameters import quantize
 from nmpsim.quantization.scales import ValueScales, get_parameters
 
@@ -22,7 +22,9 @@ class QuantizedModuleBuilder(ModuleBuilder):
     reader: str
     """Name of the float instruction that is being rewritten."""
 
-    def __init__(self, graph: Graph, quantized: frozenset[Value], scales: ValueScales) -> None:
+    def __init__(
+        self, graph: FloatGraph, quantized: frozenset[FloatValue], scales: ValueScales
+    ) -> None:
         super().__init__(graph.module.name, graph.module.file)
         self.graph = graph
         self.quantized = quantized
@@ -61,15 +63,15 @@ class QuantizedModuleBuilder(ModuleBuilder):
         """Return the verified module with the inputs and outputs of the float program."""
         return attrs.evolve(self.build(self._variables), floats=self._floats)
 
-    def get_type(self, value: Value) -> TensorType:
+    def get_type(self, value: FloatValue) -> TensorType:
         """Return the type of a value in the quantized program."""
         return self.scales.get_type(value) if value in self.quantized else value.type
 
-    def set_tensor(self, value: Value, tensor: Tensor) -> None:
+    def set_tensor(self, value: FloatValue, tensor: Tensor) -> None:
         """Set the tensor that holds a value in the type of the quantized program."""
         self._tensors[value, self.get_type(value)] = tensor
 
-    def get_tensor(self, value: Value, type_: TensorType) -> Tensor:
+    def get_tensor(self, value: FloatValue, type_: TensorType) -> Tensor:
         """Return a tensor that holds a value in a given type; convert the value if necessary."""
         known = self._tensors.get((value, type_))
         if known is not None:
@@ -96,7 +98,7 @@ class QuantizedModuleBuilder(ModuleBuilder):
             array = quantize(array, get_parameters(type_), type_.elem)
         return self.add_constant(name, array, type_)
 
-    def _convert(self, value: Value, type_: TensorType) -> Tensor:
+    def _convert(self, value: FloatValue, type_: TensorType) -> Tensor:
         own = self.get_type(value)
         if own.quant is None:
             opcode, name = "quantize", f"{self.reader}_quantize"
@@ -108,7 +110,7 @@ class QuantizedModuleBuilder(ModuleBuilder):
         self.add_instruction(opcode, name, (buffer, self._tensors[value, own]))
         return buffer
 
-    def get_result_tensor(self, node: Node, value: Value) -> Tensor:
+    def get_result_tensor(self, node: FloatNode, value: FloatValue) -> Tensor:
         """Return the tensor for a node's result: a buffer, an output, or a view of a region."""
         type_, output = self.get_type(value), self.direct_outputs.get(value)
         if (value, type_) not in self._tensors:

@@ -9,13 +9,13 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.compiler.operations import Buffer, Operation, View
+from nmpsim.compiler.operations import Buffer, BufferView, Operation
 from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE, find_host_reason
 from nmpsim.interpreter import evaluate_operation
 from nmpsim.lir.nodes import Quantization, TensorType
 from nmpsim.lir.opcode import WEIGHTED
 from nmpsim.lir.opcodes import OPCODES, OpcodeKind, find_opcodes
-from nmpsim.quantization.graph import Graph, Node, Value
+from nmpsim.quantization.graph import FloatGraph, FloatNode, FloatValue
 from nmpsim.quantization.parameters import Settings
 
 MOVES = find_opcodes(OpcodeKind.MOVE, OpcodeKind.FILL) | {"touch", "tensorview"}
@@ -29,13 +29,13 @@ _PROBE = Quantization(1.0, 0, 0.0, 0.0)
 class QuantizationPlan:
     """Values to quantize, and the reason for each node that stays float."""
 
-    quantized: frozenset[Value]
-    reasons: dict[Value, str]
+    quantized: frozenset[FloatValue]
+    reasons: dict[FloatValue, str]
     """First result of a node -> why it stays float."""
 
 
 def plan_quantization(
-    graph: Graph, settings: Settings, lookups: Container[Value] = ()
+    graph: FloatGraph, settings: Settings, lookups: Container[FloatValue] = ()
 ) -> QuantizationPlan:
     """Choose the nodes to quantize.
 
@@ -71,7 +71,7 @@ def plan_quantization(
     return QuantizationPlan(frozenset(quantized), reasons)
 
 
-def _spread(graph: Graph, computed: set[Value], settings: Settings) -> set[Value]:
+def _spread(graph: FloatGraph, computed: set[FloatValue], settings: Settings) -> set[FloatValue]:
     """Return the computed values, and moved values that come from them or are read as quantized."""
     quantized = set(computed)
     moved = _moved(graph, settings)
@@ -85,9 +85,9 @@ def _spread(graph: Graph, computed: set[Value], settings: Settings) -> set[Value
     return quantized
 
 
-def _moved(graph: Graph, settings: Settings) -> dict[Value, list[Value]]:
+def _moved(graph: FloatGraph, settings: Settings) -> dict[FloatValue, list[FloatValue]]:
     """Return float values made by moving others that may be quantized -> those others."""
-    found: dict[Value, list[Value]] = {}
+    found: dict[FloatValue, list[FloatValue]] = {}
     for value, producers in graph.producers.items():
         if (
             all(node.opcode in MOVES and not _asked(node, settings) for node in producers)
@@ -98,14 +98,14 @@ def _moved(graph: Graph, settings: Settings) -> dict[Value, list[Value]]:
     return found
 
 
-def _asked(node: Node, settings: Settings) -> str:
+def _asked(node: FloatNode, settings: Settings) -> str:
     for name in (node.instruction.name, node.opcode):
         if name in settings.keep_float:
             return f"requested by --keep-float {name}"
     return ""
 
 
-def _reason(node: Node, graph: Graph, settings: Settings) -> str:
+def _reason(node: FloatNode, graph: FloatGraph, settings: Settings) -> str:
     """Return why a computing node stays float; empty if it is quantized."""
     if asked := _asked(node, settings):
         return asked
@@ -116,11 +116,11 @@ def _reason(node: Node, graph: Graph, settings: Settings) -> str:
     return find_host_reason(_probe(node, graph, settings))
 
 
-def _is_float(node: Node) -> bool:
+def _is_float(node: FloatNode) -> bool:
     return all(value.type.elem == "float" for value in (*node.results, *node.sources))
 
 
-def _probe(node: Node, graph: Graph, settings: Settings) -> Operation:
+def _probe(node: FloatNode, graph: FloatGraph, settings: Settings) -> Operation:
     """Return the quantized operation, as far as it matters for the device."""
     elems = [settings.elem] * (len(node.results) + len(node.sources))
     if node.kind in WEIGHTED:
@@ -132,11 +132,11 @@ def _probe(node: Node, graph: Graph, settings: Settings) -> Operation:
     return Operation(node.instruction, views)
 
 
-def _view(value: Value, elem: str, graph: Graph) -> View:
+def _view(value: FloatValue, elem: str, graph: FloatGraph) -> BufferView:
     type_ = TensorType(elem, value.type.shape, _PROBE)
     constant = graph.get_constant(value) is not None
     buffer = Buffer(f"{value.name}.{value.number}", type_.nbytes, constant)
-    return View(value.name, buffer, 0, type_)
+    return BufferView(value.name, buffer, 0, type_)
 
 
 _KINDS = (
@@ -153,11 +153,13 @@ _LARGEST = float(np.finfo(np.float32).max)
 class ElementwiseChain:
     """Chain of elementwise nodes that computes a function of one value."""
 
-    source: Value
-    nodes: tuple[Node, ...]
+    source: FloatValue
+    nodes: tuple[FloatNode, ...]
     """Nodes that compute it, in order; the last one makes the result."""
 
-    def evaluate(self, graph: Graph, reals: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def evaluate(
+        self, graph: FloatGraph, reals: npt.NDArray[np.float64]
+    ) -> npt.NDArray[np.float64]:
         """Evaluate the function in float64; undefined results are 0."""
         known = {self.source: reals}
         with np.errstate(all="ignore"):
@@ -166,13 +168,13 @@ class ElementwiseChain:
         return np.nan_to_num(known[self.nodes[-1].results[0]], posinf=_LARGEST, neginf=-_LARGEST)
 
 
-def find_lookup_chains(graph: Graph, settings: Settings) -> dict[Value, ElementwiseChain]:
+def find_lookup_chains(graph: FloatGraph, settings: Settings) -> dict[FloatValue, ElementwiseChain]:
     """Find the elementwise chains that one look-up table replaces, by result.
 
     A chain that is only a clip, or a single operation of the device, is left out. Only 8-bit
     programs have look-up tables.
     """
-    found: dict[Value, ElementwiseChain] = {}
+    found: dict[FloatValue, ElementwiseChain] = {}
     for node in graph.nodes if settings.elem == "i8" else ():
         if not _is_by_element(node, settings) or len(graph.producers[node.results[0]]) > 1:
             continue
@@ -188,7 +190,7 @@ def find_lookup_chains(graph: Graph, settings: Settings) -> dict[Value, Elementw
     return {value: chain for value, chain in found.items() if _is_worth_it(chain)}
 
 
-def _is_by_element(node: Node, settings: Settings) -> bool:
+def _is_by_element(node: FloatNode, settings: Settings) -> bool:
     return (
         OPCODES[node.opcode].formula is not None
         and node.kind in _KINDS
@@ -199,7 +201,7 @@ def _is_by_element(node: Node, settings: Settings) -> bool:
     )
 
 
-def _number(value: Value, graph: Graph) -> float | None:
+def _number(value: FloatValue, graph: FloatGraph) -> float | None:
     """Return the common value of all elements of a constant, or None."""
     array = graph.get_constant(value)
     if array is None or not array.size or (array != array.flat[0]).any():
@@ -215,7 +217,10 @@ def _is_worth_it(chain: ElementwiseChain) -> bool:
 
 
 def _evaluate(
-    node: Node, graph: Graph, known: Mapping[Value, npt.NDArray[np.float64]], count: int
+    node: FloatNode,
+    graph: FloatGraph,
+    known: Mapping[FloatValue, npt.NDArray[np.float64]],
+    count: int,
 ) -> npt.NDArray[np.float64]:
     values: list[Any] = []
     for source in node.sources:

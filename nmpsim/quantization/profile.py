@@ -24,7 +24,7 @@ from nmpsim.input_files import read_text
 from nmpsim.kernels.hostops.convolution import apply_fused_activation
 from nmpsim.lir.names import strip_numeric_suffix
 from nmpsim.lir.opcodes import OpcodeKind
-from nmpsim.quantization.graph import Graph, Node, Value
+from nmpsim.quantization.graph import FloatGraph, FloatNode, FloatValue
 
 MAX_BYTES = 1 << 26
 """Largest file; a thousand results with large histograms take a tenth of it."""
@@ -35,20 +35,20 @@ _ENTRY = "a list of entries with NodeOutputName, Min, Max and Histogram, as -dum
 
 
 @attrs.frozen
-class Range:
+class ValueRange:
     """Smallest and largest value of a tensor, exact in float32."""
 
     low: float
     high: float
 
     @classmethod
-    def from_values(cls, values: npt.NDArray[Any]) -> Range:
+    def from_values(cls, values: npt.NDArray[Any]) -> ValueRange:
         """Return the range of an array."""
         return cls(float(values.min()), float(values.max()))
 
-    def union(self, other: Range) -> Range:
+    def union(self, other: ValueRange) -> ValueRange:
         """Return the smallest range that contains both."""
-        return Range(min(self.low, other.low), max(self.high, other.high))
+        return ValueRange(min(self.low, other.low), max(self.high, other.high))
 
 
 def check_finite(
@@ -64,7 +64,7 @@ def check_finite(
         raise fail(code, message, place=place, found=found, expected="finite values", hint=hint)
 
 
-def read_profile(path: Path) -> dict[str, Range]:
+def read_profile(path: Path) -> dict[str, ValueRange]:
     """Read the range of each node of a Glow profile, YAML or short text.
 
     Histograms are not read: Glow looks at them only where it is told to calibrate by them.
@@ -81,7 +81,7 @@ def read_profile(path: Path) -> dict[str, Range]:
     if not first:
         raise fail("CONST001", "the profile is empty", place=place, expected=_LINE)
     is_short = "\t" in first or not first.startswith(("---", "- ", "#", "%", "Glow", "Graph"))
-    ranges: dict[str, Range] = {}
+    ranges: dict[str, ValueRange] = {}
     for name, found, where in _lines(text, path) if is_short else _entries(text, place):
         key = name.removesuffix(":0")
         if ranges.setdefault(key, found) != found:
@@ -96,16 +96,16 @@ def read_profile(path: Path) -> dict[str, Range]:
     return ranges
 
 
-def _range(low: str, high: str) -> Range | None:
+def _range(low: str, high: str) -> ValueRange | None:
     try:
         with np.errstate(over="ignore"):
             ends = float(np.float32(low)), float(np.float32(high))
     except (TypeError, ValueError):
         return None
-    return Range(*ends) if all(map(math.isfinite, ends)) and ends[0] <= ends[1] else None
+    return ValueRange(*ends) if all(map(math.isfinite, ends)) and ends[0] <= ends[1] else None
 
 
-def _lines(text: str, path: Path) -> Iterator[tuple[str, Range, Place]]:
+def _lines(text: str, path: Path) -> Iterator[tuple[str, ValueRange, Place]]:
     """Yield the entries of the short form."""
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
@@ -124,7 +124,7 @@ def _lines(text: str, path: Path) -> Iterator[tuple[str, Range, Place]]:
         yield name, range_, place
 
 
-def _entries(text: str, place: Place) -> Iterator[tuple[str, Range, Place]]:
+def _entries(text: str, place: Place) -> Iterator[tuple[str, ValueRange, Place]]:
     """Yield the entries of the YAML form."""
     lists = [document for document in _documents(text, place) if isinstance(document, list)]
     if len(lists) != 1:
@@ -177,17 +177,17 @@ class ProfileLookup:
     without its suffix if all recorded names without their suffixes that equal it have one range.
     """
 
-    def __init__(self, profile: Mapping[str, Range]) -> None:
+    def __init__(self, profile: Mapping[str, ValueRange]) -> None:
         self._profile = profile
-        self._alike: dict[str, set[Range]] = defaultdict(set)
+        self._alike: dict[str, set[ValueRange]] = defaultdict(set)
         for name, range_ in profile.items():
             self._alike[strip_numeric_suffix(name)].add(range_)
 
-    def get(self, name: str) -> Range | None:
+    def get(self, name: str) -> ValueRange | None:
         """Return the range recorded under exactly this name, None if there is none."""
         return self._profile.get(name)
 
-    def find(self, name: str, excluded: Range | None = None) -> Range | None:
+    def find(self, name: str, excluded: ValueRange | None = None) -> ValueRange | None:
         """Return the range of a name or of names that differ in ``__N``, None if not unique."""
         if name in self._profile:
             return self._profile[name]
@@ -196,14 +196,16 @@ class ProfileLookup:
         return next(iter(left)) if len(left) == 1 else None
 
 
-def find_profile_ranges(graph: Graph, profile: Mapping[str, Range]) -> dict[Value, Range]:
+def find_profile_ranges(
+    graph: FloatGraph, profile: Mapping[str, ValueRange]
+) -> dict[FloatValue, ValueRange]:
     """Return the ranges of a program's float values that a profile contains.
 
     Raises QUANT005 if the profile has other ranges for the constants: it is another network's.
     """
     _refuse_foreign(graph, profile)
     recorded = ProfileLookup(profile)
-    ranges: dict[Value, Range] = {}
+    ranges: dict[FloatValue, ValueRange] = {}
     for value in graph.inputs:
         _set_range(ranges, value, recorded.find(value.name))
     for node in graph.nodes:
@@ -215,18 +217,20 @@ def find_profile_ranges(graph: Graph, profile: Mapping[str, Range]) -> dict[Valu
     return ranges
 
 
-def _set_range(ranges: dict[Value, Range], value: Value, range_: Range | None) -> None:
+def _set_range(
+    ranges: dict[FloatValue, ValueRange], value: FloatValue, range_: ValueRange | None
+) -> None:
     if range_ is not None and value.type.elem == "float":
         ranges[value] = range_
 
 
 def _range_of(
-    node: Node, number: int, ranges: Mapping[Value, Range], recorded: ProfileLookup
-) -> Range | None:
+    node: FloatNode, number: int, ranges: Mapping[FloatValue, ValueRange], recorded: ProfileLookup
+) -> ValueRange | None:
     """Return the range of a node's result; a moved value may have that of its source."""
     name = node.instruction.name + (f":{number}" if number else "")
     if node.kind is OpcodeKind.FILL:
-        return Range.from_values(np.array(node.instruction.attributes["Value"], np.float32))
+        return ValueRange.from_values(np.array(node.instruction.attributes["Value"], np.float32))
     before = ranges.get(node.sources[0]) if node.sources else None
     if node.is_implicit or (node.keeps_scale and node.kind is not OpcodeKind.CLIP):
         return recorded.get(name) or before
@@ -234,17 +238,17 @@ def _range_of(
     return found and _activated(node, found)
 
 
-def _activated(node: Node, before: Range) -> Range:
+def _activated(node: FloatNode, before: ValueRange) -> ValueRange:
     """Apply the activation fused into a node: Glow profiles the sums."""
     ends = [before.low, before.high, min(max(before.low, 0.0), before.high)]
     reals = np.array(ends, np.float32)
-    return Range.from_values(apply_fused_activation(reals, node.instruction.attributes))
+    return ValueRange.from_values(apply_fused_activation(reals, node.instruction.attributes))
 
 
-def _refuse_foreign(graph: Graph, profile: Mapping[str, Range]) -> None:
+def _refuse_foreign(graph: FloatGraph, profile: Mapping[str, ValueRange]) -> None:
     recorded = ProfileLookup(profile)
     known = {
-        name: (Range.from_values(array), range_)
+        name: (ValueRange.from_values(array), range_)
         for name, array in graph.module.constants.items()
         if array.size and array.dtype == np.float32 and (range_ := recorded.find(name))
     }

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.frontends.module_builder import Value as Tensor
+from nmpsim.frontends.module_builder import BuilderTensor as Tensor
 from nmpsim.interpreter import dequantize
 from nmpsim.lir.nodes import (
     ELEM_DTYPES,
@@ -20,7 +20,7 @@ from nmpsim.lir.nodes import (
 )
 from nmpsim.lir.opcode import WEIGHTED, OpcodeKind
 from nmpsim.lir.opcodes import IN
-from nmpsim.quantization.graph import Graph, Node, Value
+from nmpsim.quantization.graph import FloatGraph, FloatNode, FloatValue
 from nmpsim.quantization.module_builder import QuantizedModuleBuilder
 from nmpsim.quantization.parameters import (
     Parameters,
@@ -46,20 +46,20 @@ class RewrittenProgram:
     """Quantized module, with the instructions that write its results."""
 
     module: Module
-    last_writers: dict[Value, tuple[Node, str]]
+    last_writers: dict[FloatValue, tuple[FloatNode, str]]
     """Value -> the last node that writes it, and its instruction's name."""
-    saturated: dict[Value, int]
+    saturated: dict[FloatValue, int]
     """Result of an operation with a bias -> number of saturated elements of the bias."""
     names: dict[str, str]
     """Computing instruction of the float program -> its name in the quantized program."""
 
 
 def rewrite(
-    graph: Graph,
-    quantized: frozenset[Value],
+    graph: FloatGraph,
+    quantized: frozenset[FloatValue],
     scales: ValueScales,
     settings: Settings,
-    chains: Mapping[Value, ElementwiseChain],
+    chains: Mapping[FloatValue, ElementwiseChain],
 ) -> RewrittenProgram:
     """Rewrite a float program as a quantized program.
 
@@ -84,17 +84,17 @@ class _Rewriter(QuantizedModuleBuilder):
 
     def __init__(
         self,
-        graph: Graph,
-        quantized: frozenset[Value],
+        graph: FloatGraph,
+        quantized: frozenset[FloatValue],
         scales: ValueScales,
         settings: Settings,
-        chains: Mapping[Value, ElementwiseChain],
+        chains: Mapping[FloatValue, ElementwiseChain],
     ) -> None:
         super().__init__(graph, quantized, scales)
         self._settings = settings
         self._chains = chains
-        self._last_writers: dict[Value, tuple[Node, str]] = {}
-        self._saturated: dict[Value, int] = {}
+        self._last_writers: dict[FloatValue, tuple[FloatNode, str]] = {}
+        self._saturated: dict[FloatValue, int] = {}
         self._layer_names: dict[str, str] = {}
 
     def rewrite(self) -> RewrittenProgram:
@@ -110,7 +110,7 @@ class _Rewriter(QuantizedModuleBuilder):
             self.build_module(), self._last_writers, self._saturated, self._layer_names
         )
 
-    def _find_needed_nodes(self) -> list[Node]:
+    def _find_needed_nodes(self) -> list[FloatNode]:
         """Return the nodes that outputs depend on."""
         needed = self._with_viewed(self.graph.outputs.values())
         nodes = []
@@ -121,7 +121,7 @@ class _Rewriter(QuantizedModuleBuilder):
                 nodes.append(node)
         return nodes[::-1]
 
-    def _with_viewed(self, values: Iterable[Value]) -> set[Value]:
+    def _with_viewed(self, values: Iterable[FloatValue]) -> set[FloatValue]:
         """Return the values, and the sources of those that are views."""
         found = set(values)
         for value in values:
@@ -132,7 +132,7 @@ class _Rewriter(QuantizedModuleBuilder):
 
     # --- instructions ------------------------------------------------------------------------
 
-    def _write_view(self, node: Node) -> None:
+    def _write_view(self, node: FloatNode) -> None:
         (result,), (source,) = node.results, node.sources
         if self.graph.get_constant(result) is not None:
             return  # what reads it gets a constant of its own
@@ -140,7 +140,7 @@ class _Rewriter(QuantizedModuleBuilder):
         whole = self.get_tensor(source, attrs.evolve(type_, shape=source.type.shape))
         self.set_tensor(result, self.add_view(whole, type_, _offsets(node), result.name))
 
-    def _write(self, node: Node, form: _QuantizedForm) -> None:
+    def _write(self, node: FloatNode, form: _QuantizedForm) -> None:
         (opcode, sources, attributes), instruction = form, node.instruction
         kinds = ["@out", IN] if node.is_implicit else [o.kind for o in instruction.operands]
         results = iter([self.get_result_tensor(node, value) for value in node.results])
@@ -152,7 +152,7 @@ class _Rewriter(QuantizedModuleBuilder):
         if not node.is_implicit:
             self._layer_names[instruction.name] = name
 
-    def _make_form(self, node: Node) -> _QuantizedForm:
+    def _make_form(self, node: FloatNode) -> _QuantizedForm:
         """Return the instruction in its new form."""
         result, attributes = node.results[0], node.instruction.attributes
         if result not in self.quantized:
@@ -166,11 +166,11 @@ class _Rewriter(QuantizedModuleBuilder):
             return self._make_weighted_form(node)
         return node.opcode, self._read_sources(node), attributes
 
-    def _read(self, value: Value) -> Tensor:
+    def _read(self, value: FloatValue) -> Tensor:
         """Return a value as a quantized operation reads it."""
         return self.get_tensor(value, self.scales.get_type(value))
 
-    def _read_sources(self, node: Node) -> list[Tensor]:
+    def _read_sources(self, node: FloatNode) -> list[Tensor]:
         """Return the sources of a node, those of a part with the parameters of the whole."""
         if node.region:
             whole = self.get_type(node.results[0])
@@ -181,7 +181,7 @@ class _Rewriter(QuantizedModuleBuilder):
             return [self._read(batch), self._add_bias(bias, chosen)]
         return list(map(self._read, node.sources))
 
-    def _find_slice_parameters(self, node: Node) -> Parameters | None:
+    def _find_slice_parameters(self, node: FloatNode) -> Parameters | None:
         """Return the parameters of the bias in a ``batchedadd`` after a constant product, or None.
 
         Glow makes these two of a fully connected layer, and quantizes the bias as that layer's.
@@ -197,7 +197,7 @@ class _Rewriter(QuantizedModuleBuilder):
         is_constant = self.graph.get_constant(weights) is not None
         return self._choose_bias(bias, source, weights) if is_constant else None
 
-    def _add_table(self, node: Node, chain: ElementwiseChain) -> Tensor:
+    def _add_table(self, node: FloatNode, chain: ElementwiseChain) -> Tensor:
         """Add the table of a node's function for each integer of the chain's source."""
         source, result = self.scales.get_type(chain.source), self.scales.get_type(node.results[0])
         limits = np.iinfo(ELEM_DTYPES[source.elem])
@@ -209,7 +209,7 @@ class _Rewriter(QuantizedModuleBuilder):
 
     # --- weights and biases ------------------------------------------------------------------
 
-    def _make_weighted_form(self, node: Node) -> _QuantizedForm:
+    def _make_weighted_form(self, node: FloatNode) -> _QuantizedForm:
         """Return the quantized form of a convolution or fully connected layer."""
         source, settings = self._read(node.sources[0]), self._settings
         if settings.per_channel and node.kind is OpcodeKind.CONVOLUTION:
@@ -219,7 +219,7 @@ class _Rewriter(QuantizedModuleBuilder):
         operands = source, self._read(node.sources[1]), self._add_layer_bias(node)
         return node.opcode, operands, node.instruction.attributes
 
-    def _make_rowwise_form(self, node: Node, source: Tensor) -> _QuantizedForm:
+    def _make_rowwise_form(self, node: FloatNode, source: Tensor) -> _QuantizedForm:
         """Return the form with a scale and an offset for each output, and one for the bias."""
         rows = self._array(node.sources[1]).T
         chosen = self._choose(rows.min(1), rows.max(1), self._settings.elem)
@@ -231,7 +231,7 @@ class _Rewriter(QuantizedModuleBuilder):
         )
         return "rowwisequantizedfullyconnected", operands, {}
 
-    def _make_channelwise_form(self, node: Node, source: Tensor) -> _QuantizedForm:
+    def _make_channelwise_form(self, node: FloatNode, source: Tensor) -> _QuantizedForm:
         """Return the form with a scale for each output channel of filter and bias.
 
         Filters have no offsets: where the schema is asymmetric, Glow takes the symmetric one here.
@@ -270,7 +270,7 @@ class _Rewriter(QuantizedModuleBuilder):
             schema = "symmetric"
         return choose_parameters(low, high, schema, elem)
 
-    def _choose_bias(self, bias: Value, source: Value, weights: Value) -> Parameters:
+    def _choose_bias(self, bias: FloatValue, source: FloatValue, weights: FloatValue) -> Parameters:
         """Return the parameters of a bias that is added to a sum of products."""
         array, elem = self._array(bias), self._settings.bias_elem
         first, second = (
@@ -279,7 +279,7 @@ class _Rewriter(QuantizedModuleBuilder):
         own = self._choose(array.min(), array.max(), elem)
         return choose_bias_parameters(own, first, second, elem, not array.any())
 
-    def _add_layer_bias(self, node: Node) -> Tensor:
+    def _add_layer_bias(self, node: FloatNode) -> Tensor:
         """Add a bias with one scale: the result's if so chosen, else Glow's."""
         source, weights, bias = node.sources
         if self._settings.bias_on_result:
@@ -289,15 +289,15 @@ class _Rewriter(QuantizedModuleBuilder):
         self._record_saturation(node, self._array(bias), chosen)
         return self._add_bias(bias, chosen)
 
-    def _add_bias(self, bias: Value, chosen: Parameters) -> Tensor:
+    def _add_bias(self, bias: FloatValue, chosen: Parameters) -> Tensor:
         type_ = make_tensor_type(self._settings.bias_elem, bias.type.shape, chosen)
         return self.get_tensor(bias, type_)
 
-    def _record_saturation(self, node: Node, bias: Array, chosen: Parameters) -> None:
+    def _record_saturation(self, node: FloatNode, bias: Array, chosen: Parameters) -> None:
         if count := count_saturated(bias, chosen, self._settings.bias_elem):
             self._saturated[node.results[0]] = count
 
-    def _array(self, value: Value) -> Array:
+    def _array(self, value: FloatValue) -> Array:
         """Return the elements of weights or a bias, which are constant on the device."""
         array = self.graph.get_constant(value)
         if array is None:
@@ -305,7 +305,7 @@ class _Rewriter(QuantizedModuleBuilder):
         return array
 
     def _add_channels(
-        self, source: Value, reals: Array, parameters: Parameters, elem: str
+        self, source: FloatValue, reals: Array, parameters: Parameters, elem: str
     ) -> Tensor:
         """Add a quantized constant with other parameters for each index of dimension 0."""
         column = (-1, *(1,) * (reals.ndim - 1))
@@ -343,7 +343,7 @@ class _Rewriter(QuantizedModuleBuilder):
         span = next(w.span for w in self.graph.module.weights if w.name == weight)
         self.begin_instruction(f"{weight}_copy", span)
 
-    def _read_output(self, weight: str, value: Value) -> Tensor:
+    def _read_output(self, weight: str, value: FloatValue) -> Tensor:
         """Return a tensor with an output's value and shape that no other output overwrites."""
         self._begin_output(weight)
         own = self.get_type(value)
@@ -359,6 +359,6 @@ class _Rewriter(QuantizedModuleBuilder):
         return tensor
 
 
-def _offsets(node: Node) -> tuple[int, ...]:
+def _offsets(node: FloatNode) -> tuple[int, ...]:
     offsets = node.instruction.attributes["Offsets"]
     return tuple(int(o) for o in offsets) if isinstance(offsets, tuple) else ()

@@ -16,9 +16,9 @@ from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends.module_builder import make_quantized_type
 from nmpsim.lir.nodes import Quantization, TensorType
 from nmpsim.lir.opcode import SATURATES_ANYWHERE, OpcodeKind
-from nmpsim.quantization.graph import Graph, Node, Value
+from nmpsim.quantization.graph import FloatGraph, FloatNode, FloatValue
 from nmpsim.quantization.parameters import Parameters, Settings, choose_parameters
-from nmpsim.quantization.profile import Range, check_finite
+from nmpsim.quantization.profile import ValueRange, check_finite
 
 
 class ValueScales:
@@ -26,18 +26,18 @@ class ValueScales:
 
     def __init__(
         self,
-        graph: Graph,
-        quantized: frozenset[Value],
-        ranges: Mapping[Value, Range],
+        graph: FloatGraph,
+        quantized: frozenset[FloatValue],
+        ranges: Mapping[FloatValue, ValueRange],
         settings: Settings,
     ) -> None:
         self._graph = graph
         self._quantized = quantized
         self._ranges = ranges
         self._settings = settings
-        self._parent: dict[Value, Value] = {}
+        self._parent: dict[FloatValue, FloatValue] = {}
         """Value -> another value with the same parameters; the last one's range decides."""
-        self.narrowed: dict[Value, Node] = {}
+        self.narrowed: dict[FloatValue, FloatNode] = {}
         """Result with the range of the activation after it -> that activation."""
         for node in graph.nodes:
             self._share(node)
@@ -46,7 +46,7 @@ class ValueScales:
                 self._gather(value)
         self._require_ranges()
 
-    def get_type(self, value: Value) -> TensorType:
+    def get_type(self, value: FloatValue) -> TensorType:
         """Return the quantized type of a value."""
         elem, range_ = self._settings.elem, self._shared_range(self._root(value))
         chosen = choose_parameters(range_.low, range_.high, self._settings.schema, elem)
@@ -70,7 +70,7 @@ class ValueScales:
             hint="Use a profile of this network, or pass --calibration.",
         )
 
-    def _share(self, node: Node) -> None:
+    def _share(self, node: FloatNode) -> None:
         """Let a node's result share parameters with its source, if it cannot change them."""
         result = node.results[0]
         if result not in self._quantized or node.region or not node.sources:
@@ -83,7 +83,7 @@ class ValueScales:
         elif node.keeps_scale:
             self._parent[result] = source
 
-    def _may_narrow(self, source: Value) -> bool:
+    def _may_narrow(self, source: FloatValue) -> bool:
         """Return whether only one activation reads the result of an operation that can clip."""
         producers = self._graph.producers.get(source, [])
         return (
@@ -94,14 +94,14 @@ class ValueScales:
             and source not in self._graph.outputs.values()
         )
 
-    def _gather(self, whole: Value) -> None:
+    def _gather(self, whole: FloatValue) -> None:
         """Give the parts of a concatenation its parameters, unless other uses need others."""
         for node in self._graph.producers[whole]:
             for part in node.sources if node.region else ():
                 if part in self._quantized and self._only_for(part, whole):
                     self._parent[self._root(part)] = whole
 
-    def _only_for(self, part: Value, whole: Value) -> bool:
+    def _only_for(self, part: FloatValue, whole: FloatValue) -> bool:
         """Return whether all values that share a part's parameters end in ``whole``."""
         root, target = self._root(part), self._root(whole)
         members = {root, *(value for value in self._parent if self._root(value) == root)}
@@ -115,16 +115,16 @@ class ValueScales:
             )
         )
 
-    def _shares(self, node: Node, source: Value) -> bool:
+    def _shares(self, node: FloatNode, source: FloatValue) -> bool:
         """Return whether a node's source and result have the same parameters."""
         return bool(node.keeps_scale or node.region) or self.narrowed.get(source) is node
 
-    def _root(self, value: Value) -> Value:
+    def _root(self, value: FloatValue) -> FloatValue:
         while value in self._parent:
             value = self._parent[value]
         return value
 
-    def _shared_range(self, root: Value) -> Range:
+    def _shared_range(self, root: FloatValue) -> ValueRange:
         """Return the union of the deciding value's range and those of values in parts."""
         range_ = self._range(root)
         for value in self._graph.assembled_values:
@@ -132,15 +132,15 @@ class ValueScales:
                 range_ = range_.union(self._range(value))
         return range_
 
-    def _range(self, value: Value) -> Range:
+    def _range(self, value: FloatValue) -> ValueRange:
         array = self._graph.get_constant(value)
         return self._ranges[value] if array is None else get_constant_range(array, value.name)
 
 
-def get_constant_range(array: npt.NDArray[Any], name: str) -> Range:
+def get_constant_range(array: npt.NDArray[Any], name: str) -> ValueRange:
     """Return the range of a constant; raise UserError (QUANT002) for infinities and NaNs."""
     check_finite(array, "QUANT002", f"the constant %{name} has values that are not finite")
-    return Range.from_values(array)
+    return ValueRange.from_values(array)
 
 
 def make_tensor_type(elem: str, shape: tuple[int, ...], parameters: Parameters) -> TensorType:

@@ -21,7 +21,7 @@ from nmpsim.records import frozen
 
 
 @frozen
-class Range:
+class AllowedRange:
     """Allowed range of a number, or of the length of a collection."""
 
     low: float
@@ -73,10 +73,10 @@ MAY_BE_SPECIAL = Marker("infinities and NaN are allowed, as texts")
 OR_NULL = Marker("an empty text and what is not finite are null")
 NESTED = Marker("numbers in lists nested by shape")
 
-Whole = Annotated[int, Range(-(1 << 63), (1 << 63) - 1)]
-Count = Annotated[int, Range(0, (1 << 63) - 1)]
-Finite = Annotated[float, Range(-sys.float_info.max, sys.float_info.max)]
-Share = Annotated[float, Range(0, sys.float_info.max)]
+Whole = Annotated[int, AllowedRange(-(1 << 63), (1 << 63) - 1)]
+Count = Annotated[int, AllowedRange(0, (1 << 63) - 1)]
+Finite = Annotated[float, AllowedRange(-sys.float_info.max, sys.float_info.max)]
+Share = Annotated[float, AllowedRange(0, sys.float_info.max)]
 """Finite, non-negative number."""
 Real = Annotated[float, MAY_BE_SPECIAL]
 """Any float; ``"Infinity"``, ``"-Infinity"`` and ``"NaN"`` are strings in JSON."""

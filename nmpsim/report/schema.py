@@ -20,10 +20,10 @@ from nmpsim.report.fields import (
     BY_NAME,
     MAY_BE_SPECIAL,
     NESTED,
+    AllowedRange,
     Field,
     Finite,
     JsonType,
-    Range,
     get_annotations,
     is_record,
     list_fields,
@@ -105,7 +105,7 @@ def _type_schema(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:
         return {"type": "array", "items": _row([_type_schema(one.kind, defs) for one in fields])}
     schema = _plain(kind, defs)
     for one in annotations:
-        if isinstance(one, Range):
+        if isinstance(one, AllowedRange):
             low, high = _LIMITS[schema["type"]]
             schema |= {low: one.low, high: one.high}
     return schema

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nmpsim.isa.descriptors import DESCRIPTORS
-from nmpsim.isa.layouts import Throughput
+from nmpsim.isa.layouts import UnitThroughput
 from nmpsim.isa.words import find_word_positions
 from nmpsim.timing.compute import (
     count_conv_cycles,
@@ -20,8 +20,8 @@ from nmpsim.timing.compute import (
     count_vector_cycles,
 )
 
-PRODUCT, DEPTHWISE = int(Throughput.PRODUCT), int(Throughput.DEPTHWISE)
-LANES, ELEMENT = int(Throughput.LANES), int(Throughput.ELEMENT)
+PRODUCT, DEPTHWISE = int(UnitThroughput.PRODUCT), int(UnitThroughput.DEPTHWISE)
+LANES, ELEMENT = int(UnitThroughput.LANES), int(UnitThroughput.ELEMENT)
 _THROUGHPUTS = np.array([int(d.work.throughput) for d in DESCRIPTORS.values()], np.int64)
 _ELEMENT_WORD = np.array(find_word_positions("element"))
 

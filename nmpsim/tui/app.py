@@ -1,7 +1,7 @@
 """The debugger's screen: panes that show one view, and keys and a command line that move the run.
 
 Nothing is debugged here. An action runs in its own thread while nothing else reads the debugger;
-afterwards its result is taken as a :class:`View` and shown.
+afterwards its result is taken as a :class:`BufferView` and shown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from textual.filter import LineFilter, NoColor
 from textual.screen import Screen
 from textual.widgets import HelpPanel
 
-from nmpsim.debugger import Location
+from nmpsim.debugger import RunLocation
 from nmpsim.debugger.commands.shell import Shell, show_help
 from nmpsim.diagnostics import UserError
 from nmpsim.escape import escape_line
@@ -55,7 +55,7 @@ from nmpsim.tui.select_menu import SelectMenu
 from nmpsim.tui.status_line import StatusLine
 from nmpsim.tui.terminal import AsciiOnly, ScreenChanges, TerminalContent
 from nmpsim.tui.theme import ASCII, THEME, Glyphs
-from nmpsim.tui.view import View, execute_command, make_first_view
+from nmpsim.tui.view import ScreenState, execute_command, make_first_view
 from nmpsim.views.text import shorten_distinct
 
 REFRESH_SECONDS = 0.1
@@ -92,7 +92,7 @@ class DebugApp(App[None]):
             HelpPane(list_help_parts(self.BINDINGS), commands, id="help"),
         ]
         self._grid = PaneGrid({str(pane.id): pane for pane in self._all_panes}, id="panes")
-        self.view: View | None = None
+        self.view: ScreenState | None = None
         self.failure: BaseException | None = None
         """Internal error, for the caller to raise."""
         self._status = StatusLine(shell.debugger.bundle.metadata.program)
@@ -106,7 +106,7 @@ class DebugApp(App[None]):
         self._keys = LabelRow(keys, id="keys")
         self._prompt = CommandPrompt(shell.complete)
         self._jobs = JobQueue(self, self)
-        self._progress: Location | None = None
+        self._progress: RunLocation | None = None
         self._searched = ""
         self._pane = self._before_help = 0
         self._early_keys: list[events.Key] = []
@@ -167,7 +167,7 @@ class DebugApp(App[None]):
         return self._all_panes[self._pane]
 
     @property
-    def current_view(self) -> View:
+    def current_view(self) -> ScreenState:
         """View that is shown; raises RuntimeError before the first view."""
         if self.view is None:
             raise RuntimeError("nothing is shown yet")
@@ -184,7 +184,7 @@ class DebugApp(App[None]):
         """Queue a command line for execution."""
         self._jobs.submit(line, lambda: execute_command(self.current_view, line))
 
-    def show_result(self, name: str, view: View) -> None:
+    def show_result(self, name: str, view: ScreenState) -> None:
         """Show the view after an action; a long answer is shown in a visible pane."""
         self._log_pane.write(name, view.answer.text)
         self._show_view(view)
@@ -205,7 +205,7 @@ class DebugApp(App[None]):
         self.failure = error
         self.exit(return_code=1)
 
-    def _update_progress(self, location: Location) -> None:
+    def _update_progress(self, location: RunLocation) -> None:
         self._progress = location
 
     def _show_progress(self) -> None:
@@ -213,7 +213,7 @@ class DebugApp(App[None]):
 
     # --- showing ------------------------------------------------------------------------------
 
-    def _show_view(self, view: View) -> None:
+    def _show_view(self, view: ScreenState) -> None:
         """Show a view in all visible panes."""
         self.view = view
         self._progress = None

@@ -24,12 +24,12 @@ from nmpsim.diagnostics import fail
 from nmpsim.escape import escape_line
 from nmpsim.tui.key_bindings import load_bindings
 from nmpsim.tui.line_pane import LinePane
-from nmpsim.tui.view import View
+from nmpsim.tui.view import ScreenState
 
 
 def search_pane(
-    view: View, pane: LinePane, text: str, step: int, interrupted: Callable[[], bool]
-) -> View:
+    view: ScreenState, pane: LinePane, text: str, step: int, interrupted: Callable[[], bool]
+) -> ScreenState:
     """Move a pane's cursor to the next line with a text, and return a view with the outcome."""
     index = pane.find_line(text, pane.cursor + step, step, interrupted)
     if index is not None:
@@ -39,7 +39,7 @@ def search_pane(
     return _said(view, "interrupted" if interrupted() else missing)
 
 
-def copy_pane(view: View, pane: LinePane, name: str) -> View:
+def copy_pane(view: ScreenState, pane: LinePane, name: str) -> ScreenState:
     """Write all lines of a pane to a file, and return a view that says so.
 
     Raises :class:`~nmpsim.diagnostics.UserError`: ARG001 without a name, FILE002 if the file cannot
@@ -56,7 +56,7 @@ def copy_pane(view: View, pane: LinePane, name: str) -> View:
     return _said(view, f"{len(lines):,} lines written to {path}{more}")
 
 
-def _said(view: View, text: str) -> View:
+def _said(view: ScreenState, text: str) -> ScreenState:
     return attrs.evolve(view, answer=make_result(text))
 
 

@@ -11,7 +11,7 @@ from typing import Protocol
 from textual.app import App
 
 from nmpsim.diagnostics import UserError
-from nmpsim.tui.view import View
+from nmpsim.tui.view import ScreenState
 
 MAX_WAITING = 20
 """Maximum number of waiting actions, such as keys pressed meanwhile."""
@@ -20,7 +20,7 @@ MAX_WAITING = 20
 class JobListener(Protocol):
     """Receiver of the results of actions."""
 
-    def show_result(self, name: str, view: View) -> None:
+    def show_result(self, name: str, view: ScreenState) -> None:
         """Handle the view that an action returned."""
 
     def report_error(self, name: str, error: UserError) -> None:
@@ -35,12 +35,12 @@ class JobQueue:
 
     def __init__(self, app: App[None], listener: JobListener) -> None:
         self._app, self._listener = app, listener
-        self._waiting: deque[tuple[str, Callable[[], View]]] = deque()
+        self._waiting: deque[tuple[str, Callable[[], ScreenState]]] = deque()
         self._stop = threading.Event()
         self.running = ""
         """Name of the running action; empty if none runs."""
 
-    def submit(self, name: str, action: Callable[[], View]) -> None:
+    def submit(self, name: str, action: Callable[[], ScreenState]) -> None:
         """Add an action that returns the next view; it is started if no other action runs."""
         if len(self._waiting) < MAX_WAITING:
             self._waiting.append((name, action))

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.keys import format_key
 
 from nmpsim.debugger.breakpoints import AddressCondition, LayerCondition
-from nmpsim.tui.view import View
+from nmpsim.tui.view import ScreenState
 
 
 @attrs.frozen
@@ -29,7 +29,7 @@ class KeyCommand:
         """Command line with ``CORE`` and ``LAYER`` in place of the selected core and layer."""
         return self.command.format(core="CORE", layer="LAYER")
 
-    def format_line(self, view: View) -> str:
+    def format_line(self, view: ScreenState) -> str:
         """Return the command line with the selected core and layer of a view."""
         return self.command.format(core=view.core, layer=view.layer)
 
@@ -38,7 +38,9 @@ _SECTIONS = tomllib.loads(Path(__file__).with_name("keys.toml").read_text(encodi
 KEY_COMMANDS = tuple(KeyCommand(key, *entry) for key, entry in _SECTIONS["commands"].items())
 
 
-def format_toggle_breakpoint(view: View, condition: AddressCondition | LayerCondition) -> str:
+def format_toggle_breakpoint(
+    view: ScreenState, condition: AddressCondition | LayerCondition
+) -> str:
     """Return the command that toggles the breakpoint with a condition."""
     there = [one.number for one in view.debugger.breakpoints if one.condition == condition]
     if there:

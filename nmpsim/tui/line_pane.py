@@ -19,7 +19,7 @@ from textual.strip import Strip
 from nmpsim.debugger.breakpoints import AddressCondition, LayerCondition
 from nmpsim.tui.key_bindings import load_bindings
 from nmpsim.tui.theme import UNICODE, Glyphs
-from nmpsim.tui.view import View
+from nmpsim.tui.view import ScreenState
 from nmpsim.views.text import shorten_distinct
 
 MAX_PAINTED = 1000
@@ -45,7 +45,7 @@ class LinePane(ScrollView, can_focus=True):
     """Whether its lines show the cursor themselves."""
     cursor = reactive(0)
     virtual_size = reactive(Size(0, 0))
-    view: View | None = None
+    view: ScreenState | None = None
     _lines: Sequence[Text] = ()
     _heading_rows = 0
     _followed: object = None
@@ -68,7 +68,7 @@ class LinePane(ScrollView, can_focus=True):
 
     # --- what a pane says about itself --------------------------------------------------------
 
-    def prepare(self, view: View) -> None:
+    def prepare(self, view: ScreenState) -> None:
         """Prepare the lines: read the data that they need from a view."""
 
     def count_lines(self) -> int:
@@ -103,7 +103,7 @@ class LinePane(ScrollView, can_focus=True):
         return None
 
     @property
-    def current_view(self) -> View:
+    def current_view(self) -> ScreenState:
         """View that is shown; raises RuntimeError before the first view."""
         if self.view is None:
             raise RuntimeError("nothing is shown yet")
@@ -120,7 +120,7 @@ class LinePane(ScrollView, can_focus=True):
         """Set the title of the border."""
         self.border_title = self.title
 
-    def show(self, view: View) -> None:
+    def show(self, view: ScreenState) -> None:
         """Show a view."""
         self.view = view
         self.prepare(view)

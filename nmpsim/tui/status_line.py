@@ -6,9 +6,9 @@ from rich.text import Text
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from nmpsim.debugger import Location
+from nmpsim.debugger import RunLocation
 from nmpsim.escape import escape_line
-from nmpsim.tui.view import View
+from nmpsim.tui.view import ScreenState
 from nmpsim.views.text import shorten_middle
 
 PROGRESS_COLUMNS = 10
@@ -17,7 +17,7 @@ PROGRESS_COLUMNS = 10
 class StatusLine(Widget):
     """Widget of one row with the location of the run and the last answer."""
 
-    location: reactive[Location | None] = reactive(None)
+    location: reactive[RunLocation | None] = reactive(None)
     answer = reactive("")
     warning = reactive("")
     """Problem with the screen's size; empty if none."""
@@ -28,14 +28,14 @@ class StatusLine(Widget):
         super().__init__()
         self._program = escape_line(program)
 
-    def show(self, view: View) -> None:
+    def show(self, view: ScreenState) -> None:
         """Show the location, and the last answer if it has one line."""
         self.busy, self.location = "", view.location
         lines, reason = view.answer.lines, view.answer.data.get("reason")
         is_told = reason not in ("step", "begin") and (reason is not None or len(lines) == 1)
         self.answer = lines[0] if is_told and lines else ""
 
-    def show_progress(self, busy: str, location: Location | None) -> None:
+    def show_progress(self, busy: str, location: RunLocation | None) -> None:
         """Show the running action and its progress, if known."""
         self.busy = busy
         if busy and location is not None:

@@ -9,17 +9,17 @@ import attrs
 import numpy as np
 
 from nmpsim.debugger.operands import (
-    Operand,
     OperandLocation,
+    OperandValues,
     Values,
     find_current_instruction,
     find_operand,
     read_layer_output,
     read_operand,
 )
-from nmpsim.debugger.reference import Reference, get_stored_output
+from nmpsim.debugger.reference import ReferenceOutputs, get_stored_output
 from nmpsim.tui.tensor_planes import FILTER, TensorPlanes
-from nmpsim.tui.view import View
+from nmpsim.tui.view import ScreenState
 
 OUTPUT, DIFFERENCE = "output", "difference"
 MAX_CHANNELS = 6
@@ -34,13 +34,13 @@ class TensorChoice:
     read: Callable[[], TensorPlanes | None]
 
 
-def list_choices(view: View) -> list[TensorChoice]:
+def list_choices(view: ScreenState) -> list[TensorChoice]:
     """Return the tensors that can be shown: requested, of the layer, and of the instruction."""
     asked = [] if view.tensor is None else [_named(view, view.tensor, view.tensor)]
     return [*asked, *_of_layer(view), *_of_core(view)]
 
 
-def _of_layer(view: View) -> Iterator[TensorChoice]:
+def _of_layer(view: ScreenState) -> Iterator[TensorChoice]:
     if view.selected_layer is None:
         return
     yield TensorChoice(OUTPUT, partial(_output, view))
@@ -51,7 +51,7 @@ def _of_layer(view: View) -> Iterator[TensorChoice]:
         yield _named(view, role, name)
 
 
-def _output(view: View) -> TensorPlanes | None:
+def _output(view: ScreenState) -> TensorPlanes | None:
     return (
         None
         if view.selected_layer is None
@@ -59,7 +59,7 @@ def _output(view: View) -> TensorPlanes | None:
     )
 
 
-def _difference(view: View, reference: Reference) -> TensorPlanes | None:
+def _difference(view: ScreenState, reference: ReferenceOutputs) -> TensorPlanes | None:
     """Return the output minus the reference, in integers if both are."""
     layer = view.debugger.layers[view.layer]
     ours, theirs = read_layer_output(view.debugger, layer), get_stored_output(layer, reference)
@@ -70,7 +70,7 @@ def _difference(view: View, reference: Reference) -> TensorPlanes | None:
     elem = "i64" if wide is np.int64 else "float64"
     name = f"{layer.output.name} less the reference"
     return TensorPlanes(
-        Operand(name, elem, values, note=_where(values), layer=view.layer), is_difference=True
+        OperandValues(name, elem, values, note=_where(values), layer=view.layer), is_difference=True
     )
 
 
@@ -85,7 +85,7 @@ def _where(values: Values) -> str:
     return f"{int(counts.sum()):,} differ, by channel {channels}{more}"
 
 
-def _named(view: View, role: str, name: str) -> TensorChoice:
+def _named(view: ScreenState, role: str, name: str) -> TensorChoice:
     def read() -> TensorPlanes | None:
         known = view.facts.operands
         found = find_operand(view.debugger, view.facts.module, known, name, view.layer)
@@ -94,7 +94,7 @@ def _named(view: View, role: str, name: str) -> TensorChoice:
     return TensorChoice(role, read)
 
 
-def _of_core(view: View) -> Iterator[TensorChoice]:
+def _of_core(view: ScreenState) -> Iterator[TensorChoice]:
     at = find_current_instruction(view.debugger, view.core)
     for placed in at.operands if at else ():
         yield TensorChoice(
@@ -102,5 +102,5 @@ def _of_core(view: View) -> Iterator[TensorChoice]:
         )
 
 
-def _placed(view: View, placed: OperandLocation) -> TensorPlanes:
+def _placed(view: ScreenState, placed: OperandLocation) -> TensorPlanes:
     return TensorPlanes(read_operand(view.debugger, view.core, placed))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from rich.text import Text
 
 from nmpsim.debugger.inspect import ravel_index, unravel_index
-from nmpsim.debugger.operands import Operand, Values
+from nmpsim.debugger.operands import OperandValues, Values
 from nmpsim.tui.theme import ORANGE, Glyphs
 from nmpsim.views.text import format_real
 
@@ -81,7 +81,7 @@ FILTER = "Filter"
 class TensorPlanes:
     """Tensor divided into one plane of rows and columns for each channel."""
 
-    operand: Operand
+    operand: OperandValues
     is_channel_first: bool = False
     is_difference: bool = False
     """Whether the values are differences from a reference, where 0 is neutral."""

@@ -13,7 +13,7 @@ from nmpsim.analysis.data_flow import layer_edges
 from nmpsim.analysis.memory_map import memory_map
 from nmpsim.bundle import Bundle
 from nmpsim.bundle.metadata import Layer
-from nmpsim.debugger import CoreState, Debugger, LayerState, Location
+from nmpsim.debugger import CoreState, Debugger, LayerState, RunLocation
 from nmpsim.debugger.breakpoints import AddressCondition, LayerCondition
 from nmpsim.debugger.commands.command import CommandResult, make_result
 from nmpsim.debugger.commands.shell import Shell
@@ -92,7 +92,7 @@ def _layer_lines(bundle: Bundle, source: tuple[str, ...]) -> Mapping[int, int]:
 
 
 @attrs.frozen(eq=False)
-class View:
+class ScreenState:
     """Immutable state of the screen: location of the run, results, and the user's selection.
 
     The panes read the rest from ``debugger``, which does not move meanwhile.
@@ -100,7 +100,7 @@ class View:
 
     shell: Shell
     facts: ProgramFacts
-    location: Location
+    location: RunLocation
     answer: CommandResult
     """Result of the last command."""
     report: RunReport
@@ -148,11 +148,11 @@ class View:
         return frozenset(one.address for one in conditions if isinstance(one, AddressCondition))
 
 
-def make_first_view(shell: Shell) -> View:
+def make_first_view(shell: Shell) -> ScreenState:
     """Start recording the work of the units, and return the initial view."""
     shell.debugger.record_work()
     answer = make_result("c runs it to the end, n a layer; ? lists all keys")
-    view = View(shell=shell, facts=read_facts(shell), answer=answer, **_read_state(shell))
+    view = ScreenState(shell=shell, facts=read_facts(shell), answer=answer, **_read_state(shell))
     return attrs.evolve(view, at=view.location.layer, layer=view.location.layer or 0)
 
 
@@ -170,7 +170,7 @@ def _read_state(shell: Shell) -> dict[str, Any]:
     }
 
 
-def execute_command(before: View, line: str) -> View:
+def execute_command(before: ScreenState, line: str) -> ScreenState:
     """Execute a command line and return the view after it."""
     view = make_next_view(before, before.shell.execute(line))
     # Compiled kernels are many objects that stay; a garbage collection that looks at all of them
@@ -180,7 +180,7 @@ def execute_command(before: View, line: str) -> View:
     return view
 
 
-def make_next_view(before: View, answer: CommandResult) -> View:
+def make_next_view(before: ScreenState, answer: CommandResult) -> ScreenState:
     """Return the view after a command; the selection changes if the run has moved."""
     edits, facts = before.debugger.edits, before.facts
     if facts.edits is not edits:
@@ -206,7 +206,7 @@ def make_next_view(before: View, answer: CommandResult) -> View:
     return view
 
 
-def _stands_at(view: View) -> int | None:
+def _stands_at(view: ScreenState) -> int | None:
     """Return the finished layer after a step to its end, otherwise the next layer."""
     debugger, location = view.debugger, view.location
     if view.answer.data.get("reason") == "step" and location.layers_done:
@@ -216,7 +216,7 @@ def _stands_at(view: View) -> int | None:
     return location.layer
 
 
-def _asked_about(view: View) -> int | None:
+def _asked_about(view: ScreenState) -> int | None:
     """Return the layer that an answer is about, by its index or name."""
     data = view.answer.data
     named = next((data[key] for key in ("layer", "index", "first") if key in data), None)

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from nmpsim.analysis.diff import Change, ReportDifference, RunDifference, TensorDifference
+from nmpsim.analysis.diff import ReportChange, ReportDifference, RunDifference, TensorDifference
 from nmpsim.analysis.difference import Element, Tolerance
 from nmpsim.escape import escape_line
 from nmpsim.lir.names import make_display_names
@@ -184,7 +184,7 @@ def _name(one: TensorDifference, shown: Mapping[str, str]) -> str:
     return name if one.operand is None else f"{name}.{one.operand}"
 
 
-def _change(change: Change) -> str:
+def _change(change: ReportChange) -> str:
     share = _percent(change.first, change.second)
     return f"{change.what}: {_fact(change.first)} -> {_fact(change.second)}{share}"
 

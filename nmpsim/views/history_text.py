@@ -8,7 +8,7 @@ from typing import Literal, TypedDict
 from rich.console import Console
 
 from nmpsim.escape import escape_line
-from nmpsim.experiments.history import Entry, find_latest_pairs, name_series
+from nmpsim.experiments.history import HistoryEntry, find_latest_pairs, name_series
 from nmpsim.report.json import to_json
 from nmpsim.views.console import print_line, print_table
 from nmpsim.views.measures import RUN_COLUMNS, Column, NumberColumn
@@ -23,15 +23,15 @@ class HistoryDocument(TypedDict):
     """Output of `nmpsim history --format json`."""
 
     schema: Literal["nmpsim-history-2"]
-    entries: list[Entry]
+    entries: list[HistoryEntry]
 
 
-def make_history_document(entries: Sequence[Entry]) -> HistoryDocument:
+def make_history_document(entries: Sequence[HistoryEntry]) -> HistoryDocument:
     """Return the entries of a history as a JSON document."""
     return to_json({"entries": entries}, HistoryDocument)
 
 
-def print_history(entries: Sequence[Entry], console: Console) -> None:
+def print_history(entries: Sequence[HistoryEntry], console: Console) -> None:
     """Print the latest change of each series, and a table of all entries."""
     for words in describe_latest_changes(entries):
         print_line(console, words, "bold")
@@ -56,20 +56,20 @@ def print_history(entries: Sequence[Entry], console: Console) -> None:
     )
 
 
-def make_number_column(entries: Sequence[Entry]) -> Column:
+def make_number_column(entries: Sequence[HistoryEntry]) -> Column:
     """Return the table column with an entry's position in the history, counted from 1."""
     numbers = {id(entry): n for n, entry in enumerate(entries, 1)}
     meaning = "number of the entry, for nmpsim history --show"
     return NumberColumn("#", lambda one: numbers[id(one)], str, meaning)
 
 
-def make_network_column(entries: Sequence[Entry]) -> Column:
+def make_network_column(entries: Sequence[HistoryEntry]) -> Column:
     """Return the table column with the name of an entry's series."""
     names = name_series(entries)
     return Column("network", "series", names.__getitem__, "name and label", least=8)
 
 
-def describe_latest_changes(entries: Sequence[Entry]) -> list[str]:
+def describe_latest_changes(entries: Sequence[HistoryEntry]) -> list[str]:
     """Return a sentence for each series that compares its last two entries."""
     names = name_series(entries)
     return [
@@ -77,7 +77,7 @@ def describe_latest_changes(entries: Sequence[Entry]) -> list[str]:
     ]
 
 
-def _verdict(before: Entry, after: Entry, name: str) -> str:
+def _verdict(before: HistoryEntry, after: HistoryEntry, name: str) -> str:
     facts = []
     worse = better = False
     measures = (

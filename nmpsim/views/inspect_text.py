@@ -74,7 +74,7 @@ def _operations(bundle: Bundle) -> list[Any]:
     ]  # fmt: skip
 
 
-class TensorDocument(TypedDict):
+class BundleTensorDocument(TypedDict):
     """A tensor of a bundle."""
 
     name: str
@@ -84,7 +84,7 @@ class TensorDocument(TypedDict):
     offset: Annotated[int | None, "zero point; null if the type is not quantized"]
 
 
-class LayerDocument(TypedDict):
+class BundleLayerDocument(TypedDict):
     """A layer of a bundle."""
 
     index: Annotated[int, "position in the list, from 0"]
@@ -99,7 +99,7 @@ class LayerDocument(TypedDict):
     numerics: Annotated[str, "numerics profile; empty where none applies"]
     fused: Annotated[list[str], "names of the LIR instructions that became this layer"]
     macs: int
-    output: TensorDocument
+    output: BundleTensorDocument
 
 
 class OperationDocument(TypedDict):
@@ -136,14 +136,14 @@ class InspectDocument(TypedDict):
     program: Annotated[str, Source("metadata.program")]
     source: Annotated[str, Source("metadata.source")]
     numerics: Annotated[str, Source("metadata.numerics")]
-    inputs: Annotated[list[TensorDocument], Source("metadata.user_inputs")]
-    outputs: Annotated[list[TensorDocument], Source("metadata.user_outputs")]
+    inputs: Annotated[list[BundleTensorDocument], Source("metadata.user_inputs")]
+    outputs: Annotated[list[BundleTensorDocument], Source("metadata.user_outputs")]
     operations: Annotated[
         list[OperationDocument],
         Source(_operations),
         "of the model's file; none if it was LIR",
     ]
-    layers: Annotated[list[LayerDocument], Source("metadata.layers")]
+    layers: Annotated[list[BundleLayerDocument], Source("metadata.layers")]
     placement: Annotated[PlacementDocument, Source(_placement)]
     elements: Annotated[
         list[ElementTypeUsage],

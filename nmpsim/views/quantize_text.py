@@ -60,7 +60,7 @@ class OutputDocument(TypedDict):
     top1_agreement: Annotated[float | None, "share of samples with the same best class"]
 
 
-class LayerDocument(TypedDict):
+class LayerErrorDocument(TypedDict):
     """The error of a layer against the float program."""
 
     name: str
@@ -75,7 +75,7 @@ class ComparisonDocument(TypedDict):
     quantized: int
     staying_float: int
     outputs: list[OutputDocument]
-    layers: list[LayerDocument]
+    layers: list[LayerErrorDocument]
 
 
 class QuantizeDocument(TypedDict):

@@ -18,7 +18,7 @@ import numpy as np
 
 import nmpsim
 from nmpsim.bundle import parse_bundle
-from nmpsim.bundle.patch import Change, apply_patch
+from nmpsim.bundle.patch import ByteChange, apply_patch
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.changes import ProgramChanges
 from nmpsim.debugger.edits import build_patch
@@ -84,7 +84,7 @@ def missing_wait(folder: Path, arrays: dict[str, Any], tensors: dict[str, Any]) 
         if one.core == 1 and one.instruction.mnemonic == "nmp.wait" and one.word >> 15 & 31 == 0
     )  # fmt: skip
     nothing = encode("addi", {"rd": 0, "rs1": 0, "imm": 0})
-    change = Change(wait.pc, wait.word.to_bytes(4, "little"), nothing.to_bytes(4, "little"), "")
+    change = ByteChange(wait.pc, wait.word.to_bytes(4, "little"), nothing.to_bytes(4, "little"), "")
     return apply_patch(image, (change,), "missing_wait.bin")
 
 

@@ -51,6 +51,18 @@ def find_definitions() -> Iterator[str]:
             yield f"{_place(path, node)} {node.name}"
 
 
+def find_repeated_class_names() -> Iterator[str]:
+    """Yield public classes of the same name in different modules; nested ones have a scope."""
+    places: dict[str, list[str]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(_place(path, node))
+    for name, found in places.items():
+        if len(found) > 1:
+            yield f"{name}: {', '.join(found)}"
+
+
 def find_docstrings() -> Iterator[str]:
     """Yield docstrings, also those of fields, that begin like a fragment."""
     for path, node in _nodes():
@@ -74,6 +86,7 @@ def find_long_help() -> Iterator[str]:
 CHECKS = {
     "banned names of modules": find_module_names,
     "banned names of classes and functions": find_definitions,
+    "classes with the same name": find_repeated_class_names,
     "docstrings that are fragments": find_docstrings,
     "help longer than a line": find_long_help,
 }

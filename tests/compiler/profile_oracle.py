@@ -13,7 +13,7 @@ import numpy as np
 from profile_formulas import PROFILES, Array, Layer, Profile, f32
 
 from nmpsim.kernels.hostops import HostTensor
-from nmpsim.kernels.hostops.windows import Window
+from nmpsim.kernels.hostops.windows import SlidingWindow
 
 Attributes = Mapping[str, Any]
 WEIGHTED = ("convolution", "fullyconnected")
@@ -103,7 +103,7 @@ def _layer(opcode: str, operands: Sequence[HostTensor], attributes: Attributes) 
 
 
 def _convolve(x: Array, w: Array, shape: tuple[int, ...], attributes: Attributes) -> Array:
-    window, groups = Window.from_attributes(attributes), int(attributes["Group"])
+    window, groups = SlidingWindow.from_attributes(attributes), int(attributes["Group"])
     padded = window.pad(x, 0)
     inputs, outs = x.shape[3] // groups, w.shape[0] // groups
     sums = np.zeros(shape, np.int64)
@@ -127,7 +127,7 @@ def _average(
     operands: Sequence[HostTensor], attributes: Attributes, profile: Profile
 ) -> tuple[Array, int, int]:
     dest, source = operands
-    window = Window.from_attributes(attributes)
+    window = SlidingWindow.from_attributes(attributes)
     counts = window.count_valid_taps(source.shape[1:3], dest.shape[1:3])[:, :, None]
     values: Array = (
         source.values.astype(np.int64) if profile.averages_raw else source.subtract_offset()

@@ -14,7 +14,7 @@ from small_programs import bundle_of
 
 from nmpsim.compiler.allocate import ALIGNMENT, allocate
 from nmpsim.compiler.fuse import fuse_clips
-from nmpsim.compiler.operations import Buffer, Operation, View
+from nmpsim.compiler.operations import Buffer, BufferView, Operation
 from nmpsim.compiler.placement import assign_placement
 from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.config import default_device
@@ -23,7 +23,7 @@ from nmpsim.lir.nodes import Instruction, Operand
 
 def operation(number: int, buffers: Sequence[Buffer]) -> Operation:
     """Return a copy operation that touches these buffers."""
-    views = tuple(View(b.name, b, 0, int8((b.nbytes,))) for b in buffers)
+    views = tuple(BufferView(b.name, b, 0, int8((b.nbytes,))) for b in buffers)
     kinds = ("@out", *("@in",) * (len(views) - 1))
     operands = tuple(Operand(k, v.name, NOWHERE) for k, v in zip(kinds, views, strict=True))
     return Operation(Instruction(number, f"op{number}", "copy", operands, {}, NOWHERE), views)

@@ -14,7 +14,7 @@ from nmpsim.compiler.numerics.ratios import (
     multiply_float32,
     to_integer_scale,
 )
-from nmpsim.compiler.operations import Buffer, View
+from nmpsim.compiler.operations import Buffer, BufferView
 from nmpsim.diagnostics import Place, UserError
 from nmpsim.kernels.hostops import HostTensor
 from nmpsim.kernels.hostops.rounding import quantize_value as quantize_by_host
@@ -25,9 +25,9 @@ HERE = Place("net.lir", 7, 3)
 quantize_value = PROFILES["glow-int"].quantize
 
 
-def grid(scale: float, offset: int) -> View:
+def grid(scale: float, offset: int) -> BufferView:
     quant = Quantization(scale, offset, 0.0, 0.0)
-    return View("t", Buffer("t", 1, constant=False), 0, TensorType("i8", (1,), quant))
+    return BufferView("t", Buffer("t", 1, constant=False), 0, TensorType("i8", (1,), quant))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from whole_recordings import needs_recordings, plan_of, record
 
 from nmpsim.core.compiled.kernel_arguments import LAYER
 from nmpsim.core.instruction_tables import OP
-from nmpsim.core.layer_kernels.planning import Part, make_part, make_passes, pack_plan
+from nmpsim.core.layer_kernels.planning import ThreadTask, make_part, make_passes, pack_plan
 from nmpsim.core.layer_kernels.proof import RecordedInstruction
 from nmpsim.core.layer_kernels.tasks import replace_words
 from nmpsim.isa.words import LOAD, RESCALE
@@ -20,18 +20,18 @@ A, B, C, ROW = 1000, 2000, 3000, 100
 """Tensors of rows."""
 
 
-def rescale(layer: int, source: int, target: int, count: int = ROW) -> Part:
+def rescale(layer: int, source: int, target: int, count: int = ROW) -> ThreadTask:
     """Return a part that computes a row of one tensor from a row of another."""
     words = {"input": source, "output": target, "count": count}
     d = replace_words([0] * len(RESCALE), RESCALE, words)
     return make_part([RecordedInstruction(OP.nmp_rescale, layer, d)])
 
 
-def rows(layer: int, source: int, target: int, count: int = 4) -> list[Part]:
+def rows(layer: int, source: int, target: int, count: int = 4) -> list[ThreadTask]:
     return [rescale(layer, source + ROW * i, target + ROW * i) for i in range(count)]
 
 
-def layers(part: Part) -> list[int]:
+def layers(part: ThreadTask) -> list[int]:
     return [one.layer for one in part.instructions]
 
 
@@ -59,7 +59,7 @@ def test_two_rows_feed_one_row() -> None:
     ],
     ids=["halo", "read", "write", "few", "uneven", "load"],
 )
-def test_dependent_parts_wait(after: list[Part]) -> None:
+def test_dependent_parts_wait(after: list[ThreadTask]) -> None:
     before = rows(0, A, B, 3 if len(after) == 3 else 8 if len(after) == 7 else 4)
     assert [len(together) for together in make_passes([before, after])] == [len(before), len(after)]
 
@@ -79,8 +79,8 @@ def test_the_search_for_dependencies_is_linear() -> None:
     count = 1000
     spans = [CountingList((2 * i + n, 2 * i + n + 1) for i in range(count)) for n in range(2)]
     far = CountingList([(1 << 40, 1 << 41)])
-    parts = [Part([], [], one) for one in spans]
-    parts.append(Part([], CountingList([*spans[0], *far]), far))
+    parts = [ThreadTask([], [], one) for one in spans]
+    parts.append(ThreadTask([], CountingList([*spans[0], *far]), far))
     CountingList.looks = 0
     assert not parts[0].overlaps(parts[1])
     assert not parts[1].overlaps(parts[2])
@@ -116,7 +116,7 @@ def test_random_parts_have_correct_passes() -> None:
     assert joined > 20
 
 
-def bytes_of(part: Part) -> tuple[set[int], set[int]]:
+def bytes_of(part: ThreadTask) -> tuple[set[int], set[int]]:
     """Return the bytes that a part reads and the bytes that it writes."""
     reads: set[int] = set()
     writes: set[int] = set()

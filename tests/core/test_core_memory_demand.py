@@ -22,7 +22,12 @@ from nmpsim.core import memory_demand
 from nmpsim.core.memory_demand import STEP_BYTES, check_run_memory
 from nmpsim.debugger import Debugger
 from nmpsim.diagnostics import UserError
-from nmpsim.host_memory import SMALL_BYTES, Part, check_memory, get_default_memory_limit
+from nmpsim.host_memory import (
+    SMALL_BYTES,
+    PlannedAllocation,
+    check_memory,
+    get_default_memory_limit,
+)
 from nmpsim.isa.profiles import NUMERICS_NAMES
 from nmpsim.kernels.hostops import HostTensor
 from nmpsim.lir.host_execution import execute_operation, find_unsupported_reason
@@ -149,7 +154,7 @@ def test_an_invalid_limit_is_an_error(limit: Any) -> None:
 
 
 def test_the_error_names_the_largest_field() -> None:
-    parts = [Part("a", 10), Part("b", 2000), Part("c", 30)]
+    parts = [PlannedAllocation("a", 10), PlannedAllocation("b", 2000), PlannedAllocation("c", 30)]
     check_memory("it", parts, 2040)
     with pytest.raises(UserError) as error:
         check_memory("it", parts, 2039)
@@ -167,7 +172,7 @@ def test_small_demands_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(host_memory, "get_default_memory_limit", limit)
     for nbytes in (SMALL_BYTES, SMALL_BYTES + 1):
-        check_memory("it", [Part("a", nbytes)])
+        check_memory("it", [PlannedAllocation("a", nbytes)])
     assert len(asked) == 1
 
 

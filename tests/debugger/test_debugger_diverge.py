@@ -21,7 +21,7 @@ from nmpsim.debugger.changes import find_word_addresses, get_word_address
 from nmpsim.debugger.commands.shell import Shell
 from nmpsim.debugger.edits import Edit, Piece
 from nmpsim.debugger.instructions import ExecutedInstruction
-from nmpsim.debugger.reference import Reference
+from nmpsim.debugger.reference import ReferenceOutputs
 from nmpsim.debugger.tracing import trace_layer
 from nmpsim.isa.codec import encode
 from nmpsim.lir.parser import parse
@@ -83,7 +83,7 @@ class FaultInjector:
         """Return the result of ``diverge`` after a change of bytes of the program."""
         known = {**self.right, **(reference or {})}
         layers = self.debugger.bundle.metadata.layers
-        self.shell.reference = Reference(layers, known, lambda key: known[key])
+        self.shell.reference = ReferenceOutputs(layers, known, lambda key: known[key])
         self.debugger.apply_edits(
             (Edit(0, tuple(dict.fromkeys(pieces)), "fault"),) if pieces else ()
         )

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from deep_network import DEVICE, IMAGE, deep_network
 
-from nmpsim.debugger.execution import Execution, PauseReason
+from nmpsim.debugger.execution import PauseReason, ReversibleExecution
 
 
 def test_snapshot_memory_is_counted_incrementally(tmp_path: Path) -> None:
-    execution = Execution(deep_network(tmp_path, 60), {"x": IMAGE}, DEVICE, budget_mib=1)
+    execution = ReversibleExecution(deep_network(tmp_path, 60), {"x": IMAGE}, DEVICE, budget_mib=1)
     snapshots = execution.snapshots
 
     def counted() -> int:

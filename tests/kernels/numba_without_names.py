@@ -82,7 +82,7 @@ def what_kernels_answer() -> list[object]:
     import numpy as np
 
     from nmpsim.kernels import jit
-    from nmpsim.kernels.entries import Entry, Kernel
+    from nmpsim.kernels.entries import CompiledEntry, Kernel
     from nmpsim.kernels.microkernel import (
         compute_products,
         initialize_packed_weights,
@@ -162,14 +162,14 @@ def what_kernels_answer() -> list[object]:
     compiled = Kernel("kernel.difference", lambda: difference, 2)
     as_ctypes = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(compiled.address())
     values, found = np.arange(9, dtype=np.int64), np.zeros(3, np.int64)
-    entry = Entry("entry.run", lambda: run)
+    entry = CompiledEntry("entry.run", lambda: run)
     answers: list[object] = [entry(values, values[:4], 6, compiled.address(), found)]
     answers += [*found.tolist(), as_ctypes(7, 9)]
     weights = rng.integers(-(2**15), 2**15, 2 * 6 * 16).astype(np.int16)
     patches = rng.integers(-9000, 9000, 4 * 6).astype(np.int16)
     out = np.zeros((4, 32), np.int64)
     taken = Given(InputWindow(1, 0, 1, 0, 6))
-    Entry("entry.sums", lambda: sums)(taken, patches, 12 * np.arange(4), weights, out)
+    CompiledEntry("entry.sums", lambda: sums)(taken, patches, 12 * np.arange(4), weights, out)
     answers.append(out.tolist())
     inputs, coefficients = rng.integers(-128, 128, (2, 4096)).astype(np.int8)
     offsets = np.minimum(np.arange(MAX_PIXELS), PIXELS - 1)
@@ -178,7 +178,7 @@ def what_kernels_answer() -> list[object]:
     more = Buffers(
         excess, np.empty(1 << 16, np.int64), np.empty(get_packed_weights_size(1, 32) + 1, np.int64)
     )
-    at_entry = Entry("entry.windows", lambda: windows)
+    at_entry = CompiledEntry("entry.windows", lambda: windows)
     at_entry(given, inputs, offsets, coefficients, sums32, more)
     answers.append(sums32[:PIXELS].tolist())
     return answers

@@ -27,8 +27,8 @@ from rescale_oracle import (
 )
 
 from nmpsim.kernels import channel_tables, channels
-from nmpsim.kernels.movement import Scratchpad
-from nmpsim.kernels.operands import Clip, IntegerScale
+from nmpsim.kernels.movement import ScratchpadViews
+from nmpsim.kernels.operands import Clip, IntegerScaleRecord
 from nmpsim.kernels.workspace_size import TABLE_ROWS
 
 PROFILES = GLOW_INT, GLOW_FLOAT, GLOW_FLOAT_LATE, NMP, Q31, FLOAT, FBGEMM, ONEDNN, Q31_ONCE = (
@@ -124,10 +124,10 @@ def scaled(total: int, layer: Layer, c: Channel, index: int, ledger: Ledger) -> 
         return rounded_even(value + F32(offset + unsigned)) - unsigned
 
 
-def scratchpad_of(layer: Layer) -> tuple[Scratchpad, channels.OperandOffsets]:
+def scratchpad_of(layer: Layer) -> tuple[ScratchpadViews, channels.OperandOffsets]:
     """Channel and scale records as docs/isa.md lays them out, one channel of nobody before."""
     memory = np.zeros(SPM_BYTES, np.int8)
-    views = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
+    views = ScratchpadViews(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
     for place, c in enumerate(layer.channels, start=1):
         views.i64[RECORDS // 8 + 2 * place :][:2] = c.bias, c.zero_term
         words = [c.weight_offset, *c.bias_scale, *c.out]
@@ -137,8 +137,8 @@ def scratchpad_of(layer: Layer) -> tuple[Scratchpad, channels.OperandOffsets]:
     return views, channels.OperandOffsets(none, none, np.int64(RECORDS), table, none, none)
 
 
-def numbers(scale: Three | None) -> IntegerScale:
-    return IntegerScale(*map(np.int64, scale or (0, 0, 0)))
+def numbers(scale: Three | None) -> IntegerScaleRecord:
+    return IntegerScaleRecord(*map(np.int64, scale or (0, 0, 0)))
 
 
 def quantizer_of(layer: Layer) -> channels.Quantizer:

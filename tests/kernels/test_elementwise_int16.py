@@ -13,14 +13,14 @@ from rescale_oracle import F32, bits_of, rounded_away
 from nmpsim.isa.profiles import FLOAT, GLOW_FLOAT
 from nmpsim.isa.words import INT8, INT16, OP_ADD, OP_SUB
 from nmpsim.kernels.elementwise import add_int16, can_add_int16
-from nmpsim.kernels.operands import BinaryScales, BinaryShape, Clip, IntegerScale
+from nmpsim.kernels.operands import BinaryScales, BinaryShape, Clip, IntegerScaleRecord
 
 sums_entry: Any = numba.njit(lambda left, right, q, values: add_int16(left, right, q, values))
 fits_entry: Any = numba.njit(lambda t, q: can_add_int16(t, q))
 
 
-def factor(value: float) -> IntegerScale:
-    return IntegerScale(np.int64(0), np.int64(bits_of(F32(value))), np.int64(0))
+def factor(value: float) -> IntegerScaleRecord:
+    return IntegerScaleRecord(np.int64(0), np.int64(bits_of(F32(value))), np.int64(0))
 
 
 def pair(**changed: int) -> BinaryShape:

@@ -29,8 +29,14 @@ from nmpsim.kernels.elementwise_int8 import (
     encode_rescale,
     encode_sum,
 )
-from nmpsim.kernels.movement import Scratchpad
-from nmpsim.kernels.operands import BinaryScales, BinaryShape, Clip, IntegerScale, RescaleParameters
+from nmpsim.kernels.movement import ScratchpadViews
+from nmpsim.kernels.operands import (
+    BinaryScales,
+    BinaryShape,
+    Clip,
+    IntegerScaleRecord,
+    RescaleParameters,
+)
 from nmpsim.kernels.saturation_stages import ACTIVATION, RESULT
 
 CHANNELS, BASE = 80, 7
@@ -67,16 +73,16 @@ def buffer() -> Any:
     return np.full(2 * RUN_BYTES, 77, np.int8)
 
 
-def random_scratchpad(seed: int) -> Scratchpad:
+def random_scratchpad(seed: int) -> ScratchpadViews:
     memory = np.random.default_rng(seed).integers(-128, 128, BYTES, dtype=np.int8)
-    return Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
+    return ScratchpadViews(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
 
 
-def scale_of(pre: int, mul: int, post: int) -> IntegerScale:
-    return IntegerScale(np.int64(pre), np.int64(mul), np.int64(post))
+def scale_of(pre: int, mul: int, post: int) -> IntegerScaleRecord:
+    return IntegerScaleRecord(np.int64(pre), np.int64(mul), np.int64(post))
 
 
-def scaled(x: int, scale: IntegerScale) -> int:
+def scaled(x: int, scale: IntegerScaleRecord) -> int:
     return ((x >> int(scale.pre)) * int(scale.mul) + (1 << int(scale.post) >> 1)) >> int(scale.post)
 
 
@@ -200,7 +206,7 @@ def test_two_clips_of_a_rescale_count_as_one_stage() -> None:
     for values in ([0, 120, -90], [0, -90, 120], [0, 0, 120]):
         counters, memory = new_counters(), np.zeros(CHANNELS, np.int8)
         memory[: len(values)] = values
-        spm = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
+        spm = ScratchpadViews(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
         table, zero = np.zeros((CLIPS, ROWS, CHANNELS), np.int16), np.int64(0)
         given = (zero, zero, zero), np.int64(CHANNELS), numbers, table, buffer(), clip, zero
         run_entry(spm, RESCALE, *given, counters)
@@ -215,7 +221,7 @@ def test_long_runs_are_exact() -> None:
     assert sum_entry(pair(), q, numbers)
     counters, memory = new_counters(), np.zeros(CHANNELS * 600, np.int8)
     memory[CHANNELS * 400 :] = 127
-    spm = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
+    spm = ScratchpadViews(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
     table, zero = np.zeros((CLIPS, ROWS, CHANNELS), np.int16), np.int64(0)
     sides, count = (zero, zero, zero), np.int64(memory.size)
     run_entry(spm, SUM, sides, count, numbers, table, buffer(), q.clip, zero, counters)
@@ -246,7 +252,7 @@ def test_every_fitting_scale_is_exact() -> None:
             continue
         fitting += 1
         memory = np.tile(np.arange(-128, 128).astype(np.int8), 3)
-        spm = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
+        spm = ScratchpadViews(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
         table, zero = np.zeros((CLIPS, ROWS, CHANNELS), np.int16), np.int64(0)
         given = (zero, zero, zero), np.int64(memory.size), numbers, table, buffer(), clip, zero
         run_entry(spm, RESCALE, *given, new_counters())

@@ -21,7 +21,7 @@ from nmpsim.core.compiled.entries import KERNELS
 from nmpsim.core.device import Device
 from nmpsim.kernels import entries
 from nmpsim.kernels.cache_folder import CacheFolder
-from nmpsim.kernels.entries import CACHE, Entry
+from nmpsim.kernels.entries import CACHE, CompiledEntry
 from nmpsim.kernels.host_cpu import get_cpu_features, get_cpu_name
 from nmpsim.kernels.machine_code import ENTRY, EXTERNAL_FUNCTIONS
 from nmpsim.kernels.numba_settings import IS_JIT_DISABLED
@@ -67,7 +67,7 @@ def test_arguments_of_each_kind_arrive(folder: CacheFolder) -> None:
         np.arange(60, dtype=np.int16).reshape(3, 4, 5),
     )
     out = np.zeros(3, np.int64)
-    entry = Entry("test.weighted", lambda: weighted)
+    entry = CompiledEntry("test.weighted", lambda: weighted)
     for is_odd in (False, True):
         assert entry(given, -3, is_odd, out) == -3 * (33 + 4000) + is_odd
         assert out.tolist() == [11 - 30, (1 << 62) + 4, 33 + 4000]
@@ -75,7 +75,7 @@ def test_arguments_of_each_kind_arrive(folder: CacheFolder) -> None:
 
 
 def test_other_kinds_are_compiled_by_themselves(folder: CacheFolder) -> None:
-    entry = Entry("test.last", lambda: lambda values: values[-1])
+    entry = CompiledEntry("test.last", lambda: lambda values: values[-1])
     for dtype in (np.int64, np.uint8, np.int8):
         assert entry(np.array([-1], np.int64).astype(dtype)) == int(np.array(-1).astype(dtype))
 
@@ -89,7 +89,7 @@ def test_what_has_gaps_is_refused() -> None:
 
 @compiled_only
 def test_what_needs_numbas_library_is_not_kept(folder: CacheFolder) -> None:
-    entry = Entry("test.exponent", lambda: lambda number: math.frexp(float(number))[1])
+    entry = CompiledEntry("test.exponent", lambda: lambda number: math.frexp(float(number))[1])
     assert entry(1000) == 10
     assert not entry.is_cached()
 
@@ -99,12 +99,12 @@ def test_a_damaged_kernel_is_compiled_again(folder: CacheFolder) -> None:
     def double(number: int) -> int:
         return 2 * number
 
-    assert Entry("test.double", lambda: double)(4) == 8
+    assert CompiledEntry("test.double", lambda: double)(4) == 8
     (path,) = folder.path.glob("test.double-*")
     code = path.read_bytes()
     path.write_bytes(code[:-1] + bytes([code[-1] ^ 1]))
     folder._intact.clear()
-    again = Entry("test.double", lambda: double)
+    again = CompiledEntry("test.double", lambda: double)
     assert not again.is_cached()
     assert again(4) == 8
     assert again.is_cached()

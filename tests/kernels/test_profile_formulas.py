@@ -38,7 +38,7 @@ from nmpsim.kernels.operands import (
     BinaryScales,
     BinaryShape,
     Clip,
-    IntegerScale,
+    IntegerScaleRecord,
     RescaleParameters,
 )
 
@@ -110,8 +110,8 @@ def scales_of(profile: int) -> list[Three]:
     return [words_of(profile, factor) for factor in REALS]
 
 
-def numbers(scale: Three) -> IntegerScale:
-    return IntegerScale(*map(np.int64, scale))
+def numbers(scale: Three) -> IntegerScaleRecord:
+    return IntegerScaleRecord(*map(np.int64, scale))
 
 
 CLIP = Clip(np.int64(-128), np.int64(127), np.int64(0))

@@ -63,7 +63,7 @@ from nmpsim.core.reference import requantize as reference
 from nmpsim.core.reference.operands import ELEMENTS, Scale
 from nmpsim.core.reference.saturation import LayerCounters, ResultPositions
 from nmpsim.kernels import channel_tables, channels, requantize
-from nmpsim.kernels.movement import Scratchpad
+from nmpsim.kernels.movement import ScratchpadViews
 from nmpsim.kernels.operands import OutputPosition
 from nmpsim.kernels.workspace_size import TABLE_ROWS
 
@@ -253,7 +253,7 @@ def test_plain_starts_have_each_channel_s_own_scale(first: int) -> None:
 def test_records_at_the_begin_of_the_scratchpad(records: int, table: int) -> None:
     """A table may lie at offset 0; none is said by a negative one."""
     memory = np.zeros(256, np.int8)
-    spm = Scratchpad(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
+    spm = ScratchpadViews(memory, *(memory.view(f"i{size}") for size in (2, 4, 8)))
     none = np.int64(0)
     at = channels.OperandOffsets(none, none, np.int64(records), np.int64(table), none, none)
     q = quantizer_of(layer_of(NMP, INT8, 1))

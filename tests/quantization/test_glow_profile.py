@@ -16,14 +16,14 @@ import nmpsim
 from nmpsim.cli.app import app
 from nmpsim.diagnostics import UserError
 from nmpsim.extras import install_command
-from nmpsim.quantization import CalibratedProgram, Range, Settings, profile, read_profile
+from nmpsim.quantization import CalibratedProgram, Settings, ValueRange, profile, read_profile
 
 DIGITS = Path(__file__).parents[2] / "programs" / "digits"
 LIR, WEIGHTS = DIGITS / "float.lir.txt", DIGITS / "float_weights.npz"
 HEADER = "---\nGlowToolsVersion: ''\n...\n---\nGraphPreLowerHash: 0xC0FFEE0123456789\n...\n---\n"
 
 
-def format_profile(ranges: dict[str, Range]) -> str:
+def format_profile(ranges: dict[str, ValueRange]) -> str:
     """Format ranges like Glow: every digit, no trailing zeros, lists in brackets."""
 
     def number(value: float) -> str:
@@ -52,7 +52,9 @@ def digits_profile(tmp_path):
         samples = archive["x"][:8]
     calibrated = nmpsim.calibrate(LIR, WEIGHTS, {"x": samples})
     ranges = {f"{value.name}:0": range_ for value, range_ in calibrated.ranges.items()}
-    ranges |= {f"{n}:0": Range.from_values(a) for n, a in calibrated.graph.module.constants.items()}
+    ranges |= {
+        f"{n}:0": ValueRange.from_values(a) for n, a in calibrated.graph.module.constants.items()
+    }
     path = tmp_path / "profile.yaml"
     path.write_text(format_profile(ranges))
     return path
@@ -69,8 +71,11 @@ def test_yaml_equals_the_recorded_profile(net, shared, tmp_path):
 
 def test_the_second_result_keeps_its_number(tmp_path):
     path = tmp_path / "p.yaml"
-    path.write_text(format_profile({"top:0": Range(0, 1), "top:1": Range(-2, 0.1)}))
-    assert read_profile(path) == {"top": Range(0, 1), "top:1": Range(-2, float(np.float32(0.1)))}
+    path.write_text(format_profile({"top:0": ValueRange(0, 1), "top:1": ValueRange(-2, 0.1)}))
+    assert read_profile(path) == {
+        "top": ValueRange(0, 1),
+        "top:1": ValueRange(-2, float(np.float32(0.1))),
+    }
 
 
 def test_a_profile_quantizes_like_the_samples_that_it_was_taken_of(digits_profile, tmp_path):
@@ -149,7 +154,7 @@ def test_two_ranges_of_one_name_are_refused(tmp_path):
     entry = "- NodeOutputName: 'x:0'\n  Min: 0\n  Max: {}\n"
     path = tmp_path / "p.yaml"
     path.write_text(HEADER + entry.format(1) + entry.format(1))
-    assert read_profile(path) == {"x": Range(0, 1)}
+    assert read_profile(path) == {"x": ValueRange(0, 1)}
     path.write_text(HEADER + entry.format(1) + entry.format(2))
     with pytest.raises(UserError) as error:
         read_profile(path)
@@ -199,10 +204,10 @@ def test_names_without_a_range_are_reported(digits_profile):
 @pytest.mark.parametrize(
     ("activation", "arguments", "expected"),
     [
-        ("NONE", (), Range(-4, 8)),
-        ("RELU", (), Range(0, 8)),
-        ("CLIP", (0.0, 6.0), Range(0, 6)),
-        ("LEAKY_RELU", (0.25,), Range(-1, 8)),
+        ("NONE", (), ValueRange(-4, 8)),
+        ("RELU", (), ValueRange(0, 8)),
+        ("CLIP", (0.0, 6.0), ValueRange(0, 6)),
+        ("LEAKY_RELU", (0.25,), ValueRange(-1, 8)),
     ],
 )
 def test_a_fused_activation_narrows_the_recorded_range(activation, arguments, expected):
@@ -220,6 +225,6 @@ def test_a_fused_activation_narrows_the_recorded_range(activation, arguments, ex
     module = draft.module()
     (name,) = (one.name for one in module.instructions if one.opcode == "convolution")
     calibrated = CalibratedProgram.from_samples(
-        module, None, {name: Range(-4, 8), data.name: Range(-4, 8)}
+        module, None, {name: ValueRange(-4, 8), data.name: ValueRange(-4, 8)}
     )
     assert {v.name: r for v, r in calibrated.ranges.items()}[name] == expected

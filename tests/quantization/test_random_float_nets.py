@@ -21,8 +21,8 @@ from nmpsim.quantization import (
     SCHEMAS,
     CalibratedProgram,
     QuantizedProgram,
-    Range,
     Settings,
+    ValueRange,
     compare,
 )
 from nmpsim.quantization.graph import build_graph
@@ -99,7 +99,7 @@ def test_a_profile_of_the_same_ranges_gives_the_same_program(net, choices):
     profile = {
         v.name: r for v, r in CalibratedProgram.from_samples(net.module, net.samples).ranges.items()
     }
-    profile |= {name: Range.from_values(array) for name, array in net.module.constants.items()}
+    profile |= {name: ValueRange.from_values(array) for name, array in net.module.constants.items()}
     module = CalibratedProgram.from_samples(net.module, None, profile).quantize(choices).module
     assert module.instructions == program.module.instructions
     assert module.weights == program.module.weights

@@ -18,7 +18,7 @@ from nmpsim.tui.app import DebugApp
 from nmpsim.tui.key_bindings import KEY_COMMANDS
 from nmpsim.tui.panes import PANES
 from nmpsim.tui.theme import ASCII, UNICODE
-from nmpsim.tui.view import View, make_first_view
+from nmpsim.tui.view import ScreenState, make_first_view
 
 
 def test_a_small_screen_shows_one_pane(start: Start) -> None:
@@ -89,7 +89,7 @@ def test_steps_go_forwards_and_backwards(start: Start) -> None:
 def test_keys_before_the_first_view_are_kept(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     may_show = threading.Event()
 
-    def late(shell: Shell) -> View:
+    def late(shell: Shell) -> ScreenState:
         may_show.wait()
         return make_first_view(shell)
 

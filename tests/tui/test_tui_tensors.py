@@ -9,7 +9,7 @@ import numpy as np
 from screen import LARGE, SMALL, Start, User, drive
 
 from nmpsim.debugger.inspect import count_saturation
-from nmpsim.debugger.operands import Operand, read_layer_output
+from nmpsim.debugger.operands import OperandValues, read_layer_output
 from nmpsim.tui.panes.tensor import TensorPane
 from nmpsim.tui.tensor_planes import TensorPlanes
 
@@ -166,7 +166,7 @@ def test_planes_know_where_elements_are() -> None:
     for shape in ((), (5,), (4, 5), (3, 4, 5), (2, 3, 4, 5), (2, 3, 4, 1)):
         values = np.arange(int(np.prod(shape)), dtype=np.int32).reshape(shape)
         for is_channel_first in (False, True):
-            planes = TensorPlanes(Operand("x", "i32", values), is_channel_first)
+            planes = TensorPlanes(OperandValues("x", "i32", values), is_channel_first)
             for at in np.ndindex(planes.values.shape):
                 there = planes.get_coordinates(*at)
                 assert values[there] == planes.values[at]

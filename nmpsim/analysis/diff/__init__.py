@@ -13,16 +13,16 @@ from nmpsim.analysis.diff.compare import (
 from nmpsim.analysis.diff.document import make_report_document, make_run_document
 from nmpsim.analysis.diff.glow_console import is_console_text, read_console_tensors
 from nmpsim.analysis.diff.glow_folder import read_folder_tensors
-from nmpsim.analysis.diff.reports import Change, ReportDifference, compare_reports
-from nmpsim.analysis.diff.tensors import LAYOUTS, Tensor, list_saved_tensors
+from nmpsim.analysis.diff.reports import ReportChange, ReportDifference, compare_reports
+from nmpsim.analysis.diff.tensors import LAYOUTS, StoredTensor, list_saved_tensors
 
 __all__ = [
     "LAYOUTS",
-    "Change",
+    "ReportChange",
     "QuantizationParameters",
     "ReportDifference",
     "RunDifference",
-    "Tensor",
+    "StoredTensor",
     "TensorDifference",
     "compare_reports",
     "compare_runs",

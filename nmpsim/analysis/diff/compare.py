@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.diff.tensors import (
-    Tensor,
+    StoredTensor,
     Values,
     convert_to_type,
     find_axis_order,
@@ -111,8 +111,8 @@ class RunDifference:
 
 
 def compare_runs(
-    first: Iterable[Tensor],
-    second: Iterable[Tensor],
+    first: Iterable[StoredTensor],
+    second: Iterable[StoredTensor],
     *,
     layout: str = "auto",
     tolerance: Tolerance = EXACT,
@@ -173,13 +173,13 @@ def compare_runs(
     )
 
 
-def _is_float_result(one: Tensor) -> bool:
+def _is_float_result(one: StoredTensor) -> bool:
     return one.is_result and one.load().array.dtype.kind == "f"
 
 
 def compare_tensors(
-    tensor: Tensor,
-    reference: Tensor,
+    tensor: StoredTensor,
+    reference: StoredTensor,
     layout: str,
     parameters: Mapping[str, QuantizationParameters],
     tolerance: Tolerance = EXACT,
@@ -298,7 +298,7 @@ def _first_elements(tolerance: float | Array, count: int) -> Any:
 
 
 def _parameters(
-    one: Tensor, other: Tensor, known: Mapping[str, QuantizationParameters]
+    one: StoredTensor, other: StoredTensor, known: Mapping[str, QuantizationParameters]
 ) -> QuantizationParameters | None:
     if one.is_result and one.name in known:
         return known[one.name]
@@ -319,11 +319,11 @@ def _sqnr(one: TensorDifference) -> float:
     return -math.inf if math.isnan(sqnr) else sqnr
 
 
-def _unmatched_names(tensors: Sequence[Tensor], known: set[str]) -> tuple[str, ...]:
+def _unmatched_names(tensors: Sequence[StoredTensor], known: set[str]) -> tuple[str, ...]:
     return tuple(one.name for one in tensors if one.is_result and one.name not in known)
 
 
-def _list_names(tensors: Sequence[Tensor]) -> str:
+def _list_names(tensors: Sequence[StoredTensor]) -> str:
     some = ", ".join(one.name for one in tensors[:3])
     return f"{some}, ..." if len(tensors) > 3 else some or "nothing"
 

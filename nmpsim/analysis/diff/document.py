@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Final, Literal, TypedDict
 
 from nmpsim.analysis.diff.compare import RunDifference
-from nmpsim.analysis.diff.reports import Change, LayerChange, ReportDifference
+from nmpsim.analysis.diff.reports import LayerChange, ReportChange, ReportDifference
 from nmpsim.analysis.difference import NAN_ULP
-from nmpsim.report.fields import OR_NULL, Range, RealText, Source, encode_float, get_value
+from nmpsim.report.fields import OR_NULL, AllowedRange, RealText, Source, encode_float, get_value
 from nmpsim.report.json import to_json
 
 SCHEMA: Final = "nmpsim-diff-3"
 """Schema and version of the document."""
-Distance = Annotated[int, Range(0, NAN_ULP)]
+Distance = Annotated[int, AllowedRange(0, NAN_ULP)]
 
 
 def _real(name: str) -> Source:
@@ -33,7 +33,7 @@ class ElementDocument(TypedDict):
     ulp: Annotated[Distance, "units of the last place between the two"]
 
 
-class TensorDocument(TypedDict):
+class TensorDifferenceDocument(TypedDict):
     """JSON form of the comparison of one tensor."""
 
     name: str
@@ -119,7 +119,7 @@ class TensorsDocument(TypedDict):
     worst: Annotated[str | None, Source("worst_tensor.name")]
     only_first: list[str]
     only_second: list[str]
-    tensors: list[TensorDocument]
+    tensors: list[TensorDifferenceDocument]
 
 
 class RunDifferenceDocument(TensorsDocument):
@@ -136,7 +136,7 @@ class ReportDifferenceDocument(TypedDict):
     schema: Literal["nmpsim-diff-3"]
     kind: Literal["reports"]
     equal: Annotated[bool, Source(lambda found: not found.differs)]
-    facts: Annotated[list[Change], "of the whole run"]
+    facts: Annotated[list[ReportChange], "of the whole run"]
     layers: list[LayerChange]
     only_first: Annotated[list[str], "layers that only the first report has"]
     only_second: list[str]

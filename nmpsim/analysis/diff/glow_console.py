@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nmpsim.analysis.diff.tensors import NUMBER, Tensor, Values, parse_printed_values
+from nmpsim.analysis.diff.tensors import NUMBER, StoredTensor, Values, parse_printed_values
 from nmpsim.diagnostics import Place, fail
 from nmpsim.input_files import read_text
 from nmpsim.lir.nodes import find_size_problem
@@ -40,7 +40,7 @@ def is_console_text(path: Path) -> bool:
         return False
 
 
-def read_console_tensors(path: Path) -> list[Tensor]:
+def read_console_tensors(path: Path) -> list[StoredTensor]:
     """Read the tensors that an instrumented program printed, in order.
 
     Of several tensors with one name, the last one is returned.
@@ -50,7 +50,7 @@ def read_console_tensors(path: Path) -> list[Tensor]:
     UserError
         FILE001 if the file cannot be read, DUMP001 if it is damaged.
     """
-    found: dict[tuple[str, str], Tensor] = {}
+    found: dict[tuple[str, str], StoredTensor] = {}
     for line, lines in _split_tensors(read_text(path, "text", code="DUMP001").splitlines()):
         match = _TITLE.search(lines[0])
         assert match is not None
@@ -68,9 +68,11 @@ def _split_tensors(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
         yield start + 1, lines[start:end]
 
 
-def _tensor(name: str, operand: str, is_result: bool, lines: list[str], place: Place) -> Tensor:
+def _tensor(
+    name: str, operand: str, is_result: bool, lines: list[str], place: Place
+) -> StoredTensor:
     values = _values("\n".join(lines), place)
-    return Tensor(name, operand, is_result, None, lambda: values)
+    return StoredTensor(name, operand, is_result, None, lambda: values)
 
 
 def _values(text: str, place: Place) -> Values:

@@ -18,7 +18,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 
-from nmpsim.analysis.diff.tensors import NUMBER, Tensor, Values, parse_printed_values
+from nmpsim.analysis.diff.tensors import NUMBER, StoredTensor, Values, parse_printed_values
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.input_files import read_text
 from nmpsim.interpreter import locate_tensors
@@ -53,7 +53,7 @@ def find_info_file(folder: Path) -> Path | None:
     return next((folder / name for name in INFO_FILES if (folder / name).is_file()), None)
 
 
-def read_folder_tensors(folder: Path, module: Module | None = None) -> list[Tensor]:
+def read_folder_tensors(folder: Path, module: Module | None = None) -> list[StoredTensor]:
     """Return the tensors of a folder of dumps in program order; values are read on demand.
 
     Parameters
@@ -165,8 +165,8 @@ def _type(text: str, number: int, path: Path) -> TensorType:
     return type
 
 
-def _tensor(path: Path, format: str, entry: DumpFile) -> Tensor:
-    return Tensor(
+def _tensor(path: Path, format: str, entry: DumpFile) -> StoredTensor:
+    return StoredTensor(
         name=entry.instruction,
         operand=entry.operand,
         # Glow's instructions have their result first.

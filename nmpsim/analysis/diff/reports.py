@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.diff.compare import QuantizationParameters, RunDifference, compare_runs
-from nmpsim.analysis.diff.tensors import Tensor, Values
+from nmpsim.analysis.diff.tensors import StoredTensor, Values
 from nmpsim.analysis.difference import EXACT, Tolerance
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.report.data import LayerReport, OutputReport, RunReport
@@ -34,7 +34,7 @@ _LAYER_FACTS = (
 
 
 @attrs.frozen
-class Change:
+class ReportChange:
     """A fact with different values in two reports."""
 
     what: str
@@ -50,14 +50,14 @@ class LayerChange:
     display_name: str
     index: int
     """Index in the first report."""
-    changes: tuple[Change, ...]
+    changes: tuple[ReportChange, ...]
 
 
 @attrs.frozen
 class ReportDifference:
     """Comparison of two reports; wall time and engine are not compared."""
 
-    facts: tuple[Change, ...]
+    facts: tuple[ReportChange, ...]
     """Changed facts of the whole run: program, numerics, cycles, trap, device settings."""
     layers: tuple[LayerChange, ...]
     only_first: tuple[str, ...]
@@ -119,12 +119,12 @@ def _layer_changes(
 
 def _changes(
     first: dict[str, str | Number | None], second: dict[str, str | Number | None]
-) -> Iterator[Change]:
+) -> Iterator[ReportChange]:
     for what in dict.fromkeys([*first, *second]):
         # A count that one report lacks is zero.
         one, other = first.get(what, 0), second.get(what, 0)
         if one != other:
-            yield Change(what, one, other)
+            yield ReportChange(what, one, other)
 
 
 def _facts(report: RunReport) -> dict[str, str | Number | None]:
@@ -159,8 +159,8 @@ def _outputs(first: RunReport, second: RunReport, tolerance: Tolerance) -> RunDi
     return compare_runs(before, after, tolerance=tolerance, parameters=parameters)
 
 
-def _tensor(output: OutputReport) -> Tensor:
+def _tensor(output: OutputReport) -> StoredTensor:
     dtype = ELEM_DTYPES.get(output.elem, output.values.dtype)
     with np.errstate(over="ignore"):
         values = output.values.astype(dtype)
-    return Tensor(output.name, None, True, None, lambda: Values.from_array(values))
+    return StoredTensor(output.name, None, True, None, lambda: Values.from_array(values))

@@ -50,7 +50,7 @@ class Values:
 
 
 @attrs.frozen(eq=False)
-class Tensor:
+class StoredTensor:
     """A tensor of a recorded run, whose elements are read on demand."""
 
     name: str
@@ -79,7 +79,7 @@ def parse_saved_key(key: str) -> SavedKey | None:
     return int(number), name, operand
 
 
-def list_saved_tensors(keys: Iterable[str], read: Callable[[str], Array]) -> Iterator[Tensor]:
+def list_saved_tensors(keys: Iterable[str], read: Callable[[str], Array]) -> Iterator[StoredTensor]:
     """Yield the results in an ``.npz`` file of a run, without constants and inputs.
 
     Parameters
@@ -96,7 +96,7 @@ def list_saved_tensors(keys: Iterable[str], read: Callable[[str], Array]) -> Ite
             continue
         number, name, operand = parsed
         name = name.removeprefix(_OUTPUT)
-        yield Tensor(
+        yield StoredTensor(
             name=name,
             operand=operand,
             is_result=name not in seen,
@@ -117,13 +117,13 @@ _TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 _ORDERS = {"nchw": (_TO_NHWC, "NCHW"), "nhwc": (_TO_NCHW, "NHWC")}
 _ONNX_OUTPUT = "_output_0"
 """Suffix that PyTorch's exporter appends to an operation's name for its result."""
-Pair = tuple[Tensor, Tensor]
+Pair = tuple[StoredTensor, StoredTensor]
 """A tensor of the second run and the matching tensor of the first run."""
 
 
 def pair_tensors(
-    mine: Sequence[Tensor],
-    theirs: Sequence[Tensor],
+    mine: Sequence[StoredTensor],
+    theirs: Sequence[StoredTensor],
     names: Mapping[str, str],
     origins: Mapping[str, str],
 ) -> list[Pair]:
@@ -158,7 +158,7 @@ def pair_tensors(
 
 
 def _pair_mapped(
-    mine: Sequence[Tensor], theirs: Sequence[Tensor], names: Mapping[str, str]
+    mine: Sequence[StoredTensor], theirs: Sequence[StoredTensor], names: Mapping[str, str]
 ) -> Iterator[Pair]:
     results = [{one.name: one for one in run if one.is_result} for run in (theirs, mine)]
     for both in names.items():
@@ -169,7 +169,7 @@ def _pair_mapped(
         yield results[1][both[1]], results[0][both[0]]
 
 
-def _pair_by_name(mine: Sequence[Tensor], theirs: Sequence[Tensor]) -> Iterator[Pair]:
+def _pair_by_name(mine: Sequence[StoredTensor], theirs: Sequence[StoredTensor]) -> Iterator[Pair]:
     """Pair tensors by name and operand; results also by name alone."""
     by_operand = {(one.name, one.operand): one for one in theirs}
     results = {one.name: one for one in theirs if one.is_result}
@@ -182,7 +182,9 @@ def _pair_by_name(mine: Sequence[Tensor], theirs: Sequence[Tensor]) -> Iterator[
 
 
 def _pair_unique(
-    mine: Sequence[Tensor], theirs: Sequence[Tensor], key: Callable[[Tensor], Hashable | None]
+    mine: Sequence[StoredTensor],
+    theirs: Sequence[StoredTensor],
+    key: Callable[[StoredTensor], Hashable | None],
 ) -> Iterator[Pair]:
     """Pair tensors by a key that no other tensor of either run has."""
     keys = [[key(one) for one in run] for run in (mine, theirs)]
@@ -193,17 +195,17 @@ def _pair_unique(
             yield one, others[its_key]
 
 
-def _strip_model_name(origins: Mapping[str, str]) -> Callable[[Tensor], str]:
+def _strip_model_name(origins: Mapping[str, str]) -> Callable[[StoredTensor], str]:
     """Return a key function: the name without changes by Glow, an exporter or a front end."""
 
-    def name(one: Tensor) -> str:
+    def name(one: StoredTensor) -> str:
         text = make_legal_name(strip_numeric_suffix(origins.get(one.name, one.name)))
         return text.removesuffix(_ONNX_OUTPUT).strip("_")
 
     return name
 
 
-def _numbered_key(one: Tensor) -> Hashable | None:
+def _numbered_key(one: StoredTensor) -> Hashable | None:
     """Return number, shape and type; None without a number."""
     if one.number is None:
         return None
@@ -211,7 +213,7 @@ def _numbered_key(one: Tensor) -> Hashable | None:
     return one.number, values.shape, values.array.dtype.name
 
 
-def _shape_key(one: Tensor) -> Hashable:
+def _shape_key(one: StoredTensor) -> Hashable:
     """Return the sorted shape without ones, which is the same in every layout."""
     return tuple(sorted(size for size in one.load().shape if size != 1))
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypedDict
 
 from nmpsim.analysis.explain.factors import Factor, FactorErrors, SchemaFit
 from nmpsim.analysis.explain.layers import LayerFacts
-from nmpsim.quantization import Range
+from nmpsim.quantization import ValueRange
 from nmpsim.report.json import to_json
 
 
@@ -31,7 +31,7 @@ class SchemasDocument(TypedDict):
     """Output of `nmpsim explain --range --format json`."""
 
     schema: Literal["nmpsim-explain-1"]
-    range: Range
+    range: ValueRange
     schemas: list[SchemaFit]
 
 
@@ -47,4 +47,4 @@ def make_scale_document(factor: Factor, errors: FactorErrors | None) -> ScaleDoc
 
 def make_schemas_document(low: float, high: float, fits: Sequence[SchemaFit]) -> SchemasDocument:
     """Return the JSON document of the scales that each quantization schema gives a range."""
-    return to_json({"range": Range(low, high), "schemas": fits}, SchemasDocument)
+    return to_json({"range": ValueRange(low, high), "schemas": fits}, SchemasDocument)

@@ -21,9 +21,9 @@ from nmpsim.analysis.explain.profiles import (
     find_float_bias_forms,
 )
 from nmpsim.analysis.weighted import read_weighted_scales
-from nmpsim.compiler.numerics import AveragePool, OperandPair, WeightedScales
+from nmpsim.compiler.numerics import AveragePoolOperands, OperandPair, WeightedScales
 from nmpsim.compiler.numerics.ratios import divide_float32, multiply_float32
-from nmpsim.compiler.operations import Operation, View
+from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.placement import find_host_reason
 from nmpsim.compiler.resolve import get_instruction_place, resolve_operands
 from nmpsim.kernels.scale import InvalidScaleError
@@ -243,7 +243,7 @@ def _list_ratios(module: Module, op: Operation) -> Iterator[tuple[str, str, list
             for (name, _), ratio in zip(pair.sides, pair.ratios, strict=True):
                 yield name, f"S_{name} / S_out", [ratio]
     elif opcode == "avgpool":
-        pool = AveragePool.from_operation(op, place)
+        pool = AveragePoolOperands.from_operation(op, place)
         by = f" / {pool.taps}" if pool.counts_padding else ""
         yield "out", f"S_in / S_out{by}", [pool.factor]
     elif opcode in (*UNARY, "batchedreduceadd"):
@@ -306,7 +306,7 @@ def get_formula(op: Operation) -> str:
     return "y = clip(out(sum(x - O_in)) / taps that are not padding, halves away from 0, + O_out)"
 
 
-def list_operand_roles(op: Operation) -> tuple[tuple[str, View], ...]:
+def list_operand_roles(op: Operation) -> tuple[tuple[str, BufferView], ...]:
     """Return each operand of an operation with its role, such as ``Filter``."""
     roles = OPCODES[op.instruction.opcode].operands
     return tuple((role.name, view) for role, view in zip(roles, op.operands, strict=True))

@@ -11,7 +11,7 @@ import numpy as np
 from nmpsim.analysis.weighted import read_constant, read_weighted_scales
 from nmpsim.compiler.numerics import (
     PROFILES,
-    AveragePool,
+    AveragePoolOperands,
     OperandPair,
     ProfileEncoder,
     WeightedScales,
@@ -177,7 +177,7 @@ def _make_words(profile: ProfileEncoder, module: Module, op: Operation) -> Words
     opcode, place = op.instruction.opcode, get_instruction_place(op.instruction, module.file)
     target, source = op.operands[:2]
     if opcode == "avgpool":
-        return profile.get_average_words(AveragePool.from_operation(op, place))
+        return profile.get_average_words(AveragePoolOperands.from_operation(op, place))
     if opcode in UNARY:
         return profile.get_rescale_words(source, target, op.get_number("Alpha"), place)
     pair = OperandPair(opcode, target, source, op.operands[2], place, op.is_unsigned)

@@ -9,10 +9,10 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.lint.findings import Problem
+from nmpsim.analysis.lint.findings import LintFinding
 from nmpsim.analysis.lint.subject import Bias, LintSubject
 from nmpsim.analysis.weighted import read_constant, read_weight_rows, read_weighted_scales
-from nmpsim.compiler.operations import Operation, View
+from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.lir.opcode import OpcodeKind
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -34,7 +34,7 @@ class SumBounds:
         return largest
 
 
-def check_accumulators(subject: LintSubject) -> Iterator[Problem]:
+def check_accumulators(subject: LintSubject) -> Iterator[LintFinding]:
     """Report layers with a channel whose accumulator can overflow."""
     biases = {bias.op.instruction.name: bias for bias in subject.biases}
     for op in subject.operations:
@@ -103,7 +103,7 @@ def _signed_weight_sums(rows: Array, offsets: Array) -> tuple[Array, Array]:
     return sums[0], sums[1]
 
 
-def _input_limits(view: View) -> tuple[int, int]:
+def _input_limits(view: BufferView) -> tuple[int, int]:
     """Return the input's limits minus its zero point, widened to include 0, the padding."""
     low, high = view.limits
     return min(low - view.offset, 0), max(high - view.offset, 0)
@@ -120,11 +120,11 @@ def _matrix_product_bounds(op: Operation) -> SumBounds:
     )
 
 
-def _describe_overflow(op: Operation, bounds: SumBounds, bits: int) -> Problem:
+def _describe_overflow(op: Operation, bounds: SumBounds, bits: int) -> LintFinding:
     limit = 2.0 ** (bits - 1)
     channels = int((bounds.magnitudes >= limit).sum())
     worst = int(np.argmax(bounds.magnitudes))
-    return Problem(
+    return LintFinding(
         "warning",
         f"the accumulator of %{op.instruction.name} can overflow {bits} bits",
         op,

@@ -21,13 +21,13 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.lint.findings import Problem, Severity
+from nmpsim.analysis.lint.findings import LintFinding, Severity
 from nmpsim.analysis.lint.subject import Bias, LintSubject, OriginalBias, are_equal_scales
 from nmpsim.analysis.shadow.constants import list_array_variants
 from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
 
 
-def check_bias_payloads(subject: LintSubject) -> Iterator[Problem]:
+def check_bias_payloads(subject: LintSubject) -> Iterator[LintFinding]:
     """Report biases whose stored integers do not fit their declared scale."""
     systematic = is_systematic(subject.biases)
     for bias in subject.biases:
@@ -38,7 +38,7 @@ def check_bias_payloads(subject: LintSubject) -> Iterator[Problem]:
             yield finding
 
 
-def _compare_with_references(bias: Bias, subject: LintSubject) -> tuple[bool, Problem | None]:
+def _compare_with_references(bias: Bias, subject: LintSubject) -> tuple[bool, LintFinding | None]:
     """Return whether a reference has this bias, and the finding if it differs."""
     original = (subject.original or {}).get(bias.view.buffer.name)
     finding = compare_with_original(bias, original) if original else None
@@ -50,7 +50,7 @@ def _compare_with_references(bias: Bias, subject: LintSubject) -> tuple[bool, Pr
     return True, compare_with_float(bias, reference)
 
 
-def _check_plausibility(bias: Bias, biases: Sequence[Bias], systematic: bool) -> Problem | None:
+def _check_plausibility(bias: Bias, biases: Sequence[Bias], systematic: bool) -> LintFinding | None:
     evidence = find_evidence(bias)
     if evidence is None:
         return None
@@ -62,7 +62,7 @@ def _check_plausibility(bias: Bias, biases: Sequence[Bias], systematic: bool) ->
         "the scale of the result" if bias.is_on_result_scale else f"scale {bias.format_scales()}"
     )
     parts = np.abs(bias.reals) / bias.result_magnitude
-    return Problem(
+    return LintFinding(
         severity,
         f"bias %{bias.view.name} is declared on {where}, but its integers seem to be made for"
         " another scale",
@@ -160,7 +160,7 @@ MIN_COSINE = 0.99
 REQUANTIZE_HINT = "Requantize the payload with the type: `nmpsim compile --rescale-bias`."
 
 
-def compare_with_original(bias: Bias, original: OriginalBias) -> Problem | None:
+def compare_with_original(bias: Bias, original: OriginalBias) -> LintFinding | None:
     """Compare a bias with the constant before its type was changed; return the problem or None."""
     if original.payload is not None and not np.array_equal(original.payload, bias.payload):
         return None
@@ -177,7 +177,7 @@ def compare_with_original(bias: Bias, original: OriginalBias) -> Problem | None:
     if not _integers_differ(bias.payload, wanted).any():
         return None
     old = float(np.median(original.scales))
-    return Problem(
+    return LintFinding(
         "error",
         f"the type of bias %{bias.view.name} was changed, but its payload was not",
         bias.op,
@@ -193,11 +193,11 @@ def compare_with_original(bias: Bias, original: OriginalBias) -> Problem | None:
     )
 
 
-def _compare_with_untyped_original(bias: Bias) -> Problem | None:
+def _compare_with_untyped_original(bias: Bias) -> LintFinding | None:
     """Report unchanged integers on the result's scale if the original's type is unknown."""
     if not bias.is_on_result_scale or bias.is_on_product_scale:
         return None
-    return Problem(
+    return LintFinding(
         "error",
         f"bias %{bias.view.name} is declared with the scale of the result, but has the integers"
         " of the original",
@@ -266,7 +266,7 @@ def _same_direction(a: Array, b: Array) -> bool:
     return a.size > 3 and float(a @ b) >= MIN_COSINE * lengths > 0.0
 
 
-def compare_with_float(bias: Bias, reference: FloatBias) -> Problem | None:
+def compare_with_float(bias: Bias, reference: FloatBias) -> LintFinding | None:
     """Compare a bias with its float values; return the problem or None."""
     wanted = _quantize(bias, reference.values)
     apart = _integers_differ(bias.payload, wanted)
@@ -280,7 +280,7 @@ def compare_with_float(bias: Bias, reference: FloatBias) -> Problem | None:
     if explained:
         message += ": its type was changed, but its payload was not"
     worst = int(np.argmax(np.abs(bias.reals - reference.values)))
-    return Problem(
+    return LintFinding(
         severity,
         message,
         bias.op,

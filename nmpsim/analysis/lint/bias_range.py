@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.lint.bias_payload import find_float_bias
-from nmpsim.analysis.lint.findings import Problem
+from nmpsim.analysis.lint.findings import LintFinding
 from nmpsim.analysis.lint.subject import Bias, LintSubject
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -100,7 +100,7 @@ def list_scaled_biases(bias: Bias, subject: LintSubject) -> Iterator[ScaledBias]
         )
 
 
-def check_bias_saturation(subject: LintSubject) -> Iterator[Problem]:
+def check_bias_saturation(subject: LintSubject) -> Iterator[LintFinding]:
     """Report biases that saturate on a scale in some channels."""
     for bias, scaled in _list_all(subject):
         if not scaled.is_saturated.any():
@@ -108,7 +108,7 @@ def check_bias_saturation(subject: LintSubject) -> Iterator[Problem]:
         channels = int(scaled.is_saturated.sum())
         steps = scaled.errors / scaled.scales
         worst = int(np.argmax(steps))
-        yield Problem(
+        yield LintFinding(
             "error" if _is_used(bias, scaled, subject) else "note",
             f"bias %{bias.view.name} {_verb(scaled, 'saturate')} on {scaled.scale_text}",
             bias.op,
@@ -126,7 +126,7 @@ def check_bias_saturation(subject: LintSubject) -> Iterator[Problem]:
         )
 
 
-def check_bias_precision(subject: LintSubject) -> Iterator[Problem]:
+def check_bias_precision(subject: LintSubject) -> Iterator[LintFinding]:
     """Report biases that keep less than half of their bits on a scale."""
     for bias, scaled in _list_all(subject):
         needed = MIN_KEPT_BITS * scaled.reference_bits
@@ -135,7 +135,7 @@ def check_bias_precision(subject: LintSubject) -> Iterator[Problem]:
             continue
         error = float(scaled.errors.max()) / bias.result_scale
         largest = int(np.abs(scaled.ideal - scaled.offsets).max())
-        yield Problem(
+        yield LintFinding(
             "warning" if _is_used(bias, scaled, subject) else "note",
             f"bias %{bias.view.name} {_verb(scaled, 'lose')} most of its bits on"
             f" {scaled.scale_text}",

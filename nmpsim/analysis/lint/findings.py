@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from nmpsim.compiler.operations import Operation, View
+from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.diagnostics import Place
 from nmpsim.lir.nodes import Span
 
@@ -20,14 +20,14 @@ Fact: TypeAlias = float | int | str | bool
 
 
 @attrs.frozen
-class Problem:
+class LintFinding:
     """A problem that a lint rule reports."""
 
     severity: Severity
     message: str
     source: Operation | Span | None = None
     """The instruction concerned, or the place in the LIR text; None for the whole program."""
-    tensor: View | str | None = None
+    tensor: BufferView | str | None = None
     """The tensor concerned; a constant is located at its declaration."""
     found: str = ""
     expected: str = ""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.lint.bias_payload import MAX_INTEGER_ERROR, MAX_RELATIVE_ERROR
-from nmpsim.analysis.lint.findings import Fact, Problem, Severity
+from nmpsim.analysis.lint.findings import Fact, LintFinding, Severity
 from nmpsim.analysis.lint.subject import LintSubject, are_valid_scales
 from nmpsim.analysis.shadow.constants import (
     FOLDED,
@@ -20,12 +20,12 @@ from nmpsim.analysis.shadow.constants import (
 )
 from nmpsim.analysis.shadow.matching import MIN_MATCH_SQNR_DB, match_constants
 from nmpsim.analysis.weighted import read_weighted_scales
-from nmpsim.compiler.operations import Operation, View
+from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.interpreter import compute_sqnr_db
 from nmpsim.lir.opcode import WEIGHTED, OpcodeKind
 
 
-def check_splat_values(subject: LintSubject) -> Iterator[Problem]:
+def check_splat_values(subject: LintSubject) -> Iterator[LintFinding]:
     """Report fills with values that are beyond the range of their type."""
     for op in subject.operations:
         view, value = op.operands[0], op.instruction.attributes.get("Value")
@@ -39,7 +39,7 @@ def check_splat_values(subject: LintSubject) -> Iterator[Problem]:
         held = min(max(value, low), high)
         if abs(held - value) <= view.scale / 2:
             continue
-        yield Problem(
+        yield LintFinding(
             "warning",
             f"the value of %{op.instruction.name} does not fit its type",
             op,
@@ -50,12 +50,12 @@ def check_splat_values(subject: LintSubject) -> Iterator[Problem]:
         )
 
 
-def check_unused_constants(subject: LintSubject) -> Iterator[Problem]:
+def check_unused_constants(subject: LintSubject) -> Iterator[LintFinding]:
     """Report constants that no instruction reads."""
     used = {operand.name for one in subject.module.instructions for operand in one.operands}
     for weight in subject.module.weights:
         if weight.constant and weight.name not in used:
-            yield Problem(
+            yield LintFinding(
                 "note",
                 f"no instruction reads the constant %{weight.name}",
                 weight.span,
@@ -70,11 +70,11 @@ Array: TypeAlias = npt.NDArray[Any]
 
 
 @attrs.frozen(eq=False)
-class QuantizedWeights:
+class DequantizedWeights:
     """Constant weights of a layer as real values."""
 
     op: Operation
-    view: View
+    view: BufferView
     reals: Array
     """Real values: float64, in the LIR's layout."""
     steps: Array
@@ -89,7 +89,7 @@ class QuantizedWeights:
         return bool(near[self.inside].all()) and bool(self.inside.any() or near.all())
 
 
-def read_quantized_weights(subject: LintSubject) -> dict[str, QuantizedWeights]:
+def read_quantized_weights(subject: LintSubject) -> dict[str, DequantizedWeights]:
     """Read the constant weights of all quantized layers and matrix products.
 
     Returns
@@ -98,7 +98,7 @@ def read_quantized_weights(subject: LintSubject) -> dict[str, QuantizedWeights]:
         Weights by name of the constant, without unknown, non-finite and badly scaled ones.
     """
     reals = read_quantized_constants(subject.module)
-    found: dict[str, QuantizedWeights] = {}
+    found: dict[str, DequantizedWeights] = {}
     for op in subject.operations:
         if op.kind not in (*WEIGHTED, OpcodeKind.PRODUCT):
             continue
@@ -114,7 +114,7 @@ def read_quantized_weights(subject: LintSubject) -> dict[str, QuantizedWeights]:
             continue
         low, high = view.limits
         integers = subject.module.constants[view.buffer.name].reshape(values.shape)
-        found[view.buffer.name] = QuantizedWeights(
+        found[view.buffer.name] = DequantizedWeights(
             op,
             view,
             values,
@@ -124,7 +124,7 @@ def read_quantized_weights(subject: LintSubject) -> dict[str, QuantizedWeights]:
     return found
 
 
-def check_weights(subject: LintSubject) -> Iterator[Problem]:
+def check_weights(subject: LintSubject) -> Iterator[LintFinding]:
     """Report weights that differ from the float model's."""
     arrays = subject.float_weights
     if arrays is None:
@@ -133,7 +133,7 @@ def check_weights(subject: LintSubject) -> Iterator[Problem]:
     matches = match_constants({name: one.reals for name, one in weights.items()}, arrays)
     sources = {found.constant: found.source for found in matches.found}
     others = {name: arrays[name] for name in arrays if name not in sources.values()}
-    unknown: list[QuantizedWeights] = []
+    unknown: list[DequantizedWeights] = []
     for name, one in weights.items():
         if name in matches.floats:
             finding = _compare_by_name(one, matches.floats[name], sources[name], arrays)
@@ -157,11 +157,11 @@ class WeightFault:
 
 
 def _compare_by_name(
-    one: QuantizedWeights,
+    one: DequantizedWeights,
     floats: Array,
     source: str,
     arrays: Mapping[str, Array],
-) -> Problem | None:
+) -> LintFinding | None:
     """Compare weights with the float array of their name, with and without folded batch norm."""
     if one.fits(floats):
         return None
@@ -180,7 +180,7 @@ def _compare_by_name(
 
 
 def _find_explanation(
-    one: QuantizedWeights, arrays: Mapping[str, Array]
+    one: DequantizedWeights, arrays: Mapping[str, Array]
 ) -> tuple[str, WeightFault] | None:
     """Find an array and a fault that together explain a constant without a matching name."""
     if one.reals.size < 4 or np.ptp(one.reals) == 0:
@@ -195,12 +195,12 @@ def _find_explanation(
     return None
 
 
-def _find_fault(one: QuantizedWeights, floats: Array) -> WeightFault | None:
+def _find_fault(one: DequantizedWeights, floats: Array) -> WeightFault | None:
     """Return the first known fault that explains the weights, or None."""
     return next(_list_faults(one, floats), None)
 
 
-def _list_faults(one: QuantizedWeights, floats: Array) -> Iterator[WeightFault]:
+def _list_faults(one: DequantizedWeights, floats: Array) -> Iterator[WeightFault]:
     """Yield the known faults that explain how weights differ from their float values."""
     if floats.any() and not one.reals.any():
         yield WeightFault(
@@ -240,12 +240,12 @@ def _list_faults(one: QuantizedWeights, floats: Array) -> Iterator[WeightFault]:
 
 
 def _describe_fault(
-    one: QuantizedWeights,
+    one: DequantizedWeights,
     source: str,
     cause: WeightFault,
     severity: Severity = "error",
-) -> Problem:
-    return Problem(
+) -> LintFinding:
+    return LintFinding(
         severity,
         f"the weights %{one.view.name} {cause.text}",
         one.op,
@@ -257,9 +257,9 @@ def _describe_fault(
     )
 
 
-def _describe_unknown(unknown: list[QuantizedWeights], count: int) -> Problem:
+def _describe_unknown(unknown: list[DequantizedWeights], count: int) -> LintFinding:
     first = unknown[0]
-    return Problem(
+    return LintFinding(
         "warning",
         f"{len(unknown)} of {count} weights do not match any array of the float model",
         first.op,

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from nmpsim.analysis.lint.findings import Problem
+from nmpsim.analysis.lint.findings import LintFinding
 from nmpsim.analysis.lint.subject import LintSubject
 from nmpsim.compiler.driver import find_refusals
-from nmpsim.compiler.operations import Operation, View
+from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.placement import find_host_reason
 from nmpsim.lir.nodes import Quantization
 from nmpsim.lir.opcode import WEIGHTED, OpcodeKind
@@ -31,14 +31,14 @@ class FloatIsland:
     """``quantize`` operations at its outputs."""
 
 
-def check_any_quantized(subject: LintSubject) -> Iterator[Problem]:
+def check_any_quantized(subject: LintSubject) -> Iterator[LintFinding]:
     """Report a program without quantized convolutions or matrix products."""
     products = [op for op in subject.operations if op.kind in _MULTIPLYING]
     quantized = [op for op in subject.operations if _is_quantized(op)]
     idle = products and not any(_is_quantized(op) for op in products)
     if not idle and (quantized or not subject.operations):
         return
-    yield Problem(
+    yield LintFinding(
         "error",
         "no operation is quantized",
         found=f"{len(subject.operations)} operations, {len(quantized)} of them quantized;"
@@ -57,7 +57,7 @@ def _is_quantized(op: Operation) -> bool:
     return op.kind is not OpcodeKind.CONVERSION and any(v.type.quant for v in op.operands[:2])
 
 
-def check_islands(subject: LintSubject) -> Iterator[Problem]:
+def check_islands(subject: LintSubject) -> Iterator[LintFinding]:
     """Report float operations between quantized ones, and float layers with weights."""
     found = find_islands(subject.operations)
     for island in found:
@@ -114,11 +114,11 @@ def _remove_overwritten(op: Operation, group_of: dict[str, int]) -> None:
         group_of.pop(view.buffer.name, None)
 
 
-def _is_float(view: View) -> bool:
+def _is_float(view: BufferView) -> bool:
     return view.type.quant is None and view.type.elem.startswith(("float", "bfloat"))
 
 
-def _describe_island(island: FloatIsland) -> Problem:
+def _describe_island(island: FloatIsland) -> LintFinding:
     first = island.operations[0] if island.operations else island.exits[0]
     names = [op.instruction.name for op in island.operations]
     if not island.operations:
@@ -127,7 +127,7 @@ def _describe_island(island: FloatIsland) -> Problem:
         message = f"%{names[0]} is float between quantized operations"
     else:
         message = f"{len(names)} operations from %{names[0]} on are float between quantized ones"
-    return Problem(
+    return LintFinding(
         "warning",
         message,
         first,
@@ -195,8 +195,8 @@ def find_reason_if_quantized(op: Operation, elem: str) -> str:
 _ANY_QUANTIZATION = Quantization(1.0, 0, 0.0, 0.0)
 
 
-def _describe_float_layer(op: Operation) -> Problem:
-    return Problem(
+def _describe_float_layer(op: Operation) -> LintFinding:
+    return LintFinding(
         "warning",
         f"%{op.instruction.name} is float in a quantized program",
         op,
@@ -207,7 +207,7 @@ def _describe_float_layer(op: Operation) -> Problem:
     )
 
 
-def check_compilation(subject: LintSubject) -> Iterator[Problem]:
+def check_compilation(subject: LintSubject) -> Iterator[LintFinding]:
     """Report operations that the compiler refuses."""
     found = find_refusals(
         subject.module,
@@ -216,7 +216,7 @@ def check_compilation(subject: LintSubject) -> Iterator[Problem]:
         instruction_numerics=subject.program.layer_numerics,
     )
     for op, diagnostic in found:
-        yield Problem(
+        yield LintFinding(
             "error",
             f"nmpsim compile rejects the operation ({diagnostic.code}): {diagnostic.message}",
             op,

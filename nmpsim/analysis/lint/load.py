@@ -16,7 +16,7 @@ from nmpsim.analysis.lint.subject import LintSubject, OriginalBias
 from nmpsim.analysis.program import Program, load_compiled_or_model, program_from_bundle
 from nmpsim.analysis.shadow.constants import read_floats
 from nmpsim.bundle import Bundle
-from nmpsim.compiler.operations import Operation, View
+from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.isa.profiles import NUMERICS_NAMES
@@ -27,7 +27,7 @@ from nmpsim.lir.opcode import WEIGHTED, OpcodeKind
 from nmpsim.lir.parser import parse_file
 from nmpsim.lir.printer import format_scale
 from nmpsim.lir.scales import (
-    ExactScale,
+    SidecarScale,
     find_inexact_scales,
     parse_scales,
     read_scales_file,
@@ -111,7 +111,7 @@ def _sidecar_of(weights: Path) -> Path | None:
 
 
 def _original_biases(
-    layers: Mapping[str, Operation], weights: Path, types: Mapping[str, ExactScale]
+    layers: Mapping[str, Operation], weights: Path, types: Mapping[str, SidecarScale]
 ) -> Iterator[tuple[str, OriginalBias]]:
     with NpzFile(weights) as file:
         for name, op in layers.items():
@@ -136,7 +136,7 @@ def _read_array(file: NpzFile, name: str, kind: str, count: int) -> Array | None
     return file.read(key).reshape(-1) if fits else None
 
 
-def _scale_arrays(exact: ExactScale | None) -> tuple[Array | None, Array | None]:
+def _scale_arrays(exact: SidecarScale | None) -> tuple[Array | None, Array | None]:
     if exact is None:
         return None, None
     return np.array([exact.scale]), np.array([exact.offset])
@@ -200,7 +200,7 @@ def _tensor_name(key: str) -> str:
     return key.rpartition("/")[2].rpartition(":")[2]
 
 
-def _type_differs(view: View, exact: ExactScale) -> bool:
+def _type_differs(view: BufferView, exact: SidecarScale) -> bool:
     declared, old = format_scale(view.scale), format_scale(exact.scale)
     return view.type.quant is not None and (declared, view.offset) != (old, exact.offset)
 

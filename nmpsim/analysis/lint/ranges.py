@@ -13,14 +13,14 @@ from functools import lru_cache
 import attrs
 import numpy as np
 
-from nmpsim.analysis.lint.findings import Problem, Severity
+from nmpsim.analysis.lint.findings import LintFinding, Severity
 from nmpsim.analysis.lint.fixed_values import read_quantized_weights
 from nmpsim.analysis.lint.subject import Array, LintSubject
 from nmpsim.analysis.weighted import read_weight_rows, read_weighted_scales
 from nmpsim.compiler.numerics import WeightedScales
-from nmpsim.compiler.operations import Operation, View
+from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.lir.names import strip_numeric_suffix
-from nmpsim.quantization import SCHEMAS, Range, choose_parameters
+from nmpsim.quantization import SCHEMAS, ValueRange, choose_parameters
 from nmpsim.quantization.profile import ProfileLookup
 
 MAX_WASTED_SHARE = 1.0 / 4.0
@@ -29,7 +29,7 @@ MAX_WASTED_SHARE_FOR_WARNING = 1.0 / 16.0
 """Used share below which the finding is a warning: four bits are unused."""
 
 
-def check_wasted_ranges(subject: LintSubject) -> Iterator[Problem]:
+def check_wasted_ranges(subject: LintSubject) -> Iterator[LintFinding]:
     """Report weights and results that use a small share of their type's range."""
     ranges = get_usable_ranges(subject)
     for op in subject.operations:
@@ -39,13 +39,13 @@ def check_wasted_ranges(subject: LintSubject) -> Iterator[Problem]:
             yield from _check_result_range(op, recorded)
 
 
-def compute_used_share(low: float, high: float, view: View) -> float:
+def compute_used_share(low: float, high: float, view: BufferView) -> float:
     """Compute the share of a type's range between two integers, 0 to 1."""
     lowest, highest = view.limits
     return (high - low) / (highest - lowest)
 
 
-def _check_weights_range(op: Operation, subject: LintSubject) -> Iterator[Problem]:
+def _check_weights_range(op: Operation, subject: LintSubject) -> Iterator[LintFinding]:
     """Check weights, channel by channel if each channel has its own scale."""
     scales = read_weighted_scales(subject.module, op)
     rows = None if scales is None else read_weight_rows(subject.module, op)
@@ -61,7 +61,7 @@ def _check_weights_range(op: Operation, subject: LintSubject) -> Iterator[Proble
     whose = (
         f"{little.size} of {parts.size} channels of the weights" if by_channel else "the weights"
     )
-    yield Problem(
+    yield LintFinding(
         _wasted_severity(part),
         f"{whose} %{op.operands[2].name} use a small share of their integers",
         op,
@@ -73,7 +73,7 @@ def _check_weights_range(op: Operation, subject: LintSubject) -> Iterator[Proble
     )
 
 
-def _used_shares(rows: Array, scales: WeightedScales, view: View) -> Array:
+def _used_shares(rows: Array, scales: WeightedScales, view: BufferView) -> Array:
     """Return the used share of the range: of all weights, or of each channel with its own scale."""
     axis, offsets = (
         (1, scales.weight_offsets) if scales.by_channel else (None, scales.weight_offsets[:1])
@@ -85,13 +85,13 @@ def _used_shares(rows: Array, scales: WeightedScales, view: View) -> Array:
     return idle
 
 
-def _check_result_range(op: Operation, recorded: Range) -> Iterator[Problem]:
+def _check_result_range(op: Operation, recorded: ValueRange) -> Iterator[LintFinding]:
     view = op.operands[0]
     low, high = min(recorded.low, 0.0) / view.scale, max(recorded.high, 0.0) / view.scale
     part = compute_used_share(low, high, view)
     if not 0.0 < part < MAX_WASTED_SHARE:
         return
-    yield Problem(
+    yield LintFinding(
         _wasted_severity(part),
         f"the result of %{op.instruction.name} uses a small share of its integers",
         op,
@@ -130,7 +130,7 @@ class ProfileMatch:
     """Number of values outside their recorded range."""
     example: str
     """Description of the first mismatch, or of a match if nothing mismatches."""
-    recorded: Range
+    recorded: ValueRange
     """Recorded range of the example."""
 
     @property
@@ -172,7 +172,7 @@ def match_profile(subject: LintSubject) -> ProfileMatch | None:
     return ProfileMatch(compared, len(found), len(mismatches), example, range_)
 
 
-_Comparison = tuple[bool, str, Range]
+_Comparison = tuple[bool, str, ValueRange]
 """Whether a value mismatches its recorded range, its description, and the range."""
 
 
@@ -185,14 +185,14 @@ def _compare_constants(subject: LintSubject, recorded: ProfileLookup) -> Iterato
             yield _range_differs(reals, float(steps.max()), range_), example, range_
 
 
-def _range_differs(reals: Array, step: float, recorded: Range) -> bool:
+def _range_differs(reals: Array, step: float, recorded: ValueRange) -> bool:
     """Return whether a recorded range differs by more than rounding."""
     error = max(abs(reals.min() - recorded.low), abs(reals.max() - recorded.high))
     return bool(error > 1.01 * step)
 
 
 def _compare_results(
-    subject: LintSubject, recorded: ProfileLookup, ranges: Mapping[str, Range]
+    subject: LintSubject, recorded: ProfileLookup, ranges: Mapping[str, ValueRange]
 ) -> Iterator[_Comparison]:
     for op, view in list_quantized_results(subject):
         name = op.instruction.name
@@ -202,7 +202,7 @@ def _compare_results(
             yield ratio > MAX_SCALE_RATIO, f"%{name} on {view.scale:.6g}", range_
 
 
-def _scale_ratio(view: View, recorded: Range) -> float:
+def _scale_ratio(view: BufferView, recorded: ValueRange) -> float:
     """Return the ratio of a scale and the one a range requires in the closest schema."""
     wanted = np.array(
         [
@@ -213,7 +213,7 @@ def _scale_ratio(view: View, recorded: Range) -> float:
     return float(np.exp2(np.abs(np.log2(view.scale / wanted))).min()) if view.scale > 0 else 1.0
 
 
-def list_possible_ranges(recorded: Range, ranges: Iterable[Range]) -> list[Range]:
+def list_possible_ranges(recorded: ValueRange, ranges: Iterable[ValueRange]) -> list[ValueRange]:
     """Return the recorded ranges that may apply to an operation's result.
 
     Glow fuses an activation and uses its type. Any ReLU keeps the highest value exactly; a clip has
@@ -238,19 +238,19 @@ def list_possible_ranges(recorded: Range, ranges: Iterable[Range]) -> list[Range
     return [recorded, *after]
 
 
-def list_quantized_results(subject: LintSubject) -> Iterator[tuple[Operation, View]]:
+def list_quantized_results(subject: LintSubject) -> Iterator[tuple[Operation, BufferView]]:
     """Yield each operation with a quantized result, and the view of the result."""
     for op in subject.operations:
         if op.operands[0].type.quant is not None:
             yield op, op.operands[0]
 
 
-def check_foreign_profile(subject: LintSubject) -> Iterator[Problem]:
+def check_foreign_profile(subject: LintSubject) -> Iterator[LintFinding]:
     """Report a profile that was recorded from another network."""
     found = match_profile(subject)
     if found is None or not found.is_foreign:
         return
-    yield Problem(
+    yield LintFinding(
         "error",
         f"the profile belongs to another network: {found.mismatches} of {found.known}"
         f" {found.compared} that it names do not match",
@@ -261,7 +261,7 @@ def check_foreign_profile(subject: LintSubject) -> Iterator[Problem]:
     )
 
 
-def check_profile_coverage(subject: LintSubject) -> Iterator[Problem]:
+def check_profile_coverage(subject: LintSubject) -> Iterator[LintFinding]:
     """Report a profile that has ranges for few of the quantized results."""
     if subject.ranges is None:
         return
@@ -273,7 +273,7 @@ def check_profile_coverage(subject: LintSubject) -> Iterator[Problem]:
     known = sum(stems.values())
     if not stems or known * MAX_UNKNOWN_RATIO >= len(stems):
         return
-    yield Problem(
+    yield LintFinding(
         "warning",
         f"the profile has ranges for {known} of {len(stems)} quantized results",
         found=f"ranges of {', '.join(list(subject.ranges)[:3])}",
@@ -289,7 +289,7 @@ MIN_COVERED_SHARE_FOR_WARNING = 0.5
 """Covered share below which the finding is an error: the type is not made for these values."""
 
 
-def check_narrow_ranges(subject: LintSubject) -> Iterator[Problem]:
+def check_narrow_ranges(subject: LintSubject) -> Iterator[LintFinding]:
     """Report results whose type does not cover their recorded range."""
     ranges = get_usable_ranges(subject)
     for op, view in list_quantized_results(subject):
@@ -299,15 +299,15 @@ def check_narrow_ranges(subject: LintSubject) -> Iterator[Problem]:
 
 
 def _check_narrow_result(
-    op: Operation, view: View, recorded: Range, subject: LintSubject
-) -> Iterator[Problem]:
+    op: Operation, view: BufferView, recorded: ValueRange, subject: LintSubject
+) -> Iterator[LintFinding]:
     low, high = view.real_limits
     meant = list_possible_ranges(recorded, (subject.ranges or {}).values())
     part = max(_covered_share(low, high, view.scale, one) for one in meant)
     if part >= MIN_COVERED_SHARE:
         return
     severity: Severity = "error" if part < MIN_COVERED_SHARE_FOR_WARNING else "warning"
-    yield Problem(
+    yield LintFinding(
         severity,
         f"the type of the result of %{op.instruction.name} is too narrow for its values",
         op,
@@ -318,7 +318,7 @@ def _check_narrow_result(
     )
 
 
-def _covered_share(low: float, high: float, step: float, recorded: Range) -> float:
+def _covered_share(low: float, high: float, step: float, recorded: ValueRange) -> float:
     """Return the share of a recorded range within low and high, on its worse side."""
     ends = [(recorded.high, high), (-recorded.low, -low)]
     parts = [(held + step) / wanted for wanted, held in ends if wanted > step]

@@ -8,18 +8,18 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.lint.bias_payload import compare_with_float, find_float_bias
-from nmpsim.analysis.lint.findings import Problem
-from nmpsim.analysis.lint.fixed_values import QuantizedWeights, read_quantized_weights
+from nmpsim.analysis.lint.findings import LintFinding
+from nmpsim.analysis.lint.fixed_values import DequantizedWeights, read_quantized_weights
 from nmpsim.analysis.lint.scales import HALF_PRINTED_DIGIT
 from nmpsim.analysis.lint.subject import SAME_SCALE, Array, Bias, LintSubject
 from nmpsim.analysis.shadow.constants import map_biases_to_filters, read_quantized_constants
 from nmpsim.analysis.shadow.matching import match_constants
-from nmpsim.compiler.operations import Operation, View
+from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.diagnostics import UserError
 from nmpsim.interpreter import execute_real
 from nmpsim.lir.nodes import TensorType
 from nmpsim.lir.opcode import OpcodeKind
-from nmpsim.quantization import Range
+from nmpsim.quantization import ValueRange
 
 MAX_ADDED_BITS = 2.75
 """Largest change of surplus bits between a result and its sources."""
@@ -31,7 +31,7 @@ NEGATIVE_SHARE_TOLERANCE = 0.4
 """Largest difference between a type's negative share and the estimated one."""
 
 
-def check_results(subject: LintSubject) -> Iterator[Problem]:
+def check_results(subject: LintSubject) -> Iterator[LintFinding]:
     """Report results whose scale or zero point contradicts the float model."""
     if subject.float_weights is None:
         return
@@ -44,14 +44,14 @@ def check_results(subject: LintSubject) -> Iterator[Problem]:
         text = (
             f"results are not compared with the float model, which cannot be run: {first.message}"
         )
-        yield Problem("note", text, facts={"by": "run"})
+        yield LintFinding("note", text, facts={"by": "run"})
         return
     if not proved:  # a scale that is off makes those after it look off
         yield from _check_scales(found)
     yield from _check_zero_points(found)
 
 
-def _compare_bias_scales(subject: LintSubject) -> Iterator[tuple[str, Problem]]:
+def _compare_bias_scales(subject: LintSubject) -> Iterator[tuple[str, LintFinding]]:
     """Compare an input's scale with the ratio of the scales of bias and weights.
 
     Glow and TFLite put Int32 biases on the scale of input times weights. So if the values of bias
@@ -81,7 +81,7 @@ def _has_wrong_scale(bias: Bias, subject: LintSubject) -> bool:
     return bool((np.abs(factors - 1.0) > SCALE_TOLERANCE + 3 * rounded).all())
 
 
-def _matches_float_model(bias: Bias, weights: QuantizedWeights, subject: LintSubject) -> bool:
+def _matches_float_model(bias: Bias, weights: DequantizedWeights, subject: LintSubject) -> bool:
     """Return whether weights and bias of a layer match the float model."""
     arrays = subject.float_weights or {}
     name = weights.view.buffer.name
@@ -95,11 +95,13 @@ def _matches_float_model(bias: Bias, weights: QuantizedWeights, subject: LintSub
     )
 
 
-def _describe_scale(bias: Bias, source: View, factor: float, subject: LintSubject) -> Problem:
+def _describe_scale(
+    bias: Bias, source: BufferView, factor: float, subject: LintSubject
+) -> LintFinding:
     earlier = subject.operations[: subject.operations.index(bias.op)]
     writers = [op for op in earlier if op.operands[0].buffer.name == source.buffer.name]
     op = writers[-1] if writers else bias.op
-    return Problem(
+    return LintFinding(
         "error",
         f"the scale of %{source.name} is {factor:.4g} times what the constants of"
         f" %{bias.op.instruction.name} were quantized for",
@@ -112,7 +114,7 @@ def _describe_scale(bias: Bias, source: View, factor: float, subject: LintSubjec
     )
 
 
-def _check_scales(found: list[RangeEstimate]) -> Iterator[Problem]:
+def _check_scales(found: list[RangeEstimate]) -> Iterator[LintFinding]:
     opposed = [one for one in found if _is_opposed(one)]
     explained = [after for one in opposed for after in one.consumers]
     for one in found:
@@ -122,7 +124,7 @@ def _check_scales(found: list[RangeEstimate]) -> Iterator[Problem]:
         ):
             continue
         low, high = one.view.real_limits
-        yield Problem(
+        yield LintFinding(
             "warning",
             f"the type of the result of %{one.op.instruction.name} covers a range about"
             f" {2.0**bits:.2g} times as large as the float model makes likely",
@@ -144,7 +146,7 @@ def _is_opposed(one: RangeEstimate) -> bool:
     return len(steps) > 1 and min(steps) >= MAX_OPPOSED_BITS
 
 
-def _check_zero_points(found: list[RangeEstimate]) -> Iterator[Problem]:
+def _check_zero_points(found: list[RangeEstimate]) -> Iterator[LintFinding]:
     """Check the zero points of results against their estimated negative shares.
 
     The zero point of a result without negative values is the lowest integer, or all results
@@ -161,7 +163,7 @@ def _check_zero_points(found: list[RangeEstimate]) -> Iterator[Problem]:
             f"{100 * likely:.0f} % of the type for negative values, estimated from a run on"
             " generated inputs"
         )
-        yield Problem(
+        yield LintFinding(
             "warning",
             f"the zero point of the result of %{one.op.instruction.name} does not fit the"
             " values of the float model",
@@ -216,8 +218,8 @@ class RangeEstimate:
 
     op: Operation
     """First operation that writes the buffer."""
-    view: View
-    range: Range
+    view: BufferView
+    range: ValueRange
     """Range of the last result in the buffer."""
     source_surplus: float | None
     """Largest surplus of its sources; None without sources."""
@@ -273,14 +275,14 @@ def estimate_ranges(subject: LintSubject) -> list[RangeEstimate]:
     return found
 
 
-def _float_ranges(subject: LintSubject) -> dict[str, Range]:
+def _float_ranges(subject: LintSubject) -> dict[str, ValueRange]:
     """Return the range of each instruction's result over all samples."""
     constants = _float_constants(subject)
-    ranges: dict[str, Range] = {}
+    ranges: dict[str, ValueRange] = {}
     for inputs in _random_inputs(subject):
         for instruction, name, values in execute_real(subject.module, inputs, constants):
             if name == instruction.operands[0].name and values.size:
-                own = Range.from_values(values)
+                own = ValueRange.from_values(values)
                 before = ranges.get(instruction.name, own)
                 ranges[instruction.name] = own.union(before)
     return ranges
@@ -301,19 +303,19 @@ def _random_inputs(subject: LintSubject) -> Iterator[dict[str, Array]]:
         yield {w.name: _random_image(w.type.shape, ranges[w.name], rng) for w in inputs}
 
 
-def _input_range(name: str, type_: TensorType, subject: LintSubject) -> Range:
+def _input_range(name: str, type_: TensorType, subject: LintSubject) -> ValueRange:
     """Return the range of an input's type, or of the type to which it is quantized."""
     readers = [op for op in subject.operations if op.operands[-1].buffer.name == name]
     views = [op.operands[0] for op in readers if op.instruction.opcode == "quantize"]
     views += [op.operands[-1] for op in readers if op.operands[-1].type.quant is not None]
     if type_.elem != "float" and type_.quant is None:
-        return Range(0.0, 0.0)
+        return ValueRange(0.0, 0.0)
     if not views:
-        return Range(-1.0, 1.0)
-    return Range(*views[0].real_limits)
+        return ValueRange(-1.0, 1.0)
+    return ValueRange(*views[0].real_limits)
 
 
-def _random_image(shape: tuple[int, ...], range_: Range, rng: np.random.Generator) -> Array:
+def _random_image(shape: tuple[int, ...], range_: ValueRange, rng: np.random.Generator) -> Array:
     """Return noise in cells of several sizes, scaled to a range."""
     sides = sorted(range(1, len(shape)), key=lambda axis: -shape[axis])[: max(len(shape) - 2, 1)]
     noise = np.zeros(shape)

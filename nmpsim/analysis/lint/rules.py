@@ -17,9 +17,9 @@ from nmpsim.analysis.lint import (
     result_reference,
     scales,
 )
-from nmpsim.analysis.lint.findings import SEVERITIES, Finding, Problem, Severity
+from nmpsim.analysis.lint.findings import SEVERITIES, Finding, LintFinding, Severity
 from nmpsim.analysis.lint.subject import LintSubject
-from nmpsim.compiler.operations import Operation, View
+from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.diagnostics import Place
 from nmpsim.lir.nodes import Span
 from nmpsim.report.fields import NOT_IN_JSON
@@ -31,7 +31,7 @@ class Rule:
 
     name: str
     summary: str
-    check: Annotated[Callable[[LintSubject], Iterator[Problem]], NOT_IN_JSON] = attrs.field(
+    check: Annotated[Callable[[LintSubject], Iterator[LintFinding]], NOT_IN_JSON] = attrs.field(
         eq=False
     )
     """Function that yields the problems of a program."""
@@ -52,7 +52,7 @@ class Rule:
                 problem.place or _find_place(subject, source, tensor),
                 op.instruction.name if op else "",
                 op.instruction.number if op else None,
-                tensor.name if isinstance(tensor, View) else tensor or "",
+                tensor.name if isinstance(tensor, BufferView) else tensor or "",
                 problem.found,
                 problem.expected,
                 problem.hint,
@@ -61,10 +61,10 @@ class Rule:
 
 
 def _find_place(
-    subject: LintSubject, source: Operation | Span | None, tensor: View | str | None
+    subject: LintSubject, source: Operation | Span | None, tensor: BufferView | str | None
 ) -> Place:
     if isinstance(source, Operation):
-        return subject.find_place(source, tensor if isinstance(tensor, View) else None)
+        return subject.find_place(source, tensor if isinstance(tensor, BufferView) else None)
     return source.place(subject.module.file) if source else Place(subject.module.file)
 
 

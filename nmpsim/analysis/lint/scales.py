@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from nmpsim.analysis.lint.findings import Problem, Severity
+from nmpsim.analysis.lint.findings import LintFinding, Severity
 from nmpsim.analysis.lint.subject import LintSubject
 from nmpsim.analysis.weighted import read_constant
 from nmpsim.compiler.operations import Operation
@@ -59,7 +59,7 @@ def _unused_scales(op: Operation) -> Iterator[str]:
             yield from (op.operands[owner].name, op.operands[owner].buffer.name)
 
 
-def check_powers_of_two(subject: LintSubject) -> Iterator[Problem]:
+def check_powers_of_two(subject: LintSubject) -> Iterator[LintFinding]:
     """Report scales that are not powers of two although the numerics profile requires it."""
     operations = [op for op in subject.operations if subject.get_numerics(op) == "nmp"]
     concerned = {n for op in operations for v in op.operands for n in (v.name, v.buffer.name)}
@@ -70,7 +70,7 @@ def check_powers_of_two(subject: LintSubject) -> Iterator[Problem]:
         yield from _check_scale_tables(subject, op)
 
 
-def _check_scale_tables(subject: LintSubject, op: Operation) -> Iterator[Problem]:
+def _check_scale_tables(subject: LintSubject, op: Operation) -> Iterator[LintFinding]:
     roles = OPCODES[op.instruction.opcode].operands
     for role, view in zip(roles, op.operands, strict=True):
         values = read_constant(subject.module, view) if role.name in _SCALE_TABLES else None
@@ -83,10 +83,10 @@ def _is_power_of_two(scale: float) -> bool:
     return scale > 0 and math.frexp(scale)[0] == 0.5
 
 
-def _describe_scale(name: str, scale: float, span: Span, count: int = 1) -> Problem:
+def _describe_scale(name: str, scale: float, span: Span, count: int = 1) -> LintFinding:
     channels = f" of {count} channels" if count > 1 else ""
     nearest = math.ldexp(1.0, math.ceil(math.log2(scale))) if 0 < scale < math.inf else 1.0
-    return Problem(
+    return LintFinding(
         "error",
         f"the scale{channels} of %{name} is not a power of two, which numerics nmp needs",
         span,
@@ -103,7 +103,7 @@ def find_missing_text_reason(subject: LintSubject) -> str:
     return "" if subject.printed_only is not None else "the program was not read from LIR text"
 
 
-def check_printed_scales(subject: LintSubject) -> Iterator[Problem]:
+def check_printed_scales(subject: LintSubject) -> Iterator[LintFinding]:
     """Report scales of which only the nine printed decimals are known."""
     known_only = subject.printed_only or frozenset()
     for tensor in list_scaled_tensors(subject):
@@ -117,12 +117,12 @@ def count_significant_digits(scale: float) -> int:
     return len(format_scale(scale).replace(".", "").lstrip("0"))
 
 
-def _describe_lost_digits(tensor: ScaledTensor) -> Problem:
+def _describe_lost_digits(tensor: ScaledTensor) -> LintFinding:
     digits = count_significant_digits(tensor.scale)
     error = HALF_PRINTED_DIGIT / tensor.scale if digits else math.inf
     severity: Severity = "error" if error > MAX_INTEGER_FORM_ERROR else "warning"
     plural = "" if digits == 1 else "s"
-    return Problem(
+    return LintFinding(
         severity,
         f"the scale of %{tensor.name} is known from its printed decimals only",
         tensor.span,
@@ -135,14 +135,14 @@ def _describe_lost_digits(tensor: ScaledTensor) -> Problem:
     )
 
 
-def _list_snapped_scales(subject: LintSubject) -> Iterator[Problem]:
+def _list_snapped_scales(subject: LintSubject) -> Iterator[LintFinding]:
     """Report all scales that are assumed to be the power of two they print as, in one note."""
     tensors = [t for t in list_scaled_tensors(subject) if t.name in subject.snapped]
     if not tensors:
         return
     fewest = min(tensors, key=lambda tensor: count_significant_digits(tensor.scale))
     digits = count_significant_digits(fewest.scale)
-    yield Problem(
+    yield LintFinding(
         "note",
         f"{len(tensors)} scales are printed with few digits and read as the nearest power of two",
         fewest.span,

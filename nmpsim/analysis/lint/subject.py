@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from nmpsim.analysis.program import Program
 from nmpsim.analysis.weighted import read_weighted_scales
-from nmpsim.compiler.operations import Operation, View
+from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.resolve import get_instruction_place, resolve_operands
 from nmpsim.diagnostics import Place
 from nmpsim.lir.names import make_display_names
 from nmpsim.lir.nodes import Module
-from nmpsim.quantization import Range
+from nmpsim.quantization import ValueRange
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -43,7 +43,7 @@ class LintSubject:
     """Arrays of the float model by name."""
     original: Mapping[str, OriginalBias] | None = None
     """Biases before a change of type, by constant name."""
-    ranges: Mapping[str, Range] | None = None
+    ranges: Mapping[str, ValueRange] | None = None
     """Recorded ranges of results by name, from Glow's profile."""
     printed_only: frozenset[str] | None = None
     """Tensors of which only nine decimals of the scale are known; None for other formats."""
@@ -84,7 +84,7 @@ class LintSubject:
         """Return the numerics profile of an operation."""
         return self.program.get_numerics(op.instruction.name)
 
-    def find_place(self, op: Operation, tensor: View | None = None) -> Place:
+    def find_place(self, op: Operation, tensor: BufferView | None = None) -> Place:
         """Return the place of an instruction, or of the declaration of one of its constants."""
         if tensor is not None:
             for weight in self.module.weights:
@@ -102,7 +102,7 @@ class Bias:
     """A quantized bias with its scales; arrays have one entry per channel."""
 
     op: Operation
-    view: View
+    view: BufferView
     payload: Array
     """Stored integers: int64 [channels]."""
     offsets: Array

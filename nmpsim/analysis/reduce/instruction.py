@@ -19,7 +19,7 @@ from nmpsim.analysis.tensor_instructions import decode_tensor_instruction, read_
 from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.bundle.metadata import Layer
-from nmpsim.bundle.patch import Change, apply_patch
+from nmpsim.bundle.patch import ByteChange, apply_patch
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
 from nmpsim.core.engine_selection import make_engine
@@ -325,7 +325,7 @@ def minimize(items: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> li
 
 def _without(bundle: Bundle, removed: set[int]) -> bytes:
     changes = tuple(
-        Change(pc, word, _NOTHING, "left out")
+        ByteChange(pc, word, _NOTHING, "left out")
         for pc in sorted(removed)
         if (word := read_image(bundle, pc, 4)) != _NOTHING
     )

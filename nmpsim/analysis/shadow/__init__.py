@@ -4,11 +4,11 @@
 layer; ``constants`` and ``matching`` find the float values of quantized constants.
 """
 
-from nmpsim.analysis.shadow.compare import RecordedRun, RunLayer, compare_run
+from nmpsim.analysis.shadow.compare import RecordedResults, RunLayer, compare_run
 from nmpsim.analysis.shadow.run import ShadowEvaluation, match_float_weights
 
 __all__ = [
-    "RecordedRun",
+    "RecordedResults",
     "RunLayer",
     "ShadowEvaluation",
     "compare_run",

@@ -187,7 +187,7 @@ class RunLayer:
 
 
 @attrs.frozen(eq=False)
-class RecordedRun:
+class RecordedResults:
     """Inputs, layers and outputs of a recorded run."""
 
     inputs: Mapping[str, Array]
@@ -200,7 +200,7 @@ class RecordedRun:
 
 
 def compare_run(
-    module: Module, run: RecordedRun, floats: Floats | None = None
+    module: Module, run: RecordedResults, floats: Floats | None = None
 ) -> Iterator[ShadowLayer]:
     """Compute the errors of every layer of a run, in program order.
 
@@ -231,7 +231,7 @@ def compare_run(
 class _FloatNetwork:
     """The float network, executed on demand."""
 
-    def __init__(self, module: Module, run: RecordedRun, floats: Floats) -> None:
+    def __init__(self, module: Module, run: RecordedResults, floats: Floats) -> None:
         self._results = execute_real(module, run.real_inputs, floats)
         self._wanted = {layer.numbers[-1] for layer in run.layers}
         self._ready: dict[int, Real] = {}

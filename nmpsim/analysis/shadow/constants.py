@@ -22,7 +22,7 @@ from nmpsim.diagnostics import UserError, fail
 from nmpsim.extras import require_extra
 from nmpsim.input_files import MAX_MODEL_BYTES, read_bytes
 from nmpsim.interpreter import (
-    Location,
+    TensorLocation,
     dequantize,
     dequantize_rows,
     find_scale_operands,
@@ -125,14 +125,14 @@ def map_biases_to_filters(module: Module) -> dict[str, str]:
     }
 
 
-def _uses(module: Module) -> Iterator[tuple[Instruction, list[Location]]]:
+def _uses(module: Module) -> Iterator[tuple[Instruction, list[TensorLocation]]]:
     places = locate_tensors(module)
     for instruction in module.instructions:
         yield instruction, [places[operand.name] for operand in instruction.operands]
 
 
 def _with_own_scales(
-    module: Module, instruction: Instruction, places: list[Location]
+    module: Module, instruction: Instruction, places: list[TensorLocation]
 ) -> dict[str, Real]:
     found: dict[str, Real] = {}
     for index, parameters in find_scale_operands(instruction).items():

@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.interpreter import Location, evaluate_operation, read_part
+from nmpsim.interpreter import TensorLocation, evaluate_operation, read_part
 from nmpsim.interpreter.memory import TensorMemory
 from nmpsim.lir.nodes import Instruction, Module, TensorType
 from nmpsim.lir.opcodes import IN, NO_WORK, OPCODES, OpcodeKind
@@ -30,10 +30,10 @@ _BIASES = {
 
 
 @attrs.frozen
-class Operand:
+class RecordedOperand:
     """An operand of an instruction and its contents before the layer."""
 
-    place: Location
+    place: TensorLocation
     is_constant: bool
     is_bias: bool
     """Whether it is added to every result; other constants are weights."""
@@ -51,7 +51,7 @@ class LayerInstruction:
     """An instruction of a layer with its operands in print order."""
 
     instruction: Instruction
-    operands: tuple[Operand, ...]
+    operands: tuple[RecordedOperand, ...]
 
     @property
     def types(self) -> list[TensorType]:
@@ -76,7 +76,7 @@ class ExecutedLayer:
     """Whether all elements of the output's buffer have been written."""
 
     @property
-    def result(self) -> Operand:
+    def result(self) -> RecordedOperand:
         """The operand that the layer writes, with its previous contents."""
         return self.steps[-1].operands[self.steps[-1].result_index]
 
@@ -141,7 +141,7 @@ class _Memory(TensorMemory):
             is_constant = place.storage in self._constants
             is_bias = _BIASES.get(row.kind) == role.name
             values = stored if is_constant else stored.copy()
-            operands.append(Operand(place, is_constant, is_bias, values))
+            operands.append(RecordedOperand(place, is_constant, is_bias, values))
         return LayerInstruction(instruction, tuple(operands))
 
     def store(self, steps: Sequence[LayerInstruction], output: Array) -> None:

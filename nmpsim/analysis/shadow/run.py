@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.analysis.shadow.compare import RecordedRun, RunLayer, compare_run
+from nmpsim.analysis.shadow.compare import RecordedResults, RunLayer, compare_run
 from nmpsim.analysis.shadow.constants import (
     map_biases_to_filters,
     read_floats,
@@ -123,7 +123,7 @@ def match_float_weights(module: Module, path: Path) -> Matches:
 
 def make_recorded_run(
     module: Module, report: RunReport, stored: Arrays, user_inputs: Arrays
-) -> RecordedRun:
+) -> RecordedResults:
     """Convert a report to a recorded run, which identifies layers by LIR instruction number."""
     numbers = {instruction.name: instruction.number for instruction in module.instructions}
 
@@ -131,7 +131,7 @@ def make_recorded_run(
         parts = [numbers[name] for name in layer.fused] or [layer.number]
         return RunLayer(tuple(parts), _channels_cut_early(layer))
 
-    return RecordedRun(
+    return RecordedResults(
         inputs=stored,
         real_inputs=_real_inputs(module, stored, user_inputs),
         layers=[run_layer(layer) for layer in report.layers],

@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 
 from nmpsim.bundle.assembly.directives import parse_raw_words, run_directive
-from nmpsim.bundle.assembly.draft import Draft, LayerRecord, Section, Variable
+from nmpsim.bundle.assembly.draft import AssemblySection, Draft, LayerRecord, Variable
 from nmpsim.bundle.assembly.source import Statement, split_statements
 from nmpsim.bundle.layout import CONSTANTS, DESCRIPTORS, TEXT
 from nmpsim.bundle.metadata import Layer, Metadata, ProgramStep, Tensor
@@ -24,7 +24,7 @@ from nmpsim.bundle.schema import parse_metadata
 from nmpsim.bundle.write import BundleBuilder
 from nmpsim.diagnostics import Diagnostic, Place, UserError, did_you_mean
 from nmpsim.isa.assembly import PendingInstruction, parse_instruction
-from nmpsim.isa.expressions import Scope, SourceError, Token, tokenize
+from nmpsim.isa.expressions import ExpressionToken, Scope, SourceError, tokenize
 
 ENTRY = "_start"
 """Label where all cores start, unless ``.entry`` names another one."""
@@ -127,7 +127,7 @@ def _first_pass(draft: Draft, statement: Statement) -> None:
         _add_instruction(name, operands, draft, statement)
 
 
-def _take_labels(draft: Draft, tokens: list[Token]) -> list[Token]:
+def _take_labels(draft: Draft, tokens: list[ExpressionToken]) -> list[ExpressionToken]:
     """Define the labels at the begin of a statement; return the remaining tokens."""
     count = 0
     while any(t.kind == "mark" and t.text == ":" for t in tokens[2 * count + 1 : 2 * count + 2]):
@@ -142,7 +142,7 @@ def _take_labels(draft: Draft, tokens: list[Token]) -> list[Token]:
 
 
 def _add_instruction(
-    name: Token, operands: list[Token], draft: Draft, statement: Statement
+    name: ExpressionToken, operands: list[ExpressionToken], draft: Draft, statement: Statement
 ) -> None:
     if draft.current != TEXT or draft.section.nbytes % 4:
         raise SourceError(
@@ -191,7 +191,7 @@ class _SecondPass:
             debug={name: self._section_bytes(s, 0) for name, s in draft.debug.items()},
         )
 
-    def _section_bytes(self, section: Section, start: int) -> bytes:
+    def _section_bytes(self, section: AssemblySection, start: int) -> bytes:
         chunks = []
         for item in section.items:
             address = start + item.offset
@@ -199,7 +199,7 @@ class _SecondPass:
                 chunks.append(item.emit(address, partial(self._value, here=address)))
         return b"".join(chunks)
 
-    def _value(self, name: Token, here: int | None = None) -> int:
+    def _value(self, name: ExpressionToken, here: int | None = None) -> int:
         if name.text == "." and not name.quoted and here is not None:
             return here
         if name.text not in self._values:

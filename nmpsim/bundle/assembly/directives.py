@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from nmpsim.bundle import elf
-from nmpsim.bundle.assembly.draft import Draft, LayerRecord, Section
+from nmpsim.bundle.assembly.draft import AssemblySection, Draft, LayerRecord
 from nmpsim.bundle.assembly.source import Statement
 from nmpsim.bundle.layout import CONSTANTS, DEBUG_SECTIONS, DESCRIPTORS, PART_ALIGNMENT, TEXT
 from nmpsim.diagnostics import UserError, did_you_mean
@@ -15,9 +15,9 @@ from nmpsim.isa.codec import encode_descriptor, get_word_range
 from nmpsim.isa.expressions import (
     Cursor,
     Expression,
+    ExpressionToken,
     Scope,
     SourceError,
-    Token,
     make_constant,
     make_unknown_name_error,
     parse_expression,
@@ -51,7 +51,7 @@ def _section(draft: Draft, _: Statement, cursor: Cursor) -> None:
             name.column,
             expected=", ".join(DEBUG_SECTIONS),
         )
-    draft.debug.setdefault(name.text, Section())
+    draft.debug.setdefault(name.text, AssemblySection())
     draft.current = name.text
 
 
@@ -229,7 +229,7 @@ def _reserve(draft: Draft, _: Statement, cursor: Cursor) -> None:
     draft.reserve_total(_number(draft, cursor, 0, (1 << 32) - 1), column)
 
 
-def _name_and_value(cursor: Cursor, expected: str) -> tuple[Token, Expression]:
+def _name_and_value(cursor: Cursor, expected: str) -> tuple[ExpressionToken, Expression]:
     name = cursor.take("name", expected)
     cursor.expect(",")
     expression = parse_expression(cursor)
@@ -312,7 +312,9 @@ DIRECTIVES: dict[str, Directive] = {
 }
 
 
-def run_directive(name: Token, draft: Draft, statement: Statement, operands: list[Token]) -> None:
+def run_directive(
+    name: ExpressionToken, draft: Draft, statement: Statement, operands: list[ExpressionToken]
+) -> None:
     """Execute an assembler directive; raise SourceError if it is unknown or malformed."""
     directive = DIRECTIVES.get(name.text)
     if directive is None:

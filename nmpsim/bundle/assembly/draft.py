@@ -20,7 +20,13 @@ from nmpsim.bundle.layout import (
     TEXT,
 )
 from nmpsim.diagnostics import Diagnostic
-from nmpsim.isa.expressions import Expression, Scope, SourceError, Token, make_unknown_name_error
+from nmpsim.isa.expressions import (
+    Expression,
+    ExpressionToken,
+    Scope,
+    SourceError,
+    make_unknown_name_error,
+)
 from nmpsim.isa.table import DRAM_BASE
 from nmpsim.lir.nodes import TensorType
 
@@ -39,7 +45,7 @@ class SectionItem:
 
 
 @attrs.define
-class Section:
+class AssemblySection:
     """Section of an assembly program: its items and their size in bytes."""
 
     items: list[SectionItem] = attrs.field(factory=list)
@@ -75,7 +81,7 @@ class LayerRecord:
     statement: Statement
     name: str
     op: str
-    output: Token
+    output: ExpressionToken
     barrier: int | None
 
 
@@ -83,10 +89,14 @@ class LayerRecord:
 class Draft:
     """Program after the first pass of the assembler."""
 
-    sections: dict[str, Section] = attrs.field(
-        factory=lambda: {CONSTANTS: Section(), DESCRIPTORS: Section(), TEXT: Section()}
+    sections: dict[str, AssemblySection] = attrs.field(
+        factory=lambda: {
+            CONSTANTS: AssemblySection(),
+            DESCRIPTORS: AssemblySection(),
+            TEXT: AssemblySection(),
+        }
     )
-    debug: dict[str, Section] = attrs.field(factory=dict)
+    debug: dict[str, AssemblySection] = attrs.field(factory=dict)
     """Debug sections, which are not loaded."""
     current: str = TEXT
     defined: set[str] = attrs.field(factory=set)
@@ -98,23 +108,23 @@ class Draft:
     """Values known in the first pass: ``.set`` to a number, and read-write memory."""
     deferred: dict[str, tuple[Expression, Statement]] = attrs.field(factory=dict)
     """Names that ``.set`` defines by an expression with labels."""
-    sizes: list[tuple[Token, Expression, Statement]] = attrs.field(factory=list)
+    sizes: list[tuple[ExpressionToken, Expression, Statement]] = attrs.field(factory=list)
     rw_bytes: int = 0
     variables: dict[str, Variable] = attrs.field(factory=dict)
     inputs: list[str] = attrs.field(factory=list)
     outputs: list[str] = attrs.field(factory=list)
     layers: list[LayerRecord] = attrs.field(factory=list)
-    entry: tuple[Token, Statement] | None = None
+    entry: tuple[ExpressionToken, Statement] | None = None
     metadata: tuple[str, Statement] | None = None
     """JSON text of a ``.metadata`` directive."""
     problems: list[Diagnostic] = attrs.field(factory=list)
 
     @property
-    def section(self) -> Section:
+    def section(self) -> AssemblySection:
         """Section to which items are appended."""
         return self.sections.get(self.current) or self.debug[self.current]
 
-    def define(self, name: Token) -> str:
+    def define(self, name: ExpressionToken) -> str:
         """Define a symbol; raise SourceError if it is already defined or empty."""
         if name.text in self.defined:
             raise SourceError("ASM002", f"{name.text!r} is already defined", name.column)
@@ -126,13 +136,13 @@ class Draft:
             self.local.add(name.text)
         return name.text
 
-    def place_label(self, name: Token, section: str) -> None:
+    def place_label(self, name: ExpressionToken, section: str) -> None:
         """Define a label at the current end of a section."""
         if section in self.debug:
             raise SourceError("ASM001", f"{section} has no addresses to label", name.column)
         self.labels[self.define(name)] = (section, self.sections[section].nbytes)
 
-    def reserve(self, name: Token, type: TensorType) -> None:
+    def reserve(self, name: ExpressionToken, type: TensorType) -> None:
         """Define a tensor at the end of the read-write memory."""
         address = RW_BASE + elf.align_up(self.rw_bytes, TENSOR_ALIGNMENT)
         self.reserve_total(address - RW_BASE + type.nbytes, name.column)
@@ -152,7 +162,7 @@ class Draft:
             )
         self.rw_bytes = max(self.rw_bytes, nbytes)
 
-    def get_known_number(self, name: Token) -> int:
+    def get_known_number(self, name: ExpressionToken) -> int:
         """Return the value of a symbol that is known in the first pass, or raise SourceError."""
         if name.text in self.numbers:
             return self.numbers[name.text]
@@ -173,6 +183,6 @@ class Draft:
             offset += section.nbytes
         return addresses
 
-    def make_unknown_symbol_error(self, name: Token) -> SourceError:
+    def make_unknown_symbol_error(self, name: ExpressionToken) -> SourceError:
         """Return the error for an undefined symbol."""
         return make_unknown_name_error("symbol", name, self.defined)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import attrs
 
 from nmpsim.diagnostics import Diagnostic, Place
-from nmpsim.isa.expressions import Cursor, SourceError, Token, tokenize
+from nmpsim.isa.expressions import Cursor, ExpressionToken, SourceError, tokenize
 
 _CODE = re.compile(r'(?:[^"#]|"(?:[^"\\]|\\.)*"|")*')
 """Pattern of a line up to its comment; a ``#`` within quotes starts no comment."""
@@ -42,12 +42,12 @@ class Statement:
         start, line = self.starts[index]
         return Place(self.file, line, column - start)
 
-    def tokens(self) -> list[Token]:
+    def tokens(self) -> list[ExpressionToken]:
         """Return the tokens of the statement; only the first for ``.metadata``."""
         directive = _METADATA.match(self.text)
         return tokenize(directive.group() if directive else self.text)
 
-    def make_cursor(self, tokens: list[Token]) -> Cursor:
+    def make_cursor(self, tokens: list[ExpressionToken]) -> Cursor:
         """Return a cursor over tokens of the statement."""
         return Cursor(tokens, self.end_column)
 

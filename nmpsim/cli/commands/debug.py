@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from nmpsim.debugger.commands.shell import Shell
     from nmpsim.debugger.core_dump import CoreDump
     from nmpsim.debugger.debugger import Debugger
-    from nmpsim.debugger.position import Location
+    from nmpsim.debugger.position import RunLocation
     from nmpsim.debugger.script import ScriptAnswer, ScriptLine
 
 MAX_SCRIPT_BYTES = 1 << 20
@@ -235,7 +235,7 @@ def _show_progress(debugger: Debugger) -> Iterator[None]:
         compilation = debugger.engine.compilation
         compilation.listener = lambda: progress(Progress("compiling"))
 
-        def show(at: Location) -> None:
+        def show(at: RunLocation) -> None:
             progress(Progress("layer", at.layers_done, at.layers, at.layer_display_name))
 
         debugger.progress = show

@@ -61,7 +61,7 @@ _LIMIT_CODES = {"cycle_limit": "LIMIT001", "timeout": "LIMIT002"}
 
 
 @frozen(kw_only=True)
-class RunOptions:
+class RunCommandOptions:
     """Options of ``nmpsim run``."""
 
     bundle: InputFile = argument("NET.bin|MODEL")
@@ -113,7 +113,7 @@ class RunOptions:
 
 
 @define_command
-def command(options: RunOptions) -> int:
+def command(options: RunCommandOptions) -> int:
     """Run a network and print its outputs, per-layer cycles and saturation.
 
     An input is an array (.npy, or .npz under the inputs' names), float or already quantized; an
@@ -164,7 +164,7 @@ def command(options: RunOptions) -> int:
     )
 
 
-def _run(options: RunOptions, bundle: Bundle, device: Device, arrays: Arrays) -> int:
+def _run(options: RunCommandOptions, bundle: Bundle, device: Device, arrays: Arrays) -> int:
     """Run the bundle once, write the report and return the exit code."""
     from nmpsim import session
     from nmpsim.core.limits import TimeBudget, TimeLimitError
@@ -216,7 +216,7 @@ def _run(options: RunOptions, bundle: Bundle, device: Device, arrays: Arrays) ->
     return EXIT_OK if trap is None else EXIT_WORSE
 
 
-def _check(options: RunOptions) -> None:
+def _check(options: RunCommandOptions) -> None:
     """Raise UserError for options that contradict each other, before anything is read."""
     if options.node_data is not None and options.node_data.suffix != ".json":
         raise fail(
@@ -240,7 +240,7 @@ def _check(options: RunOptions) -> None:
         )
 
 
-def _check_batch(options: RunOptions, count: int) -> None:
+def _check_batch(options: RunCommandOptions, count: int) -> None:
     """Raise UserError for an option that needs a single run."""
     given = {
         "--save-layers": options.save_layers,
@@ -360,7 +360,7 @@ def _add_sensitivity(
     return attrs.evolve(report, sensitivity=found)
 
 
-def _save(options: RunOptions, bundle: Bundle, report: RunReport) -> None:
+def _save(options: RunCommandOptions, bundle: Bundle, report: RunReport) -> None:
     if options.node_data is not None:
         from nmpsim.views.graph.node_data import make_node_data
 
@@ -384,7 +384,7 @@ def _save(options: RunOptions, bundle: Bundle, report: RunReport) -> None:
         write_npz(options.save_outputs, report.outputs)
 
 
-def _show(options: RunOptions, bundle: Bundle, report: RunReport) -> None:
+def _show(options: RunCommandOptions, bundle: Bundle, report: RunReport) -> None:
     if options.format == "json":
         from nmpsim.analysis.data_flow import layer_edges
         from nmpsim.analysis.histograms import histograms

@@ -9,7 +9,7 @@ from __future__ import annotations
 from nmpsim.compiler.numerics.float import FloatEncoder
 from nmpsim.compiler.numerics.glow import GlowFloatEncoder, GlowIntEncoder, NmpEncoder
 from nmpsim.compiler.numerics.profile import (
-    AveragePool,
+    AveragePoolOperands,
     ChannelBias,
     OperandPair,
     ProfileEncoder,
@@ -73,7 +73,7 @@ __all__ = [
     "DEFAULT_NUMERICS",
     "EXACT",
     "PROFILES",
-    "AveragePool",
+    "AveragePoolOperands",
     "ChannelBias",
     "OperandPair",
     "ProfileEncoder",

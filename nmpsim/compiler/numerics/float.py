@@ -12,7 +12,7 @@ import numpy as np
 
 from nmpsim.compiler.numerics.profile import (
     Array,
-    AveragePool,
+    AveragePoolOperands,
     Floats,
     Integers,
     OperandPair,
@@ -30,7 +30,7 @@ from nmpsim.compiler.numerics.ratios import (
     make_scale_words,
     to_float_scale,
 )
-from nmpsim.compiler.operations import View
+from nmpsim.compiler.operations import BufferView
 from nmpsim.diagnostics import Place
 from nmpsim.isa.profiles import FLOAT, ONNX
 from nmpsim.isa.words import DIVIDE_BY_VALID_TAPS
@@ -92,7 +92,7 @@ class FloatEncoder(ProfileEncoder):
         """
         return make_float_words(pair.place, out=self._product_ratio(pair))
 
-    def get_average_words(self, pool: AveragePool) -> Words:
+    def get_average_words(self, pool: AveragePoolOperands) -> Words:
         """Return the descriptor words of an average pool.
 
         Formula: ``rne(mean / Sy + Oy)`` of dequantized values.
@@ -137,7 +137,7 @@ class FloatEncoder(ProfileEncoder):
         }
 
     def get_rescale_words(
-        self, source: View, target: View, alpha: float | None, place: Place
+        self, source: BufferView, target: BufferView, alpha: float | None, place: Place
     ) -> Words:
         """Return the descriptor words of a rescale.
 
@@ -147,7 +147,7 @@ class FloatEncoder(ProfileEncoder):
         words = make_float_words(place, **factors)
         return words | {"result_scale": encode_float32(compute_reciprocal(target.scale), place)}
 
-    def quantize(self, value: float, grid: View) -> int:
+    def quantize(self, value: float, grid: BufferView) -> int:
         """Quantize a real bound with a tensor's scale and offset.
 
         Formula: ``rne(value / S) + O``.

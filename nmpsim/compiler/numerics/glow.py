@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from nmpsim.compiler.numerics.profile import (
-    AveragePool,
+    AveragePoolOperands,
     OperandPair,
     ProfileEncoder,
     Requantization,
@@ -30,7 +30,7 @@ from nmpsim.compiler.numerics.ratios import (
     to_float_scale,
     to_integer_scale,
 )
-from nmpsim.compiler.operations import View
+from nmpsim.compiler.operations import BufferView
 from nmpsim.diagnostics import Place, fail
 from nmpsim.isa.profiles import GLOW_FLOAT, GLOW_FLOAT_LATE, GLOW_INT, NMP
 
@@ -41,7 +41,7 @@ WORKING_SCALE = 32768.0
 class GlowEncoder(ProfileEncoder):
     """Base class of Glow's numerics profiles."""
 
-    def quantize(self, value: float, grid: View) -> int:
+    def quantize(self, value: float, grid: BufferView) -> int:
         """Quantize a real bound with a tensor's scale and offset.
 
         Formula: ``rne(fl(fl(value / S) + O))``, saturated to 32 bits.
@@ -79,7 +79,7 @@ class GlowIntEncoder(GlowEncoder):
         """
         return self._words(pair.target, pair.place, out=pair.product_ratio)
 
-    def get_average_words(self, pool: AveragePool) -> Words:
+    def get_average_words(self, pool: AveragePoolOperands) -> Words:
         """Return the descriptor words of an average pool.
 
         Formula: ``scale(sum; Sx / Sy / n) + Oy``.
@@ -97,7 +97,7 @@ class GlowIntEncoder(GlowEncoder):
         return self._words(pair.target, pair.place, lhs=left, rhs=right)
 
     def get_rescale_words(
-        self, source: View, target: View, alpha: float | None, place: Place
+        self, source: BufferView, target: BufferView, alpha: float | None, place: Place
     ) -> Words:
         """Return the descriptor words of a rescale.
 
@@ -108,18 +108,18 @@ class GlowIntEncoder(GlowEncoder):
             factors["leaky"] = divide_float32(multiply_float32(source.scale, alpha), target.scale)
         return self._words(target, place, **factors)
 
-    def get_leaky_words(self, alpha: float, target: View, place: Place) -> Words:
+    def get_leaky_words(self, alpha: float, target: BufferView, place: Place) -> Words:
         """Return the descriptor words of a leaky activation after a sum.
 
         Formula: ``scale(y - Oy; alpha) + Oy`` below zero.
         """
         return make_scale_words("leaky", _form_for(target)(float(np.float32(alpha)), place))
 
-    def _words(self, target: View, place: Place, **factors: float) -> Words:
+    def _words(self, target: BufferView, place: Place, **factors: float) -> Words:
         return make_factor_words(self.device, _form_for(target), place, **factors)
 
 
-def _form_for(target: View) -> ScaleForm:
+def _form_for(target: BufferView) -> ScaleForm:
     return partial(to_integer_scale, accumulator_bits=target.accumulator_bits)
 
 
@@ -175,7 +175,7 @@ class GlowFloatEncoder(GlowEncoder):
         """
         return _float_words(pair.place, out=pair.product_ratio)
 
-    def get_average_words(self, pool: AveragePool) -> Words:
+    def get_average_words(self, pool: AveragePoolOperands) -> Words:
         """Return the descriptor words of an average pool.
 
         Formula: ``rha(sum * (Sx / Sy / n) + Oy)``.
@@ -198,7 +198,7 @@ class GlowFloatEncoder(GlowEncoder):
         return _float_words(place, lhs=left, rhs=right, out=back)
 
     def get_rescale_words(
-        self, source: View, target: View, alpha: float | None, place: Place
+        self, source: BufferView, target: BufferView, alpha: float | None, place: Place
     ) -> Words:
         """Return the descriptor words of a rescale.
 

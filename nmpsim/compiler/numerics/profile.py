@@ -22,7 +22,7 @@ from nmpsim.compiler.numerics.ratios import (
     make_factor_words,
     multiply_float32,
 )
-from nmpsim.compiler.operations import Operation, View
+from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.isa.words import DIVIDE_BY_VALID_TAPS
 from nmpsim.kernels.scale import IntegerScale
@@ -67,8 +67,8 @@ class ChannelBias:
 class WeightedScales:
     """Scales and bias of a layer with weights and O output channels."""
 
-    source: View
-    target: View
+    source: BufferView
+    target: BufferView
     weight_scales: Floats
     """[O]"""
     weight_offsets: Integers
@@ -158,15 +158,15 @@ class OperandPair:
     """Operands and result of an elementwise operation or matrix product of two tensors."""
 
     opcode: str
-    target: View
-    lhs: View
-    rhs: View
+    target: BufferView
+    lhs: BufferView
+    rhs: BufferView
     place: Place
     is_unsigned: bool = False
     """Whether the tensors hold uint8 values minus 128."""
 
     @property
-    def sides(self) -> tuple[tuple[str, View], tuple[str, View]]:
+    def sides(self) -> tuple[tuple[str, BufferView], tuple[str, BufferView]]:
         """Operands with the prefixes of their descriptor words."""
         return ("lhs", self.lhs), ("rhs", self.rhs)
 
@@ -189,11 +189,11 @@ class OperandPair:
 
 
 @attrs.frozen
-class AveragePool:
+class AveragePoolOperands:
     """Operands and window of an average pool."""
 
-    source: View
-    target: View
+    source: BufferView
+    target: BufferView
     taps: int
     """Taps of the whole window."""
     counts_padding: bool
@@ -207,7 +207,7 @@ class AveragePool:
     place: Place
 
     @classmethod
-    def from_operation(cls, op: Operation, place: Place) -> AveragePool:
+    def from_operation(cls, op: Operation, place: Place) -> AveragePoolOperands:
         """Return the average pool that an operation describes."""
         target, source = op.operands
         return cls(
@@ -278,11 +278,13 @@ class ProfileEncoder(ABC):
         """Return the descriptor words of a matrix product."""
         raise self.make_unsupported_error("matmul", pair.place)
 
-    def get_average_words(self, pool: AveragePool) -> Words:
+    def get_average_words(self, pool: AveragePoolOperands) -> Words:
         """Return the descriptor words of an average pool."""
         raise self.make_unsupported_error("avgpool", pool.place)
 
-    def check_softmax(self, source: View, target: View, beta: float, place: Place) -> None:
+    def check_softmax(
+        self, source: BufferView, target: BufferView, beta: float, place: Place
+    ) -> None:
         """Raise UserError (COMP001) if the profile does not have a quantized softmax."""
         if beta != 1:
             raise self.make_unsupported_error("softmax with a Beta", place)
@@ -292,17 +294,17 @@ class ProfileEncoder(ABC):
         raise self.make_unsupported_error(pair.opcode, pair.place)
 
     def get_rescale_words(
-        self, source: View, target: View, alpha: float | None, place: Place
+        self, source: BufferView, target: BufferView, alpha: float | None, place: Place
     ) -> Words:
         """Return the descriptor words of a rescale, with a slope ``alpha`` below zero."""
         raise self.make_unsupported_error("rescaling", place)
 
-    def get_leaky_words(self, alpha: float, target: View, place: Place) -> Words:
+    def get_leaky_words(self, alpha: float, target: BufferView, place: Place) -> Words:
         """Return the descriptor words of a leaky activation after a sum."""
         raise self.make_unsupported_error("leaky activation after a sum", place)
 
     @abstractmethod
-    def quantize(self, value: float, grid: View) -> int:
+    def quantize(self, value: float, grid: BufferView) -> int:
         """Quantize a real bound with a tensor's scale and offset, without saturation."""
 
     def make_unsupported_error(self, what: str, place: Place) -> UserError:

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from nmpsim.compiler.numerics.profile import (
-    AveragePool,
+    AveragePoolOperands,
     OperandPair,
     ProfileEncoder,
     Requantization,
@@ -27,7 +27,7 @@ from nmpsim.compiler.numerics.ratios import (
     multiply_float32,
     to_fixed_point_scale,
 )
-from nmpsim.compiler.operations import View
+from nmpsim.compiler.operations import BufferView
 from nmpsim.diagnostics import Place, fail
 from nmpsim.isa import profiles as device
 from nmpsim.kernels.hostops.numerics import UNSIGNED
@@ -71,7 +71,7 @@ class Q31Encoder(ProfileEncoder):
         """
         return _words(pair.place, out=pair.product / pair.target.scale)
 
-    def get_average_words(self, pool: AveragePool) -> Words:
+    def get_average_words(self, pool: AveragePoolOperands) -> Words:
         """Return the descriptor words of an average pool.
 
         The pool is TFLite's AVERAGE_POOL_2D or MEAN.
@@ -91,7 +91,9 @@ class Q31Encoder(ProfileEncoder):
         words = pool.words(device.Q31, to_fixed_point_scale)
         return {**words, "in_offset": moved, "out_offset": moved}
 
-    def check_softmax(self, source: View, target: View, beta: float, place: Place) -> None:
+    def check_softmax(
+        self, source: BufferView, target: BufferView, beta: float, place: Place
+    ) -> None:
         """Raise UserError (COMP001) if the result does not have TFLite's scale and offset."""
         if not 1 / 2**26 < source.scale * beta < math.inf:
             raise self.make_unsupported_error(
@@ -116,7 +118,7 @@ class Q31Encoder(ProfileEncoder):
         return words
 
     def get_rescale_words(
-        self, source: View, target: View, alpha: float | None, place: Place
+        self, source: BufferView, target: BufferView, alpha: float | None, place: Place
     ) -> Words:
         """Return the descriptor words of a rescale.
 
@@ -127,7 +129,7 @@ class Q31Encoder(ProfileEncoder):
         slope = divide_float32(multiply_float32(source.scale, alpha), target.scale)
         return _words(place, out=divide_float32(source.scale, target.scale), leaky=slope)
 
-    def quantize(self, value: float, grid: View) -> int:
+    def quantize(self, value: float, grid: BufferView) -> int:
         """Quantize a real bound with a tensor's scale and offset.
 
         Formula: ``rha(fl(value / S)) + O``.

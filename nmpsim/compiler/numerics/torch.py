@@ -21,7 +21,7 @@ from nmpsim.compiler.numerics.float import (
     round_to_integers,
 )
 from nmpsim.compiler.numerics.profile import (
-    AveragePool,
+    AveragePoolOperands,
     OperandPair,
     Requantization,
     WeightedScales,
@@ -65,7 +65,7 @@ class TorchEncoder(FloatEncoder):
             )
         return super().get_matmul_words(pair)
 
-    def get_average_words(self, pool: AveragePool) -> Words:
+    def get_average_words(self, pool: AveragePoolOperands) -> Words:
         """Return the descriptor words of an average pool.
 
         Formula: ``rne(sum * (Sx / Sy / n) + Oy)``.
@@ -154,7 +154,7 @@ class QnnpackEncoder(TorchEncoder):
         factors = layer.products * (ONE / np.float32(layer.target.scale))
         return make_float_requantization(layer, FLOAT, bias, factors)
 
-    def get_average_words(self, pool: AveragePool) -> Words:
+    def get_average_words(self, pool: AveragePoolOperands) -> Words:
         """Return the descriptor words of an average pool.
 
         The mean is over the whole window, with padding.

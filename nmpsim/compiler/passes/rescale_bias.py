@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.compiler.operations import Operation, View
+from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.kernels.hostops import HostTensor
 from nmpsim.kernels.hostops.rounding import quantize_reals
@@ -122,7 +122,7 @@ class _Rewriter:
             largest_error=float(np.abs(errors).max(initial=0.0)),
         )
 
-    def _parameters(self, op: Operation, bias: View) -> tuple[Array, Array]:
+    def _parameters(self, op: Operation, bias: BufferView) -> tuple[Array, Array]:
         """Return the current scales and offsets of the bias: one, or one per channel."""
         if len(op.operands) > _OFFSETS:
             scales, offsets = (
@@ -132,7 +132,7 @@ class _Rewriter:
             return scales.astype(np.float32), offsets.astype(np.int64)
         return np.full(1, bias.scale, np.float32), np.full(1, bias.offset, np.int64)
 
-    def _replace_tables(self, op: Operation, target: View, channels: int) -> None:
+    def _replace_tables(self, op: Operation, target: BufferView, channels: int) -> None:
         scales = np.full(channels, target.scale, np.float32)
         offsets = np.full(channels, target.offset, np.int32)
         for place, values in ((_SCALES, scales), (_OFFSETS, offsets)):
@@ -140,7 +140,7 @@ class _Rewriter:
             self._replace(op, place, view, values, view.type)
 
     def _replace(
-        self, op: Operation, place: int, old: View, values: Array, type: TensorType
+        self, op: Operation, place: int, old: BufferView, values: Array, type: TensorType
     ) -> str:
         """Replace an operand by a new constant, with the old name if nothing else uses that."""
         name, origin = old.name, self._weights.get(old.name)
@@ -173,7 +173,7 @@ def _reals(values: Array, scale: Any, offset: Any) -> npt.NDArray[np.float64]:
     return exact
 
 
-def _type_like(bias: TensorType, target: View) -> TensorType:
+def _type_like(bias: TensorType, target: BufferView) -> TensorType:
     limits = np.iinfo(bias.dtype)
     low, high = (target.scale * (int(end) - target.offset) for end in (limits.min, limits.max))
     quant = Quantization(target.scale, target.offset, low, high)

@@ -13,7 +13,7 @@ import numpy as np
 
 from nmpsim.compiler.clip_bounds import get_clip_range, get_input_range
 from nmpsim.compiler.numerics import OperandPair
-from nmpsim.compiler.operations import Operation, View
+from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.tiling.context import PlanningContext, TilingOptions
 from nmpsim.compiler.tiling.cost_model import DramModel, RoughCost, Traffic, estimate_box_cycles
 from nmpsim.compiler.tiling.grid import (
@@ -144,7 +144,7 @@ def _options(
 
 def _flat_options(
     op: Operation,
-    inputs: tuple[View, ...],
+    inputs: tuple[BufferView, ...],
     copies: int,
     add_compute: Callable[[PlanBuilder, Any, Any, Any], None],
     context: PlanningContext,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from nmpsim.compiler.clip_bounds import get_clip_range
 from nmpsim.compiler.numerics import OperandPair, Requantization, WeightedScales
 from nmpsim.compiler.numerics.ratios import make_scale_words
-from nmpsim.compiler.operations import Operation, View
+from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.tiling.context import PlanningContext
 from nmpsim.compiler.tiling.image import SpatialAxis, read_axes
 from nmpsim.diagnostics import fail
@@ -25,14 +25,14 @@ Array = npt.NDArray[Any]
 class WeightedLayer:
     """Layer with constant weights: geometry, weights and descriptor words."""
 
-    source: View
-    target: View
+    source: BufferView
+    target: BufferView
     groups: int
     axes: tuple[SpatialAxis, SpatialAxis]
     """Rows and columns."""
     weights: Array
     """[O, kernel_h, kernel_w, I], of the input's element type."""
-    constant: View
+    constant: BufferView
     """The constant that holds the weights."""
     order: Literal["OI", "IO"]
     """Order of the constant's dimensions."""
@@ -194,7 +194,9 @@ def _scale_records(requantization: Requantization, offsets: Array) -> Array:
     return np.array(rows, np.int64).astype(np.int32)
 
 
-def _activation_words(op: Operation, target: View, context: PlanningContext) -> dict[str, int]:
+def _activation_words(
+    op: Operation, target: BufferView, context: PlanningContext
+) -> dict[str, int]:
     """Return the words of an operation's own and fused activations."""
     words: dict[str, int] = {}
     low, high = target.limits
@@ -209,7 +211,7 @@ def _activation_words(op: Operation, target: View, context: PlanningContext) -> 
 
 
 def make_clip_words(
-    op: Operation, target: View, low: int | None = None, high: int | None = None
+    op: Operation, target: BufferView, low: int | None = None, high: int | None = None
 ) -> dict[str, int]:
     """Return the descriptor words for the range of a result and for its clipped sides."""
     lowest, highest = target.limits

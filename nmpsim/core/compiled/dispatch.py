@@ -17,7 +17,7 @@ from nmpsim.core.engine import Compilation
 from nmpsim.core.state import Int64s
 from nmpsim.host_memory import check_compiling
 from nmpsim.isa.table import INSTRUCTIONS
-from nmpsim.kernels.entries import Entry, Kernel, pause_garbage_collection
+from nmpsim.kernels.entries import CompiledEntry, Kernel, pause_garbage_collection
 
 
 def _no_wait() -> None:
@@ -50,7 +50,7 @@ class KernelTable:
             self.addresses[number] = kernel.address()
         self.compilation.seconds += time.perf_counter() - begin
 
-    def announce(self, function: Entry | Kernel) -> None:
+    def announce(self, function: CompiledEntry | Kernel) -> None:
         """Call the listener if a function must be compiled; raise MEM002 if memory is short."""
         if function.is_cached():
             return

@@ -15,7 +15,7 @@ import numpy as np
 from nmpsim.core.compiled.contract_state import make_contract_state
 from nmpsim.core.contract_events import EVENT_WORDS
 from nmpsim.isa.table import INSTRUCTIONS, InstructionKind
-from nmpsim.kernels.entries import Entry, Kernel
+from nmpsim.kernels.entries import CompiledEntry, Kernel
 
 
 def _import(module: str, name: str) -> Any:
@@ -30,13 +30,17 @@ def _import_kernel(number: int) -> Callable[..., Any]:
     return kernel
 
 
-run = Entry("event_loop.run", partial(_import, "event_loop", "run"))
+run = CompiledEntry("event_loop.run", partial(_import, "event_loop", "run"))
 """See :func:`nmpsim.core.compiled.event_loop.run`."""
-replay_epochs = Entry("replay.replay_epochs", partial(_import, "replay_loop", "replay_epochs"))
+replay_epochs = CompiledEntry(
+    "replay.replay_epochs", partial(_import, "replay_loop", "replay_epochs")
+)
 """See :func:`nmpsim.core.compiled.replay_loop.replay_epochs`."""
-work_loop = Entry("replay.work_loop", partial(_import, "replay_loop", "work_loop"))
+work_loop = CompiledEntry("replay.work_loop", partial(_import, "replay_loop", "work_loop"))
 """See :func:`nmpsim.core.compiled.replay_loop.work_loop`."""
-check_events = Entry("contract.check_events", partial(_import, "contract_entry", "check_events"))
+check_events = CompiledEntry(
+    "contract.check_events", partial(_import, "contract_entry", "check_events")
+)
 """See :func:`nmpsim.core.compiled.contract.check`."""
 PARTS = (replay_epochs, work_loop, check_events)
 """Entries of the engine besides ``run``."""

@@ -16,8 +16,8 @@ from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import MAX_WORDS
 from nmpsim.kernels.array_types import Bytes, Int
 from nmpsim.kernels.jit import jit, jit_allocating
-from nmpsim.kernels.movement import Scratchpad
-from nmpsim.kernels.operands import Clip, IntegerScale
+from nmpsim.kernels.movement import ScratchpadViews
+from nmpsim.kernels.operands import Clip, IntegerScaleRecord
 from nmpsim.kernels.pointers import pointer
 from nmpsim.kernels.saturate import SaturationCounters
 
@@ -25,7 +25,7 @@ from nmpsim.kernels.saturate import SaturationCounters
 @jit
 def read_scale(d: Int64s, i: Int) -> Any:
     """Read an integer scale from a descriptor, from word ``i`` on."""
-    return IntegerScale(d[i], d[i + 1], d[i + 2])
+    return IntegerScaleRecord(d[i], d[i + 1], d[i + 2])
 
 
 @jit
@@ -47,7 +47,7 @@ class KernelContext(NamedTuple):
     """Memory and counters for the kernels of one core."""
 
     scratchpad: Bytes
-    spm: Scratchpad
+    spm: ScratchpadViews
     counters: SaturationCounters
     image: Bytes
     image_base: Int
@@ -65,7 +65,7 @@ def get_kernel_context(context: Int, core: Int) -> Any:
     start = p.scratchpad + core * p.scratchpad_step
     return KernelContext(
         carray(pointer(start), size, np.uint8),
-        Scratchpad(
+        ScratchpadViews(
             carray(pointer(start), size, np.int8),
             carray(pointer(start), size // 2, np.int16),
             carray(pointer(start), size // 4, np.int32),
@@ -101,7 +101,9 @@ def make_python_context(m: Machine, core: Int) -> KernelContext:
     shared, scratchpad = m.shared[0], m.scratchpad[core]
     return KernelContext(
         scratchpad,
-        Scratchpad(*(scratchpad.view(dtype) for dtype in (np.int8, np.int16, np.int32, np.int64))),
+        ScratchpadViews(
+            *(scratchpad.view(dtype) for dtype in (np.int8, np.int16, np.int32, np.int64))
+        ),
         SaturationCounters(m.layers, m.channel_saturated, np.int64(0)),
         m.image,
         shared.image_base,

@@ -24,7 +24,7 @@ from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.kernels.operands import (
     PART_CACHED,
     ConvShape,
-    IntegerScale,
+    IntegerScaleRecord,
     MacTile,
     MatmulShape,
     OperandOffsets,
@@ -174,7 +174,7 @@ def do_gemm(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[GEMM.element],
         d[GEMM.profile],
         np.int64(0),
-        IntegerScale(np.int64(0), np.int64(0), np.int64(0)),
+        IntegerScaleRecord(np.int64(0), np.int64(0), np.int64(0)),
         out,
         d[GEMM.result_scale],
         d[GEMM.out_offset],

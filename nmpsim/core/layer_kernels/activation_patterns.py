@@ -11,7 +11,7 @@ import attrs
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.core.instruction_tables import OP
 from nmpsim.core.layer_kernels.byte_origins import DramOrigins, TensorView, require
-from nmpsim.core.layer_kernels.patterns import Box, ConstantTable, LayerPattern, make_axes
+from nmpsim.core.layer_kernels.patterns import ConstantTable, LayerPattern, TensorBox, make_axes
 from nmpsim.core.layer_kernels.tasks import (
     HostMemory,
     Instruction,
@@ -27,7 +27,7 @@ TASKS, LANES = 8, 64
 TABLE_BYTES = 256
 
 
-class MaxPool(LayerPattern):
+class MaxPoolPattern(LayerPattern):
     """Pattern of a maximum pool, which ignores taps outside the input."""
 
     number = OP.nmp_maxpool
@@ -42,31 +42,31 @@ class MaxPool(LayerPattern):
         require(self._operands["input"].nbytes == self._target.nbytes)
         self._axes = make_axes(self._d, self.words, self._claim, self._operands["input"])
 
-    def _find_taps(self, box: Box) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    def _find_taps(self, box: TensorBox) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """Return the valid taps of rows and columns; raise UnprovedError if there are none."""
         rows, columns = self._axes
         taps = rows.find_taps(box.y, box.rows), columns.find_taps(box.x, box.columns)
         require(taps[0][2] > 0 and taps[1][2] > 0)
         return taps
 
-    def _find_operands(self, box: Box, done: int, inputs: int) -> dict[str, Box]:
+    def _find_operands(self, box: TensorBox, done: int, inputs: int) -> dict[str, TensorBox]:
         (top, _, high), (left, _, wide) = self._find_taps(box)
-        return {"input": Box(top, left, box.channel, high, wide, box.channels)}
+        return {"input": TensorBox(top, left, box.channel, high, wide, box.channels)}
 
-    def _derive_words(self, box: Box) -> dict[str, int]:
+    def _derive_words(self, box: TensorBox) -> dict[str, int]:
         (_, above, high), (_, before, wide) = self._find_taps(box)
         taps = {"in_h": high, "in_w": wide, "pad_top": above, "pad_left": before}
         return taps | super()._derive_words(box)
 
 
-class AveragePool(MaxPool):
+class AveragePoolPattern(MaxPoolPattern):
     """Pattern of an average pool or a sum pool."""
 
     number = OP.nmp_avgpool
     words: ClassVar[Any] = AVGPOOL
 
 
-class MatrixProduct(LayerPattern):
+class MatrixProductPattern(LayerPattern):
     """Pattern of a product of two matrices.
 
     The inner dimension may come in parts. They are added in order, as in one instruction, so that
@@ -93,14 +93,14 @@ class MatrixProduct(LayerPattern):
         require(view.rows == 1)
         return attrs.evolve(view, rows=view.columns, columns=1)
 
-    def _find_operands(self, box: Box, done: int, inputs: int) -> dict[str, Box]:
+    def _find_operands(self, box: TensorBox, done: int, inputs: int) -> dict[str, TensorBox]:
         return {
-            "lhs": Box(box.y, 0, done, box.rows, 1, inputs),
-            "rhs": Box(done, 0, box.channel, inputs, 1, box.channels),
+            "lhs": TensorBox(box.y, 0, done, box.rows, 1, inputs),
+            "rhs": TensorBox(done, 0, box.channel, inputs, 1, box.channels),
         }
 
 
-class UnaryElementwise(LayerPattern):
+class UnaryElementwisePattern(LayerPattern):
     """Pattern of a rescale of one tensor."""
 
     number = OP.nmp_rescale
@@ -122,17 +122,19 @@ class UnaryElementwise(LayerPattern):
     def _make_tasks(self, host: HostMemory) -> list[Task]:
         return [[self._make_instruction(box, host) for box in boxes] for boxes in self._split()]
 
-    def _split(self) -> Iterator[list[Box]]:
+    def _split(self) -> Iterator[list[TensorBox]]:
         """Return the parts of each task."""
         width, is_pair = self.part_elements, len(self.sources) > 1
         for begin, end in split_evenly(self._shape[2], TASKS, math.lcm(self._channels, LANES)):
             rows = (end - begin) // width if is_pair else 1
             last = end - (end - begin) % width
-            parts = [Box(0, 0, at, rows, 1, width) for at in range(begin, last, width * rows or 1)]
-            yield parts + [Box(0, 0, last, 1, 1, end - last)] * (last < end)
+            parts = [
+                TensorBox(0, 0, at, rows, 1, width) for at in range(begin, last, width * rows or 1)
+            ]
+            yield parts + [TensorBox(0, 0, last, 1, 1, end - last)] * (last < end)
 
 
-class BinaryElementwise(UnaryElementwise):
+class BinaryElementwisePattern(UnaryElementwisePattern):
     """Pattern of an elementwise operation of two tensors."""
 
     number = OP.nmp_eltwise
@@ -146,13 +148,13 @@ class BinaryElementwise(UnaryElementwise):
         super().__init__(dram, layer, tiles)
         require(self._d[ELTWISE.rhs_kind] == RHS_ELEMENT and self._d[ELTWISE.rows] == 1)
 
-    def _make_instruction(self, box: Box, host: HostMemory, **words: int) -> Instruction:
+    def _make_instruction(self, box: TensorBox, host: HostMemory, **words: int) -> Instruction:
         words |= dict.fromkeys(self.own, box.channels << self._element)
         words |= {"rows": box.rows, "event_stride_y": box.channels}
         return super()._make_instruction(box, host, **words)
 
 
-class TableLookup(UnaryElementwise):
+class TableLookupPattern(UnaryElementwisePattern):
     """Pattern of a look-up of Int8 values in a table."""
 
     number = OP.nmp_lut
@@ -163,7 +165,7 @@ class TableLookup(UnaryElementwise):
         super().__init__(dram, layer, tiles)
         self._tables["table"] = ConstantTable(1, TABLE_BYTES, 1)
 
-    def _find_records(self, box: Box) -> tuple[int, int]:
+    def _find_records(self, box: TensorBox) -> tuple[int, int]:
         return 0, TABLE_BYTES
 
     def _make_tasks(self, host: HostMemory) -> list[Task]:

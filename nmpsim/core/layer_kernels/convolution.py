@@ -18,7 +18,7 @@ from nmpsim.core.layer_kernels.byte_origins import (
     make_constant_origins,
     require,
 )
-from nmpsim.core.layer_kernels.patterns import Box, ConstantTable, LayerPattern, make_axes
+from nmpsim.core.layer_kernels.patterns import ConstantTable, LayerPattern, TensorBox, make_axes
 from nmpsim.core.layer_kernels.tasks import HostMemory, Task, make_load, split_evenly
 from nmpsim.core.state import Bytes, Int64s
 from nmpsim.isa.layouts import GROUP_BYTES, LANES, count_packed_bytes, pack_weights, unpack_weights
@@ -75,12 +75,14 @@ class WindowedProduct(LayerPattern):
         """Return the input rows and columns of some rows and columns of results, with padding."""
         return self._axes[0].count_taps(rows), self._axes[1].count_taps(columns)
 
-    def _find_operands(self, box: Box, done: int, inputs: int) -> dict[str, Box]:
+    def _find_operands(self, box: TensorBox, done: int, inputs: int) -> dict[str, TensorBox]:
         d, w, (first, count) = self._d, self.words, self._find_inputs(box, done, inputs)
         extent = self._count_taps(box.rows, box.columns)
-        return {"input": Box(box.y * d[w.stride_h], box.x * d[w.stride_w], first, *extent, count)}
+        return {
+            "input": TensorBox(box.y * d[w.stride_h], box.x * d[w.stride_w], first, *extent, count)
+        }
 
-    def _find_inputs(self, box: Box, done: int, inputs: int) -> tuple[int, int]:
+    def _find_inputs(self, box: TensorBox, done: int, inputs: int) -> tuple[int, int]:
         """Return the first input channel that some results need, and the number of channels."""
         return box.channel, box.channels
 
@@ -104,7 +106,7 @@ class WindowedProduct(LayerPattern):
         """
         require(self._shape[2] <= host.max_channels)
         (top, bottom), (first, last) = band, channels
-        box = Box(top, 0, first, bottom - top, self._shape[1], last - first)
+        box = TensorBox(top, 0, first, bottom - top, self._shape[1], last - first)
         if not self._is_padded and not is_copied:
             return [self._make_instruction(box, host, **words)]
         (rows, columns), source = self._axes, self._source
@@ -166,18 +168,18 @@ class Convolution(WindowedProduct):
         """Place of weights in the image by the channels that they connect: first output channel,
         number of output channels, first input of the group, number of inputs."""
 
-    def _derive_words(self, box: Box) -> dict[str, int]:
+    def _derive_words(self, box: TensorBox) -> dict[str, int]:
         first = box.channel % self._channels_of_group
         groups = -(-(first + box.channels) // self._channels_of_group)
         require(groups == 1 or first == box.channels % self._channels_of_group == 0)
         return {"groups": groups} | super()._derive_words(box)
 
-    def _find_inputs(self, box: Box, done: int, inputs: int) -> tuple[int, int]:
+    def _find_inputs(self, box: TensorBox, done: int, inputs: int) -> tuple[int, int]:
         group = box.channel // self._channels_of_group
         return group * self._depth + done, self._derive_words(box)["groups"] * inputs
 
     def _check_operands(
-        self, spm: TileScratchpad, d: Words, box: Box, done: int, inputs: int
+        self, spm: TileScratchpad, d: Words, box: TensorBox, done: int, inputs: int
     ) -> None:
         super()._check_operands(spm, d, box, done, inputs)
         nbytes = self._count_bytes(box.channels, inputs)

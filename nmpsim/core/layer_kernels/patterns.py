@@ -42,7 +42,7 @@ PLACE = ("event_origin", "part", "partial")
 """Words of a tile's place in the result, and in sums."""
 
 
-class Box(NamedTuple):
+class TensorBox(NamedTuple):
     """Box of a tensor: first row, column and channel, and numbers of rows, columns, channels."""
 
     y: int
@@ -166,7 +166,7 @@ class LayerPattern:
         """Number of inputs that the tiles so far have summed, or of their results."""
         self._tables: dict[str, ConstantTable] = {}
         """Constant tables by the word with their address."""
-        self._sums: list[tuple[Box, int] | None] = []
+        self._sums: list[tuple[TensorBox, int] | None] = []
         """Box and number of inputs of each partial sum, None once a tile has continued it."""
 
     def _view(self, tensor: Tensor) -> TensorView:
@@ -175,14 +175,14 @@ class LayerPattern:
         *rows, columns, channels = (1, 1, *tensor.shape)
         return TensorView(tensor.address, math.prod(rows), columns, channels << self._element)
 
-    def _find_operands(self, box: Box, done: int, inputs: int) -> dict[str, Box]:
+    def _find_operands(self, box: TensorBox, done: int, inputs: int) -> dict[str, TensorBox]:
         """Return the box of each operand that a box of the result needs.
 
         If sums may come in parts, the part takes ``inputs`` inputs after the first ``done``.
         """
         return dict.fromkeys(self.sources, box)
 
-    def _derive_words(self, box: Box) -> dict[str, int]:
+    def _derive_words(self, box: TensorBox) -> dict[str, int]:
         """Return the words of an instruction that follow from the box of its results."""
         if not hasattr(self.words, "event_origin"):
             return {}
@@ -196,7 +196,9 @@ class LayerPattern:
         w, view = self.words, self._target
         y, rest = divmod(target - view.address, view.steps[0])
         x, byte = divmod(rest, view.nbytes)
-        box = Box(y, x, byte >> self._element, *(self._get_word(d, name, 1) for name in self.size))
+        box = TensorBox(
+            y, x, byte >> self._element, *(self._get_word(d, name, 1) for name in self.size)
+        )
         results = box.select(self._results, self._element)
         require(view.get_address(y, x, box.channel << self._element) == target)
         require(all(self._get_word(d, n) == value for n, value in self._derive_words(box).items()))
@@ -218,11 +220,11 @@ class LayerPattern:
         """Return a word of a descriptor by name, or the default for an empty name."""
         return d[getattr(self.words, name)] if name else default
 
-    def _view_sums(self, spm: TileScratchpad, d: Words, box: Box) -> Origins:
+    def _view_sums(self, spm: TileScratchpad, d: Words, box: TensorBox) -> Origins:
         nbytes = math.prod(box[3:]) * (SUM_BYTES << self._element)
         return spm.read(d[self.words.partial], (1, 1, nbytes), (0, 0))
 
-    def _continue_sum(self, origins: Origins, box: Box) -> int:
+    def _continue_sum(self, origins: Origins, box: TensorBox) -> int:
         """Return the number of inputs of the partial sums that a tile continues."""
         number = PARTIAL_SUM - origins.item(0)
         require((origins == origins[0, 0, 0]).all() and 0 <= number < len(self._sums))
@@ -232,7 +234,7 @@ class LayerPattern:
         return known[1]
 
     def _check_operands(
-        self, spm: TileScratchpad, d: Words, box: Box, done: int, inputs: int
+        self, spm: TileScratchpad, d: Words, box: TensorBox, done: int, inputs: int
     ) -> None:
         """Raise UnprovedError unless a tile reads what its results need."""
         for name, part in self._find_operands(box, done, inputs).items():
@@ -243,7 +245,7 @@ class LayerPattern:
         for name, table in self._tables.items():
             table.read(spm, self._get_word(d, name), *self._find_records(box))
 
-    def _find_records(self, box: Box) -> tuple[int, int]:
+    def _find_records(self, box: TensorBox) -> tuple[int, int]:
         """Return the first record of tables that some results need, and the number of records."""
         return box.channel, box.channels
 
@@ -279,11 +281,15 @@ class LayerPattern:
         """Return the tasks, once all tiles are checked: some rows of some channels each."""
         rows, columns, channels = self._shape
         return [
-            [self._make_instruction(Box(top, 0, first, bottom - top, columns, last - first), host)]
+            [
+                self._make_instruction(
+                    TensorBox(top, 0, first, bottom - top, columns, last - first), host
+                )
+            ]
             for (top, bottom), (first, last) in split_area(rows, channels)
         ]
 
-    def _make_instruction(self, box: Box, host: HostMemory, **words: int) -> Instruction:
+    def _make_instruction(self, box: TensorBox, host: HostMemory, **words: int) -> Instruction:
         """Return the instruction that computes a box of the result, with some other ``words``."""
         changes = self._derive_words(box) | zip_words(self.size, box[3:])
         if self.summed:

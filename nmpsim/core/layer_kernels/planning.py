@@ -47,7 +47,7 @@ Spans = list[tuple[int, int]]
 
 
 @attrs.frozen(eq=False)
-class Part:
+class ThreadTask:
     """Instructions for one thread, with the memory ranges that they read and write."""
 
     instructions: list[RecordedInstruction]
@@ -58,7 +58,7 @@ class Part:
     reads_dram: bool = False
     """Whether it has a load, which reads at a device address."""
 
-    def overlaps(self, other: Part) -> bool:
+    def overlaps(self, other: ThreadTask) -> bool:
         """Return whether two parts conflict: one writes memory that the other one accesses."""
         pairs = (
             (self.writes, other.writes),
@@ -81,7 +81,7 @@ def _have_overlap(one: Spans, two: Spans) -> bool:
     return False
 
 
-def make_part(instructions: Sequence[RecordedInstruction]) -> Part:
+def make_part(instructions: Sequence[RecordedInstruction]) -> ThreadTask:
     """Make a part from instructions and their footprints."""
     reads: Spans = []
     writes: Spans = []
@@ -94,7 +94,7 @@ def make_part(instructions: Sequence[RecordedInstruction]) -> Part:
         reads += map(tuple, spans[written:])
         first_write = spans[0][0] if written else first_write
     reads_dram = any(one.number == OP.nmp_load for one in instructions)
-    return Part(list(instructions), _unite(reads), _unite(writes), first_write, reads_dram)
+    return ThreadTask(list(instructions), _unite(reads), _unite(writes), first_write, reads_dram)
 
 
 def _unite(spans: Spans) -> Spans:
@@ -108,9 +108,9 @@ def _unite(spans: Spans) -> Spans:
     return found
 
 
-def make_passes(layers: Iterable[Sequence[Part]]) -> Iterator[list[Part]]:
+def make_passes(layers: Iterable[Sequence[ThreadTask]]) -> Iterator[list[ThreadTask]]:
     """Group the parts of consecutive layers into passes without inner synchronization."""
-    before: list[Part] = []
+    before: list[ThreadTask] = []
     for layer in layers:
         join_paths = _join_passes(before, layer) if before else None
         if join_paths is None and before:
@@ -120,11 +120,13 @@ def make_passes(layers: Iterable[Sequence[Part]]) -> Iterator[list[Part]]:
         yield before
 
 
-def _join_passes(before: Sequence[Part], after: Sequence[Part]) -> list[Part] | None:
+def _join_passes(
+    before: Sequence[ThreadTask], after: Sequence[ThreadTask]
+) -> list[ThreadTask] | None:
     """Join parts of two passes in groups that share no memory; None if they are few or uneven."""
     if any(part.reads_dram for part in (*before, *after)):
         return None
-    groups: list[tuple[list[Part], list[Part]]] = [([part], []) for part in before]
+    groups: list[tuple[list[ThreadTask], list[ThreadTask]]] = [([part], []) for part in before]
     for part in after:
         met = [group for group in groups if any(part.overlaps(other) for other in group[0])]
         groups = [group for group in groups if group not in met]
@@ -197,7 +199,7 @@ def _epochs_of(plan: ReplayPlan) -> Iterator[tuple[bool, Epoch]]:
             yield from ((False, step.replayed) for step in steps)
 
 
-def _parts_of(step: PlanStep, slots: int) -> list[Part]:
+def _parts_of(step: PlanStep, slots: int) -> list[ThreadTask]:
     """Return the parts of a layer: its tasks take turns in slots."""
     found: list[list[RecordedInstruction]] = [[] for _ in range(min(slots, len(step.tasks)))]
     for turn, task in enumerate(step.tasks):

@@ -21,12 +21,12 @@ import numpy.typing as npt
 from nmpsim.bundle.metadata import Layer
 from nmpsim.core.instruction_tables import FOOTPRINT_KIND, OP
 from nmpsim.core.layer_kernels.activation_patterns import (
-    AveragePool,
-    BinaryElementwise,
-    MatrixProduct,
-    MaxPool,
-    TableLookup,
-    UnaryElementwise,
+    AveragePoolPattern,
+    BinaryElementwisePattern,
+    MatrixProductPattern,
+    MaxPoolPattern,
+    TableLookupPattern,
+    UnaryElementwisePattern,
 )
 from nmpsim.core.layer_kernels.byte_origins import (
     DramOrigins,
@@ -60,12 +60,12 @@ PATTERNS: dict[int, type[LayerPattern]] = {
     for form in (
         Convolution,
         DepthwiseConvolution,
-        MatrixProduct,
-        MaxPool,
-        AveragePool,
-        BinaryElementwise,
-        UnaryElementwise,
-        TableLookup,
+        MatrixProductPattern,
+        MaxPoolPattern,
+        AveragePoolPattern,
+        BinaryElementwisePattern,
+        UnaryElementwisePattern,
+        TableLookupPattern,
     )
 }
 """Instruction number -> pattern of layers that it computes."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.words import to_unsigned
 from nmpsim.core.state import Count, CycleCause, Machine
-from nmpsim.isa.table import Instruction, TrapCause
+from nmpsim.isa.table import DeviceInstruction, TrapCause
 from nmpsim.records import frozen
 from nmpsim.timing import Costs
 
@@ -43,7 +43,7 @@ class InstructionContext:
 
     core: Core
     costs: Costs
-    instruction: Instruction
+    instruction: DeviceInstruction
     operands: Mapping[str, int]
     """Fields of the instruction word by name."""
     word: int

@@ -39,7 +39,7 @@ def remainder(a: int, b: int) -> int:
     return a - quotient(a, b) * b
 
 
-class Operation(NamedTuple):
+class ScalarOperation(NamedTuple):
     """Integer operation and the signedness of its operands."""
 
     compute: Callable[[int, int], int]
@@ -48,24 +48,24 @@ class Operation(NamedTuple):
 
 
 OPERATIONS = {
-    "add": Operation(operator.add),
-    "sub": Operation(operator.sub),
-    "sll": Operation(shift_left),
-    "slt": Operation(operator.lt),
-    "sltu": Operation(operator.lt, True, True),
-    "xor": Operation(operator.xor),
-    "srl": Operation(shift_right, True),
-    "sra": Operation(shift_right),
-    "or": Operation(operator.or_),
-    "and": Operation(operator.and_),
-    "mul": Operation(operator.mul),
-    "mulh": Operation(multiply_high),
-    "mulhsu": Operation(multiply_high, False, True),
-    "mulhu": Operation(multiply_high, True, True),
-    "div": Operation(quotient),
-    "divu": Operation(quotient, True, True),
-    "rem": Operation(remainder),
-    "remu": Operation(remainder, True, True),
+    "add": ScalarOperation(operator.add),
+    "sub": ScalarOperation(operator.sub),
+    "sll": ScalarOperation(shift_left),
+    "slt": ScalarOperation(operator.lt),
+    "sltu": ScalarOperation(operator.lt, True, True),
+    "xor": ScalarOperation(operator.xor),
+    "srl": ScalarOperation(shift_right, True),
+    "sra": ScalarOperation(shift_right),
+    "or": ScalarOperation(operator.or_),
+    "and": ScalarOperation(operator.and_),
+    "mul": ScalarOperation(operator.mul),
+    "mulh": ScalarOperation(multiply_high),
+    "mulhsu": ScalarOperation(multiply_high, False, True),
+    "mulhu": ScalarOperation(multiply_high, True, True),
+    "div": ScalarOperation(quotient),
+    "divu": ScalarOperation(quotient, True, True),
+    "rem": ScalarOperation(remainder),
+    "remu": ScalarOperation(remainder, True, True),
 }
 """Mnemonic of a register instruction -> its operation."""
 for _base in ("add", "slt", "xor", "or", "and", "sll", "srl", "sra"):

@@ -14,8 +14,8 @@ from nmpsim.debugger.breakpoints import (
     parse_condition,
 )
 from nmpsim.debugger.commands.command import (
-    Command,
     CommandResult,
+    DebuggerCommand,
     Text,
     UsageError,
     convert_word,
@@ -141,7 +141,7 @@ def _select(context: Context, numbers: tuple[int, ...]) -> list[Breakpoint]:
 
 
 COMMANDS = (
-    Command(
+    DebuggerCommand(
         "break " + " | ".join(FORMS) + "  [if EXPRESSION]",
         "stop at a place or on an event",
         add_breakpoint,
@@ -151,7 +151,7 @@ COMMANDS = (
         " after what they name. With if only where the expression holds there, as expect takes"
         " it: break address 0x80000400 if register(2, a0) == 3",
     ),
-    Command(
+    DebuggerCommand(
         "watch TENSOR [I J ...] | ADDRESS [BYTES] [read|write|access] [core C] [if EXPRESSION]",
         "stop after each write (read, access) of a tensor, an element, a piece of memory",
         add_watchpoint,
@@ -159,24 +159,24 @@ COMMANDS = (
         tuple(FUNCTIONS),
         "With if only where the expression holds, as expect takes it: watch pool1 if cycle > 5000",
     ),
-    Command(
+    DebuggerCommand(
         "breakpoints",
         "list breakpoints with their hit counts",
         list_breakpoints,
         ("info",),
     ),
-    Command(
+    DebuggerCommand(
         "delete [BREAKPOINT ...]",
         "delete breakpoints; all without a number",
         delete_breakpoints,
         ("d",),
     ),
-    Command(
+    DebuggerCommand(
         "enable [BREAKPOINT ...]",
         "enable breakpoints; all without a number",
         enable_breakpoints,
     ),
-    Command(
+    DebuggerCommand(
         "disable [BREAKPOINT ...]",
         "disable breakpoints without deleting them",
         disable_breakpoints,

@@ -8,8 +8,8 @@ from nmpsim.bundle.metadata import Layer
 from nmpsim.bundle.patch import apply_patch, load_patch, save_patch
 from nmpsim.debugger.changes import pack_integer
 from nmpsim.debugger.commands.command import (
-    Command,
     CommandResult,
+    DebuggerCommand,
     UsageError,
     convert_word,
     format_count,
@@ -170,7 +170,7 @@ def revert_changes(context: Context) -> CommandResult:
 
 
 COMMANDS = (
-    Command(
+    DebuggerCommand(
         "change LAYER WORD VALUE [channel C] | LAYER bias C VALUE | LAYER scale S [alone]",
         "change a layer's rescale integers, clip range, bias, output scale",
         change_layer,
@@ -182,15 +182,15 @@ COMMANDS = (
         " and may take some seconds); alone changes only the layer's own rescale. The run goes back"
         " to where the layer begins.",
     ),
-    Command(
+    DebuggerCommand(
         "set TENSOR I J ... VALUE | ADDRESS VALUE [BYTES]",
         "change an element of a tensor here and now, or bytes of the program",
         set_element,
         details="An element is set again whenever the run comes by this position. An address"
         " may be NAME+N as `why` names weights; the run then goes back to the start.",
     ),
-    Command("effect", "run to the end and show the effect of the changes", show_effects),
-    Command("export FILE", "write the changes as a patch", export_patch),
-    Command("patch FILE", "apply the changes of a patch", apply_patch_file),
-    Command("revert", "undo all changes; the run is at the start then", revert_changes),
+    DebuggerCommand("effect", "run to the end and show the effect of the changes", show_effects),
+    DebuggerCommand("export FILE", "write the changes as a patch", export_patch),
+    DebuggerCommand("patch FILE", "apply the changes of a patch", apply_patch_file),
+    DebuggerCommand("revert", "undo all changes; the run is at the start then", revert_changes),
 )

@@ -119,7 +119,7 @@ PLACEHOLDERS = ("LAYER", "TENSOR", "BREAKPOINT", "FILE", "COMMAND")
 
 
 @attrs.frozen
-class Command:
+class DebuggerCommand:
     """Definition of a debugger command: usage, help, function and completions."""
 
     usage: str

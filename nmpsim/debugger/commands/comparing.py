@@ -11,8 +11,8 @@ from nmpsim.analysis.difference import Difference
 from nmpsim.bundle.metadata import Layer
 from nmpsim.debugger.commands.command import (
     Column,
-    Command,
     CommandResult,
+    DebuggerCommand,
     format_count,
     format_table,
     make_result,
@@ -26,7 +26,7 @@ from nmpsim.debugger.divergence import (
     isolate_layers,
 )
 from nmpsim.debugger.output_writers import find_overwritten_results
-from nmpsim.debugger.reference import LayerComparison, Reference, isolate_layer
+from nmpsim.debugger.reference import LayerComparison, ReferenceOutputs, isolate_layer
 from nmpsim.report.fields import get_value
 
 
@@ -156,7 +156,7 @@ def find_divergence(context: Context, limit: int = 0) -> CommandResult:
     return make_result(*lines, record=nothing, hints=[hint for one in found for hint in one.next])
 
 
-def _find_jump(context: Context, reference: Reference) -> CommandResult:
+def _find_jump(context: Context, reference: ReferenceOutputs) -> CommandResult:
     """Go to the end of the layer with the largest isolated error."""
     debugger = context.debugger
     stopped = debugger.run_through_layer(debugger.get_layer_order()[-1])
@@ -187,7 +187,7 @@ def _find_jump(context: Context, reference: Reference) -> CommandResult:
 
 
 def _explain_divergence(
-    context: Context, reference: Reference, one: LayerComparison, limit: int
+    context: Context, reference: ReferenceOutputs, one: LayerComparison, limit: int
 ) -> CommandResult:
     """Return the layer, what is wrong with it, and commands to continue with."""
     name = context.get_display_name(one.name)
@@ -223,7 +223,7 @@ def _explain_divergence(
 
 
 COMMANDS = (
-    Command(
+    DebuggerCommand(
         "reference FILE.npz",
         "load expected outputs of layers",
         load_reference,
@@ -231,7 +231,7 @@ COMMANDS = (
         details="A saved run (run --save-layers), a recorded run of Glow, or float outputs"
         " under the names of layers.",
     ),
-    Command(
+    DebuggerCommand(
         "compare [LAYER] [isolated]",
         "compare layers with the reference, in the network and in isolation",
         compare_layers,
@@ -239,7 +239,7 @@ COMMANDS = (
         details="A layer that is wrong in isolation, with the reference's inputs, breaks; one"
         " that is right in isolation only inherits an error.",
     ),
-    Command(
+    DebuggerCommand(
         "diverge [N]",
         "go to the first layer that differs from the reference",
         find_divergence,

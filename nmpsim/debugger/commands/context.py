@@ -19,7 +19,7 @@ from nmpsim.debugger.audit import (
 from nmpsim.debugger.changes import ProgramChanges
 from nmpsim.debugger.debugger import Debugger
 from nmpsim.debugger.edits import ScaleChanges, list_scale_changes
-from nmpsim.debugger.reference import ArrayOpener, LayerComparison, Reference, compare_layer
+from nmpsim.debugger.reference import ArrayOpener, LayerComparison, ReferenceOutputs, compare_layer
 from nmpsim.debugger.scale_changes import rescale_module
 from nmpsim.diagnostics import fail, locate_errors
 from nmpsim.lir.layers import find_layer
@@ -34,10 +34,10 @@ class Context:
     def __init__(self, debugger: Debugger, open_arrays: ArrayOpener) -> None:
         self.debugger = debugger
         self.changes = ProgramChanges(debugger)
-        self.reference: Reference | None = None
+        self.reference: ReferenceOutputs | None = None
         self.open_arrays = open_arrays
         self._comparisons: dict[
-            int, tuple[npt.NDArray[Any] | None, Reference, LayerComparison]
+            int, tuple[npt.NDArray[Any] | None, ReferenceOutputs, LayerComparison]
         ] = {}
         """Layer -> its output, the reference, and the comparison of both."""
         self._read_lir = lru_cache(maxsize=1)(self._rescale_lir)
@@ -66,12 +66,12 @@ class Context:
         ends = (*bundle.metadata.inputs, *bundle.metadata.outputs)
         return {**shown, **{one.name: one.name for one in ends}, **bundle.metadata.display_names}
 
-    def load_reference(self, path: Path) -> Reference:
+    def load_reference(self, path: Path) -> ReferenceOutputs:
         """Load the reference from a file of arrays, and return it."""
         arrays = self.open_arrays(path)
         with locate_errors(path):
             layers = self.debugger.bundle.metadata.layers
-            self.reference = Reference(layers, arrays.keys, arrays.read)
+            self.reference = ReferenceOutputs(layers, arrays.keys, arrays.read)
         self.debugger.events.measure_difference = self._measure_difference
         return self.reference
 
@@ -94,7 +94,7 @@ class Context:
         text = f"{self.debugger.layers[index].display_name} differs in {found.differing} elements"
         return found.worst_ulp, f"{text}, worst {found.worst_ulp} ulp"
 
-    def get_reference(self) -> Reference:
+    def get_reference(self) -> ReferenceOutputs:
         """Return the reference; raise UserError (DEBUG002) if none is loaded."""
         if self.reference is None:
             raise fail("DEBUG002", "no reference is loaded", hint="Load one with `reference FILE`.")

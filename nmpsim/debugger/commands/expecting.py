@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from nmpsim.analysis.difference import Difference
-from nmpsim.debugger.commands.command import Command, CommandResult, Text, make_result
+from nmpsim.debugger.commands.command import CommandResult, DebuggerCommand, Text, make_result
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.expressions import Function, Number, evaluate
 from nmpsim.debugger.inspect import (
@@ -117,7 +117,7 @@ def check_expectation(context: Context, text: Text) -> CommandResult:
 
 
 COMMANDS = (
-    Command(
+    DebuggerCommand(
         "expect EXPRESSION",
         "check an expression; exit code 1 at the end if it is false",
         check_expectation,
@@ -126,7 +126,7 @@ COMMANDS = (
         "For example: expect cycles < 3000 and saturation(conv1) == 0. Functions: "
         + ", ".join(FUNCTIONS),
     ),
-    Command(
+    DebuggerCommand(
         "eval EXPRESSION",
         "the value of an expression",
         evaluate_expression,

@@ -18,8 +18,8 @@ from nmpsim.debugger.audit import (
 )
 from nmpsim.debugger.commands.command import (
     Column,
-    Command,
     CommandResult,
+    DebuggerCommand,
     UsageError,
     format_count,
     format_table,
@@ -265,26 +265,26 @@ def _format_first(one: ConstantAudit) -> str:
 
 
 COMMANDS = (
-    Command(
+    DebuggerCommand(
         "why LAYER I J ... [all]",
         "how an element was computed: window, weights, sum, rescale, clip, transfers",
         explain_value,
         details="Values are read back from the scratchpad as it stood when the instruction was"
         " issued.",
     ),
-    Command(
+    DebuggerCommand(
         "readers LAYER I J ...",
         "what read an element",
         show_readers,
         ("uses",),
     ),
-    Command(
+    DebuggerCommand(
         "hazards",
         "accesses whose result depends on when a transfer lands",
         show_hazards,
         details="Checks the run up to here; `break hazard` stops at the first one.",
     ),
-    Command(
+    DebuggerCommand(
         "integers [LAYER] [all]",
         "compare rescale integers with those that the LIR's scales require",
         show_integers,
@@ -292,7 +292,7 @@ COMMANDS = (
         " 2^31, a float32. Where each channel has its own, wrong channels are listed;"
         " all lists every one.",
     ),
-    Command(
+    DebuggerCommand(
         "constants FILE.npz",
         "compare the program's weights and biases with those of a file",
         show_constants,

@@ -11,8 +11,8 @@ from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.debugger.audit import describe_bias_scale
 from nmpsim.debugger.commands.command import (
     Address,
-    Command,
     CommandResult,
+    DebuggerCommand,
     format_table,
     make_result,
 )
@@ -270,10 +270,10 @@ def show_source(context: Context, layer: Layer | None = None) -> CommandResult:
 
 
 COMMANDS = (
-    Command("where", "where the run is", show_location, ("pc", "status")),
-    Command("layers", "every layer: state, cycles, saturation", list_layers, ("ls",)),
-    Command("layer [LAYER]", "all about a layer", show_layer, ("l",)),
-    Command(
+    DebuggerCommand("where", "where the run is", show_location, ("pc", "status")),
+    DebuggerCommand("layers", "every layer: state, cycles, saturation", list_layers, ("ls",)),
+    DebuggerCommand("layer [LAYER]", "all about a layer", show_layer, ("l",)),
+    DebuggerCommand(
         "tensor [TENSOR|LAYER] [I J ...] [memory]",
         "values of a tensor, or one element",
         show_tensor,
@@ -281,22 +281,22 @@ COMMANDS = (
         details="Layers may share memory: an output is shown as its layer left it, with memory"
         " as the bytes are now. Weights and biases are shown as the LIR has them.",
     ),
-    Command(
+    DebuggerCommand(
         "saturation [LAYER]",
         "saturated and clipped values, by stage and side",
         show_saturation,
         ("sat",),
     ),
-    Command("source [LAYER]", "the LIR around a layer", show_source, ("list",)),
-    Command("cores", "every core: status, cycle, next instruction", list_cores),
-    Command("registers [CORE]", "registers of a core", show_registers, ("regs",)),
-    Command(
+    DebuggerCommand("source [LAYER]", "the LIR around a layer", show_source, ("list",)),
+    DebuggerCommand("cores", "every core: status, cycle, next instruction", list_cores),
+    DebuggerCommand("registers [CORE]", "registers of a core", show_registers, ("regs",)),
+    DebuggerCommand(
         "memory ADDRESS [BYTES] [core C]",
         "bytes as a core sees them",
         show_memory,
         ("x",),
     ),
-    Command(
+    DebuggerCommand(
         "code [ADDRESS] [core C]",
         "the program around a core's next instruction",
         show_code,

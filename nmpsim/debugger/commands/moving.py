@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Literal
 
 from nmpsim.debugger.commands.command import (
-    Command,
     CommandResult,
+    DebuggerCommand,
     UsageError,
     convert_word,
     make_result,
 )
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.debugger import StepUnit
-from nmpsim.debugger.position import Location, StopResult
+from nmpsim.debugger.position import RunLocation, StopResult
 
 
 def make_stop_result(stopped: StopResult, *notes: str) -> CommandResult:
@@ -40,7 +40,7 @@ def format_stop(stopped: StopResult) -> list[str]:
     return [text + format_location(location), *format_next_instruction(location)]
 
 
-def format_location(location: Location) -> str:
+def format_location(location: RunLocation) -> str:
     """Format a location as one line of text."""
     layer = (
         f"layer {location.layer} {location.layer_display_name}"
@@ -51,7 +51,7 @@ def format_location(location: Location) -> str:
     return f"{layer}{where}, cycle {location.cycle}, position {location.position}"
 
 
-def format_next_instruction(location: Location) -> list[str]:
+def format_next_instruction(location: RunLocation) -> list[str]:
     """Format the next instruction as a line of text; return no line between device segments."""
     if location.core is None or location.pc is None:
         return []
@@ -130,7 +130,7 @@ def restart_run(context: Context) -> CommandResult:
 
 
 COMMANDS = (
-    Command(
+    DebuggerCommand(
         "step [layer|tile|tensor|instruction] [N] [core C] [over]",
         "step by layers, tiles, tensor instructions or instructions",
         step_forward,
@@ -139,25 +139,25 @@ COMMANDS = (
         "A tile is done when its result is on its way to the DRAM. With a core its instructions"
         " count, the others go on meanwhile; over runs through a call.",
     ),
-    Command(
+    DebuggerCommand(
         "back [layer|tile|tensor|instruction] [N] [core C]",
         "step backwards by the same units",
         step_back,
         ("b", "reverse-step", "rs"),
     ),
-    Command(
+    DebuggerCommand(
         "continue",
         "run to the next breakpoint, or to the end",
         continue_run,
         ("c", "run"),
     ),
-    Command(
+    DebuggerCommand(
         "reverse",
         "run back to the last breakpoint, or to the start",
         reverse_run,
         ("rc", "reverse-continue"),
     ),
-    Command(
+    DebuggerCommand(
         "until cycle N | layer LAYER | position N | end",
         "run forwards or backwards to a cycle, the end of a layer, a position, the end",
         run_until,
@@ -165,5 +165,5 @@ COMMANDS = (
         details="Breakpoints stop it on the way to a cycle or layer that was not reached"
         " before; not on the way to a position or to the end.",
     ),
-    Command("restart", "back to the start; breakpoints and changes stay", restart_run),
+    DebuggerCommand("restart", "back to the start; breakpoints and changes stay", restart_run),
 )

@@ -14,7 +14,7 @@ from nmpsim.debugger.commands import (
     inspecting,
     moving,
 )
-from nmpsim.debugger.commands.command import Command, CommandResult, make_result, split_line
+from nmpsim.debugger.commands.command import CommandResult, DebuggerCommand, make_result, split_line
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.core_dump import CoreDump, write_core_file
 from nmpsim.debugger.debugger import Debugger
@@ -104,7 +104,7 @@ def quit_session(context: Context) -> CommandResult:
     return CommandResult(ends=True)
 
 
-GROUPS: Mapping[str, tuple[Command, ...]] = {
+GROUPS: Mapping[str, tuple[DebuggerCommand, ...]] = {
     "Move": moving.COMMANDS,
     "Stop": breakpoints.COMMANDS,
     "Look": inspecting.COMMANDS,
@@ -113,15 +113,15 @@ GROUPS: Mapping[str, tuple[Command, ...]] = {
     "Change": changing.COMMANDS,
     "Check": expecting.COMMANDS,
     "Session": (
-        Command(
+        DebuggerCommand(
             "help [COMMAND]", "list all commands, or describe one", show_help,
             ("h", "?"),
         ),
-        Command(
+        DebuggerCommand(
             "core FILE", "write a core file: `nmpsim debug FILE` opens the run again here",
             write_core,
         ),
-        Command("quit", "end the session", quit_session, ("q", "exit")),
+        DebuggerCommand("quit", "end the session", quit_session, ("q", "exit")),
     ),
 }  # fmt: skip
 COMMANDS = tuple(command for commands in GROUPS.values() for command in commands)
@@ -129,7 +129,7 @@ COMMANDS = tuple(command for commands in GROUPS.values() for command in commands
 _BY_NAME = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}
 
 
-def find_command(word: str) -> Command:
+def find_command(word: str) -> DebuggerCommand:
     """Return the command with a name, alias or unique prefix; raise DEBUG001 if none fits."""
     if word in _BY_NAME:
         return _BY_NAME[word]

@@ -20,10 +20,10 @@ from nmpsim.frontends.graph.nodes import (
 )
 from nmpsim.frontends.graph.operation import FLOAT, LoweringResult, OperatorContext
 from nmpsim.frontends.imported_model import UnsupportedError, require
-from nmpsim.frontends.module_builder import Value
+from nmpsim.frontends.module_builder import BuilderTensor
 
 
-def get_value_kind(lowering: Lowering, name: str, value: Value) -> Kind:
+def get_value_kind(lowering: Lowering, name: str, value: BuilderTensor) -> Kind:
     """Return the quantization of a tensor, or its element type if it is not quantized."""
     quant, dtype = value.type.quant, np.dtype(value.type.dtype).name
     if quant is None:
@@ -76,7 +76,7 @@ def lower_dequantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
     return op.emit("elementmul", centered, factors)
 
 
-def emit_dequantize(op: OperatorContext, value: Value) -> Value:
+def emit_dequantize(op: OperatorContext, value: BuilderTensor) -> BuilderTensor:
     """Emit the conversion of a quantized value to float32 and return the result."""
     return op.emit("dequantize", value, kind=FLOAT)
 
@@ -103,7 +103,7 @@ def _aligned_parameters(
 
 def _parameter_constants(
     op: OperatorContext, given: QuantizedTensor, axis: int
-) -> tuple[Value, Value]:
+) -> tuple[BuilderTensor, BuilderTensor]:
     """Return scales and zero points as float constants of the operand's shape."""
     shape = op.get_shape()
     scales, zeros = (
@@ -126,7 +126,7 @@ def lower_dynamic_quantize(op: OperatorContext) -> LoweringResult:
     kinds = [op.lowering.get_quantization(name) for name in (result, zero_name)]
     require(kinds[0] and kinds[1], "an omitted output", "all three outputs")
 
-    def number(value: float) -> Value:
+    def number(value: float) -> BuilderTensor:
         return op.add_filled_constant((1,), value)
 
     count = math.prod(shape)
@@ -154,7 +154,7 @@ def lower_dynamic_quantize(op: OperatorContext) -> LoweringResult:
     return op.view(op.emit("quantize", moved, kind=kinds[0]), shape)
 
 
-def broadcast_scalar(op: OperatorContext, value: Value, shape: Shape) -> Value:
+def broadcast_scalar(op: OperatorContext, value: BuilderTensor, shape: Shape) -> BuilderTensor:
     """Return a float value of one element, broadcast to a shape."""
     count = math.prod(shape)
     wide = op.allocate(FLOAT, (count,))

@@ -15,7 +15,7 @@ from nmpsim.frontends.graph.operation import FLOAT, LoweringResult, OperatorCont
 from nmpsim.frontends.graph.operation import bind_attributes as bind
 from nmpsim.frontends.graph.windows import Window, read_window
 from nmpsim.frontends.imported_model import require
-from nmpsim.frontends.module_builder import Value, make_quantized_type
+from nmpsim.frontends.module_builder import BuilderTensor, make_quantized_type
 
 
 def lower_convolution(op: OperatorContext) -> LoweringResult:
@@ -52,7 +52,7 @@ def read_padded_window(op: OperatorContext, kernel: Shape, **attributes: Any) ->
     return read_window(op.get_image_shape()[2:], kernel, extra, **attributes)
 
 
-def restore_rank(op: OperatorContext, image: Value) -> Value:
+def restore_rank(op: OperatorContext, image: BuilderTensor) -> BuilderTensor:
     """Return an image without its row dimension if the node reads a sequence [N, C, L]."""
     return image if len(op.get_shape()) == 4 else op.view(image, (image.shape[0], *image.shape[2:]))
 
@@ -71,8 +71,13 @@ def _window_words(window: Window, groups: int) -> dict[str, Any]:
 
 
 def emit_float_convolution(
-    op: OperatorContext, value: Value, filters: Array, bias: Array, window: Window, groups: int
-) -> Value:
+    op: OperatorContext,
+    value: BuilderTensor,
+    filters: Array,
+    bias: Array,
+    window: Window,
+    groups: int,
+) -> BuilderTensor:
     """Emit a float32 convolution with filters [O, H, W, I / groups]."""
     image = as_image(op, value)
     constants = (
@@ -165,8 +170,8 @@ def get_signed_weights(op: OperatorContext) -> Array:
 
 
 def emit_integer_convolution(
-    op: OperatorContext, image: Value, filters: Array, window: Window, groups: int
-) -> Value:
+    op: OperatorContext, image: BuilderTensor, filters: Array, window: Window, groups: int
+) -> BuilderTensor:
     """Emit an integer convolution with filters [O, H, W, I / groups]."""
     lowering, source, weights = op.lowering, *op.sources[:2]
     outs = len(filters)
@@ -200,7 +205,7 @@ def get_channel_parameters(
     return np.broadcast_to(weights.scales, (outs,)), np.broadcast_to(zeros, (outs,))
 
 
-def add_integer_bias(op: OperatorContext, outs: int, scale: float) -> Value:
+def add_integer_bias(op: OperatorContext, outs: int, scale: float) -> BuilderTensor:
     """Add the bias [outs] as a constant and return it; zeros if the node has no bias."""
     values = np.zeros(outs, np.int32)
     if op.bias:
@@ -219,8 +224,8 @@ def add_integer_bias(op: OperatorContext, outs: int, scale: float) -> Value:
 
 
 def emit_transposed_convolution(
-    op: OperatorContext, image: Value, filters: Array, window: Window, groups: int
-) -> Value:
+    op: OperatorContext, image: BuilderTensor, filters: Array, window: Window, groups: int
+) -> BuilderTensor:
     """Emit a transposed convolution of integers with flipped filters OHWI.
 
     It is a convolution of the image with ``stride - 1`` zeros between its pixels. The window's
@@ -242,7 +247,7 @@ def emit_transposed_convolution(
     return op.emit("extracttensor", result, shape=shape, Offsets=(0, 0, 0, 0))
 
 
-def _spread(op: OperatorContext, value: Value, strides: tuple[int, int]) -> Value:
+def _spread(op: OperatorContext, value: BuilderTensor, strides: tuple[int, int]) -> BuilderTensor:
     if strides == (1, 1):
         return value
     (images, rows, columns, channels), (down, across) = value.shape, strides

@@ -19,7 +19,7 @@ from nmpsim.frontends.graph.operation import (
     normalize_axis,
 )
 from nmpsim.frontends.imported_model import require
-from nmpsim.frontends.module_builder import Value
+from nmpsim.frontends.module_builder import BuilderTensor
 from nmpsim.kernels.hostops.rounding import fused_multiply_add
 
 Floats = npt.NDArray[np.float32]
@@ -157,8 +157,11 @@ def emit_lookup_table(op: OperatorContext, function: Callable[[Floats], Any]) ->
 
 
 def _look_up(
-    op: OperatorContext, value: Value, source: QuantizedTensor, function: Callable[[Floats], Any]
-) -> Value:
+    op: OperatorContext,
+    value: BuilderTensor,
+    source: QuantizedTensor,
+    function: Callable[[Floats], Any],
+) -> BuilderTensor:
     """Emit the table of ``rint(f(S * (q - Z)) / So) + Zo``.
 
     Source: ``QLinearLookupBase`` (onnxruntime/contrib_ops/cpu/quantization/qlinear_lookup_table.cc)

@@ -29,7 +29,7 @@ from nmpsim.frontends.graph.nodes import (
     make_unit_quantization,
 )
 from nmpsim.frontends.imported_model import UnsupportedError, require
-from nmpsim.frontends.module_builder import ModuleBuilder, Value, make_quantized_type
+from nmpsim.frontends.module_builder import BuilderTensor, ModuleBuilder, make_quantized_type
 from nmpsim.lir.instruction_check import find_instruction_problem
 from nmpsim.lir.nodes import TensorType, find_size_problem
 from nmpsim.lir.opcodes import OPCODES
@@ -87,9 +87,9 @@ class Lowering:
         for step in steps:
             for name in step.operands:
                 self.readers.setdefault(name, []).append(step)
-        self._stored: dict[str, dict[Layout, Value]] = {}
+        self._stored: dict[str, dict[Layout, BuilderTensor]] = {}
         self._shapes: dict[str, Shape] = {}
-        self._constant_values: dict[tuple[object, ...], Value] = {}
+        self._constant_values: dict[tuple[object, ...], BuilderTensor] = {}
         self._broadcast_elements = 0
         self._min_layout_rank = 1 << 30 if graph.channels_last else 3
 
@@ -150,7 +150,7 @@ class Lowering:
 
     def get_value(
         self, name: str, layout: Layout = PLAIN, quantization: QuantizedTensor | None = None
-    ) -> Value:
+    ) -> BuilderTensor:
         """Return a tensor in a layout, transposing it if needed.
 
         Parameters
@@ -219,7 +219,7 @@ class Lowering:
 
     # --- results -----------------------------------------------------------------------------
 
-    def define(self, name: str, value: Value, layout: Layout, is_own: bool) -> None:
+    def define(self, name: str, value: BuilderTensor, layout: Layout, is_own: bool) -> None:
         """Set the value that stores a tensor of the graph.
 
         If the tensor is an output of the program and the node has allocated the buffer itself
@@ -276,7 +276,7 @@ class Lowering:
         is_quantized = self._stored[name][PLAIN].type.quant is not None
         return is_quantized and quantization is not None and quantization.dtype in UNSIGNED_OFFSETS
 
-    def view(self, value: Value, shape: Shape) -> Value:
+    def view(self, value: BuilderTensor, shape: Shape) -> BuilderTensor:
         """Return a view of a value with another shape."""
         require(
             math.prod(shape) == math.prod(value.shape),
@@ -286,7 +286,7 @@ class Lowering:
         return self.builder.add_view(value, attrs.evolve(value.type, shape=shape))
 
     def add_instruction(
-        self, opcode: str, name: str, operands: Sequence[Value], **attributes: Any
+        self, opcode: str, name: str, operands: Sequence[BuilderTensor], **attributes: Any
     ) -> str:
         """Add an instruction that computes a tensor, and return the name of its layer.
 
@@ -299,7 +299,9 @@ class Lowering:
         layer = self.graph.layers.get(name, name)
         return self.builder.add_instruction(opcode, layer, operands, **attributes)
 
-    def add_channel_constants(self, name: str, scales: Array, zeros: Array) -> tuple[Value, Value]:
+    def add_channel_constants(
+        self, name: str, scales: Array, zeros: Array
+    ) -> tuple[BuilderTensor, BuilderTensor]:
         """Add the scales and the zero points of channels as two constants and return them."""
         zero_type = TensorType("index32", zeros.shape)
         return (
@@ -307,13 +309,13 @@ class Lowering:
             self.builder.add_constant(f"{name}_zero_points", zeros, zero_type),
         )
 
-    def add_float_constant(self, name: str, values: Array) -> Value:
+    def add_float_constant(self, name: str, values: Array) -> BuilderTensor:
         """Add a float32 constant and return it."""
         return self.builder.add_constant(name, values, TensorType("float", values.shape))
 
     def broadcast(
         self, name: str, layout: Layout, shape: Shape, quantization: QuantizedTensor | None
-    ) -> Value:
+    ) -> BuilderTensor:
         """Return a tensor broadcast to ``shape``, given in the dimension order of the file."""
         own = self.get_shape(name)
         layout = self._effective_layout(layout, shape)
@@ -345,7 +347,7 @@ class Lowering:
 
     # --- private -----------------------------------------------------------------------------
 
-    def _expanded(self, name: str, touch: str, value: Value, goal: Shape) -> Value:
+    def _expanded(self, name: str, touch: str, value: BuilderTensor, goal: Shape) -> BuilderTensor:
         for axis in reversed(range(len(goal))):
             if value.shape[axis] != goal[axis]:
                 shape = (*value.shape[:axis], goal[axis], *value.shape[axis + 1 :])
@@ -364,7 +366,7 @@ class Lowering:
 
     def _constant_value(
         self, name: str, layout: Layout, quantization: QuantizedTensor | None
-    ) -> Value:
+    ) -> BuilderTensor:
         values = self.get_constant(name)
         dtype = str(values.dtype)
         quantization = quantization or self.get_quantization(name)
@@ -383,7 +385,7 @@ class Lowering:
             self._constant_values[key] = self.builder.add_constant(name, stored, type)
         return self._constant_values[key]
 
-    def _transposed(self, name: str, shape: Shape, layout: Layout) -> Value:
+    def _transposed(self, name: str, shape: Shape, layout: Layout) -> BuilderTensor:
         source = next(iter(self._stored[name].values()))
         is_last = layout == CHANNELS_LAST
         order = (move_channels_last if is_last else move_channels_second)(range(len(shape)))
@@ -400,7 +402,7 @@ class Lowering:
         self.builder.add_instruction("transpose", step, (target, source), Shuffle=order)
         return target
 
-    def _reinterpreted(self, value: Value, type: TensorType) -> Value:
+    def _reinterpreted(self, value: BuilderTensor, type: TensorType) -> BuilderTensor:
         """Return the same integers with another scale, by an identity look-up table."""
         if type.elem != value.type.elem or type.elem != "i8":
             raise UnsupportedError(

@@ -27,7 +27,7 @@ from nmpsim.frontends.graph.operation import (
     check_element_types,
 )
 from nmpsim.frontends.imported_model import UnsupportedError, require
-from nmpsim.frontends.module_builder import Value, make_quantized_type
+from nmpsim.frontends.module_builder import BuilderTensor, make_quantized_type
 from nmpsim.lir.nodes import TensorType
 
 _MAX_PRODUCTS = 1 << 12
@@ -93,7 +93,9 @@ def lower_matmul(
     return op.emit_result("elementadd", result, _scale(op, added, beta))
 
 
-def _multiply_batches(op: OperatorContext, left: Value, right: Value) -> Value:
+def _multiply_batches(
+    op: OperatorContext, left: BuilderTensor, right: BuilderTensor
+) -> BuilderTensor:
     """Emit the float products of matrices with equal dimensions before the last two."""
     (*batch, rows, _), columns = left.shape, right.shape[-1]
     items = math.prod(batch)
@@ -102,7 +104,9 @@ def _multiply_batches(op: OperatorContext, left: Value, right: Value) -> Value:
     return op.view(result, (*batch, rows, columns))
 
 
-def emit_fully_connected(op: OperatorContext, value: Value, weights: Value, bias: Value) -> Value:
+def emit_fully_connected(
+    op: OperatorContext, value: BuilderTensor, weights: BuilderTensor, bias: BuilderTensor
+) -> BuilderTensor:
     """Emit a fully connected layer on the last dimension, with weights [ins, outs]."""
     ins, outs = weights.shape
     rows = math.prod(value.shape[:-1])
@@ -111,7 +115,9 @@ def emit_fully_connected(op: OperatorContext, value: Value, weights: Value, bias
     return op.view(result, (*value.shape[:-1], outs))
 
 
-def _parameters(op: OperatorContext, weights: Array, bias: Array) -> tuple[Value, Value]:
+def _parameters(
+    op: OperatorContext, weights: Array, bias: Array
+) -> tuple[BuilderTensor, BuilderTensor]:
     matrix = op.lowering.add_float_constant(op.node.get_input(1), weights)
     return matrix, op.add_float_constant("bias", bias)
 
@@ -125,12 +131,12 @@ def _has_constant_bias(op: OperatorContext, outs: int) -> bool:
     return count in (1, outs) and count == math.prod(op.get_shape(2)[-1:])
 
 
-def _turned(op: OperatorContext, value: Value, is_transposed: bool) -> Value:
+def _turned(op: OperatorContext, value: BuilderTensor, is_transposed: bool) -> BuilderTensor:
     """Return a value with its last two dimensions exchanged if ``is_transposed``."""
     return op.swap_with_last(value, len(value.shape) - 2) if is_transposed else value
 
 
-def _scale(op: OperatorContext, value: Value, factor: float) -> Value:
+def _scale(op: OperatorContext, value: BuilderTensor, factor: float) -> BuilderTensor:
     return value if factor == 1 else op.emit_result("elementmulconst", value, LHS=factor)
 
 
@@ -162,7 +168,9 @@ def lower_integer_matmul(
     return emit_integer_matmul(op, op.read(0, PLAIN), op.read(1, PLAIN))
 
 
-def emit_integer_matmul(op: OperatorContext, left: Value, right: Value) -> Value:
+def emit_integer_matmul(
+    op: OperatorContext, left: BuilderTensor, right: BuilderTensor
+) -> BuilderTensor:
     """Emit one instruction for each product of two integer matrices of a batch."""
     batch = _batch_shape(left.shape, right.shape)
     require(
@@ -177,7 +185,7 @@ def emit_integer_matmul(op: OperatorContext, left: Value, right: Value) -> Value
     return whole
 
 
-def _matrix_view(op: OperatorContext, value: Value, index: Shape) -> Value:
+def _matrix_view(op: OperatorContext, value: BuilderTensor, index: Shape) -> BuilderTensor:
     """Return the matrix at an index of a tensor of matrices, which may be broadcast."""
     own = value.shape[:-2]
     last = index[len(index) - len(own) :]
@@ -186,12 +194,14 @@ def _matrix_view(op: OperatorContext, value: Value, index: Shape) -> Value:
     return op.lowering.builder.add_view(value, type, (*offsets, 0, 0))
 
 
-def emit_integer_fully_connected(op: OperatorContext, rows: Value, weights: Array) -> Value:
+def emit_integer_fully_connected(
+    op: OperatorContext, rows: BuilderTensor, weights: Array
+) -> BuilderTensor:
     """Emit a fully connected layer of integers with weights [ins, outs]."""
     outs, own, lowering = weights.shape[1], op.sources[1], op.lowering
     scales, zeros = get_channel_parameters(own, outs)
     opcode, bias_scale = "fullyconnected", 0.0
-    vectors: tuple[Value, ...] = ()
+    vectors: tuple[BuilderTensor, ...] = ()
     if own.scales.size == 1:
         type = make_quantized_type("i8", weights.shape, float(scales[0]), int(zeros[0]))
         bias_scale = float(np.float32(op.sources[0].scale) * scales[0])
@@ -271,7 +281,7 @@ def lower_qgemm(
     return op.emit_result("elementmul", sums, op.add_float_constant("scale", scales))
 
 
-def _centered(op: OperatorContext, index: int, zero_index: int, layout: Layout) -> Value:
+def _centered(op: OperatorContext, index: int, zero_index: int, layout: Layout) -> BuilderTensor:
     """Return 8-bit integers minus their zero point, which may be an activation, in float32."""
     lowering, name, zero = op.lowering, op.names[index], op.node.get_input(zero_index)
     if lowering.is_constant(name):
@@ -317,7 +327,9 @@ def _centered_constant(op: OperatorContext, index: int, zero_index: int, axis: i
     return (values.astype(np.int64) - zeros.reshape(-1, *ends)).astype(np.float32)
 
 
-def _multiply(op: OperatorContext, rows: Value, weights: Array, bias: Array | None = None) -> Value:
+def _multiply(
+    op: OperatorContext, rows: BuilderTensor, weights: Array, bias: Array | None = None
+) -> BuilderTensor:
     """Return rows [M, K] times weights [K, N] plus a bias [M, N], as int32."""
     size, parts = (rows.shape[0], weights.shape[1]), []
     for first in range(0, len(weights), _MAX_EXACT_PRODUCTS):
@@ -332,7 +344,7 @@ def _multiply(op: OperatorContext, rows: Value, weights: Array, bias: Array | No
     return _sum(op, parts)
 
 
-def _columns(op: OperatorContext, value: Value, first: int, count: int) -> Value:
+def _columns(op: OperatorContext, value: BuilderTensor, first: int, count: int) -> BuilderTensor:
     """Return some indices of the last dimension."""
     size = min(count, value.shape[-1] - first)
     if size == value.shape[-1]:
@@ -341,11 +353,11 @@ def _columns(op: OperatorContext, value: Value, first: int, count: int) -> Value
     return op.emit("extracttensor", value, shape=(*value.shape[:-1], size), Offsets=offsets)
 
 
-def _to_int32(op: OperatorContext, value: Value) -> Value:
+def _to_int32(op: OperatorContext, value: BuilderTensor) -> BuilderTensor:
     return op.emit("convertto", value, kind="int32") if value.type.elem == "float" else value
 
 
-def _sum(op: OperatorContext, parts: list[Value]) -> Value:
+def _sum(op: OperatorContext, parts: list[BuilderTensor]) -> BuilderTensor:
     """Return the sum of values in float32 or int32, as int32."""
     total, *rest = [_to_int32(op, part) for part in parts]
     for part in rest:

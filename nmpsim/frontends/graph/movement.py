@@ -25,14 +25,14 @@ from nmpsim.frontends.graph.operation import (
     normalize_axis,
 )
 from nmpsim.frontends.imported_model import require
-from nmpsim.frontends.module_builder import Value
+from nmpsim.frontends.module_builder import BuilderTensor
 
 Indices = Mapping[int, npt.NDArray[np.int64]]
 """Axis -> the index in the source for each index of the result."""
 _CONVOLUTIONS = ("Conv", "CONV_2D", "DEPTHWISE_CONV_2D")
 
 
-def emit_gather(op: OperatorContext, indices: Indices) -> Value:
+def emit_gather(op: OperatorContext, indices: Indices) -> BuilderTensor:
     """Emit a gather of constant indices for each axis in the dimension order of the file."""
     value, rank = op.read_any_type(), len(op.get_shape())
     return emit_stored_gather(
@@ -40,7 +40,9 @@ def emit_gather(op: OperatorContext, indices: Indices) -> Value:
     )
 
 
-def emit_stored_gather(op: OperatorContext, value: Value, indices: Indices) -> Value:
+def emit_stored_gather(
+    op: OperatorContext, value: BuilderTensor, indices: Indices
+) -> BuilderTensor:
     """Emit a gather of constant indices for each axis of the stored layout."""
     for axis, index in indices.items():
         shape = (*value.shape[:axis], *index.shape, *value.shape[axis + 1 :])
@@ -177,7 +179,9 @@ def lower_split(
     return ""
 
 
-def _extract(op: OperatorContext, offsets: Integers, shape: Integers, name: str = "") -> Value:
+def _extract(
+    op: OperatorContext, offsets: Integers, shape: Integers, name: str = ""
+) -> BuilderTensor:
     value = op.read_any_type()
     first = op.to_layout(offsets)
     return op.emit("extracttensor", value, shape=op.to_layout(shape), name=name, Offsets=first)

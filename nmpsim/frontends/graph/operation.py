@@ -27,7 +27,7 @@ from nmpsim.frontends.graph.nodes import (
     Shape,
 )
 from nmpsim.frontends.imported_model import UnsupportedError, require
-from nmpsim.frontends.module_builder import Value
+from nmpsim.frontends.module_builder import BuilderTensor
 from nmpsim.lir.nodes import TensorType
 
 Integers = Sequence[int]
@@ -35,7 +35,7 @@ _MAX_INTEGERS = 1 << 10
 FLOAT = "float32"
 INSTRUCTION = "nmpsim.Instruction"
 """Operator of a node that stands for one LIR instruction."""
-LoweringResult = Value | str
+LoweringResult = BuilderTensor | str
 """Result of an operator function; or, if it has defined its results itself, a text: why the node
 has no layers, empty if it has some."""
 OperatorFunction = Callable[..., LoweringResult]
@@ -163,7 +163,7 @@ class OperatorContext:
         """Return the shape of the first operand as [N, C, ...]."""
         return self.lowering.to_nchw(self.get_shape())
 
-    def read(self, index: int = 0, layout: Layout | None = None) -> Value:
+    def read(self, index: int = 0, layout: Layout | None = None) -> BuilderTensor:
         """Return an operand in a layout; raise UnsupportedError for an unexpected element type."""
         if self.sources:
             return self.read_any_type(index, layout, self.sources[index])
@@ -176,20 +176,20 @@ class OperatorContext:
         index: int = 0,
         layout: Layout | None = None,
         quantization: QuantizedTensor | None = None,
-    ) -> Value:
+    ) -> BuilderTensor:
         """Return an operand of any element type, by default in the layout it is stored in."""
         name = self.names[index]
         self.layout = self.lowering.choose_layout(name) if layout is None else layout
         return self.lowering.get_value(name, self.layout, quantization)
 
-    def read_broadcast(self) -> list[Value]:
+    def read_broadcast(self) -> list[BuilderTensor]:
         """Return all operands broadcast to one shape, in one layout."""
         shapes = [self.lowering.get_shape(name) for name in self.names]
         shape = tuple(np.broadcast_shapes(*shapes))
         self.layout = self.lowering.choose_layout(*self.names)
         return [self.broadcast(index, shape) for index in range(len(self.names))]
 
-    def broadcast(self, index: int, shape: Shape) -> Value:
+    def broadcast(self, index: int, shape: Shape) -> BuilderTensor:
         """Return an operand broadcast to a shape, in the layout of the result."""
         quantization = self.sources[index] if self.sources else None
         return self.lowering.broadcast(self.names[index], self.layout, shape, quantization)
@@ -199,12 +199,12 @@ class OperatorContext:
     def emit(
         self,
         opcode: str,
-        *operands: Value,
+        *operands: BuilderTensor,
         shape: Shape | None = None,
         kind: Kind | TensorType | None = None,
         name: str = "",
         **attributes: Any,
-    ) -> Value:
+    ) -> BuilderTensor:
         """Emit an instruction and return its result.
 
         Parameters
@@ -226,12 +226,12 @@ class OperatorContext:
         return result
 
     def emit_result(
-        self, opcode: str, *operands: Value, shape: Shape | None = None, **attributes: Any
-    ) -> Value:
+        self, opcode: str, *operands: BuilderTensor, shape: Shape | None = None, **attributes: Any
+    ) -> BuilderTensor:
         """Emit an instruction whose result has the kind of the node's result."""
         return self.emit(opcode, *operands, shape=shape, kind=self.result, **attributes)
 
-    def allocate(self, kind: Kind | TensorType, shape: Shape, name: str = "") -> Value:
+    def allocate(self, kind: Kind | TensorType, shape: Shape, name: str = "") -> BuilderTensor:
         """Allocate a buffer and return it."""
         if isinstance(kind, TensorType):
             self.lowering.check_size(shape)
@@ -242,11 +242,13 @@ class OperatorContext:
         self._own.add(value.name)
         return value
 
-    def touch(self, value: Value) -> None:
+    def touch(self, value: BuilderTensor) -> None:
         """Emit the instruction ``touch``, which marks a buffer as partly written."""
         self.lowering.builder.add_instruction("touch", f"{self.name}_touch", (value,))
 
-    def concatenate(self, kind: Kind | TensorType, parts: Sequence[Value], axis: int) -> Value:
+    def concatenate(
+        self, kind: Kind | TensorType, parts: Sequence[BuilderTensor], axis: int
+    ) -> BuilderTensor:
         """Concatenate values along an axis of the stored layout."""
         own = parts[0].shape
         others = {(*part.shape[:axis], *part.shape[axis + 1 :]) for part in parts}
@@ -264,12 +266,12 @@ class OperatorContext:
             begin += part.shape[axis]
         return whole
 
-    def insert(self, target: Value, source: Value, offsets: Shape) -> None:
+    def insert(self, target: BuilderTensor, source: BuilderTensor, offsets: Shape) -> None:
         """Emit an instruction that copies a value into a buffer at an offset per dimension."""
         attributes = {"Offsets": offsets, "Count": 1, "Axis": 0}
         self.lowering.add_instruction("inserttensor", self.name, (target, source), **attributes)
 
-    def emit_table(self, value: Value, results: Array) -> Value:
+    def emit_table(self, value: BuilderTensor, results: Array) -> BuilderTensor:
         """Emit a table look-up and return its result.
 
         ``results`` are stored integers, one for each stored integer of ``value``, the lowest first.
@@ -280,7 +282,7 @@ class OperatorContext:
         constant = self.lowering.builder.add_constant(f"{self.name}_table", table, type)
         return self.emit_result("intlookuptable", value, constant)
 
-    def apply_limits(self, value: Value) -> Value:
+    def apply_limits(self, value: BuilderTensor) -> BuilderTensor:
         """Emit the fused ReLU or clip and return its result; return ``value`` without one."""
         if self.limits is None:
             return value
@@ -289,24 +291,24 @@ class OperatorContext:
             return self.emit_result("relu", value)
         return self.emit_result("clip", value, Min=low, Max=high)
 
-    def view(self, value: Value, shape: Shape) -> Value:
+    def view(self, value: BuilderTensor, shape: Shape) -> BuilderTensor:
         """Return a view of a value with another shape."""
         return self.lowering.view(value, shape)
 
-    def add_float_constant(self, suffix: str, values: Array) -> Value:
+    def add_float_constant(self, suffix: str, values: Array) -> BuilderTensor:
         """Add a float32 constant named ``RESULT_SUFFIX`` and return it."""
         return self.lowering.add_float_constant(f"{self.name}_{suffix}", values)
 
-    def add_filled_constant(self, shape: Shape, number: float) -> Value:
+    def add_filled_constant(self, shape: Shape, number: float) -> BuilderTensor:
         """Add a float32 constant whose elements are all equal and return it."""
         return self.add_float_constant("number", np.full(shape, number, np.float32))
 
-    def transpose(self, value: Value, order: Shape) -> Value:
+    def transpose(self, value: BuilderTensor, order: Shape) -> BuilderTensor:
         """Emit a transposition with the given order of dimensions, and return its result."""
         shape = tuple(value.shape[axis] for axis in order)
         return self.emit("transpose", value, shape=shape, Shuffle=order)
 
-    def swap_with_last(self, value: Value, axis: int) -> Value:
+    def swap_with_last(self, value: BuilderTensor, axis: int) -> BuilderTensor:
         """Emit the transposition that swaps an axis with the last axis; return its result."""
         order = list(range(len(value.shape)))
         order[axis], order[-1] = order[-1], order[axis]
@@ -314,7 +316,7 @@ class OperatorContext:
 
     # --- results -----------------------------------------------------------------------------
 
-    def define(self, name: str, value: Value) -> None:
+    def define(self, name: str, value: BuilderTensor) -> None:
         """Set the value that stores a result of the node."""
         self.lowering.define(name, value, self.layout, value.storage in self._own)
 
@@ -324,7 +326,7 @@ class OperatorContext:
         value = self.read_any_type(0, None if is_same else PLAIN)
         return self.define_alias(value if is_same else self.view(value, shape))
 
-    def define_alias(self, value: Value) -> str:
+    def define_alias(self, value: BuilderTensor) -> str:
         """Define the result as an existing value; copy it only if the result is a model output."""
         self.lowering.define(self.name, value, self.layout, is_own=False)
         return "" if self.lowering.is_output(self.name) else VIEW_ONLY
@@ -346,7 +348,9 @@ _READERS: Mapping[str, Callable[[OperatorContext, int], Any]] = {
 """Annotation of a parameter -> how a constant input is read."""
 
 
-def check_element_types(values: Sequence[Value], elems: Sequence[str], name: str = "") -> None:
+def check_element_types(
+    values: Sequence[BuilderTensor], elems: Sequence[str], name: str = ""
+) -> None:
     """Raise UnsupportedError unless all values have one of the allowed element types."""
     for value in values:
         require(
@@ -356,7 +360,7 @@ def check_element_types(values: Sequence[Value], elems: Sequence[str], name: str
         )
 
 
-def as_image(op: OperatorContext, value: Value) -> Value:
+def as_image(op: OperatorContext, value: BuilderTensor) -> BuilderTensor:
     """Return a sequence [N, L, C] as an image [N, 1, L, C]; images are not changed."""
     if len(value.shape) == 4:
         return value

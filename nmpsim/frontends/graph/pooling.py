@@ -21,7 +21,7 @@ from nmpsim.frontends.graph.operation import (
 )
 from nmpsim.frontends.graph.windows import Window, read_window
 from nmpsim.frontends.imported_model import require
-from nmpsim.frontends.module_builder import Value
+from nmpsim.frontends.module_builder import BuilderTensor
 
 
 def lower_pool(
@@ -62,8 +62,8 @@ def lower_pool(
 
 
 def emit_pool(
-    op: OperatorContext, opcode: str, image: Value, window: Window, **words: Any
-) -> Value:
+    op: OperatorContext, opcode: str, image: BuilderTensor, window: Window, **words: Any
+) -> BuilderTensor:
     """Emit a pool of an image; the result of a max pool has the type of the image."""
     return op.emit(
         opcode,
@@ -77,7 +77,7 @@ def emit_pool(
     )
 
 
-def _gather_taps(op: OperatorContext, image: Value, window: Window) -> Value:
+def _gather_taps(op: OperatorContext, image: BuilderTensor, window: Window) -> BuilderTensor:
     """Return an image whose dilated windows are dense and adjacent.
 
     Padding is replaced by another element of the window, which does not change the largest.

@@ -20,7 +20,7 @@ from nmpsim.frontends.graph.nodes import Array, QuantizedTensor, Shape
 from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext, normalize_axis
 from nmpsim.frontends.graph.windows import Window
 from nmpsim.frontends.imported_model import UnsupportedError, require
-from nmpsim.frontends.module_builder import Value
+from nmpsim.frontends.module_builder import BuilderTensor
 
 _MAX_WEIGHT = 127
 _MAX_SIZE = 1 << 16
@@ -248,11 +248,13 @@ def _padding(factor: int, is_centered: bool) -> int:
     return (factor - 2 - factor % 2) // 2 if is_centered else factor - 1
 
 
-def _repeat_edges(op: OperatorContext, value: Value, axis: int, has_first: bool) -> Value:
+def _repeat_edges(
+    op: OperatorContext, value: BuilderTensor, axis: int, has_first: bool
+) -> BuilderTensor:
     """Repeat the last row or column, and with ``has_first`` also the first one."""
     shape = tuple(1 if d == axis else dim for d, dim in enumerate(value.shape))
 
-    def edge(index: int) -> Value:
+    def edge(index: int) -> BuilderTensor:
         offsets = tuple(index * (d == axis) for d in range(len(shape)))
         return op.emit("extracttensor", value, shape=shape, Offsets=offsets)
 

@@ -53,7 +53,7 @@ def load_model(path: Path) -> Any:
 def read_graph(
     model: Any, shapes: Shapes, place: Place, sample_shapes: Shapes = MappingProxyType({})
 ) -> Graph:
-    """Convert the main graph of an ``onnx.ModelProto`` to a :class:`Graph`.
+    """Convert the main graph of an ``onnx.ModelProto`` to a :class:`FloatGraph`.
 
     Parameters
     ----------

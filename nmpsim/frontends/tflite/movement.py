@@ -11,7 +11,7 @@ from nmpsim.frontends.graph.movement import emit_pad, emit_stored_gather
 from nmpsim.frontends.graph.nodes import UNSIGNED_OFFSETS
 from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext, normalize_axis
 from nmpsim.frontends.imported_model import UnsupportedError, require
-from nmpsim.frontends.module_builder import Value
+from nmpsim.frontends.module_builder import BuilderTensor
 from nmpsim.frontends.tflite.tables import rescale_concat_input
 
 
@@ -47,7 +47,7 @@ def lower_concatenation(op: OperatorContext, *, axis: int) -> LoweringResult:
     return op.concatenate(op.result, parts, normalize_axis(axis, op.declared_shape))
 
 
-def _read_part(op: OperatorContext, index: int) -> Value:
+def _read_part(op: OperatorContext, index: int) -> BuilderTensor:
     """Return an input of a concatenation on the scale of the result; for uint8 by a table."""
     value, source = op.read_any_type(index), op.lowering.get_quantization(op.names[index])
     if value.type == op.lowering.make_tensor_type(op.result, value.shape):
@@ -109,8 +109,8 @@ def lower_strided_slice(
 
 
 def _extract(
-    op: OperatorContext, value: Value, offsets: Sequence[int], shape: Sequence[int]
-) -> Value:
+    op: OperatorContext, value: BuilderTensor, offsets: Sequence[int], shape: Sequence[int]
+) -> BuilderTensor:
     part = op.emit_result("extracttensor", value, shape=tuple(shape), Offsets=tuple(offsets))
     return op.view(part, op.declared_shape)
 

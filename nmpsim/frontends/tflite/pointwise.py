@@ -13,7 +13,7 @@ from nmpsim.frontends.graph.integer_ops import get_unsigned_attribute
 from nmpsim.frontends.graph.nodes import INTEGER_RANGES, Limits
 from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext
 from nmpsim.frontends.imported_model import require
-from nmpsim.frontends.module_builder import Value
+from nmpsim.frontends.module_builder import BuilderTensor
 from nmpsim.frontends.tflite.tables import (
     INT16_FUNCTIONS,
     TABLES,
@@ -92,7 +92,7 @@ def lower_leaky_relu(op: OperatorContext, *, alpha: float) -> LoweringResult:
     return _look_up(op, lambda x, own, out: rescale_leaky_relu(x, own, out, alpha))
 
 
-def _rescale(op: OperatorContext, value: Value, alpha: float) -> Value:
+def _rescale(op: OperatorContext, value: BuilderTensor, alpha: float) -> BuilderTensor:
     """Emit a leaky ReLU that converts to the result's scale; for Int16 by a table."""
     if op.sources[0].dtype != "int16":
         return op.emit_result("leakyrelu", value, Alpha=alpha)
@@ -114,7 +114,7 @@ def lower_table(op: OperatorContext) -> LoweringResult:
     return op.emit_table(op.read(), INT16_FUNCTIONS[op.kind](_INT16_VALUES, source.scale))
 
 
-def _look_up(op: OperatorContext, function: TableFunction) -> Value:
+def _look_up(op: OperatorContext, function: TableFunction) -> BuilderTensor:
     """Emit the table of a function of integers minus their zero point."""
     source, result = op.sources[0], op.quantized_result
     low, high = INTEGER_RANGES[source.dtype]

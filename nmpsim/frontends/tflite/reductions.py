@@ -14,7 +14,7 @@ from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext, no
 from nmpsim.frontends.graph.pooling import emit_pool
 from nmpsim.frontends.graph.windows import Window, read_window
 from nmpsim.frontends.imported_model import require
-from nmpsim.frontends.module_builder import Value
+from nmpsim.frontends.module_builder import BuilderTensor
 
 
 def lower_pool(
@@ -64,7 +64,7 @@ def lower_arg_extreme(op: OperatorContext) -> LoweringResult:
     return op.emit_result(opcode, value, shape=shape, Axis=axis, KeepDims=0)
 
 
-def _read_rows(op: OperatorContext) -> Value:
+def _read_rows(op: OperatorContext) -> BuilderTensor:
     """Return the input as an image [outer, rows, 1, inner] whose rows are reduced."""
     value, rank, given = op.read(), len(op.get_shape()), op.get_integers(1)
     reduced = sorted({axis % rank for axis in given if -rank <= axis < rank})
@@ -78,6 +78,6 @@ def _read_rows(op: OperatorContext) -> Value:
     return op.view(value, (outer, rows, 1, inner))
 
 
-def _row_window(image: Value) -> Window:
+def _row_window(image: BuilderTensor) -> Window:
     """Return the window over all rows of an image."""
     return Window((image.shape[1], 1))

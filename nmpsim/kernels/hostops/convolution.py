@@ -24,7 +24,7 @@ from nmpsim.kernels.hostops.tensors import (
     IntArray,
     UnsupportedHostOp,
 )
-from nmpsim.kernels.hostops.windows import Window, require_nhwc
+from nmpsim.kernels.hostops.windows import SlidingWindow, require_nhwc
 
 _FORMULAS: Mapping[str, Callable[..., AnyArray]] = {
     "NONE": lambda y: y,
@@ -134,7 +134,7 @@ def _sum_products(
 
     For each tap, one batched product ``[Group, pixels, C/Group] @ [Group, C/Group, OC/Group]``.
     """
-    window, groups = Window.from_attributes(attributes), int(attributes["Group"])
+    window, groups = SlidingWindow.from_attributes(attributes), int(attributes["Group"])
     channels = dest.shape[-1]
     pixels = dest.values.size // channels
     taps = weights.astype(x.dtype).reshape(groups, channels // groups, *weights.shape[1:])

@@ -14,7 +14,7 @@ from nmpsim.kernels.hostops.tensors import (
     HostTensor,
     Outputs,
 )
-from nmpsim.kernels.hostops.windows import Window, require_nhwc
+from nmpsim.kernels.hostops.windows import SlidingWindow, require_nhwc
 
 NTHWC = 2
 """Glow's number for the layout of volumes."""
@@ -30,7 +30,7 @@ def max_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> AnyAr
     A window wholly in padding gives real zero.
     """
     require_nhwc("maxpool", attributes)
-    window = Window.from_attributes(attributes)
+    window = SlidingWindow.from_attributes(attributes)
     padded, outputs = window.pad(src.values, _lowest(src.dtype)), dest.shape[1:3]
     if src.is_float:
         best = np.full(dest.shape, _lowest(src.dtype), dtype=src.dtype)
@@ -50,7 +50,7 @@ def max_pool_with_argmax(
     row by row, wins (Glow compares with ``>=``); a window wholly in padding gives index 0.
     """
     require_nhwc("maxpoolwithargmax", attributes)
-    window = Window.from_attributes(attributes)
+    window = SlidingWindow.from_attributes(attributes)
     outputs = dest.shape[1:3]
     places = np.arange(src.values.size, dtype=np.int64).reshape(src.shape)
     best = np.full(dest.shape, _lowest(src.dtype), dtype=src.dtype)
@@ -64,7 +64,7 @@ def max_pool_with_argmax(
     return {0: _zero_where_empty(best, src, window), 2: best_place}
 
 
-def _zero_where_empty(best: AnyArray, src: HostTensor, window: Window) -> AnyArray:
+def _zero_where_empty(best: AnyArray, src: HostTensor, window: SlidingWindow) -> AnyArray:
     """Return ``best`` with real zero (the offset) where a window has no valid tap."""
     empty = window.count_valid_taps(src.shape[1:3], best.shape[1:3]) == 0
     return np.where(empty[:, :, None], src.dtype.type(0 if src.is_float else src.offset), best)
@@ -79,7 +79,7 @@ def avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> Any:
     if attributes.get("Layout", 0) == NTHWC:
         return _avg_pool_3d(dest, src, attributes)
     require_nhwc("avgpool", attributes)
-    window = Window.from_attributes(attributes)
+    window = SlidingWindow.from_attributes(attributes)
     count_all = int(attributes["CountIncludePads"]) != 0
     outputs = dest.shape[1:3]
     existing = np.maximum(window.count_valid_taps(src.shape[1:3], outputs), 1)[:, :, None]
@@ -101,7 +101,7 @@ def avg_pool(dest: HostTensor, src: HostTensor, attributes: Attributes) -> Any:
     return ARITHMETIC[dest.numerics].average(windows)
 
 
-def _sum_taps(dest: HostTensor, x: AnyArray, window: Window) -> AnyArray:
+def _sum_taps(dest: HostTensor, x: AnyArray, window: SlidingWindow) -> AnyArray:
     """Return the sums of taps, added in order with padding as zeros, in the shape of Dest."""
     sums = np.zeros(dest.shape, x.dtype)
     for _, view in window.iterate_views(window.pad(x, 0), dest.shape[1:-1]):
@@ -115,7 +115,7 @@ def _avg_pool_3d(dest: HostTensor, src: HostTensor, attributes: Attributes) -> A
     Float adds the taps in order and divides. Quantized: ``rne(fl(fl(sum / fl(1/m)) + Oy))`` with
     ``m = fl(fl(Sx/Sy)/n)``, other than in two dimensions.
     """
-    window = Window.from_attributes(attributes)
+    window = SlidingWindow.from_attributes(attributes)
     counts = window.count_valid_taps(src.shape[1:4], dest.shape[1:4])[..., None]
     if attributes["CountIncludePads"]:
         counts = np.full_like(counts, window.taps)

@@ -21,7 +21,7 @@ def require_nhwc(opcode: str, attributes: Attributes) -> None:
 
 
 @frozen
-class Window:
+class SlidingWindow:
     """Kernel, strides, pads and dilation of a sliding window over two or three dimensions."""
 
     kernel: tuple[int, ...]
@@ -31,7 +31,7 @@ class Window:
     dilation: tuple[int, ...]
 
     @classmethod
-    def from_attributes(cls, attributes: Attributes) -> Window:
+    def from_attributes(cls, attributes: Attributes) -> SlidingWindow:
         """Read the window from Kernels, Strides, Pads and Dilation.
 
         Pads are [top, left, bottom, right] or [near, far, top, bottom, left, right].

@@ -23,7 +23,7 @@ from numba.extending import (
 _NEEDED = (AttributeTemplate.resolve,)
 
 
-class Reference(numba.types.Type):  # type: ignore[misc]  # Numba has no types
+class StructPointerType(numba.types.Type):  # type: ignore[misc]  # Numba has no types
     """Type of the address of a named tuple, with its fields."""
 
     def __init__(self, target: numba.types.Type) -> None:
@@ -31,7 +31,7 @@ class Reference(numba.types.Type):  # type: ignore[misc]  # Numba has no types
         super().__init__(name=f"Reference({target})")
 
 
-@register_model(Reference)
+@register_model(StructPointerType)
 class _ReferenceModel(models.PrimitiveModel):  # type: ignore[misc]  # Numba has no types
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, manager.lookup(kind.target).get_value_type().as_pointer())
@@ -39,15 +39,15 @@ class _ReferenceModel(models.PrimitiveModel):  # type: ignore[misc]  # Numba has
 
 @infer_getattr
 class _ReferenceFields(AttributeTemplate):  # type: ignore[misc]  # Numba has no types
-    key = Reference
+    key = StructPointerType
 
-    def generic_resolve(self, kind: Reference, name: str) -> Any:
+    def generic_resolve(self, kind: StructPointerType, name: str) -> Any:
         return kind.target[kind.target.fields.index(name)] if name in kind.target.fields else None
 
 
-@lower_getattr_generic(Reference)  # type: ignore[untyped-decorator]  # Numba has no types
+@lower_getattr_generic(StructPointerType)  # type: ignore[untyped-decorator]  # Numba has no types
 def _load_field(
-    context: object, builder: ir.IRBuilder, kind: Reference, address: ir.Value, name: str
+    context: object, builder: ir.IRBuilder, kind: StructPointerType, address: ir.Value, name: str
 ) -> Any:
     i = kind.target.fields.index(name)
     value = builder.load(builder.gep(address, [ir.Constant(ir.IntType(32), n) for n in (0, i)]))
@@ -61,7 +61,7 @@ def _type_of_reference(_: object, target: numba.types.Type) -> Any:
         builder.store(values[0], slot)
         return slot
 
-    return Reference(target)(target), generate
+    return StructPointerType(target)(target), generate
 
 
 def _itself(target: tuple[Any, ...]) -> tuple[Any, ...]:

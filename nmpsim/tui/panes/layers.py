@@ -12,13 +12,13 @@ from textual.binding import BindingType
 
 from nmpsim.debugger import LayerState
 from nmpsim.debugger.breakpoints import LayerCondition
-from nmpsim.debugger.reference import Reference
+from nmpsim.debugger.reference import ReferenceOutputs
 from nmpsim.escape import escape_line
 from nmpsim.tui.key_bindings import load_bindings
 from nmpsim.tui.layer_columns import LayerRow, make_filter, sort_rows
 from nmpsim.tui.line_pane import LinePane, shorten_names
 from nmpsim.tui.theme import GREEN, ORANGE, SKY, VERMILION
-from nmpsim.tui.view import View
+from nmpsim.tui.view import ScreenState
 from nmpsim.views.measures import DEBUGGER_COLUMNS
 from nmpsim.views.text import format_percent, format_short_count, shorten_middle
 
@@ -58,13 +58,13 @@ class LayersPane(LinePane):
     """Title of a column -> characters of its longest cell."""
     _names: tuple[str, ...] = ()
     """Names of all layers."""
-    _known: tuple[Reference | None, bool] = (None, False)
+    _known: tuple[ReferenceOutputs | None, bool] = (None, False)
     """The reference, and whether it has real values of quantized layers."""
     _sorted_by = SORTED_BY[0]
     _is_reversed = False
     _filter = _verdict = ""
 
-    def prepare(self, view: View) -> None:
+    def prepare(self, view: ScreenState) -> None:
         """Update the rows and the title, and move the cursor to the selected layer."""
         self._total = sum(state.cycles for state in view.layers)
         reference = view.shell.reference

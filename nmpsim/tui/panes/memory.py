@@ -21,7 +21,7 @@ from nmpsim.report.analyses import MemoryBlock
 from nmpsim.tui.key_bindings import load_bindings
 from nmpsim.tui.line_pane import LinePane, shorten_names
 from nmpsim.tui.theme import GREEN, GREY, ORANGE, SKY
-from nmpsim.tui.view import View
+from nmpsim.tui.view import ScreenState
 
 CELL_BYTES, ROW_CELLS = 64, 32
 ADDRESS_COLUMNS = 10
@@ -40,7 +40,7 @@ class MemoryPane(LinePane):
     _letters: Mapping[int, str] = {}
     """Cell of the scratchpad -> letter of the operand stored there."""
 
-    def prepare(self, view: View) -> None:
+    def prepare(self, view: ScreenState) -> None:
         """Read the scratchpad of the selected core."""
         machine = view.debugger.machine
         nbytes = int(machine.shared[0].scratchpad_bytes)

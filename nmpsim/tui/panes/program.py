@@ -10,7 +10,7 @@ from nmpsim.isa.assembly import disassemble_word
 from nmpsim.memory.address_map import read_word
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.theme import GREEN, SKY, VERMILION
-from nmpsim.tui.view import View
+from nmpsim.tui.view import ScreenState
 
 TENSOR_PREFIX = "nmp."
 
@@ -25,7 +25,7 @@ class ProgramPane(LinePane):
     _others: dict[int, int]
     """Address -> another core whose next instruction is there."""
 
-    def prepare(self, view: View) -> None:
+    def prepare(self, view: ScreenState) -> None:
         """Follow the core's program counter."""
         bundle = view.debugger.bundle
         self._start, end = bundle.sections[".text"]

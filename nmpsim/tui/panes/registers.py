@@ -9,7 +9,7 @@ from rich.text import Text
 from nmpsim.debugger.inspect import read_registers
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.theme import ORANGE
-from nmpsim.tui.view import View
+from nmpsim.tui.view import ScreenState
 
 COLUMNS = 22
 
@@ -23,7 +23,7 @@ class RegistersPane(LinePane):
     _core = -1
     _position = -1
 
-    def prepare(self, view: View) -> None:
+    def prepare(self, view: ScreenState) -> None:
         """Read the registers, and keep those of the previous position for comparison."""
         now = read_registers(view.debugger, view.core)
         position = view.location.position

@@ -13,7 +13,7 @@ from nmpsim.escape import escape_line
 from nmpsim.report.data import Saturation
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.theme import ORANGE, SKY, VERMILION
-from nmpsim.tui.view import View
+from nmpsim.tui.view import ScreenState
 from nmpsim.views.text import format_shape
 
 BAR_COLUMNS = 24
@@ -28,7 +28,7 @@ class SaturationPane(LinePane):
     _elements: tuple[tuple[int, ...], ...] = ()
     """For each line the coordinates of an element; () if it has none."""
 
-    def prepare(self, view: View) -> None:
+    def prepare(self, view: ScreenState) -> None:
         """Count the saturated values."""
         if view.selected_layer is None:
             return

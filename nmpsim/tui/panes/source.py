@@ -11,7 +11,7 @@ from rich.text import Text
 from nmpsim.debugger.breakpoints import LayerCondition
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.theme import GREEN, SKY, VERMILION
-from nmpsim.tui.view import View
+from nmpsim.tui.view import ScreenState
 
 STYLES = (
     (re.compile(r"%[\w.]+"), SKY),
@@ -25,7 +25,7 @@ class SourcePane(LinePane):
 
     title = "LIR source"
 
-    def prepare(self, view: View) -> None:
+    def prepare(self, view: ScreenState) -> None:
         """Follow the selected layer."""
         layers = view.facts.layer_at
         lines = [line for line, layer in layers.items() if layer == view.layer]

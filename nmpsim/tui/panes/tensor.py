@@ -19,7 +19,7 @@ from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.tensor_choices import OUTPUT, TensorChoice, list_choices
 from nmpsim.tui.tensor_planes import TensorPlanes, format_histogram
 from nmpsim.tui.theme import ORANGE, SKY, get_heat_style
-from nmpsim.tui.view import View
+from nmpsim.tui.view import ScreenState
 from nmpsim.views.text import format_elem, format_real, format_shape
 
 Mode = Literal["heat map", "values", "histogram"]
@@ -47,7 +47,7 @@ class TensorPane(LinePane):
     _column = 0
     _bins: tuple[Text, ...] = ()
 
-    def prepare(self, view: View) -> None:
+    def prepare(self, view: ScreenState) -> None:
         """Read the tensor with the same role as before."""
         self._choices = tuple(list_choices(view))
         if view.tensor != self._asked:

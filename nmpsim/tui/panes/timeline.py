@@ -16,7 +16,7 @@ from nmpsim.isa.table import Unit
 from nmpsim.tui.key_bindings import load_bindings
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.theme import UNIT_COLORS
-from nmpsim.tui.view import View
+from nmpsim.tui.view import ScreenState
 
 LABEL_COLUMNS = 12
 TICK_COLUMNS = 16
@@ -39,7 +39,7 @@ class TimelinePane(LinePane):
     """Cycles per column."""
     _is_fit = True
 
-    def prepare(self, view: View) -> None:
+    def prepare(self, view: ScreenState) -> None:
         """Sort the record of work by unit, if it has grown."""
         self.border_title = self._title(view)
         known = (view.work, view.work.rows)
@@ -47,7 +47,7 @@ class TimelinePane(LinePane):
             self._known = known
             self._lanes = _lanes(view.work.get_spans())
 
-    def _title(self, view: View) -> str:
+    def _title(self, view: ScreenState) -> str:
         """Return how busy the selected layer kept the device, and what limited it."""
         if not view.layers or not view.report.layers[view.layer].device_cycles:
             return self.title

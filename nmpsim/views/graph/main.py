@@ -8,7 +8,7 @@ from typing import Any
 from model_explorer import Adapter, AdapterMetadata
 from model_explorer import graph_builder as builder
 
-from nmpsim.views.graph.network import Node, read_network
+from nmpsim.views.graph.network import GraphNode, read_network
 
 
 class NmpsimAdapter(Adapter):  # type: ignore[misc]  # model_explorer ships no types
@@ -29,7 +29,7 @@ class NmpsimAdapter(Adapter):  # type: ignore[misc]  # model_explorer ships no t
         return {"graphs": [builder.Graph(id=network.name, nodes=nodes)]}
 
 
-def _node(node: Node) -> Any:
+def _node(node: GraphNode) -> Any:
     return builder.GraphNode(
         id=node.id,
         label=node.label,

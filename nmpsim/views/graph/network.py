@@ -24,7 +24,7 @@ from nmpsim.views.text import format_elem, format_shape
 
 
 @attrs.frozen
-class Node:
+class GraphNode:
     """A node of a graph: an instruction, layer, input or output."""
 
     id: str
@@ -45,7 +45,7 @@ class Network:
     """The graph of a program."""
 
     name: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[GraphNode, ...]
 
 
 def read_network(path: Path) -> Network:
@@ -98,17 +98,19 @@ def _bundle_network(bundle: Bundle) -> Network:
 def _onnx_network(name: str, graph: Graph) -> Network:
     """Return the graph of an ONNX model, with the numbers of operators as identifiers."""
     made = {one.name: f"input {one.name}" for one in graph.inputs}
-    nodes = [Node(made[one.name], "input", "", {}, (), {}) for one in graph.inputs]
+    nodes = [GraphNode(made[one.name], "input", "", {}, (), {}) for one in graph.inputs]
     for one in graph.nodes:
         texts = {f"in {place}": _operand(of, graph) for place, of in enumerate(one.inputs) if of}
         texts |= {f"out {place}": escape_line(of) for place, of in enumerate(one.outputs) if of}
         texts |= {key: _text(value) for key, value in one.attributes.items()}
         sources = tuple(made[of] for of in one.inputs if of in made)
-        nodes.append(Node(str(one.index), one.op, _namespace(one.outputs[0]), texts, sources, {}))
+        nodes.append(
+            GraphNode(str(one.index), one.op, _namespace(one.outputs[0]), texts, sources, {})
+        )
         made |= dict.fromkeys(one.results, str(one.index))
     for output in graph.outputs:
         sources = (made[output],) if output in made else ()
-        nodes.append(Node(f"output {output}", "output", "", {}, sources, {}))
+        nodes.append(GraphNode(f"output {output}", "output", "", {}, sources, {}))
     return Network(name, tuple(nodes))
 
 
@@ -139,16 +141,16 @@ def _module_network(module: Module) -> Network:
 
 def _with_ends(
     inputs: Mapping[str, Mapping[str, str]],
-    nodes: Iterator[Node],
+    nodes: Iterator[GraphNode],
     outputs: Mapping[str, Mapping[str, str]],
     flow: DataFlow,
-) -> Iterator[Node]:
+) -> Iterator[GraphNode]:
     for name, result in inputs.items():
-        yield Node(make_node_id(name), "input", "", {}, (), result)
+        yield GraphNode(make_node_id(name), "input", "", {}, (), result)
     yield from nodes
     for name, result in outputs.items():
         sources = tuple(map(make_node_id, flow.outputs.get(name, ())))
-        yield Node(make_node_id(name), "output", "", {}, sources, result)
+        yield GraphNode(make_node_id(name), "output", "", {}, sources, result)
 
 
 def _node(
@@ -157,10 +159,10 @@ def _node(
     attributes: Mapping[str, str],
     flow: DataFlow,
     result: Mapping[str, str],
-) -> Node:
+) -> GraphNode:
     shown = {key: escape_line(text) for key, text in {"name": name, **attributes}.items() if text}
     sources = tuple(map(make_node_id, flow.sources.get(name, ())))
-    return Node(make_node_id(name), label, _namespace(name), shown, sources, result)
+    return GraphNode(make_node_id(name), label, _namespace(name), shown, sources, result)
 
 
 def _namespace(name: str) -> str:

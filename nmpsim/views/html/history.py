@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from nmpsim.escape import escape_line
-from nmpsim.experiments.history import Entry, name_series
+from nmpsim.experiments.history import HistoryEntry, name_series
 from nmpsim.views.history_text import (
     KIND,
     SHORT,
@@ -24,7 +24,7 @@ _NAME_CHARACTERS = 100
 """Longest name of a network in a figure; much longer texts take minutes to draw."""
 
 
-def make_history_page(name: str, entries: Sequence[Entry]) -> str:
+def make_history_page(name: str, entries: Sequence[HistoryEntry]) -> str:
     """Return an HTML page of a history. Raises UserError (PKG001) without the libraries."""
     require_html()
     from nmpsim.views.html.draw import make_vega_script
@@ -40,9 +40,9 @@ def make_history_page(name: str, entries: Sequence[Entry]) -> str:
     return page
 
 
-def make_history_figures(entries: Sequence[Entry]) -> Iterator[Figure]:
+def make_history_figures(entries: Sequence[HistoryEntry]) -> Iterator[Figure]:
     """Yield a figure over commits for each measure that an entry has."""
-    measures: tuple[tuple[str, str, Callable[[Entry], float | None]], ...] = (
+    measures: tuple[tuple[str, str, Callable[[HistoryEntry], float | None]], ...] = (
         ("Cycles", "cycles", lambda one: one.cycles),
         ("Saturated values", "values", lambda one: one.saturated),
         ("Worst SQNR", "dB", lambda one: one.sqnr_db),
@@ -59,11 +59,11 @@ def make_history_figures(entries: Sequence[Entry]) -> Iterator[Figure]:
             yield _figure(title, unit, known)
 
 
-def _percent(entry: Entry) -> float | None:
+def _percent(entry: HistoryEntry) -> float | None:
     return None if entry.accuracy is None else 100 * entry.accuracy
 
 
-def _figure(title: str, unit: str, known: Sequence[tuple[Entry, str, float]]) -> Figure:
+def _figure(title: str, unit: str, known: Sequence[tuple[HistoryEntry, str, float]]) -> Figure:
     first: dict[str, float] = {}
     for _, line, value in known:
         first.setdefault(line, value)
@@ -91,12 +91,12 @@ def _figure(title: str, unit: str, known: Sequence[tuple[Entry, str, float]]) ->
     )
 
 
-def _line(entry: Entry, names: Mapping[tuple[str, str], str]) -> str:
+def _line(entry: HistoryEntry, names: Mapping[tuple[str, str], str]) -> str:
     kind = ", evaluation" if entry.kind == "eval" else ""
     return f"{escape_line(names[entry.series])}{kind}"
 
 
-def _table(entries: Sequence[Entry]) -> Table:
+def _table(entries: Sequence[HistoryEntry]) -> Table:
     return make_table(
         entries,
         make_number_column(entries),

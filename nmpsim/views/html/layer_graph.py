@@ -29,7 +29,7 @@ _POINTS = 72
 
 
 @attrs.frozen
-class Box:
+class LayerBox:
     """The box of a layer in a graph, with a bar of its cycles by cause."""
 
     index: int
@@ -52,7 +52,7 @@ class Row:
     """Vertical position on the page."""
     view: tuple[int, int, int, int]
     """Part of the layout that it shows: x, y, width and height."""
-    boxes: tuple[Box, ...]
+    boxes: tuple[LayerBox, ...]
     edges: tuple[str, ...]
     """SVG paths."""
 
@@ -124,7 +124,7 @@ def _points(text: str) -> list[tuple[int, int]]:
 
 
 def _rows(
-    columns: Sequence[int], boxes: Sequence[Box], paths: Sequence[list[tuple[int, int]]]
+    columns: Sequence[int], boxes: Sequence[LayerBox], paths: Sequence[list[tuple[int, int]]]
 ) -> Iterator[Row]:
     """Divide the layout into rows of columns."""
     top = 0
@@ -150,9 +150,9 @@ def _path(points: Sequence[tuple[int, int]]) -> str:
     return f"M{x} {y}C" + " ".join(f"{x} {y}" for x, y in rest)
 
 
-def _box(layer: LayerReport, report: RunReport, place: tuple[int, int], longest: int) -> Box:
+def _box(layer: LayerReport, report: RunReport, place: tuple[int, int], longest: int) -> LayerBox:
     share = f"{format_percent(layer.cycles, report.cycles)}%" if layer.cycles else layer.placement
-    return Box(
+    return LayerBox(
         index=layer.index,
         x=place[0] - _WIDTH // 2,
         y=place[1] - _HEIGHT // 2,

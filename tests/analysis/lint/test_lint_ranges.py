@@ -13,7 +13,7 @@ from lir_draft import Draft, int8
 import nmpsim
 from nmpsim.analysis.lint import load_subject, run_rules
 from nmpsim.lir.nodes import Module
-from nmpsim.quantization import Range, read_profile
+from nmpsim.quantization import ValueRange, read_profile
 from nmpsim.quantization.profile import ProfileLookup
 
 PRODUCTS = float(np.float32(0.05) * np.float32(0.02))
@@ -27,7 +27,7 @@ def convolution(scale: float, offset: int = 0) -> Module:
 def make_ranges(module: Module, **ranges: tuple[float, float]) -> dict[str, object]:
     """Return ranges by name; ``own`` stands for the convolution's."""
     own = module.instructions[-1].name
-    return {"ranges": {own if n == "own" else n: Range(*ends) for n, ends in ranges.items()}}
+    return {"ranges": {own if n == "own" else n: ValueRange(*ends) for n, ends in ranges.items()}}
 
 
 RULE = "range-too-narrow"
@@ -68,7 +68,7 @@ def test_a_fused_activation_gives_no_finding() -> None:
 
 
 def test_names_match_without_their_suffix() -> None:
-    one, two = Range(0, 1), Range(0, 2)
+    one, two = ValueRange(0, 1), ValueRange(0, 2)
     assert ProfileLookup({"conv__2": one, "conv": two}).find("conv__2") == one
     assert ProfileLookup({"relu__1_max": one, "relu": two}).find("relu__1_max__1") == one
     assert ProfileLookup({"conv__1": one, "conv__3": one}).find("conv__2") == one

@@ -18,7 +18,7 @@ from nmpsim.analysis.lint.accumulators import compute_sum_bounds
 from nmpsim.analysis.lint.scales import count_significant_digits
 from nmpsim.analysis.program import Program
 from nmpsim.lir.nodes import Module
-from nmpsim.quantization import Range
+from nmpsim.quantization import ValueRange
 from nmpsim.report.json import format_json
 
 FLOAT = tensor_type("float", (8,))
@@ -285,7 +285,7 @@ def test_channels_have_separate_ranges() -> None:
 )
 def test_wasted_ranges_of_results_are_found(low: float, high: float, severity: str | None) -> None:
     module = one_convolution(np.ones(8, np.int32), PRODUCTS)
-    ranges = {"convolution__5": Range(low, high), "nothing": Range(0, 1)}
+    ranges = {"convolution__5": ValueRange(low, high), "nothing": ValueRange(0, 1)}
     found = findings(module, "range-wasted", ranges=ranges)
     assert [f.severity for f in found] == ([severity] if severity else [])
 

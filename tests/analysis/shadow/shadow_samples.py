@@ -11,7 +11,7 @@ import corpus
 import numpy as np
 from shared_files import shared_folder, shared_names
 
-from nmpsim.analysis.shadow import RecordedRun, RunLayer
+from nmpsim.analysis.shadow import RecordedResults, RunLayer
 from nmpsim.analysis.shadow.constants import read_floats, read_quantized_constants
 from nmpsim.analysis.shadow.matching import Matches, match_constants
 from nmpsim.lir.constants import attach_arrays
@@ -32,7 +32,7 @@ class RecordedProgram:
     """Recorded program with its run and the float values that it was quantized from."""
 
     module: Module
-    run: RecordedRun
+    run: RecordedResults
     matches: Matches
     keys: dict[int, str]
     """Key of an instruction's output in the recording, by instruction number."""
@@ -54,7 +54,7 @@ def load_recorded(name: str) -> RecordedProgram:
             keys.setdefault(int(key[4:8]), key)
     inputs = {k.removeprefix("input/"): v for k, v in values.items() if k.startswith("input/")}
     layers = [RunLayer((number,)) for number in sorted(keys)]
-    run = RecordedRun(inputs, inputs, layers, {n: values[key] for n, key in keys.items()})
+    run = RecordedResults(inputs, inputs, layers, {n: values[key] for n, key in keys.items()})
     constants = read_quantized_constants(module)
     sizes = frozenset(real.size for real in constants.values())
     net = Path(name).parts[1]

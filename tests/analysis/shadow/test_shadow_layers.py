@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from shadow_samples import module_of
 
-from nmpsim.analysis.shadow import RecordedRun, RunLayer, compare_run
+from nmpsim.analysis.shadow import RecordedResults, RunLayer, compare_run
 from nmpsim.analysis.shadow.recording import replay_layers
 from nmpsim.lir.nodes import Module
 from nmpsim.report.analyses import ShadowLayer
@@ -17,7 +17,7 @@ from nmpsim.report.analyses import ShadowLayer
 Array = np.ndarray[Any, Any]
 
 
-def run_of(module: Module, inputs: dict[str, Array], **outputs: Array) -> RecordedRun:
+def run_of(module: Module, inputs: dict[str, Array], **outputs: Array) -> RecordedResults:
     """Return a run with one layer for each instruction that has an output here (``n3``)."""
     numbers = [int(name[1:]) for name in outputs]
     types = {weight.name: weight.type for weight in module.weights}
@@ -28,7 +28,7 @@ def run_of(module: Module, inputs: dict[str, Array], **outputs: Array) -> Record
         for name, values in inputs.items()
     }
     layers = [RunLayer((number,)) for number in numbers]
-    return RecordedRun(inputs, reals, layers, dict(zip(numbers, outputs.values(), strict=True)))
+    return RecordedResults(inputs, reals, layers, dict(zip(numbers, outputs.values(), strict=True)))
 
 
 def int8(*values: int) -> Array:
@@ -69,7 +69,9 @@ def test_operands_have_the_values_of_their_time() -> None:
 def test_a_stopped_run_is_compared_up_to_its_stop() -> None:
     x = int8(1, 2, 3)
     run = run_of(IN_PLACE, {"x": x}, n1=x)
-    longer = RecordedRun(run.inputs, run.real_inputs, [*run.layers, RunLayer((2,))], run.outputs)
+    longer = RecordedResults(
+        run.inputs, run.real_inputs, [*run.layers, RunLayer((2,))], run.outputs
+    )
     assert [layer.number for layer in compare_run(IN_PLACE, longer)] == [1]
 
 
@@ -89,7 +91,7 @@ def test_a_fused_layer_is_evaluated_as_one() -> None:
         b=np.array([1, 0], np.int8),
     )
     x = int8(10, 0)
-    run = RecordedRun({"x": x}, {"x": x.astype(float)}, [RunLayer((0, 1))], {1: int8(21, 0)})
+    run = RecordedResults({"x": x}, {"x": x.astype(float)}, [RunLayer((0, 1))], {1: int8(21, 0)})
     floats = {"w": np.array([[2.0, -2.0], [0, 0]]), "b": np.array([0.75, 0.0])}
     (layer,) = compare_run(module, run, floats)
     assert (layer.index, layer.number, layer.name) == (0, 1, "relu")
@@ -135,7 +137,9 @@ def test_truth_values_are_not_compared() -> None:
 def test_intermediate_saturation_is_attributed() -> None:
     x = int8(1, 1, 1)
     run = run_of(IN_PLACE, {"x": x}, n1=int8(1, 50, 50))
-    told = RecordedRun(run.inputs, run.real_inputs, [RunLayer((1,), frozenset({1}))], run.outputs)
+    told = RecordedResults(
+        run.inputs, run.real_inputs, [RunLayer((1,), frozenset({1}))], run.outputs
+    )
     (layer,) = compare_run(IN_PLACE, told)
     assert layer.split
     assert layer.split.saturation.mean_error_ulp == pytest.approx(49 / 3)

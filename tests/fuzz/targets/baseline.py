@@ -16,7 +16,7 @@ from nmpsim.checking.expectations import (
     check_layers_against_baseline,
     check_outputs_against_baseline,
 )
-from nmpsim.checking.run import Run, run_bundle
+from nmpsim.checking.run import CheckedRun, run_bundle
 from nmpsim.checking.suite import Expect
 from nmpsim.config import make_device_config
 from nmpsim.core.device import Device
@@ -28,7 +28,7 @@ from ..target import Target, allow_errors, get_folder, write_file
 
 
 @cache
-def run_baseline() -> Run:
+def run_baseline() -> CheckedRun:
     """Return the run that baselines are compared with."""
     program, inputs = programs.one_conv()
     return run_bundle(

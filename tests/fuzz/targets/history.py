@@ -11,7 +11,7 @@ import attrs
 
 from nmpsim.experiments.history import (
     SCHEMA,
-    Entry,
+    HistoryEntry,
     find_latest_pairs,
     list_entries,
     name_series,
@@ -37,7 +37,7 @@ def run(data: bytes) -> None:
 
 def seeds() -> Iterator[bytes]:
     """Yield the entry of a run."""
-    entry = Entry(
+    entry = HistoryEntry(
         "c0ffee",
         "main",
         "2026-01-01T00:00:00+00:00",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nmpsim.kernels.entries import Entry
+from nmpsim.kernels.entries import CompiledEntry
 
 
 def _schedule() -> Callable[..., Any]:
@@ -22,7 +22,7 @@ def _simulated() -> Callable[..., Any]:
     return simulate_plan
 
 
-schedule_instructions = Entry("schedule.schedule", _schedule)
+schedule_instructions = CompiledEntry("schedule.schedule", _schedule)
 """See :func:`nmpsim.compiler.tiling.compiled.schedule_instructions.schedule_instructions`."""
-simulate_plan = Entry("events.simulated", _simulated)
+simulate_plan = CompiledEntry("events.simulated", _simulated)
 """See :func:`nmpsim.compiler.tiling.compiled.events.simulate_plan`."""
