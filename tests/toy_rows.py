@@ -7,8 +7,7 @@ import pytest
 
 from nmpsim.isa import table
 from nmpsim.isa.descriptors import DESCRIPTORS
-from nmpsim.lir import host_opcodes
-from nmpsim.lir.opcodes import OPCODES
+from nmpsim.lir.opcodes import HOST_OPCODES, OPCODES
 
 
 def add_descriptor(patch: pytest.MonkeyPatch) -> None:
@@ -35,12 +34,11 @@ def add_tensor_instruction(patch: pytest.MonkeyPatch, descriptor: str = "lut") -
 
 
 def add_opcode(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(OPCODES, "toy", attrs.evolve(OPCODES["topk"], name="toy", kinds=(), run=""))
+    patch.setitem(OPCODES, "toy", attrs.evolve(OPCODES["topk"], name="toy", signatures=(), run=""))
 
 
 def add_host_opcode(patch: pytest.MonkeyPatch) -> None:
-    rows = host_opcodes.HOST_OPCODES
-    patch.setattr(host_opcodes, "HOST_OPCODES", (*rows, attrs.evolve(rows[0], name="toy")))
+    patch.setitem(HOST_OPCODES, "toy", attrs.evolve(HOST_OPCODES["topk"], name="toy"))
 
 
 def add_unlimited_opcode(patch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ Operations that no unit of the device does follow Glow's Interpreter
 other profiles have only operations that move or compare values. Float32 is rounded at every step,
 and sums run in order. In particular:
 
-- **One formula**, such as `elementsqrt`: `nmpsim/lir/host_opcodes.py` lists them. On quantized
+- **One formula**, such as `elementsqrt`: `nmpsim/lir/host_opcodes.toml` lists them. On quantized
   values it is `quantize(f(dequantize(q)))`, both in float32. Exponentials are glibc's `expf`; other
   functions of the C library are worked out in float64 and rounded once.
 - **topk**: among equals the lower index comes first; NaN, on which Glow's sort is undefined, comes

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, wraps
-from inspect import signature
 from typing import Any
 
 import attrs
@@ -74,7 +73,9 @@ def shape_rule(check: Callable[..., Checks]) -> Rule:
     ``batch_dims`` is BatchDims. A parameter with a default is an optional attribute. The function
     yields problems and the shapes that operands must have.
     """
-    keys = {name.replace("_", ""): name for name in signature(check).parameters}
+    code = check.__code__
+    parameters = code.co_varnames[: code.co_argcount]
+    keys = {name.replace("_", ""): name for name in parameters}
 
     @wraps(check)
     def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
@@ -141,14 +142,15 @@ def require_rank(dimensions: int, *roles: str) -> Rule:
     return rule
 
 
-def require_elem(kinds: frozenset[str], *roles: str) -> Rule:
-    """Return a rule that operands have one of several element types."""
+def require_elem(elems: str, *roles: str) -> Rule:
+    """Return a rule that operands have one of several element types, such as ``i8|i16``."""
+    known = sorted(elems.split("|"))
 
     def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
         for role in roles:
-            if site.elem(role) not in kinds:
+            if site.elem(role) not in known:
                 message = f"{role} has the wrong element kind"
-                yield InstructionProblem(role, message, site.elem(role), " or ".join(sorted(kinds)))
+                yield InstructionProblem(role, message, site.elem(role), " or ".join(known))
 
     return rule
 
@@ -218,8 +220,7 @@ def require_addend_elem(base: str, addend: str) -> Rule:
 
     def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
         quantized = site.elem(base) in QUANTIZED_ELEMS
-        kinds = {"i8", "i16", "i32"} if quantized else {site.elem(base)}
-        yield from require_elem(frozenset(kinds), addend)(site)
+        yield from require_elem("i8|i16|i32" if quantized else site.elem(base), addend)(site)
 
     return rule
 
@@ -232,8 +233,8 @@ def require_bias_elem(base: str, bias: str) -> Rule:
 
     def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
         quantized = site.elem(base) in QUANTIZED_ELEMS
-        kinds = {"i8", "i16", "i32", "i64", "float"} if quantized else {site.elem(base)}
-        yield from require_elem(frozenset(kinds), bias)(site)
+        elems = "i8|i16|i32|i64|float" if quantized else site.elem(base)
+        yield from require_elem(elems, bias)(site)
         if quantized and site.elem(bias) == "i64" and site.types[bias].quant is None:
             found = "i64 without scale and offset"
             yield InstructionProblem(

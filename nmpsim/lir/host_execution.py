@@ -46,7 +46,7 @@ def find_unsupported_reason(
 ) -> str | None:
     """Return the reason why the host cannot execute an operation on these dtypes, or None."""
     row = OPCODES.get(opcode)
-    if row is None or not row.kinds:
+    if row is None or not row.signatures:
         return "the host has no such operation"
     return row.find_mismatch(dtypes) or _numerics_mismatch(row, dtypes, numerics)
 

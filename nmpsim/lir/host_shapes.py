@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from typing import Literal
 
 from nmpsim.lir.constraints import (
     Checks,
@@ -24,17 +25,17 @@ from nmpsim.lir.constraints import (
 from nmpsim.lir.shapes import Factors, check_divisible_channels
 
 
-def require_axis(attribute: str, role: str, beyond: int = 0) -> Rule:
+def require_axis(attribute: str, role: str, sign: Literal["", "negative"] = "") -> Rule:
     """Return a rule that an attribute is a dimension of an operand.
 
-    Negative dimensions count from the end if ``beyond`` is 1.
+    ``negative``: negative dimensions, which count from the end, are also accepted.
     """
 
     def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
         value, rank = site.values[attribute.lower()], len(site.shape(role))
-        if not -beyond * rank <= value < rank:
+        if not (-rank if sign else 0) <= value < rank:
             message = f"{attribute} is not a dimension of {role}"
-            expected = f"{-rank} to {rank - 1}" if beyond else f"below {rank}"
+            expected = f"{-rank} to {rank - 1}" if sign else f"below {rank}"
             yield make_attribute_problem(attribute, message, value, expected)
 
     return rule

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any
 
 import numpy as np
 
-from nmpsim.kernels.hostops.tensors import BIAS as BIAS_DTYPES
-from nmpsim.kernels.hostops.tensors import FLOAT, INT8, INT16, NARROW, DtypeNames
+from nmpsim.kernels.hostops.tensors import (
+    ANY,
+    BIAS,
+    BOOL,
+    FLOAT,
+    INDEX,
+    INT8,
+    INT16,
+    NARROW,
+    NUMBER,
+    QUANTIZED,
+    REAL,
+    DtypeNames,
+)
 from nmpsim.lir.constraints import Rule, SameScale
 from nmpsim.lir.nodes import MAX_INTEGER, AttributeValue, TensorType
 from nmpsim.records import frozen
@@ -157,11 +169,6 @@ class Signature:
         return None
 
 
-def make_signatures(*operands: DtypeNames, mixed: bool = False) -> tuple[Signature]:
-    """Return a tuple of one signature, given the dtypes of each operand or of all operands."""
-    return (Signature(operands, mixed),)
-
-
 @frozen
 class Opcode:
     """Row of the opcode table: operands, attributes, type rules and execution of an operation."""
@@ -181,7 +188,7 @@ class Opcode:
     """
     limits: tuple[float | str, float | str | None] | None = None
     """Limits of a CLIP: low, and high if there is one; numbers or names of attributes."""
-    kinds: tuple[Signature, ...] = ()
+    signatures: tuple[Signature, ...] = ()
     """Alternatives of the dtypes that operands may have on the host."""
     run: str = ""
     """``MODULE.FUNCTION`` of :mod:`nmpsim.kernels.hostops` that executes the operation on the host.
@@ -190,13 +197,6 @@ class Opcode:
     ``quantize(formula(dequantize(q)))``.
     """
     profiles: Profiles = Profiles.GLOW
-
-    @property
-    def signatures(self) -> Iterator[Signature]:
-        """Signatures of the operation, each completed to list the dtypes of every operand."""
-        for one in self.kinds:
-            repeat = len(self.operands) if len(one.operands) == 1 else 1
-            yield Signature(one.operands * repeat, one.mixed)
 
     def find_mismatch(self, dtypes: Sequence[np.dtype[Any]]) -> str | None:
         """Return why operands of these dtypes fit no signature, or None if they fit one."""
@@ -251,51 +251,41 @@ def make_choice_kind(*words: str | int) -> AttributeKind:
     )
 
 
-ANY_INTEGER = make_integer_kind(-MAX_INTEGER - 1)
-COUNT = make_integer_kind(1)
-AXIS = make_integer_kind(0)
-PAIR = make_integer_list_kind("[height, width]", 1, 2)
-PADS = make_integer_list_kind("[top, left, bottom, right]", 0, 4)
-INDICES = make_integer_list_kind("a list with one number for each dimension", 0)
-FLAG = make_choice_kind(0, 1)
-ANY_NUMBER = AttributeKind("a number", _is_number)
-NUMBERS = AttributeKind(
-    "a list of numbers", lambda v: isinstance(v, tuple) and all(_is_number(item) for item in v)
-)
-TYPE = AttributeKind("a type", lambda v: isinstance(v, TensorType))
-TEXT = AttributeKind("a word", lambda v: isinstance(v, str))
+ATTRIBUTE_KINDS: Mapping[str, AttributeKind] = {
+    "integer": make_integer_kind(-MAX_INTEGER - 1),
+    "natural": make_integer_kind(0),
+    "positive": make_integer_kind(1),
+    "flag": make_choice_kind(0, 1),
+    "activation": make_choice_kind(*ACTIVATION_ARGUMENTS),
+    "number": AttributeKind("a number", _is_number),
+    "numbers": AttributeKind(
+        "a list of numbers", lambda v: isinstance(v, tuple) and all(map(_is_number, v))
+    ),
+    "type": AttributeKind("a type", lambda v: isinstance(v, TensorType)),
+    "text": AttributeKind("a word", lambda v: isinstance(v, str)),
+    "indices": make_integer_list_kind("a list with one number for each dimension", 0),
+    "dimensions": make_integer_list_kind("a list of dimensions", 0),
+    "pair": make_integer_list_kind("[height, width]", 1, 2),
+    "pads": make_integer_list_kind("[top, left, bottom, right]", 0, 4),
+    "triple": make_integer_list_kind("[time, height, width]", 1, 3),
+    "triple_pads": make_integer_list_kind("[near, far, top, bottom, left, right]", 0, 6),
+    "window": make_integer_list_kind("[height, width] or [time, height, width]", 1, 2, 3),
+    "window_pads": make_integer_list_kind("two for each dimension of the window", 0, 4, 6),
+}
+"""Kinds of attributes by their names in the files of opcodes."""
 
-DEST, SRC = OperandRole("Dest", OUT), OperandRole("Src", IN)
-BIAS = OperandRole("Bias", IN)
-UNARY = (DEST, SRC)
-BINARY = (DEST, OperandRole("LHS", IN), OperandRole("RHS", IN))
-UNSIGNED = Attribute("Unsigned", FLAG, required=False, is_extension=True)
-"""Attribute of uint8 values minus 128, which TFLite and ONNX Runtime round differently."""
-RESIZE = (
-    Attribute("Scale", NUMBERS),
-    Attribute("AlignCorners", FLAG, required=False, is_extension=True),
-    Attribute("HalfPixelCenters", FLAG, required=False, is_extension=True),
-)
-WINDOW = (
-    Attribute("Kernels", PAIR),
-    Attribute("Strides", PAIR),
-    Attribute("Pads", PADS),
-)
-
-
-LINEAR_KINDS = (
-    *make_signatures(FLOAT),
-    *make_signatures(NARROW, NARROW, NARROW, BIAS_DTYPES),
-    *make_signatures(INT16, INT16, INT8, BIAS_DTYPES),
-)
-"""dtypes of Dest, Src, weights and Bias."""
-
-
-def make_attributes(**kinds: AttributeKind) -> tuple[Attribute, ...]:
-    """Return required attributes, given as keywords with their kinds."""
-    return tuple(Attribute(name, kind) for name, kind in kinds.items())
-
-
-def make_input_roles(*names: str) -> tuple[OperandRole, ...]:
-    """Return roles of operands that are read, one for each name."""
-    return tuple(OperandRole(name, IN) for name in names)
+DTYPES: Mapping[str, DtypeNames] = {
+    "float": FLOAT,
+    "float16": frozenset({"float16"}),
+    "int8": INT8,
+    "int16": INT16,
+    "narrow": NARROW,
+    "quantized": QUANTIZED,
+    "bias": BIAS,
+    "index": INDEX,
+    "bool": BOOL,
+    "real": REAL,
+    "number": NUMBER,
+    "any": ANY,
+}
+"""Sets of dtypes by their names in the files of opcodes."""

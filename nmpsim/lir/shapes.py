@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 from nmpsim.lir.constraints import (
     Checks,
@@ -142,13 +143,16 @@ def check_activation_arguments(
 # Matrices
 
 
-def make_product_shape_rule(left: str, right: str, rows_are_outputs: bool = False) -> Rule:
-    """Return a rule that checks the inner dimensions of a matrix product and the shape of Dest."""
+def require_product_shape(left: str, right: str, form: Literal["", "transposed"] = "") -> Rule:
+    """Return a rule that checks the inner dimensions of a matrix product and the shape of Dest.
+
+    ``transposed``: the rows of the right matrix are the columns of the result.
+    """
 
     def rule(site: TypedInstruction) -> Iterator[InstructionProblem]:
         (rows, inner), shape = site.shape(left), site.shape(right)
-        outputs = shape[0] if rows_are_outputs else shape[1]
-        expected = (outputs, inner) if rows_are_outputs else (inner, outputs)
+        outputs = shape[0] if form else shape[1]
+        expected = (outputs, inner) if form else (inner, outputs)
         if shape != expected:
             yield from check_shape(site, right, expected, f"to match {left}")
         else:

@@ -31,7 +31,7 @@ def find_reasons(draft: Draft) -> list[str]:
 
 
 def on_the_host() -> set[str]:
-    return {name for name, row in OPCODES.items() if row.kinds}
+    return {name for name, row in OPCODES.items() if row.signatures}
 
 
 def without_a_place() -> set[str]:

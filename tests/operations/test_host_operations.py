@@ -11,7 +11,7 @@ from cases import CASES, ON_THE_DEVICE, Case
 from toy_rows import add_host_opcode
 
 from nmpsim.interpreter import execute_exact, execute_real
-from nmpsim.lir import host_opcodes
+from nmpsim.lir.opcodes import HOST_OPCODES
 
 SEEDS = range(12)
 ALL = {**CASES, **ON_THE_DEVICE}
@@ -72,7 +72,7 @@ def test_float32_and_real_results_agree(name: str) -> None:
 
 
 def without_a_case() -> set[str]:
-    rows = {row.name for row in host_opcodes.HOST_OPCODES if row.name != "nonmaxsuppression"}
+    rows = HOST_OPCODES.keys() - {"nonmaxsuppression"}
     return {name.split()[0] for name in CASES} ^ {*rows, "avgpool"}
 
 

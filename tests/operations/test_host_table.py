@@ -28,7 +28,7 @@ WITHOUT_RULES = {"splat", "touch"}
 
 
 def on_the_host() -> set[str]:
-    return {name for name, row in OPCODES.items() if row.kinds}
+    return {name for name, row in OPCODES.items() if row.signatures}
 
 
 def without_oracle() -> set[str]:

@@ -135,6 +135,31 @@ arcsin, arccos, arctan = (_rounded_once(f) for f in (np.arcsin, np.arccos, np.ar
 erf = _rounded_once(np.vectorize(math.erf, otypes=[np.float64]))
 
 
+def identity(x: AnyArray) -> AnyArray:
+    """Return ``x``, for operations that only change how values are stored."""
+    return x
+
+
+def reciprocal(x: AnyArray) -> AnyArray:
+    """Return ``1 / x``."""
+    return 1 / x
+
+
+def reciprocal_sqrt(x: AnyArray) -> AnyArray:
+    """Return ``1 / sqrt(x)``."""
+    return 1 / np.sqrt(x)
+
+
+def subtract_from(x: AnyArray, base: float) -> AnyArray:
+    """Return ``base - x``."""
+    return base - x
+
+
+def max_splat(x: AnyArray, low: float) -> AnyArray:
+    """Return ``max(x, low)``."""
+    return np.maximum(x, float(low))
+
+
 def softplus(x: AnyArray) -> AnyArray:
     """Return ``log(1 + exp(x))``."""
     return log(1 + exp(x))
