@@ -57,7 +57,7 @@ def test_every_formula_is_used_by_a_test_or_by_another_formula() -> None:
 
 
 def test_every_exception_is_named_once() -> None:
-    names = [row[0] for row in rows_below("name | what")]
+    names = [row[0] for row in rows_below("name | property")]
     assert len(names) == len(set(names)) > 10
 
 
