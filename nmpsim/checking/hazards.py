@@ -83,15 +83,14 @@ def check_hazards(hazards: Sequence[Hazard], layers: Sequence[LayerReport]) -> C
 
 
 def _placed(hazard: Hazard, layers: Sequence[LayerReport]) -> str:
-    layer = _layer(hazard, layers)
-    return (
-        hazard.description if layer is None else f"layer {layer.display_name}: {hazard.description}"
-    )
+    if hazard.layer is None:
+        return hazard.description
+    return f"layer {layers[hazard.layer].display_name}: {hazard.description}"
 
 
 def _culprits(found: Sequence[Hazard], layers: Sequence[LayerReport]) -> tuple[FailedLayer, ...]:
     """Return each layer's first hazard, and how many more it has."""
-    placed = [(layer.index, one) for one in found if (layer := _layer(one, layers)) is not None]
+    placed = [(one.layer, one) for one in found if one.layer is not None]
     first, counts = dict(reversed(placed)), Counter(index for index, _ in placed)
     return tuple(
         make_failed_layer(
@@ -99,11 +98,3 @@ def _culprits(found: Sequence[Hazard], layers: Sequence[LayerReport]) -> tuple[F
         )
         for index, count in sorted(counts.items())
     )
-
-
-def _layer(hazard: Hazard, layers: Sequence[LayerReport]) -> LayerReport | None:
-    """Return the layer of the later instruction, or else of the earlier; None if unknown."""
-    for done in filter(None, (hazard.later, hazard.earlier)):
-        if done.layer is not None and 0 <= done.layer < len(layers):
-            return layers[done.layer]
-    return None

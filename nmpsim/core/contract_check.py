@@ -161,7 +161,7 @@ class ContractCheck:
             return True
         if self._before is None and np.isin(events[:, ContractEvent.NUMBER], SEMAPHORES).any():
             self._before = copy_state(self._state)
-        is_cached = self._check(self._state, events, words, first_word)
+        is_cached = self.check_events(events, words, first_word)
         if self._before is None:
             return is_cached
         self._log.add(events, words, first_word)
@@ -178,7 +178,11 @@ class ContractCheck:
         known = np.maximum(self._state.rivals, self._state.known_rivals)
         restore_state(self._state, before)
         self._state.known_rivals[...] = known
-        return all(self._check(self._state, *batch.arguments()) for batch in self._log.batches)
+        return all(self.check_events(*batch.arguments()) for batch in self._log.batches)
+
+    def check_events(self, events: Int64s, words: Int64s, first_word: int) -> bool:
+        """Check events without logging them; return False after a violation or a new rival post."""
+        return self._check(self._state, events, words, first_word)
 
     def take_trace(self, stops: StopConditions) -> bool:
         """Check and clear an engine's trace; return False after a violation."""

@@ -70,7 +70,11 @@ class ViolationField(IntEnum):
     OTHER_CORE = 10
     OTHER_PC = 11
     OTHER_LAYER = 12
-    OTHER_OPERAND = 13
-    OTHER_WRITES = 14
-    CYCLE = 15
+    OTHER_UNIT = 13
+    """Unit of the earlier access; the number of units for the core itself."""
+    OTHER_JOB = 14
+    """Number of the earlier access in the queue of its unit."""
+    OTHER_OPERAND = 15
+    OTHER_WRITES = 16
+    CYCLE = 17
     """Cycle of the instruction."""

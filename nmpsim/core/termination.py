@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -152,7 +152,7 @@ def build_violation_report(bundle: Bundle, machine: Machine, violation: Int64s) 
         code=case.category.value,
         category=case.category.title,
         case=case.key,
-        message=_describe_violation(found, tensor),
+        message=describe_violation(found, tensor),
         hint=hint,
         core=core if core >= 0 else None,
         pc=pc if core >= 0 else None,
@@ -220,7 +220,12 @@ def find_tensor_name(bundle: Bundle, address: int, layer: Layer | None) -> str |
     return None
 
 
-def _describe_violation(found: dict[ViolationField, int], tensor: str | None) -> str:
+def describe_violation(
+    found: Mapping[ViolationField, int],
+    tensor: str | None,
+    ending: str = ", and nothing orders them",
+) -> str:
+    """Describe a contract violation; ``ending`` follows two accesses that are not ordered."""
     case = CASES[found[ViolationField.CASE]].key
     first, last = found[ViolationField.START], found[ViolationField.END] - 1
     space = "DRAM" if first >= DRAM_BASE else "scratchpad"
@@ -238,10 +243,10 @@ def _describe_violation(found: dict[ViolationField, int], tensor: str | None) ->
     if found[ViolationField.OTHER_NUMBER] < 0:
         return f"{access}, which nothing has written"
     other, verb, operand = _describe_access(found, "OTHER_")
-    return f"{access} that {other} {verb} ({operand}), and nothing orders them"
+    return f"{access} that {other} {verb} ({operand}){ending}"
 
 
-def _describe_access(found: dict[ViolationField, int], prefix: str) -> tuple[str, str, str]:
+def _describe_access(found: Mapping[ViolationField, int], prefix: str) -> tuple[str, str, str]:
     """Return who accesses memory, whether it reads or writes, and which operand."""
     number, core, pc, operand, writes = (
         found[ViolationField[f"{prefix}{name}"]]

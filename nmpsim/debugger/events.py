@@ -101,7 +101,7 @@ class BreakpointObserver:
                         yield (
                             hazard.position,
                             hazard.description,
-                            hazard.reported_instruction.code_command,
+                            hazard.code_command,
                         )
             case StallCondition(limit, core):
                 yield from _find_stalls(pause, limit, core)

@@ -37,10 +37,10 @@ MODULES = (
     "nmpsim.core.compiled.scalar",
     "nmpsim.core.compiled.rv32im",
     "nmpsim.core.compiled.units",
+    "nmpsim.core.compiled.contract",
     "nmpsim.core.compiled.event_queue",
     "nmpsim.core.compiled.tensor_kernels",
     "nmpsim.debugger.arithmetic",
-    "nmpsim.debugger.hazards",
     "nmpsim.debugger.instructions",
 )
 PLANT = """
@@ -100,7 +100,7 @@ PLANTED = {
             REFERENCE: "INSTRUCTIONS",
             SCALAR: "synchronize",
             "nmpsim.core.compiled.event_queue": "_RELEASES",
-            "nmpsim.debugger.hazards": "_SYNC",
+            "nmpsim.core.compiled.contract": "check_synchronization",
         },
     ),
     "tensor on the vector unit": (

@@ -87,9 +87,10 @@ def test_scalar_loads_after_a_wait_are_in_order() -> None:
 def test_a_read_of_unwritten_bytes_is_a_hazard() -> None:
     (found,) = hazards(ONLY_0 + USE + WAIT_VECTOR + PUT + "other:" + END)
     assert "nmp.rescale" in found
-    assert found.endswith("reads scratchpad 0x20000020 (input), which nothing has written")
+    bytes_read = "scratchpad 0x20000020 to 0x2000005f (input)"
+    assert found.endswith(f"reads {bytes_read}, which nothing has written")
     (found,) = hazards(ONLY_0 + PEEK_SPM + PEEK_SPM + "other:" + END)
-    assert "lw" in found and "0x20000020 (word), which nothing has written" in found
+    assert "lw" in found and "0x20000020 to 0x20000023 (word), which nothing has written" in found
     half = " li t5, 0x20000020\n sb zero, 1(t5)\n lw t5, 0(t5)\n"
     assert hazards(ONLY_0 + half + "other:" + END) == []
 

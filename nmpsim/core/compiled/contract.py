@@ -68,9 +68,10 @@ from nmpsim.core.instruction_tables import (
     IS_WRITE,
     OP,
     WORD_COUNT,
+    decides_instructions,
 )
 from nmpsim.isa.contract import NUMBER_OF_CASE
-from nmpsim.isa.table import CONTROL_BASE, CONTROL_BYTES
+from nmpsim.isa.table import CONTROL_BASE, CONTROL_BYTES, InstructionKind
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.memory.footprint import (
     CODE,
@@ -147,6 +148,7 @@ def check_scalar_access(c: ContractState, core: Int, number: Int, address: int) 
     check_own_access(c, core, WORD, address, ACCESS_BYTES[number], IS_WRITE[number])
 
 
+@decides_instructions(InstructionKind.SYNC)
 def check_synchronization(
     c: ContractState, core: Int, number: Int, first: int, second: Int
 ) -> None:

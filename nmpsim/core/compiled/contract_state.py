@@ -247,12 +247,14 @@ def make_contract_state(
     _OTHER_CORE,
     _OTHER_PC,
     _OTHER_LAYER,
+    _OTHER_UNIT,
+    OTHER_JOB,
     OTHER_OPERAND,
     OTHER_WRITES,
     CYCLE,
 ) = map(int, ViolationField)
 ORIGIN_WORDS = 4
-"""Entries of an origin that violations have, too: instruction, core, pc and layer."""
+"""Entries of an origin that the current instruction has, too: instruction, core, pc and layer."""
 FETCH_ORDER = np.int64(NUMBER_OF_CASE["fetch_order"])
 
 
@@ -282,7 +284,7 @@ def report_conflict(
     report_violation(c, FETCH_ORDER if what in (DESCRIPTOR, CODE) else case, touches, row)
     c.found[FOUND_START] = max(touches[row, START], others[other, START])
     c.found[FOUND_END] = min(touches[row, END], others[other, END])
-    for i in range(ORIGIN_WORDS):
+    for i in range(OTHER_JOB + 1 - OTHER_NUMBER):
         c.found[OTHER_NUMBER + i] = others[0, BY_NUMBER + i]
     c.found[OTHER_OPERAND] = others[other, WHAT]
     c.found[OTHER_WRITES] = 1 if other <= others[0, WRITE_COUNT] else 0

@@ -127,14 +127,12 @@ def show_hazards(context: Context) -> CommandResult:
         "no hazards up to here"
     ]
     if found:
-        lines.append(
-            f"  next: `{found[0].reported_instruction.code_command}`; `break hazard` stops at them"
-        )
+        lines.append(f"  next: `{found[0].code_command}`; `break hazard` stops at them")
     data = [
         {
             "position": one.position,
-            "core": one.reported_instruction.core,
-            "pc": one.reported_instruction.pc,
+            "core": one.core,
+            "pc": one.pc,
             "what": one.description,
         }
         for one in found
