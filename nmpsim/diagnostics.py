@@ -218,6 +218,12 @@ def fail(
     )
 
 
+def list_alternatives(names: Iterable[object]) -> str:
+    """Return names as text: "a", "a or b", "a, b or c"."""
+    *first, last = map(str, names)
+    return f"{', '.join(first)} or {last}" if first else last
+
+
 def did_you_mean(
     word: str, known: Iterable[str], prefix: str = "", nearness: float = 0.6
 ) -> str | None:

@@ -187,7 +187,8 @@ def _step_parts(bundle: Bundle, place: Place) -> Iterator[PlannedAllocation]:
                 "BUN001",
                 f"the bundle requires an unsupported host operation: {step.opcode}"[:200],
                 place=place,
-                found=problem,
+                found=f"{problem.message}: {problem.found}",
+                expected=problem.expected,
                 hint="Compile the program again.",
             )
         padded = _padded_elements(step)

@@ -17,6 +17,7 @@ from nmpsim.frontends.imported_model import (
     TFLITE_IDENTIFIER,
     ImportedModel,
     ImportOptions,
+    make_onnx_option_error,
 )
 
 __all__ = [
@@ -141,13 +142,13 @@ def import_model(
     front_end, place = find_front_end(path), Place(str(path))
     if front_end is None:
         if options.input_shapes or options.integer_islands is not None:
-            message = "input shapes and integer islands apply to ONNX models only"
-            raise fail("ARG001", message, place=place, found="LIR")
+            raise make_onnx_option_error(options, place, "an LIR file")
         return None
     for given, name in ((weights, "weights"), (tensors, "tensors")):
         if given is not None:
-            message = f"a {front_end.name} file contains its own {name}"
-            found, hint = f"--{name} {given}", f"Leave out --{name}."
+            message = f"--{name} applies to LIR files only"
+            found = f"--{name} {given} with a {front_end.name} file"
+            hint = f"Leave out --{name}: the model file contains its {name}."
             raise fail("ARG001", message, place=place, found=found, hint=hint)
     with translate_unexpected_errors(front_end.name, place):
         return front_end.read(path, options)
@@ -169,6 +170,7 @@ def translate_unexpected_errors(name: str, place: Place) -> Iterator[None]:
             f"the {name} front end failed on this model",
             place=place,
             found=f"{type(error).__name__}: {error}"[:240],
+            expected="a model that the front end can import or reject with a reason",
             hint="Check that the file is complete. If other tools can read it, report the model"
             " with the traceback that NMPSIM_DEBUG=1 prints.",
         ) from error

@@ -8,6 +8,7 @@ from types import MappingProxyType
 import attrs
 
 from nmpsim.bundle.metadata import Normalization, OperatorMapping
+from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.lir.nodes import Module
 
 TFLITE_IDENTIFIER = b"TFL3"
@@ -55,6 +56,19 @@ class ImportOptions:
 
 
 DEFAULT_IMPORT_OPTIONS = ImportOptions()
+
+
+def make_onnx_option_error(options: ImportOptions, place: Place, file_kind: str) -> UserError:
+    """Return the UserError (ARG001) for an option of ONNX models with another kind of file."""
+    name = "--input-shape" if options.input_shapes else "--integer-islands"
+    return fail(
+        "ARG001",
+        f"{name} applies to ONNX models only",
+        place=place,
+        found=f"{name} with {file_kind}",
+        expected="an ONNX model",
+        hint=f"Leave out {name}.",
+    )
 
 
 @attrs.frozen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nmpsim.lir.constraints import TypedInstruction, format_shape
+from nmpsim.lir.constraints import InstructionProblem, TypedInstruction, format_shape
 from nmpsim.lir.nodes import (
     AttributeValue,
     Instruction,
@@ -22,28 +22,39 @@ def find_instruction_problem(
     opcode: str,
     operands: Sequence[tuple[str, TensorType]],
     attributes: Mapping[str, AttributeValue],
-) -> str | None:
-    """Return a message for the first problem of an instruction, or None if it is valid.
+) -> InstructionProblem | None:
+    """Return the first problem of an instruction, or None if it is valid.
 
     ``operands`` are kind (``@in``, ``@out``, ``@inout``) and type of each, in print order.
     Attributes that the opcode does not have are not looked at.
     """
     row = OPCODES.get(opcode)
     if row is None:
-        return f"unknown operation {opcode!r}"[:200]
-    if [kind for kind, _ in operands] != [role.kind for role in row.operands]:
-        return f"{opcode} has the operands {', '.join(f'{r.kind} {r.name}' for r in row.operands)}"
+        return InstructionProblem(
+            None, "unknown opcode", repr(opcode)[:200], "an opcode of the LIR"
+        )
+    kinds = [kind for kind, _ in operands]
+    if kinds != [role.kind for role in row.operands]:
+        expected = ", ".join(f"{role.kind} {role.name}" for role in row.operands)
+        return InstructionProblem(
+            None, "the operands are wrong", ", ".join(kinds) or "none", expected
+        )
     for _, type in operands:
         if any(dim < 1 for dim in type.shape):
-            return f"a dimension of {format_shape(type.shape)} is not positive"
+            found = format_shape(type.shape)
+            return InstructionProblem(
+                None, "a dimension is not positive", found, "dimensions of 1 or more"
+            )
         if too_large := find_size_problem(type.shape):
-            return f"a tensor has {too_large[0]}, possible are {too_large[1]}"
+            return InstructionProblem(None, "a tensor is too large", *too_large)
     for attribute in row.attributes:
         value = attributes.get(attribute.name)
         if value is None and not attribute.required:
             continue
         if value is None or not attribute.kind.accepts(value):
-            return f"{opcode} needs {attribute.name}, {attribute.kind.text}"
+            message = f"the attribute {attribute.name} is {'missing' if value is None else 'wrong'}"
+            found = "no value" if value is None else str(value)[:200]
+            return InstructionProblem(None, message, found, attribute.kind.text)
     instruction = Instruction(
         0, "", opcode, tuple(Operand(kind, "", _NOWHERE) for kind, _ in operands), attributes,
         _NOWHERE,
@@ -51,5 +62,5 @@ def find_instruction_problem(
     roles = {role.name: type for role, (_, type) in zip(row.operands, operands, strict=True)}
     for rule in row.rules:
         for problem in rule(TypedInstruction(instruction, roles)):
-            return f"{problem.message}: found {problem.found}, expected {problem.expected}"
+            return problem
     return None

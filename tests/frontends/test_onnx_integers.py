@@ -42,12 +42,12 @@ def get_refusal(
     return diagnostic.found
 
 
-@pytest.mark.parametrize(("kind", "found_kind"), [("uint16", "uint16"), ("float32", "float")])
+@pytest.mark.parametrize(("kind", "found_kind"), [("uint16", "uint16"), ("float32", "float32")])
 def test_a_product_of_other_types_is_refused(tmp_path: Path, kind: str, found_kind: str) -> None:
     nodes: list[Node] = [("MatMulInteger", ["x", "w"], ["y"], {})]
     constants = {"w": np.ones((2, 2), np.int8)}
     text = get_refusal(tmp_path, nodes, np.ones((1, 2), kind), constants)
-    assert text is not None and f"x is {found_kind}, not int8 or uint8" in text
+    assert text is not None and f"x of type {found_kind}" in text
 
 
 @pytest.mark.parametrize("depth", [3, 600])
@@ -139,7 +139,7 @@ def test_a_dilated_pool_with_ambiguous_padding_is_refused(tmp_path: Path) -> Non
     given = {"kernel_shape": [2, 2], "dilations": [2, 2], "auto_pad": "SAME_UPPER"}
     nodes: list[Node] = [("MaxPool", ["x"], ["y"], given)]
     why = get_refusal(tmp_path, nodes, np.zeros((1, 1, 4, 4), np.uint8), {})
-    assert why == "dilations [2, 2] and SAME_UPPER"
+    assert why == "dilations [2, 2] with auto_pad SAME_UPPER"
 
 
 def test_a_bias_by_row_is_refused(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_bias_by_row_is_refused(tmp_path: Path) -> None:
     names = ["x", "x_s", "x_z", "w", "w_s", "w_z", "b", "y_s", "y_z"]
     nodes: list[Node] = [("com.microsoft.QGemm", names, ["y"], {})]
     text = get_refusal(tmp_path, nodes, np.zeros((2, 2), np.uint8), constants)
-    assert text == "a bias of shape [2, 1] and type int32"
+    assert text == "a bias of shape [2, 1]"
 
 
 @pytest.mark.parametrize(("kernel", "expected"), [(2, [201]), (1, [200, 200])])
@@ -174,7 +174,7 @@ def test_windows_that_skip_the_beginning_are_refused(tmp_path: Path) -> None:
     attributes = {"kernel_shape": [1], "strides": [3], "auto_pad": "SAME_UPPER"}
     nodes: list[Node] = [("MaxPool", ["x"], ["y"], attributes)]
     why = get_refusal(tmp_path, nodes, np.zeros((1, 1, 9), np.uint8), {})
-    assert why == "SAME_UPPER with a stride of 3"
+    assert why == "auto_pad SAME_UPPER with a stride of 3"
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])

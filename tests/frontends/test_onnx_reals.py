@@ -135,6 +135,6 @@ def test_broadcast_constants_have_bounded_size(tmp_path: Path) -> None:
         tmp_path / "wide.onnx", [node], {"x": kind}, {"y": kind}, {"c": np.float32(1)}
     )
     with pytest.raises(
-        nmpsim.UserError, match=r"the constant c \[\] broadcast to \[16384, 32768\]"
+        nmpsim.UserError, match=r"the constant c of shape \[\] broadcast to \[16384, 32768\]"
     ):
         nmpsim.compile(path)

@@ -120,7 +120,7 @@ def test_an_average_depends_on_the_memory_order_of_its_input(
 
 def test_an_average_that_no_profile_has_is_refused() -> None:
     more = {"padding": (1, 1), "count_include_pad": False}
-    with pytest.raises(nmpsim.UserError, match="does not count padding"):
+    with pytest.raises(nmpsim.UserError, match="count_include_pad False"):
         lower_recording(record_average(True, 16, **more)[0])
 
 
@@ -245,7 +245,7 @@ def test_unknown_operations_are_refused_by_name() -> None:
     first, second = error.value.diagnostics
     assert first.code == second.code == "MODEL002"
     assert first.message == "operation 0 aten.cumsum blk.cumsum cannot be compiled"
-    assert first.found == "an unsupported operation"
+    assert first.found == "operation aten.cumsum"
     assert second.message == "operation 1 aten.sigmoid act cannot be compiled"
 
 

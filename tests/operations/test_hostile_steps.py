@@ -85,12 +85,12 @@ def test_changed_steps_run_or_are_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
-        ({"attributes": {}}, "gather needs BatchDims, an integer of at least 0"),
-        ({"attributes": {"BatchDims": -1}}, "gather needs BatchDims, an integer of at least 0"),
-        ({"attributes": {"BatchDims": 2}}, "BatchDims is not a dimension of Data: found 2"),
-        ({"attributes": {"BatchDims": 1}}, "Dest has the wrong shape: found <2 x 3>"),
-        ({"opcode": "embedding"}, "unknown operation 'embedding'"),
-        ({"opcode": "flip"}, "flip has the operands @out Dest, @in Src"),
+        ({"attributes": {}}, "the attribute BatchDims is missing"),
+        ({"attributes": {"BatchDims": -1}}, "the attribute BatchDims is wrong: -1"),
+        ({"attributes": {"BatchDims": 2}}, "BatchDims is not a dimension of Data: 2"),
+        ({"attributes": {"BatchDims": 1}}, "Dest has the wrong shape: <2 x 3>"),
+        ({"opcode": "embedding"}, "unknown opcode: 'embedding'"),
+        ({"opcode": "flip"}, "expected: @out Dest, @in Src"),
     ],
 )
 def test_unsuitable_steps_are_errors(changes: dict[str, Any], found: str) -> None:

@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from nmpsim.bundle.metadata import OperatorMapping
+from nmpsim.diagnostics import list_alternatives
 from nmpsim.frontends.graph.lowering import Lowering
 from nmpsim.frontends.graph.nodes import ONNX_DTYPES, Array, Graph, Node
 from nmpsim.frontends.graph.operation import bind_attributes
@@ -39,13 +40,19 @@ def _fold_slice(data: Array, starts: Any, ends: Any, axes: Any = None, steps: An
 def _divide(x: Array, y: Array) -> Array:
     if x.dtype.kind == "f":
         return np.asarray(x / y)
-    require(y.all(), "a division by 0")
+    _require_divisors(y)
     return np.asarray(np.sign(x) * np.sign(y) * (np.abs(x) // np.abs(y)))
+
+
+def _require_divisors(divisors: Array) -> None:
+    zeros = divisors.size - np.count_nonzero(divisors)
+    require(not zeros, f"{zeros} integer divisors of 0", "divisors other than 0")
 
 
 def _remainder(x: Array, y: Array, fmod: bool = False) -> Array:
     """Compute ONNX's Mod: the sign is the dividend's with ``fmod``, otherwise the divisor's."""
-    require(x.dtype.kind == "f" or y.all(), "a division by 0")
+    if x.dtype.kind != "f":
+        _require_divisors(y)
     return np.asarray((np.fmod if fmod else np.mod)(x, y))
 
 
@@ -54,28 +61,30 @@ def _reshape(x: Array, shape: Array) -> Array:
 
 
 def _cast(x: Array, to: int = 0) -> Array:
-    require(to in ONNX_DTYPES, f"a cast to type number {to}", "a type of ONNX that NumPy has")
+    require(
+        to in ONNX_DTYPES,
+        f"a cast to type number {to}",
+        "the number of an ONNX type that NumPy has",
+    )
     return x.astype(ONNX_DTYPES[to])
 
 
 def _constant_of_shape(shape: Array, value: Array | None = None) -> Array:
     dims = tuple(int(dim) for dim in shape.reshape(-1))
-    require(
-        min(dims, default=1) >= 0 and math.prod(dims) <= _MAX_ELEMENTS,
-        f"a constant of shape {list(dims)}",
-        f"at most {_MAX_ELEMENTS} elements",
-    )
+    found = f"a constant of shape {list(dims)}"
+    require(min(dims, default=1) >= 0, found, "dimensions of 0 or more")
+    require(math.prod(dims) <= _MAX_ELEMENTS, found, f"at most {_MAX_ELEMENTS} elements")
     fill = np.zeros(1, np.float32) if value is None else np.asarray(value)
     return np.full(dims, fill.reshape(()), fill.dtype)
 
 
 def _range(*limits: Array) -> Array:
     start, limit, step = (one.reshape(()) for one in limits)
-    require(
-        step and 0 <= (limit - start) / step <= _MAX_ELEMENTS,
-        f"a range from {start} to {limit} by {step}",
-        f"a finite range of at most {_MAX_ELEMENTS} elements",
-    )
+    found = f"a range from {start} to {limit} in steps of {step}"
+    require(step, found, "a step other than 0")
+    count = (limit - start) / step
+    require(count >= 0, found, "a step towards the limit")
+    require(count <= _MAX_ELEMENTS, found, f"a range of at most {_MAX_ELEMENTS} elements")
     ends: list[Any] = [start.item(), limit.item(), step.item()]
     values: Array = np.arange(*ends, dtype=start.dtype)
     return values
@@ -164,7 +173,8 @@ def _constant(node: Node) -> Array:
     for name, dtype in _CONSTANT_TYPES.items():
         if node.attributes.get(name) is not None:
             return np.asarray(node.attributes[name], dtype)
-    raise UnsupportedError(f"a constant of {', '.join(node.attributes) or 'nothing'}")
+    found = f"the attributes {', '.join(node.attributes)}" if node.attributes else "no attributes"
+    raise UnsupportedError(found, f"the attribute {list_alternatives(_CONSTANT_TYPES)}")
 
 
 def fold_node(lowering: Lowering, node: Node) -> Array | None:
@@ -183,21 +193,30 @@ def fold_node(lowering: Lowering, node: Node) -> Array | None:
     is_known = all(name and lowering.is_constant(name) for name in node.inputs)
     if node.op not in _FOLDS or not node.inputs or not is_known:
         return None
-    is_affordable = lowering.folded_elements <= _MAX_ALL_ELEMENTS  # before any more is computed
-    require(is_affordable, f"more than {_MAX_ALL_ELEMENTS} elements of computed constants")
+    require(  # before any more is computed
+        lowering.folded_elements <= _MAX_ALL_ELEMENTS,
+        f"{lowering.folded_elements} elements in all computed constants",
+        f"at most {_MAX_ALL_ELEMENTS} elements",
+    )
     inputs = [lowering.get_constant(name) for name in node.inputs]
     count = 0
     if node.op in _GROWING and any(x.size > 1 for x in inputs[1:]):
         count = math.prod(max(x.size, 1) for x in inputs)
     if node.op == "Concat":
         count = sum(x.size for x in inputs)
-    require(count <= _MAX_ELEMENTS, f"a constant of {count} elements", f"at most {_MAX_ELEMENTS}")
+    require(
+        count <= _MAX_ELEMENTS,
+        f"a constant of {count} elements",
+        f"at most {_MAX_ELEMENTS} elements",
+    )
     function = _FOLDS[node.op]
     try:
         with np.errstate(all="ignore"):
             values = np.asarray(function(*inputs, **bind_attributes(function, node.attributes)))
     except (ValueError, IndexError, TypeError, OverflowError) as error:
-        raise UnsupportedError(f"{type(error).__name__}: {error}"[:120]) from error
+        raise UnsupportedError(
+            f"{type(error).__name__}: {error}"[:120], f"valid constant inputs of {node.op}"
+        ) from error
     if not any(np.may_share_memory(values, one) for one in inputs):
         lowering.folded_elements += values.size
     return values

@@ -7,6 +7,7 @@ import math
 import attrs
 import numpy as np
 
+from nmpsim.diagnostics import list_alternatives
 from nmpsim.frontends.graph.constant_folding import IS_CONSTANT
 from nmpsim.frontends.graph.lowering import PLAIN, Lowering
 from nmpsim.frontends.graph.nodes import (
@@ -43,7 +44,7 @@ def lower_quantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
     result = attrs.evolve(result, dtype=result.dtype or "uint8")
     value = op.read()
     dtypes = ("int8", "uint8", "int16", "uint16")
-    require(result.dtype in dtypes, f"a result of {result.dtype}", " or ".join(dtypes))
+    require(result.dtype in dtypes, f"a result of {result.dtype}", list_alternatives(dtypes))
     if result.scales.size == 1:
         return op.emit("quantize", value, kind=result)
     value = op.read(0, PLAIN)
@@ -65,11 +66,14 @@ def lower_dequantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
         return IS_CONSTANT
     if given.scales.size == 1:
         value = op.read_any_type(0, None, given)
-        require(value.type.quant, f"{name} is {value.type.elem}", "a quantized tensor")
+        require(value.type.quant, f"{name} of type {value.type.elem}", "a quantized tensor")
         return emit_dequantize(op, value)
     quantization = lowering.get_quantization(name)
     if quantization is None:
-        raise UnsupportedError(f"{name} has {given.scales.size} scales", "one scale")
+        raise UnsupportedError(
+            f"{given.scales.size} scales for {name}, a tensor without a known zero point",
+            "one scale",
+        )
     factors, offsets = _parameter_constants(op, given, axis)
     value = op.read_any_type(0, PLAIN, make_unit_quantization(name, quantization.dtype))
     centered = op.emit("elementsub", emit_dequantize(op, value), offsets)
@@ -89,9 +93,8 @@ def _aligned_parameters(
     if scales.size == 1:
         return scales.reshape(()), zeros.reshape(())
     axis %= max(len(shape), 1)
-    require(
-        not op.node.attributes.get("block_size"), "a scale for each block", "one for each index"
-    )
+    block_size = op.node.attributes.get("block_size")
+    require(not block_size, f"block_size {block_size}", "block_size 0: one scale for each index")
     require(
         shape and shape[axis] == scales.size,
         f"{scales.size} scales along axis {axis} of shape {list(shape)}",
@@ -124,7 +127,8 @@ def lower_dynamic_quantize(op: OperatorContext) -> LoweringResult:
     result, scale_name, zero_name = op.node.outputs
     shape = op.get_shape()
     kinds = [op.lowering.get_quantization(name) for name in (result, zero_name)]
-    require(kinds[0] and kinds[1], "an omitted output", "all three outputs")
+    for name, kind in zip(("y", "y_zero_point"), kinds, strict=True):
+        require(kind, f"no tensor for output {name}", "tensors for all three outputs")
 
     def number(value: float) -> BuilderTensor:
         return op.add_filled_constant((1,), value)
@@ -195,5 +199,5 @@ def _cast(op: OperatorContext, dtype: str, to: int | None = None) -> LoweringRes
         if dtype == FLOAT:
             return value
     dtypes = ("float32", "float16", "int32", "int64", "bool")
-    require(dtype in dtypes, f"a cast to {dtype or to}", " or ".join(dtypes))
+    require(dtype in dtypes, f"a cast to {dtype or f'type number {to}'}", list_alternatives(dtypes))
     return op.emit("convertto", value, kind=dtype)

@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.diagnostics import list_alternatives
 from nmpsim.frontends.graph.lowering import CHANNELS_LAST
 from nmpsim.frontends.graph.nodes import UNSIGNED_OFFSETS, Array, QuantizedTensor, Shape
 from nmpsim.frontends.graph.operation import FLOAT, LoweringResult, OperatorContext, as_image
@@ -40,8 +41,8 @@ def read_convolution(op: OperatorContext, filters: Array) -> tuple[Window, int, 
     window = read_padded_window(op, filters.shape[2:], **bind(read_window, attributes))
     require(
         filters.shape[1] * groups == channels,
-        f"{groups} groups and a filter of shape {list(filters.shape)} for {channels} channels",
-        "channels = groups * filter channels",
+        f"{groups} groups and filters of shape {list(filters.shape)} for {channels} channels",
+        f"filters with {channels} channels / {groups} groups in dimension 1",
     )
     return window, groups, np.moveaxis(filters, 1, -1).reshape(len(filters), *window.kernel, -1)
 
@@ -92,7 +93,11 @@ def emit_float_convolution(
 def get_float_weights(op: OperatorContext, index: int) -> Array:
     """Return the values of a constant float32 input."""
     values = op.get_constant(index)
-    require(values.dtype == np.float32, f"weights of type {values.dtype}", "float32")
+    require(
+        values.dtype == np.float32,
+        f"constant {op.node.get_input(index)} of type {values.dtype}",
+        "float32",
+    )
     return values
 
 
@@ -104,7 +109,7 @@ def get_float_bias(op: OperatorContext, outs: int) -> Array:
     require(
         given.size in (1, outs) and given.size == math.prod(given.shape[-1:]),
         f"a bias of shape {list(given.shape)}",
-        f"one value for each of {outs} outputs",
+        f"a bias of shape [{outs}], one value per output channel",
     )
     return np.broadcast_to(given.reshape(-1), (outs,))
 
@@ -140,17 +145,16 @@ def _transposed_window(op: OperatorContext, kernel: Shape) -> Window:
     """Return the window of a transposed convolution, with rows and columns of its result."""
     attributes, spatial = op.node.attributes, op.get_image_shape()[2:]
     auto_pad = attributes.get("auto_pad", "NOTSET")
-    is_open = auto_pad in ("NOTSET", "VALID") and "output_shape" not in attributes
-    require(is_open, f"auto_pad {auto_pad}, or an output_shape", "explicit pads")
+    require(auto_pad in ("NOTSET", "VALID"), f"auto_pad {auto_pad}", "auto_pad NOTSET or VALID")
+    output_shape = attributes.get("output_shape")
+    require(output_shape is None, f"output_shape {output_shape}", "pads instead of output_shape")
     # A window over an input that is large enough: only its attributes are of interest.
     given = bind(read_window, {**attributes, "ceil_mode": 0})
     window = read_window((1 << 19,) * len(spatial), kernel, **given)
     extra = attributes.get("output_padding", (0,) * len(spatial))
-    require(
-        len(extra) == len(spatial) and min(extra) >= 0,
-        f"output_padding {extra}",
-        "a number >= 0 per dimension",
-    )
+    found = f"output_padding {list(extra)}"
+    require(len(extra) == len(spatial), found, f"{len(spatial)} numbers, one per dimension")
+    require(min(extra) >= 0, found, "numbers of 0 or more")
     sizes, more = (1, *spatial)[-2:], (0, *extra)[-2:]
     steps = (window.strides, window.kernel, window.dilation)
     dims = (sizes, *steps, more, window.pads[:2], window.pads[2:])
@@ -200,7 +204,11 @@ def get_channel_parameters(
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
     """Return scale [outs] and signed zero point [outs] of each output channel of weights."""
     count = weights.scales.size
-    require(count in (1, outs), f"{count} scales for {outs} output channels", "1 or one each")
+    require(
+        count in (1, outs),
+        f"{count} weight scales for {outs} output channels",
+        f"1 or {outs} scales",
+    )
     zeros = weights.zero_points - UNSIGNED_OFFSETS.get(weights.dtype, 0)
     return np.broadcast_to(weights.scales, (outs,)), np.broadcast_to(zeros, (outs,))
 
@@ -213,11 +221,10 @@ def add_integer_bias(op: OperatorContext, outs: int, scale: float) -> BuilderTen
         # One for each row is no bias of the columns, as many as there may be.
         is_row = values.size in (1, outs) and values.size == math.prod(values.shape[-1:])
         wide = ("int64",) if op.sources[0].dtype == "int16" else ()
-        require(
-            is_row and str(values.dtype) in ("int32", *wide),
-            f"a bias of shape {list(values.shape)} and type {values.dtype}",
-            f"{outs} values of int32",
-        )
+        require(is_row, f"a bias of shape {list(values.shape)}", f"a bias of shape [{outs}]")
+        dtypes = ("int32", *wide)
+        is_known = str(values.dtype) in dtypes
+        require(is_known, f"a bias of type {values.dtype}", list_alternatives(dtypes))
         values = np.broadcast_to(values.reshape(-1), (outs,))
     type = make_quantized_type(f"i{8 * values.itemsize}", (outs,), scale, 0)
     return op.lowering.builder.add_constant(op.bias or f"{op.name}_bias", values, type)
@@ -237,7 +244,12 @@ def emit_transposed_convolution(
         pads[d] = (window.kernel[d] - 1) * window.dilation[d] - window.pads[d]
         after = window.out[d] + window.pads[d] - spread.shape[1 + d]
         pads[2 + d], out[d] = max(after, 0), window.out[d] - min(after, 0)
-    require(min(pads) >= 0, f"pads {window.pads}", "pads smaller than the window")
+    extents = [(window.kernel[d] - 1) * window.dilation[d] for d in range(2)]
+    require(
+        min(pads) >= 0,
+        f"pads {list(window.pads)}",
+        f"at most {extents[0]} rows and {extents[1]} columns, one less than the window",
+    )
     around = (pads[0], pads[1], pads[2], pads[3])
     dense = attrs.evolve(window, strides=(1, 1), pads=around, out=(out[0], out[1]))
     result = emit_integer_convolution(op, spread, filters, dense, groups)

@@ -123,7 +123,7 @@ def lower_expand(op: OperatorContext, shape: Integers) -> LoweringResult:
     """Lower Expand, which broadcasts a tensor to a constant shape."""
     own = op.get_shape()
     wide = tuple(np.broadcast_shapes(own, tuple(shape)))
-    require(math.prod(wide) > 0, f"a result of shape {list(wide)}", "at least one element")
+    require(math.prod(wide) > 0, f"a result of shape {list(wide)}", "dimensions of 1 or more")
     op.layout = op.lowering.choose_layout(op.names[0]) if len(wide) == len(own) else PLAIN
     return op.emit("copy", op.broadcast(0, wide))
 
@@ -150,7 +150,9 @@ def lower_exponential_unit(op: OperatorContext) -> LoweringResult:
     value, given = op.read(), op.node.attributes
     numbers = {key: float(given.get(key, d)) for key, d in EXPONENTIAL_UNITS[op.kind].items()}
     alpha, gamma = numbers["alpha"], numbers.get("gamma", 1.0)
-    require(alpha != 0 and math.isfinite(alpha * gamma), str(numbers))
+    require(alpha != 0, "alpha 0", "alpha other than 0")
+    require(math.isfinite(alpha), f"alpha {alpha}", "a finite number")
+    require(math.isfinite(alpha * gamma), f"gamma {gamma} with alpha {alpha}", "a finite product")
     above = op.emit_result("elementmulconst", op.emit_result("relu", value), LHS=gamma)
     below = op.emit_result("clip", value, Min=-_MAX_FLOAT, Max=0.0)
     if op.kind == "Celu":
@@ -199,11 +201,8 @@ def lower_batch_normalization(
 ) -> LoweringResult:
     """Lower BatchNormalization: ``(x - mean) / sqrt(variance + epsilon) * scale + bias``."""
     parts = {"scale": scale, "bias": bias, "mean": mean, "variance": variance}
-    require(
-        all(part.dtype == np.float32 for part in parts.values()),
-        "parameters that are not float32",
-        "float32",
-    )
+    for name, part in parts.items():
+        require(part.dtype == np.float32, f"{name} of type {part.dtype}", "float32")
     value = op.read(0, CHANNELS_LAST)
     if AS_CONVOLUTION in op.node.attributes and 3 <= len(value.shape) <= 4:
         wide_scale, wide_bias, wide_mean, wide_variance = (
@@ -237,11 +236,8 @@ def lower_response_normalization(
 ) -> LoweringResult:
     """Lower LRN, local response normalization, over an odd number of channels."""
     shape = op.get_shape()
-    require(
-        len(shape) == 4 and size > 0 and size % 2,
-        f"size {size} for an input of shape {list(shape)}",
-        "an odd size, 4 dimensions",
-    )
+    require(len(shape) == 4, f"an input of shape {list(shape)}", "4 dimensions")
+    require(size > 0 and size % 2, f"size {size}", "a positive odd size")
     value = op.read(0, CHANNELS_LAST)
     return op.emit_result(
         "localresponsenormalization",

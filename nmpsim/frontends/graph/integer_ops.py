@@ -141,11 +141,14 @@ def lower_integer_division(op: OperatorContext) -> LoweringResult:
         divisor = (divisor - np.float32(other.zero_point)) * np.float32(other.scale)
     else:
         divisor = op.get_constant(1)
+    require(divisor.size == 1, f"a divisor of shape {list(divisor.shape)}", "one number")
+    rank = len(op.get_shape())
     require(
-        divisor.size == 1 and divisor.ndim <= len(op.get_shape()) and divisor.any(),
-        f"a division by {divisor.size} numbers",
-        "one number that is not 0",
+        divisor.ndim <= rank,
+        f"a divisor with {divisor.ndim} dimensions for an input with {rank}",
+        f"at most {rank} dimensions",
     )
+    require(divisor.any(), "a divisor of 0", "a divisor other than 0")
     return emit_lookup_table(op, lambda x: x / divisor.astype(np.float32).reshape(()))
 
 
@@ -169,23 +172,31 @@ def _look_up(
     """
     result = op.quantized_result
     require(
-        source.dtype in ("int8", "uint8") and result.dtype == source.dtype,
-        f"an input of {source.dtype} and a result of {result.dtype}",
-        "both int8 or both uint8",
+        source.dtype in ("int8", "uint8"), f"input {source.name} of {source.dtype}", "int8 or uint8"
+    )
+    require(
+        result.dtype == source.dtype,
+        f"a result of {result.dtype} from an input of {source.dtype}",
+        f"a result of {source.dtype}",
     )
     low, high = INTEGER_RANGES[source.dtype]
     integers = np.arange(low, high + 1) - source.zero_point
     floats = integers.astype(np.float32) * np.float32(source.scale)
     with np.errstate(all="ignore"):
         steps = np.rint(function(floats).astype(np.float32) / np.float32(result.scale))
-    require(not np.isnan(steps).any(), "undefined values (NaN)", "a number for each input")
+    undefined = np.isnan(steps)
+    require(
+        not undefined.any(),
+        f"result NaN for the input {floats[undefined.argmax()]:g}",
+        "a number for each input value",
+    )
     offset = result.zero_point - UNSIGNED_OFFSETS.get(result.dtype, 0)
     return op.emit_table(value, np.clip(steps.astype(np.float64), -(2.0**31), 2.0**31) + offset)
 
 
 def lower_integer_concatenation(op: OperatorContext, *, axis: int = 0) -> LoweringResult:
     """Lower Concat of quantized tensors; rescale operands to the scale of the result."""
-    require(op.limits is None, "a clip after a concatenation", "no fused clip")
+    require(op.limits is None, f"a fused clip to {op.limits}", "a concatenation without a clip")
     type, parts = op.lowering.make_tensor_type(op.result, (1,)), []
     layout = op.lowering.choose_layout(*op.names)
     for index, source in enumerate(op.sources):

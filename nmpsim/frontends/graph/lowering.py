@@ -15,7 +15,7 @@ from typing import Any, Literal
 import attrs
 import numpy as np
 
-from nmpsim.diagnostics import Place
+from nmpsim.diagnostics import Place, list_alternatives
 from nmpsim.frontends.graph.nodes import (
     INTEGER_RANGES,
     UNSIGNED_OFFSETS,
@@ -33,6 +33,7 @@ from nmpsim.frontends.module_builder import BuilderTensor, ModuleBuilder, make_q
 from nmpsim.lir.instruction_check import find_instruction_problem
 from nmpsim.lir.nodes import TensorType, find_size_problem
 from nmpsim.lir.opcodes import OPCODES
+from nmpsim.lir.printer import format_type
 
 Layout = Literal["plain", "last"]
 PLAIN: Layout = "plain"
@@ -107,7 +108,11 @@ class Lowering:
         """Return the shape of a tensor in the dimension order of the file."""
         if name in self.constants:
             return self.get_constant(name).shape
-        require(name in self._shapes, f"{name or 'an input'} is not computed before it is read")
+        require(
+            name in self._shapes,
+            f"{name or 'an omitted input'} is read, but no earlier node computes it",
+            "an input of the model, a constant, or the result of an earlier node",
+        )
         return self._shapes[name]
 
     def is_defined(self, name: str) -> bool:
@@ -162,7 +167,7 @@ class Lowering:
         quantization : QuantizedTensor, optional
             Scale and zero point with which to reinterpret the integers of a quantized tensor.
         """
-        require(name, "an input is left out")
+        require(name, "an omitted input", "all inputs that the operator requires")
         shape = self.get_shape(name)
         layout = self._effective_layout(layout, shape)
         if name in self.constants:
@@ -180,18 +185,26 @@ class Lowering:
         """Return the LIR type of a tensor; unsigned types become signed types."""
         self.check_size(shape)
         if isinstance(kind, str):
-            require(kind in _ELEMS, f"{kind} without a scale", "a scale, or " + " or ".join(_ELEMS))
+            expected = f"a scale, or the type {list_alternatives(_ELEMS)}"
+            require(kind in _ELEMS, f"a tensor of {kind} without a scale", expected)
             return TensorType(_ELEMS[kind], shape)
         dtype = kind.dtype or "uint8"
-        require(dtype in INTEGER_RANGES, f"{kind.name} is {dtype} with a scale", "8 to 32 bits")
+        require(
+            dtype in INTEGER_RANGES,
+            f"{kind.name} of type {dtype} with a scale",
+            list_alternatives(INTEGER_RANGES),
+        )
         elem = f"i{8 * np.dtype(dtype).itemsize}"
         zero_point = kind.zero_point - UNSIGNED_OFFSETS.get(dtype, 0)
         return make_quantized_type(elem, shape, kind.scale, zero_point)
 
     def check_size(self, shape: Shape) -> None:
         """Raise UnsupportedError if a shape is empty or too large."""
-        if (problem := find_size_problem(shape)) or min(shape, default=1) < 1:
-            raise UnsupportedError(problem[0] if problem else f"a shape {list(shape)}")
+        if problem := find_size_problem(shape):
+            raise UnsupportedError(f"a tensor with {problem[0]}", problem[1])
+        require(
+            min(shape, default=1) > 0, f"a tensor of shape {list(shape)}", "dimensions of 1 or more"
+        )
 
     def to_signed(self, values: Array) -> Array:
         """Return an array with unsigned integers shifted to the signed type of the same width."""
@@ -208,8 +221,8 @@ class Lowering:
         if quantization := self.get_quantization(name):
             require(
                 quantization.dtype in ("", dtype),
-                f"{dtype} with a zero point of {quantization.dtype}",
-                "equal types",
+                f"a zero point of {quantization.dtype} for an input of {dtype}",
+                f"a zero point of {dtype}",
             )
             kind = attrs.evolve(quantization, dtype=dtype)
         value = self.builder.add_input(name, self.make_tensor_type(kind, shape))
@@ -231,7 +244,8 @@ class Lowering:
         declared = self.graph.declarations.get(name)
         if is_own and declared is not None and declared.shape != shape:
             raise UnsupportedError(
-                f"a result of shape {list(shape)}, declared with shape {list(declared.shape)}"
+                f"a result of shape {list(shape)}",
+                f"shape {list(declared.shape)}, as the file declares",
             )
         if name in self.output_names and layout == PLAIN:
             output = self.builder.add_output(self.output_names[name], value.type)
@@ -261,12 +275,10 @@ class Lowering:
             output = self.builder.add_output(self.output_names[name], value.type)
             self.builder.add_instruction("copy", name, (output, value))
             self._stored[name] = {PLAIN: output}
-        stored = self._stored.get(name, {}).get(PLAIN)
-        require(
-            stored is not None and stored.name == self.output_names[name],
-            "an input, or a tensor that no node computes",
-            "the result of an operator",
-        )
+        stored, expected = self._stored.get(name, {}).get(PLAIN), "the result of an operator"
+        if stored is None:
+            raise UnsupportedError("no operator that computes it", expected)
+        require(stored.name == self.output_names[name], "an input of the model", expected)
 
     def is_unsigned(self, name: str) -> bool:
         """Return whether a model output is uint8 or uint16 in the file."""
@@ -280,7 +292,9 @@ class Lowering:
         """Return a view of a value with another shape."""
         require(
             math.prod(shape) == math.prod(value.shape),
-            f"shape {list(value.shape)} cannot be reshaped to {list(shape)}",
+            f"{math.prod(value.shape)} elements of shape {list(value.shape)} for a result of"
+            f" shape {list(shape)}",
+            f"{math.prod(shape)} elements",
         )
         self.check_size(shape)
         return self.builder.add_view(value, attrs.evolve(value.type, shape=shape))
@@ -295,7 +309,9 @@ class Lowering:
         roles = OPCODES[opcode].operands
         kinds = [(role.kind, one.type) for role, one in zip(roles, operands, strict=True)]
         problem = find_instruction_problem(opcode, kinds, attributes)
-        require(problem is None, f"{opcode}: {problem}")
+        if problem is not None:
+            found = f"{opcode}: {problem.message} ({problem.found})"
+            raise UnsupportedError(found, problem.expected)
         layer = self.graph.layers.get(name, name)
         return self.builder.add_instruction(opcode, layer, operands, **attributes)
 
@@ -323,10 +339,14 @@ class Lowering:
             return self.get_value(name, layout, quantization)
         full = (*(1,) * (len(shape) - len(own)), *own)
         goal = move_channels_last(shape) if layout == CHANNELS_LAST else shape
-        message = f"{name} {list(own)} broadcast to {list(shape)}"
+        found = f"{name} of shape {list(own)} broadcast to {list(shape)}"
         if name in self.constants:
             self._broadcast_elements += math.prod(shape)
-            require(self._broadcast_elements <= MAX_BROADCAST_ELEMENTS, f"the constant {message}")
+            require(
+                self._broadcast_elements <= MAX_BROADCAST_ELEMENTS,
+                f"the constant {found}, {self._broadcast_elements} elements with those before it",
+                f"at most {MAX_BROADCAST_ELEMENTS} elements of broadcast constants",
+            )
             values = np.broadcast_to(self.get_constant(name).reshape(full), shape)
             if layout == CHANNELS_LAST:
                 values = np.moveaxis(values, 1, -1)
@@ -340,7 +360,8 @@ class Lowering:
             )
         else:
             if layout == CHANNELS_LAST:
-                require(sum(dim > 1 for dim in full) <= 1, message)
+                is_vector = sum(dim > 1 for dim in full) <= 1
+                require(is_vector, found, "at most one dimension larger than 1")
                 full = move_channels_last(full)
             value = self.view(self.get_value(name, PLAIN, quantization), full)
         return self._expanded(f"{name}_broadcast", f"{name}_touch", value, goal)
@@ -362,7 +383,9 @@ class Lowering:
         return layout if len(shape) >= self._min_layout_rank else PLAIN
 
     def _check_undefined(self, name: str) -> None:
-        require(not self.is_defined(name), f"{name} is computed twice")
+        require(
+            not self.is_defined(name), f"a second definition of {name}", "one node that computes it"
+        )
 
     def _constant_value(
         self, name: str, layout: Layout, quantization: QuantizedTensor | None
@@ -404,10 +427,11 @@ class Lowering:
 
     def _reinterpreted(self, value: BuilderTensor, type: TensorType) -> BuilderTensor:
         """Return the same integers with another scale, by an identity look-up table."""
-        if type.elem != value.type.elem or type.elem != "i8":
-            raise UnsupportedError(
-                f"{value.name} is read with another scale than it is computed with"
-            )
+        require(
+            type.elem == value.type.elem == "i8",
+            f"{value.name} of type {format_type(value.type)} read as {format_type(type)}",
+            "equal types",
+        )
         name = f"{value.name}_taken"
         target = self.builder.allocate(name, type)
         table = np.arange(-128, 128).astype(np.int8)

@@ -7,6 +7,7 @@ import math
 import attrs
 import numpy as np
 
+from nmpsim.diagnostics import list_alternatives
 from nmpsim.frontends.graph.conversions import broadcast_scalar, emit_dequantize
 from nmpsim.frontends.graph.convolution import (
     add_integer_bias,
@@ -45,11 +46,9 @@ def _batch_shape(shape: Shape, other: Shape) -> Shape:
 def _is_matrix(op: OperatorContext) -> bool:
     """Return whether the right operand is a constant matrix; raise UnsupportedError for vectors."""
     ranks = [len(op.get_shape(index)) for index in range(2)]
-    require(
-        min(ranks) > 1 and (op.kind != "Gemm" or max(ranks) == 2),
-        f"operands with {ranks[0]} and {ranks[1]} dimensions",
-        "matrices",
-    )
+    found = f"operands with {ranks[0]} and {ranks[1]} dimensions"
+    require(min(ranks) > 1, found, "operands with at least 2 dimensions")
+    require(op.kind != "Gemm" or max(ranks) == 2, found, "operands with 2 dimensions")
     return ranks[1] == 2 and op.lowering.is_constant(op.names[1])
 
 
@@ -65,7 +64,7 @@ def lower_matmul(
 
     It becomes a fully connected layer or, without constant weights, a batch matmul.
     """
-    require(math.isfinite(alpha * beta), f"alpha {alpha}, beta {beta}", "finite numbers")
+    require(math.isfinite(alpha * beta), f"alpha {alpha}, beta {beta}", "a finite product of both")
     if _is_matrix(op):
         left, weights = _turned(op, op.read(0, PLAIN), transa), get_float_weights(op, 1)
         weights = weights.T if transb else weights
@@ -160,11 +159,9 @@ def lower_integer_matmul(
         rows = op.view(value, (math.prod(value.shape[:-1]), value.shape[-1]))
         connected = emit_integer_fully_connected(op, rows, weights.T if transb else weights)
         return op.view(connected, (*value.shape[:-1], connected.shape[1]))
-    require(
-        not op.bias and not op.limits,
-        "a bias or clip after a product of two activations",
-        "neither",
-    )
+    expected = "a constant operand, or only the product of two activations"
+    require(not op.bias, f"bias {op.bias} of a product of two activations", expected)
+    require(not op.limits, f"a product of two activations with a clip to {op.limits}", expected)
     return emit_integer_matmul(op, op.read(0, PLAIN), op.read(1, PLAIN))
 
 
@@ -176,7 +173,7 @@ def emit_integer_matmul(
     require(
         math.prod(batch) <= _MAX_PRODUCTS,
         f"{math.prod(batch)} matrix products in one operator",
-        f"at most {_MAX_PRODUCTS}",
+        f"at most {_MAX_PRODUCTS} products",
     )
     whole = op.allocate(op.result, (*batch, left.shape[-2], right.shape[-1]))
     for index in np.ndindex(*batch):
@@ -233,9 +230,14 @@ def lower_matmul_integer(op: OperatorContext) -> LoweringResult:
         return op.view(sums, (*value.shape[:-1], sums.shape[1]))
     other = _centered(op, 1, 3, PLAIN)
     require(
-        value.shape[:-2] == other.shape[:-2] and value.shape[-1] <= _MAX_EXACT_PRODUCTS,
-        f"shapes {list(value.shape)} and {list(other.shape)}, neither of them constant",
-        f"equal batch dimensions, at most {_MAX_EXACT_PRODUCTS} products per sum",
+        value.shape[:-2] == other.shape[:-2],
+        f"activations of shape {list(value.shape)} and {list(other.shape)}",
+        "equal batch dimensions",
+    )
+    require(
+        value.shape[-1] <= _MAX_EXACT_PRODUCTS,
+        f"{value.shape[-1]} products per sum of a product of two activations",
+        f"at most {_MAX_EXACT_PRODUCTS}",
     )
     return _to_int32(op, _multiply_batches(op, value, other))
 
@@ -247,9 +249,14 @@ def lower_conv_integer(op: OperatorContext) -> LoweringResult:
     depth = filters.shape[1]
     step = min(_MAX_EXACT_PRODUCTS // math.prod(filters.shape[2:]), depth)
     require(
-        step > 0 and (groups == 1 or step == depth),
+        step > 0,
+        f"{math.prod(filters.shape[2:])} positions in a filter",
+        f"at most {_MAX_EXACT_PRODUCTS}",
+    )
+    require(
+        groups == 1 or step == depth,
         f"{math.prod(filters.shape[1:])} products per sum in {groups} groups",
-        f"at most {_MAX_EXACT_PRODUCTS}, or one group",
+        f"at most {_MAX_EXACT_PRODUCTS} products, or one group",
     )
     value, parts = _centered(op, 0, 2, CHANNELS_LAST), []
     zeros = np.zeros(len(filters), np.float32)
@@ -289,19 +296,18 @@ def _centered(op: OperatorContext, index: int, zero_index: int, layout: Layout) 
         return lowering.add_float_constant(f"{name}_real", values)
     kind = lowering.get_quantization(name)
     if kind is None or kind.dtype not in _EIGHT_BIT_TYPES:
-        found = kind.dtype if kind else "float"
-        raise UnsupportedError(f"{name} is {found}, not int8 or uint8")
+        found = kind.dtype if kind else FLOAT
+        raise UnsupportedError(f"{name} of type {found}", list_alternatives(_EIGHT_BIT_TYPES))
     is_known = not zero or lowering.is_constant(zero)
     zeros = _zero_points(op, zero_index if is_known else -1)
-    require(zeros.size == 1, f"{zeros.size} zero points of {name}", "one")
+    require(zeros.size == 1, f"{zeros.size} zero points of {name}", "one zero point")
     wanted = attrs.evolve(make_unit_quantization(name, kind.dtype), zero_points=zeros)
     value = emit_dequantize(op, op.read_any_type(index, layout, wanted))
     if is_known:
         return value
     zero_shape = lowering.get_shape(zero)
-    require(
-        math.prod(zero_shape) == 1, f"zero points of shape {list(zero_shape)} for {name}", "one"
-    )
+    found = f"zero points of shape {list(zero_shape)} for {name}"
+    require(math.prod(zero_shape) == 1, found, "one zero point")
     number = emit_dequantize(
         op, lowering.get_value(zero, PLAIN, make_unit_quantization(zero, kind.dtype))
     )
@@ -319,9 +325,14 @@ def _centered_constant(op: OperatorContext, index: int, zero_index: int, axis: i
     """Return constant 8-bit integers minus the zero points of an axis, in float32."""
     values, zeros = op.get_constant(index), _zero_points(op, zero_index)
     require(
-        str(values.dtype) in _EIGHT_BIT_TYPES and zeros.size in (1, values.shape[axis]),
-        f"{op.names[index]} is {values.dtype} with {zeros.size} zero points",
-        "int8 or uint8 with one zero point, or one per channel",
+        str(values.dtype) in _EIGHT_BIT_TYPES,
+        f"{op.names[index]} of type {values.dtype}",
+        list_alternatives(_EIGHT_BIT_TYPES),
+    )
+    require(
+        zeros.size in (1, values.shape[axis]),
+        f"{zeros.size} zero points of {op.names[index]}",
+        f"1 zero point, or {values.shape[axis]}, one per channel",
     )
     ends = (1,) * (values.ndim - 1 - axis)
     return (values.astype(np.int64) - zeros.reshape(-1, *ends)).astype(np.float32)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.diagnostics import list_alternatives
 from nmpsim.frontends.graph.conversions import get_value_kind
 from nmpsim.frontends.graph.lowering import (
     CHANNELS_LAST,
@@ -26,6 +27,7 @@ from nmpsim.frontends.graph.operation import (
 )
 from nmpsim.frontends.imported_model import require
 from nmpsim.frontends.module_builder import BuilderTensor
+from nmpsim.lir.printer import format_type
 
 Indices = Mapping[int, npt.NDArray[np.int64]]
 """Axis -> the index in the source for each index of the result."""
@@ -61,7 +63,8 @@ def lower_dropout(
     op: OperatorContext, ratio: object = None, training_mode: Array | None = None
 ) -> LoweringResult:
     """Lower Dropout in inference mode to an alias."""
-    require(training_mode is None or not training_mode.any(), "training mode", "inference mode")
+    is_inference = training_mode is None or not training_mode.any()
+    require(is_inference, "training_mode true", "training_mode false")
     return lower_identity(op)
 
 
@@ -81,7 +84,7 @@ def lower_flatten(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
     require(
         -len(own) <= axis <= len(own),
         f"axis {axis} for shape {list(own)}",
-        f"{-len(own)} to {len(own)}",
+        f"an axis from {-len(own)} to {len(own)}",
     )
     axis = axis + len(own) if axis < 0 else axis
     return op.define_view((math.prod(own[:axis]), math.prod(own[axis:])))
@@ -111,8 +114,8 @@ def lower_transpose(op: OperatorContext, *, perm: Integers | None = None) -> Low
     order = tuple(perm or range(rank - 1, -1, -1))
     require(
         sorted(order) == list(range(rank)),
-        f"perm {list(order)} for {rank} dimensions",
-        "a permutation",
+        f"perm {list(order)}",
+        f"a permutation of 0 to {rank - 1}",
     )
     shape = tuple(own[axis] for axis in order)
     value = op.read_any_type()
@@ -167,8 +170,8 @@ def lower_split(
         split = [min(each, own[axis] - i * each) for i in range(len(outputs))]
     require(
         sum(split) == own[axis],
-        f"sizes {list(split)} for an axis of size {own[axis]}",
-        "sizes with this sum",
+        f"sizes {list(split)}, which sum to {sum(split)}",
+        f"sizes that sum to {own[axis]}, the size of axis {axis}",
     )
     for size, result in zip(split, outputs, strict=True):
         if result:
@@ -191,11 +194,8 @@ def lower_gather(op: OperatorContext, indices: Array, *, axis: int = 0) -> Lower
     """Lower Gather of constant indices, a vector or a scalar, along an axis."""
     own = op.get_shape()
     axis = normalize_axis(axis, own)
-    require(
-        indices.dtype.kind == "i" and indices.ndim <= 1,
-        f"indices of shape {list(indices.shape)} and type {indices.dtype}",
-        "a vector or scalar of integers",
-    )
+    require(indices.dtype.kind == "i", f"indices of type {indices.dtype}", "int32 or int64")
+    require(indices.ndim <= 1, f"indices of shape {list(indices.shape)}", "at most 1 dimension")
     places = np.arange(own[axis])[indices.astype(np.int64)]
     if indices.ndim == 1:
         return emit_gather(op, {axis: places})
@@ -208,11 +208,9 @@ def lower_gather(op: OperatorContext, indices: Array, *, axis: int = 0) -> Lower
 def lower_tile(op: OperatorContext, repeats: Integers) -> LoweringResult:
     """Lower Tile, which repeats a tensor along its axes."""
     own = op.get_shape()
-    require(
-        len(repeats) == len(own) and all(1 <= count <= 1 << 16 for count in repeats),
-        f"repeats {list(repeats)} for shape {list(own)}",
-        "one positive number per dimension",
-    )
+    found = f"repeats {list(repeats)} for shape {list(own)}"
+    require(len(repeats) == len(own), found, "one number per dimension")
+    require(all(1 <= count <= 1 << 16 for count in repeats), found, "numbers from 1 to 2**16")
     pairs = enumerate(zip(own, repeats, strict=True))
     return emit_gather(op, {a: np.tile(np.arange(d), n) for a, (d, n) in pairs if n > 1})
 
@@ -222,8 +220,17 @@ def lower_concatenation(op: OperatorContext, *, axis: int = 0) -> LoweringResult
     indices = [index for index, name in enumerate(op.names) if name]
     layout = op.lowering.choose_layout(*(op.names[index] for index in indices))
     parts = [op.read_any_type(index, layout) for index in indices]
-    kinds = {(part.type.elem, part.type.quant) for part in parts}
-    require(len(kinds) == 1, "inputs of different types or scales", "equal types and scales")
+    for part in parts[1:]:
+        require(
+            part.type.elem == parts[0].type.elem,
+            f"input {part.name} of type {part.type.elem}",
+            f"{parts[0].type.elem}, as of {parts[0].name}",
+        )
+        require(
+            part.type.quant == parts[0].type.quant,
+            f"input {part.name} of type {format_type(part.type)}",
+            f"the scale and offset of {parts[0].name}, {format_type(parts[0].type)}",
+        )
     axis = normalize_axis(axis, op.get_shape(indices[0]))
     return op.concatenate(parts[0].type, parts, op.find_stored_axis(axis, len(parts[0].shape)))
 
@@ -254,9 +261,9 @@ def emit_pad(
     Zeros around an image may become the padding of the next convolutions.
     """
     modes = ("constant", "edge", "reflect", "symmetric", "wrap")
-    require(mode in modes, f"mode {mode}", " or ".join(modes))
+    require(mode in modes, f"mode {mode}", list_alternatives(modes))
     pads, lowering = [*before, *after], op.lowering
-    require(all(0 <= pad < 1 << 20 for pad in pads), f"pads {pads}", "numbers from 0 to 2**20 - 1")
+    require(all(0 <= pad < 1 << 20 for pad in pads), f"pads {pads}", "pads from 0 to 2**20 - 1")
     sides = list(zip(op.get_shape(), before, after, strict=True))
     if mode != "constant":
         return emit_gather(

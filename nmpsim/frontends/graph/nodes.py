@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.diagnostics import list_alternatives
 from nmpsim.frontends.imported_model import NotConstantError, UnsupportedError, require
 
 OPSET = 21
@@ -215,16 +216,22 @@ def read_quantization(
     if zero_point:
         given = get_constant_values(constants, zero_point)
         dtype, zeros = str(given.dtype), given.reshape(-1)
-    require(not dtype or dtype in INTEGER_RANGES, f"{name} is {dtype}", " or ".join(INTEGER_RANGES))
     require(
-        scales.dtype == np.float32 and zeros.size in (1, scales.size) and scales.size,
-        f"{scales.size} scales of {scales.dtype}, {zeros.size} zero points",
-        "scales of float32, as many zero points",
+        not dtype or dtype in INTEGER_RANGES,
+        f"{name} of type {dtype}",
+        list_alternatives(INTEGER_RANGES),
+    )
+    require(scales.dtype == np.float32, f"scale {scale} of type {scales.dtype}", "float32")
+    require(scales.size, f"scale {scale} without elements", "at least one scale")
+    require(
+        zeros.size in (1, scales.size),
+        f"{zeros.size} zero points for {scales.size} scales",
+        f"1 zero point, or {scales.size}",
     )
     require(
         np.isfinite(scales).all() and (scales > 0).all(),
         f"scales of {name} from {scales.min():g} to {scales.max():g}",
-        "positive finite scales",
+        "positive finite numbers",
     )
     wide = np.broadcast_to(zeros.astype(np.int64), scales.shape)
     return QuantizedTensor(name, dtype, scales.astype(np.float32), wide)
@@ -258,5 +265,6 @@ def get_constant_values(constants: Constants, name: str, description: str = "an 
         raise NotConstantError(name, description)
     values = constants[name]
     if values.dtype == object:
-        raise UnsupportedError(f"{name} is {values.item()}")
+        expected = "an element type that NumPy has"
+        raise UnsupportedError(f"constant {name} of type {values.item()}", expected)
     return values

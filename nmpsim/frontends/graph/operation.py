@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from nmpsim.diagnostics import list_alternatives
 from nmpsim.frontends.graph.lowering import (
     CHANNELS_LAST,
     PLAIN,
@@ -79,7 +80,7 @@ def normalize_axis(axis: int, shape: Shape) -> int:
     require(
         -len(shape) <= axis < len(shape),
         f"axis {axis} for shape {list(shape)}",
-        f"{-len(shape)} to {len(shape) - 1}",
+        f"an axis from {-len(shape)} to {len(shape) - 1}",
     )
     return axis % len(shape)
 
@@ -127,7 +128,7 @@ class OperatorContext:
     def quantized_result(self) -> QuantizedTensor:
         """Quantization of the result; raises UnsupportedError if the result is not quantized."""
         if isinstance(self.result, str):
-            raise UnsupportedError(f"{self.name} is {self.result}")
+            raise UnsupportedError(f"result {self.name} of {self.result}", "a quantized result")
         return self.result
 
     @property
@@ -144,10 +145,12 @@ class OperatorContext:
     def get_integers(self, index: int) -> list[int]:
         """Return a constant input of at most 1024 integers as a flat list."""
         values = self.get_constant(index)
+        name = self.node.get_input(index)
+        require(values.dtype.kind in "iu", f"{name} of type {values.dtype}", "integers")
         require(
-            values.dtype.kind in "iu" and values.size <= _MAX_INTEGERS,
-            f"{self.node.get_input(index)} has {values.size} elements of {values.dtype}",
-            f"at most {_MAX_INTEGERS} integers",
+            values.size <= _MAX_INTEGERS,
+            f"{name} with {values.size} elements",
+            f"at most {_MAX_INTEGERS} elements",
         )
         return [int(value) for value in values.reshape(-1)]
 
@@ -254,8 +257,8 @@ class OperatorContext:
         others = {(*part.shape[:axis], *part.shape[axis + 1 :]) for part in parts}
         require(
             len(others) == 1,
-            f"input shapes {[list(part.shape) for part in parts]}",
-            "shapes that differ only in the axis",
+            f"input shapes {', '.join(str(list(part.shape)) for part in parts)}",
+            f"shapes that differ only in dimension {axis}",
         )
         size = sum(part.shape[axis] for part in parts)
         whole = self.allocate(kind, (*own[:axis], size, *own[axis + 1 :]))
@@ -353,11 +356,10 @@ def check_element_types(
 ) -> None:
     """Raise UnsupportedError unless all values have one of the allowed element types."""
     for value in values:
-        require(
-            value.type.elem in elems and value.type.elem == values[0].type.elem,
-            f"{name or value.name} is {value.type.elem}",
-            " or ".join(elems),
-        )
+        found = f"{name or value.name} of type {value.type.elem}"
+        require(value.type.elem in elems, found, list_alternatives(elems))
+        expected = f"{values[0].type.elem}, the type of {values[0].name}"
+        require(value.type.elem == values[0].type.elem, found, expected)
 
 
 def as_image(op: OperatorContext, value: BuilderTensor) -> BuilderTensor:

@@ -38,18 +38,20 @@ def lower_pool(
     window = read_window(sizes, **bind_attributes(read_window, attributes))
     image, has_gaps, words = as_image(op, value), window.dilation != (1, 1), {}
     if is_max:
-        require(not any(op.node.outputs[1:]), "the output Indices", "only the output Y")
+        more = [name for name in op.node.outputs[1:] if name]
+        require(not more, f"output Indices {', '.join(more)}", "only the output Y")
         # ONNX Runtime pads as for a window without gaps, other than ONNX says.
         is_defined = not (has_gaps and auto_pad.startswith("SAME"))
-        require(is_defined, f"dilations {list(window.dilation)} and {auto_pad}", "explicit pads")
+        require(is_defined, f"dilations {list(window.dilation)} with auto_pad {auto_pad}", "pads")
         if has_gaps:
             image = _gather_taps(op, image, window)
             window = attrs.evolve(window, strides=window.kernel, pads=(0, 0, 0, 0))
     else:
+        require(not has_gaps, f"dilations {list(window.dilation)}", "dilations of 1")
         require(
-            not has_gaps and not (window.is_extended and window.counts_padding),
-            f"dilations {window.dilation}, or ceil_mode with counted padding",
-            "dilations of 1, count_include_pad of 0 with ceil_mode",
+            not (window.is_extended and window.counts_padding),
+            "ceil_mode 1 with count_include_pad 1",
+            "ceil_mode 0 or count_include_pad 0",
         )
         is_padded = any(window.pads)
         counts = window.counts_padding or (is_integer and not is_padded)
@@ -87,8 +89,11 @@ def _gather_taps(op: OperatorContext, image: BuilderTensor, window: Window) -> B
         begins = np.arange(window.out[d]) * window.strides[d] - window.pads[d]
         taps = begins[:, None] + np.arange(window.kernel[d]) * window.dilation[d]
         is_inside = (taps >= 0) & (taps < image.shape[1 + d])
+        is_empty = ~is_inside.any(axis=1)
         require(
-            is_inside.any(axis=1).all(), "a window of padding only", "an element in each window"
+            not is_empty.any(),
+            f"window {is_empty.argmax()} of axis {d}, which contains only padding",
+            "windows that contain an element",
         )
         first = taps[np.arange(len(taps)), is_inside.argmax(axis=1)]
         indices[1 + d] = np.where(is_inside, taps, first[:, None]).reshape(-1)
@@ -116,11 +121,10 @@ def lower_reduction(
     """Lower ReduceMean, ReduceSum, ReduceMax or ReduceMin."""
     shape, opcode = op.get_shape(), _REDUCTION_OPCODES[op.kind]
     is_noop = not axes and noop_with_empty_axes
-    require(
-        not op.sources or (op.limits is None and not is_noop),
-        "a clip after a reduction, or no axes",
-        "axes, and no fused clip",
-    )
+    if op.sources:
+        expected = "a quantized reduction without a clip"
+        require(op.limits is None, f"a fused clip to {op.limits}", expected)
+        require(not is_noop, "no axes with noop_with_empty_axes 1", "at least one axis")
     if is_noop:
         return op.define_view(shape)
     reduced = sorted({normalize_axis(axis, shape) for axis in axes or range(len(shape))})
@@ -152,7 +156,7 @@ def lower_arg_extreme(
     """Lower ArgMax or ArgMin, which return the first index of equal values."""
     shape = op.get_shape()
     axis = normalize_axis(axis, shape)
-    require(not select_last_index, "select_last_index of 1", "0")
+    require(not select_last_index, "select_last_index 1", "select_last_index 0")
     reduced = (*shape[:axis], *(1,) * keepdims, *shape[axis + 1 :])
     return op.emit(
         op.kind.lower(),
@@ -168,7 +172,7 @@ def lower_softmax(
     op: OperatorContext, *, axis: int | None = None, opset: int | None = None
 ) -> LoweringResult:
     """Lower Softmax or LogSoftmax along an axis, or along it and all later axes before opset 13."""
-    require(op.limits is None, "a clip after a softmax", "no fused clip")
+    require(op.limits is None, f"a fused clip to {op.limits}", "a softmax without a clip")
     shape, opcode = op.get_shape(), op.kind.lower()
     is_old = int(op.lowering.opset if opset is None else opset) < 13
     default = 1 if is_old else -1

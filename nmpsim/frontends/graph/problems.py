@@ -44,7 +44,8 @@ class Problems:
         """Add an operator that cannot be compiled; ignore further problems of the operator."""
         found, expected = str(error), getattr(error, "expected", None)
         if not isinstance(error, UnsupportedError):
-            found = f"inputs or attributes that do not fit it ({type(error).__name__}: {error})"
+            found = f"{type(error).__name__}: {error}"
+            expected = f"inputs and attributes that fit the {self._noun}"
         message, hint = f"{self._noun} {label} cannot be compiled", self._hint(found)
         problem = Diagnostic(
             "MODEL002", message, self._place, found=found[:240], expected=expected, hint=hint

@@ -89,7 +89,9 @@ def _bind_inputs(lowering: Lowering) -> set[str]:
         message, place = f"input {one.name} cannot be compiled", lowering.place
         if one.shape is None:
             hint = f"Pass the shape, such as --input-shape {one.name}=1,3,224,224."
-            raise fail("MODEL002", message, place=place, found="no shape", hint=hint)
+            message = f"the shape of input {one.name} is unknown"
+            expected = "a shape of constant dimensions"
+            raise fail("MODEL002", message, place=place, expected=expected, hint=hint)
         try:
             name = lowering.bind_input(one.name, one.dtype, one.shape)
         except UnsupportedError as error:
@@ -153,7 +155,7 @@ def _lower_node(lowering: Lowering, step: Node, operators: Operators) -> str:
         lowering.define_constant(step.outputs[0], values)
         return IS_CONSTANT
     if step.op not in operators:
-        raise UnsupportedError("an unsupported operator")
+        raise UnsupportedError(f"operator {step.op}", "an operator listed in docs/operations.md")
     return _apply(operators[step.op], lowering, step)
 
 

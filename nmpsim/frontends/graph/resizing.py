@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.diagnostics import list_alternatives
 from nmpsim.frontends.graph.convolution import emit_transposed_convolution
 from nmpsim.frontends.graph.lowering import CHANNELS_LAST, PLAIN
 from nmpsim.frontends.graph.matmul import emit_fully_connected
@@ -44,25 +45,23 @@ def lower_resize(
     sizes, factors = _sizes_and_scales(op, own, axes, scales)
     if _is_old(op):
         transformation, nearest_mode = "asymmetric", "floor"
-        require(min(factors) >= 1, f"scales {list(factors)}", "scales of 1 or more")
+        expected = "scales of 1 or more, or opset 11"
+        require(min(factors) >= 1, f"scales {list(factors)}", expected)
     if mode == "nearest" and _is_repetition(own, sizes, transformation, nearest_mode):
         value, shape = op.read_any_type(0, CHANNELS_LAST), op.to_layout(sizes)
         pairs = zip(shape, value.shape, strict=True)
         factors = tuple(float(new) / float(old) for new, old in pairs)
         return op.emit("resizenearest", value, shape=shape, Scale=factors)
-    policy = keep_aspect_ratio_policy
-    require(
-        not antialias and policy == "stretch" and max(sizes) <= _MAX_SIZE,
-        f"antialias {antialias}, policy {policy}, sizes {list(sizes)}",
-        f"no antialias, policy stretch, sizes up to {_MAX_SIZE}",
-    )
+    _check_options(antialias, keep_aspect_ratio_policy)
+    require(max(sizes) <= _MAX_SIZE, f"sizes {list(sizes)}", f"sizes up to {_MAX_SIZE}")
     coordinates = {
         axis: _coordinates(transformation, own[axis], sizes[axis], factors[axis])
         for axis in range(len(own))
         if sizes[axis] != own[axis] or factors[axis] != 1
     }
     if mode == "nearest":
-        require(nearest_mode in _ROUNDING, f"nearest_mode {nearest_mode}", " or ".join(_ROUNDING))
+        is_known = nearest_mode in _ROUNDING
+        require(is_known, f"nearest_mode {nearest_mode}", list_alternatives(_ROUNDING))
         rounded = {a: _ROUNDING[nearest_mode](x).astype(np.int64) for a, x in coordinates.items()}
         return emit_gather(op, {axis: np.clip(x, 0, own[axis] - 1) for axis, x in rounded.items()})
     require(mode in ("linear", "cubic"), f"mode {mode}", "nearest, linear or cubic")
@@ -74,6 +73,11 @@ def lower_resize(
         zeros = op.add_float_constant("nothing", np.zeros(sizes[axis], np.float32))
         value = op.swap_with_last(emit_fully_connected(op, swapped, matrix, zeros), axis)
     return op.emit("copy", value)
+
+
+def _check_options(antialias: int, policy: str) -> None:
+    require(not antialias, f"antialias {antialias}", "antialias 0")
+    require(policy == "stretch", f"keep_aspect_ratio_policy {policy}", "stretch")
 
 
 def _is_old(op: OperatorContext) -> bool:
@@ -91,7 +95,8 @@ def _sizes_and_scales(
         given = op.get_constant(1 if _is_old(op) else 2).reshape(-1)
     sizes, factors = list(own), [1.0] * len(own)
     for axis, number in zip(axes, map(float, given), strict=True):
-        require(0 < number < 1 << 20, f"size or scale {number:g}", "a positive number below 2**20")
+        found = f"{'size' if has_sizes else 'scale'} {number:g}"
+        require(0 < number < 1 << 20, found, "a positive number below 2**20")
         sizes[axis], factors[axis] = int(np.floor(own[axis] * number)), number
         if has_sizes:
             sizes[axis] = int(number)
@@ -123,8 +128,8 @@ def _coordinates(transformation: str, own: int, size: int, scale: float) -> Arra
         # ONNX and its Runtime differ in what the length is
         require(
             np.float32(own) * factor == size,
-            f"align_corners from {own} to {own * scale:g}",
-            "a whole size",
+            f"align_corners with a result size of {own} * {scale:g} = {own * scale:g}",
+            "a whole number",
         )
         return x * np.float32(own - 1) / np.float32(size - 1) if size > 1 else x * 0
     if transformation == "pytorch_half_pixel" and size == 1:
@@ -137,7 +142,7 @@ def _coordinates(transformation: str, own: int, size: int, scale: float) -> Arra
         return offset + (x + half) / factor - half
     raise UnsupportedError(
         f"coordinate_transformation_mode {transformation}",
-        "half_pixel, asymmetric or align_corners",
+        "asymmetric, align_corners, half_pixel, half_pixel_symmetric or pytorch_half_pixel",
     )
 
 
@@ -204,19 +209,22 @@ def lower_integer_resize(
     transformation = "asymmetric" if _is_old(op) else transformation
     is_exact = all(size == scale * dim for size, scale, dim in zip(sizes, given, own, strict=True))
     is_exact = is_exact and all(scale.is_integer() for scale in given)
-    is_stretched = keep_aspect_ratio_policy == "stretch" and not antialias
+    _check_options(antialias, keep_aspect_ratio_policy)
+    require(is_exact, f"a resize from shape {list(own)} to {list(sizes)}", "whole factors")
     require(
-        is_exact and is_stretched and transformation in _IS_CENTERED,
-        f"{transformation} from shape {list(own)} to {list(sizes)}",
-        f"whole factors, {' or '.join(_IS_CENTERED)}",
+        transformation in _IS_CENTERED,
+        f"coordinate_transformation_mode {transformation}",
+        list_alternatives(_IS_CENTERED),
     )
-    require(
-        len(own) == 4 and sizes[:2] == own[:2], f"scales {list(given)}", "[1, 1, height, width]"
-    )
+    require(len(own) == 4, f"an input of shape {list(own)}", "4 dimensions")
+    expected = "scales [1, 1, height, width]"
+    require(sizes[:2] == own[:2], f"scales {list(given)}", expected)
     factors, is_centered = (int(given[2]), int(given[3])), _IS_CENTERED[transformation]
     tents = [_tent(factor, is_centered) for factor in factors]
     weights = np.multiply.outer(tents[0], tents[1])
-    require(weights.max() <= _MAX_WEIGHT and mode == "linear", f"mode {mode}, factors {factors}")
+    require(mode == "linear", f"mode {mode}", "linear")
+    found = f"factors {list(factors)}, which need the weight {weights.max()}"
+    require(weights.max() <= _MAX_WEIGHT, found, f"weights of at most {_MAX_WEIGHT}")
     value = op.read(0, CHANNELS_LAST)
     for axis, factor in enumerate(factors, 1):
         if factor > 1:

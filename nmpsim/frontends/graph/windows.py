@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from nmpsim.diagnostics import list_alternatives
 from nmpsim.frontends.graph.nodes import Shape
 from nmpsim.frontends.imported_model import require
 
@@ -61,18 +62,19 @@ def read_window(
         For attributes that do not fit the input, or are out of range.
     """
     dims = len(spatial)
-    require(dims in (1, 2), f"windows of {dims} dimensions", "1 or 2")
+    require(dims in (1, 2), f"windows with {dims} dimensions", "1 or 2 dimensions")
 
     def read(name: str, value: Any, least: int = 1) -> tuple[int, int]:
         """Return the numbers of an attribute for rows and columns; a sequence has one row."""
-        is_valid = isinstance(value, tuple) and len(value) == dims
-        is_valid = is_valid and all(least <= number < _MAX_SIZE for number in value)
-        require(is_valid, f"{name} {value}", f"{dims} numbers from {least} to 2**20 - 1")
+        found = f"{name} {list(value) if isinstance(value, tuple) else value}"
+        require(isinstance(value, tuple) and len(value) == dims, found, f"{dims} numbers")
+        is_valid = all(least <= number < _MAX_SIZE for number in value)
+        require(is_valid, found, f"numbers from {least} to 2**20 - 1")
         rows, columns = (least, *map(int, value))[-2:]
         return rows, columns
 
     sizes = kernel if kernel_shape is None else kernel_shape
-    require(kernel in (None, sizes), f"kernel_shape {sizes}", f"{kernel}, as the weights")
+    require(kernel in (None, sizes), f"kernel_shape {sizes}", f"{kernel}, the shape of the weights")
     given = (0,) * (2 * dims) if pads is None or auto_pad != "NOTSET" else pads
     befores, afters = read("pads", given[:dims], 0), read("pads", given[dims:], 0)
     ones = (1,) * dims
@@ -82,7 +84,7 @@ def read_window(
     )
     gaps = read("dilations", ones if dilations is None else dilations)
     names = ("NOTSET", "VALID", "SAME", "SAME_UPPER", "SAME_LOWER")
-    require(auto_pad in names, f"auto_pad {auto_pad}", " or ".join(names))
+    require(auto_pad in names, f"auto_pad {auto_pad}", list_alternatives(names))
     out, begins, ends, is_extended = [], [], [], False
     for d, length in enumerate((1, *spatial)[-2:]):
         step, extent = steps[d], (kernel[d] - 1) * gaps[d] + 1
@@ -93,8 +95,8 @@ def read_window(
             least = {"SAME_UPPER": -1, "SAME_LOWER": -2}.get(auto_pad, total)
             require(
                 total >= least,
-                f"{auto_pad} with a stride of {step}",
-                f"a stride of at most {extent}, as the window",
+                f"auto_pad {auto_pad} with a stride of {step}",
+                f"a stride of at most {extent}, the size of the window",
             )
             begin = (max(total, 0) + (auto_pad == "SAME_LOWER")) // 2
             end = max(total, 0) - begin
@@ -102,8 +104,9 @@ def read_window(
         free = length + begin + end - extent
         require(
             free >= 0,
-            f"a window {kernel} for an input {list(spatial)}",
-            "a window inside the padded input",
+            f"a window of {extent} positions for {length + begin + end} along spatial"
+            f" axis {d - 2 + dims} ({length} and padding {begin} + {end})",
+            "a window within the padded input",
         )
         count, rest = free // step + 1, free % step
         # A window that would begin behind the input does not count.

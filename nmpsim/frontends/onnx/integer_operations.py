@@ -66,9 +66,8 @@ def convert_qlinear_node(node: Node, constants: Constants) -> Node:
     first, end = 0, 3 * INTEGER_OPERATORS[kind].inputs
     bias, at = _BIAS_AND_RESULT.get(kind, (count, end))
     if kind == "Concat":
-        require(
-            count > 4 and count % 3 == 2, f"{count} inputs", "3 for each tensor after the first 2"
-        )
+        expected = "2 inputs, then 3 inputs for each of the concatenated tensors"
+        require(count > 4 and count % 3 == 2, f"{count} inputs", expected)
         first, end, at = 2, count, 0
     if kind == "Gemm" and not node.get_input(at):
         return node
@@ -350,7 +349,7 @@ class _Fusion:
     def _read_source(self, name: str) -> QuantizedTensor:
         node = self._edges.find_dequantize(name)
         if node is None:
-            raise UnsupportedError(f"{name} is float", "the result of DequantizeLinear")
+            raise UnsupportedError(f"{name} of type float32", "the result of DequantizeLinear")
         return _read_parameters(node, node.inputs[0], self._constants)
 
     def _read_result(self, node: Node) -> QuantizedTensor:
@@ -394,13 +393,21 @@ class _Fusion:
     def _find_bias(self, name: str, sources: tuple[QuantizedTensor, ...]) -> str:
         """Return the name of an int32 constant nearly on the scale of the sum."""
         source = self._read_source(name)
-        require(
-            source.dtype == "int32" and source.name in self._constants, f"a bias of {source.dtype}"
-        )
+        require(source.dtype == "int32", f"a bias of type {source.dtype}", "int32")
+        require(source.name in self._constants, f"the activation {name} as bias", "a constant")
         products = sources[0].scales * sources[1].scales
         allowed = _BIAS_TOLERANCE * products + _BIAS_DIFFERENCE
-        is_near = (np.abs(source.scales - products) <= allowed).all()
-        require(is_near and not source.zero_points.any(), "a bias with another scale")
+        require(
+            (np.abs(source.scales - products) <= allowed).all(),
+            f"a bias with scales from {source.scales.min():g} to {source.scales.max():g}",
+            f"{products.min():g} to {products.max():g}, the input scale times the weight scales",
+        )
+        require(
+            not source.zero_points.any(),
+            f"a bias with zero points from {source.zero_points.min()} to"
+            f" {source.zero_points.max()}",
+            "zero points of 0",
+        )
         return source.name
 
     def _find_added_bias(

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.diagnostics import Place, UserError, did_you_mean, fail
 from nmpsim.extras import require_extra
 from nmpsim.frontends.graph.nodes import ONNX_DTYPES, Array, Graph, GraphInput, Node
 from nmpsim.input_files import MAX_MODEL_BYTES, read_bytes
@@ -119,10 +119,11 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".split("\n", 1)[0][:120]
 
 
-def make_damaged_file_error(place: Place, found: str) -> UserError:
+def make_damaged_file_error(place: Place, found: str, expected: str | None = None) -> UserError:
     """Return the UserError (MODEL001) for a damaged ONNX file."""
     hint = "Download or convert the model again; the file may be incomplete."
-    return fail("MODEL001", "the ONNX file is damaged", place=place, found=found, hint=hint)
+    message = "the ONNX file is damaged"
+    return fail("MODEL001", message, place=place, found=found, expected=expected, hint=hint)
 
 
 class _Reader:
@@ -134,11 +135,13 @@ class _Reader:
     def graph(self, shapes: Shapes, sample_shapes: Shapes) -> Graph:
         graph = self._model.graph
         if not graph.node or len(graph.node) > MAX_NODES:
-            raise make_damaged_file_error(self._place, f"{len(graph.node)} nodes")
+            raise make_damaged_file_error(
+                self._place, f"{len(graph.node)} nodes", f"1 to {MAX_NODES} nodes"
+            )
         if graph.sparse_initializer:
             hint = "Convert the model without sparse weights."
             message = f"tensor {graph.sparse_initializer[0].values.name} is sparse"
-            raise fail("MODEL002", message, place=self._place, hint=hint)
+            raise fail("MODEL002", message, place=self._place, expected="dense tensors", hint=hint)
         constants = {one.name: self._values(one, one.name) for one in graph.initializer}
         self._check_names(graph)
         own = [one for one in graph.input if one.name not in constants]
@@ -159,16 +162,17 @@ class _Reader:
         if unknown:
             raise fail(
                 "ARG001",
-                "a shape is given for an input that the model does not have",
+                f"the model has no input {unknown[0]}",
                 place=self._place,
-                found=unknown[0],
-                expected=", ".join(one.name for one in inputs) or "no shape",
+                found=f"a shape for {unknown[0]}",
+                expected=", ".join(one.name for one in inputs) or "no shapes",
+                hint=did_you_mean(unknown[0], [one.name for one in inputs]),
             )
         nodes = tuple(self._node(one, index) for index, one in enumerate(graph.node))
         nodes = self._sorted(nodes, {*constants, *(one.name for one in inputs)})
         outputs = tuple(one.name for one in graph.output)
         if not outputs:
-            raise make_damaged_file_error(self._place, "no outputs")
+            raise make_damaged_file_error(self._place, "no outputs", "at least one output")
         warnings = [
             *self._untested_versions(),
             *(
@@ -195,7 +199,7 @@ class _Reader:
         for name in names:
             if not isinstance(name, str):
                 raise make_damaged_file_error(
-                    self._place, f"a name that is not UTF-8: {name[:40]!r}"
+                    self._place, f"the name {name[:40]!r}", "a name in UTF-8"
                 )
 
     def _sorted(self, nodes: tuple[Node, ...], known: set[str]) -> tuple[Node, ...]:
@@ -214,7 +218,8 @@ class _Reader:
                 if name in known or name in makers:
                     raise make_damaged_file_error(
                         self._place,
-                        f"node {node.label} computes a tensor that another node computes",
+                        f"node {node.label} computes {name}, which already has a value",
+                        "one definition of each tensor",
                     )
                 makers[name] = node.index
         sources = {
@@ -226,7 +231,8 @@ class _Reader:
             return tuple(nodes[index] for index in TopologicalSorter(sources).static_order())
         except CycleError as error:
             cycle = ", ".join(nodes[index].label for index in error.args[1][1:][:MAX_CYCLE])
-            raise make_damaged_file_error(self._place, f"a cycle: {cycle}") from error
+            found, expected = f"a cycle: {cycle}", "a graph without cycles"
+            raise make_damaged_file_error(self._place, found, expected) from error
 
     def _untested_versions(self) -> Iterator[str]:
         """Yield a warning for each version of the file that no test covers."""
@@ -244,23 +250,29 @@ class _Reader:
     def _opset(self) -> int:
         own = [one.version for one in self._model.opset_import if not get_operator_domain(one)]
         if not own:
-            raise make_damaged_file_error(self._place, "no version of the standard operator set")
+            raise make_damaged_file_error(
+                self._place,
+                f"{len(self._model.opset_import)} operator sets, none of them of ONNX",
+                "a version of the ONNX operator set",
+            )
         return int(own[0])
 
     def _input(self, one: Any, shape: tuple[int, ...] | None) -> GraphInput:
         number = one.type.tensor_type.elem_type
         dtype = ONNX_DTYPES.get(number)
-        if not one.name or dtype is None:
-            found = self._type_name(number) if one.name else "an input without a name"
+        if not one.name:
+            raise make_damaged_file_error(self._place, "an input without a name", "named inputs")
+        if dtype is None:
             message = f"input {one.name} cannot be compiled"
-            raise fail("MODEL002", message, place=self._place, found=found)
+            found, expected = f"type {self._type_name(number)}", ", ".join(ONNX_DTYPES.values())
+            raise fail("MODEL002", message, place=self._place, found=found, expected=expected)
         if shape is not None:
             self._check_shape(shape, one.name, 1)
         return GraphInput(one.name, dtype, shape)
 
     def _type_name(self, number: int) -> str:
         kinds = self._onnx.TensorProto.DataType
-        return kinds.Name(number).lower() if number in kinds.values() else f"type {number}"
+        return kinds.Name(number).lower() if number in kinds.values() else str(number)
 
     def _check_shape(self, shape: tuple[int, ...], name: str, low: int) -> None:
         """Raise UserError (MODEL001) for a tensor that is too large or has a small dimension."""
@@ -271,7 +283,8 @@ class _Reader:
 
     def _node(self, one: Any, index: int) -> Node:
         if not one.output or not one.output[0]:
-            raise make_damaged_file_error(self._place, f"node {index} without outputs")
+            found = f"node {index} {one.op_type} without outputs"
+            raise make_damaged_file_error(self._place, found, "at least one output")
         op = ".".join(filter(None, (get_operator_domain(one), one.op_type)))
         self._check_inputs(one, op, index)
         attributes = {a.name: self._attribute(a) for a in one.attribute}
@@ -324,7 +337,9 @@ class _Reader:
         values: Array = np.asarray(self._onnx.numpy_helper.to_array(tensor))
         if values.shape != shape or values.dtype != np.dtype(dtype):
             raise make_damaged_file_error(
-                self._place, f"tensor {name} with values of {values.dtype} {list(values.shape)}"
+                self._place,
+                f"tensor {name} with values of {values.dtype} {list(values.shape)}",
+                f"{dtype} {list(shape)}",
             )
         return values
 
@@ -337,9 +352,15 @@ class _Reader:
         nbytes = math.prod(shape) * dtype.itemsize
         offset, length = int(where.get("offset", 0)), int(where.get("length", nbytes))
         if self._place.file is None:
-            message = f"tensor {name} has external data, which an in-memory model cannot load"
-            hint = "Load the model with onnx.load, which reads external data."
-            raise fail("MODEL001", message, place=self._place, found=location[:120], hint=hint)
+            message = f"tensor {name} of a model in memory has external data"
+            raise fail(
+                "MODEL001",
+                message,
+                place=self._place,
+                found=f"location {location[:120]!r}",
+                expected="values in the model",
+                hint="Load the model with onnx.load, which reads external data.",
+            )
         folder = Path(self._place.file).parent.resolve()
         path = (folder / location).resolve()
         parts = PurePosixPath(location.replace("\\", "/"))
@@ -355,7 +376,9 @@ class _Reader:
             )
         if length != nbytes or offset < 0 or offset + nbytes > path.stat().st_size:
             raise make_damaged_file_error(
-                self._place, f"tensor {name} with {length} bytes at offset {offset}"
+                self._place,
+                f"tensor {name} with {length} bytes at offset {offset} of {location[:120]}",
+                f"{nbytes} bytes within the {path.stat().st_size} bytes of the file",
             )
         read = np.fromfile(path, dtype.newbyteorder("<"), math.prod(shape), offset=offset)
         values = read.astype(dtype, copy=False).reshape(shape)

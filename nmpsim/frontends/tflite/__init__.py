@@ -10,11 +10,11 @@ import attrs
 
 from nmpsim.bundle.limits import CHANNELS
 from nmpsim.bundle.metadata import Normalization
-from nmpsim.diagnostics import Place, fail
+from nmpsim.diagnostics import Place
 from nmpsim.frontends.graph.lowering import Lowering
 from nmpsim.frontends.graph.problems import Problems
 from nmpsim.frontends.graph.program import lower_graph
-from nmpsim.frontends.imported_model import ImportedModel, ImportOptions
+from nmpsim.frontends.imported_model import ImportedModel, ImportOptions, make_onnx_option_error
 from nmpsim.frontends.module_builder import ModuleBuilder
 from nmpsim.frontends.tflite.graph import build_graph
 from nmpsim.frontends.tflite.model import TFLiteModel, TFLiteTensor, read_model
@@ -40,8 +40,7 @@ def import_tflite(path: Path, options: ImportOptions) -> ImportedModel:
     """
     place = Place(str(path))
     if options.input_shapes or options.integer_islands is not None:
-        message = "input shapes and integer islands apply to ONNX models only"
-        raise fail("ARG001", message, place=place, found="a TFLite file")
+        raise make_onnx_option_error(options, place, "a TFLite file")
     model = read_model(path)
     graph, names = build_graph(model)
     builder = ModuleBuilder(make_legal_name(path.stem), str(path))

@@ -119,9 +119,10 @@ def _translated_errors(place: Place) -> Iterator[None]:
         raise _damaged(place, f"{type(error).__name__}: {error}"[:120]) from error
 
 
-def _damaged(place: Place, found: str) -> UserError:
+def _damaged(place: Place, found: str, expected: str | None = None) -> UserError:
     hint = "Download or convert the model again; the file may be incomplete."
-    return fail("MODEL001", "the TFLite file is damaged", place=place, found=found, hint=hint)
+    message = "the TFLite file is damaged"
+    return fail("MODEL001", message, place=place, found=found, expected=expected, hint=hint)
 
 
 class _Reader:
@@ -134,7 +135,11 @@ class _Reader:
 
     def read(self) -> TFLiteModel:
         """Read the first subgraph, which is the one that runs."""
-        self._check(self._data[4:8] == TFLITE_IDENTIFIER, "no identifier TFL3 at byte 4")
+        self._check(
+            self._data[4:8] == TFLITE_IDENTIFIER,
+            f"{bytes(self._data[4:8])!r} at byte 4",
+            "the identifier TFL3",
+        )
         model = self._tflite.Model.GetRootAs(self._data, 0)
         count = self._count(model.SubgraphsLength())
         if count != 1:
@@ -143,6 +148,7 @@ class _Reader:
                 "only models with one subgraph are supported",
                 place=self._place,
                 found=f"{count} subgraphs",
+                expected="1 subgraph",
                 hint="Remove control flow (IF, WHILE, CALL_ONCE) from the model.",
             )
         subgraph = model.Subgraphs(0)
@@ -177,15 +183,17 @@ class _Reader:
                     return read_normalizations(bytes(data.DataAsNumpy()), self._count)
         return []
 
-    def _check(self, condition: object, found: str) -> None:
+    def _check(self, condition: object, found: str, expected: str) -> None:
         """Raise UserError (MODEL001) with the text of what was found unless a condition holds."""
         if not condition:
-            raise _damaged(self._place, found)
+            raise _damaged(self._place, found, expected)
 
     def _count(self, length: int) -> int:
         """Return the length of a vector, checked against the size of the file."""
         self._check(
-            0 <= length <= min(len(self._data), MAX_TENSORS), f"a vector of {length} elements"
+            0 <= length <= min(len(self._data), MAX_TENSORS),
+            f"a vector of {length} elements",
+            f"0 to {min(len(self._data), MAX_TENSORS)} elements",
         )
         return length
 
@@ -200,7 +208,9 @@ class _Reader:
         """Return the tensors whose indices are the elements of a field."""
         indices = self._vector(table, name)
         self._check(
-            all(0 <= i < len(tensors) for i in indices), "an index of a tensor that does not exist"
+            all(0 <= i < len(tensors) for i in indices),
+            f"the tensor indices {list(indices)}",
+            f"indices from 0 to {len(tensors) - 1}",
         )
         return tuple(tensors[i] for i in indices)
 
@@ -224,7 +234,8 @@ class _Reader:
         values = self._values(model, tensor, name, dtype, shape)
         self._check(
             scales.size <= 1 or (axis < len(shape) and shape[axis] == scales.size),
-            f"tensor {name} with {scales.size} scales",
+            f"tensor {name} of shape {list(shape)} with {scales.size} scales along axis {axis}",
+            "1 scale, or one for each index of the axis",
         )
         return TFLiteTensor(index, name, shape, dtype, scales, zero_points, axis, values)
 
@@ -237,9 +248,14 @@ class _Reader:
         scales, zeros = np.array(parameters.ScaleAsNumpy(), np.float32), np.zeros(count, np.int64)
         if self._count(parameters.ZeroPointLength()):
             zeros = np.array(parameters.ZeroPointAsNumpy(), np.int64)
-        self._check(zeros.shape == scales.shape, f"{count} scales and {zeros.size} zero points")
+        self._check(
+            zeros.shape == scales.shape,
+            f"{zeros.size} zero points for {count} scales",
+            f"{count} zero points",
+        )
         is_positive = np.isfinite(scales).all() and (scales > 0).all()
-        self._check(is_positive, "a scale that is not positive and finite")
+        found = f"scales from {scales.min():g} to {scales.max():g}"
+        self._check(is_positive, found, "positive finite scales")
         return scales, zeros, int(parameters.QuantizedDimension())
 
     def _values(
@@ -248,7 +264,8 @@ class _Reader:
         number = tensor.Buffer()
         self._check(
             0 <= number < self._count(model.BuffersLength()),
-            f"tensor {name} with the index of a buffer that does not exist",
+            f"tensor {name} with the buffer index {number}",
+            f"an index from 0 to {self._count(model.BuffersLength()) - 1}",
         )
         buffer = model.Buffers(number)
         nbytes = buffer.DataLength()
@@ -256,13 +273,18 @@ class _Reader:
             if number and buffer.Offset() > 1:
                 message = f"tensor {name} is stored outside the flatbuffer"
                 raise fail(
-                    "MODEL002", message, place=self._place, hint="Use a model of less than 2 GB."
+                    "MODEL002",
+                    message,
+                    place=self._place,
+                    found=f"values at byte {buffer.Offset()} of the file",
+                    expected="values in the flatbuffer",
+                    hint="Use a model of less than 2 GB.",
                 )
             return None
         if tensor.Sparsity() is not None:
             message = f"tensor {name} is sparse"
             hint = "Convert the model without sparse weights."
-            raise fail("MODEL002", message, place=self._place, hint=hint)
+            raise fail("MODEL002", message, place=self._place, expected="dense tensors", hint=hint)
         if dtype not in _DTYPES.values():
             return None
         raw: npt.NDArray[np.uint8] = np.asarray(buffer.DataAsNumpy(), np.uint8)
@@ -272,6 +294,7 @@ class _Reader:
         self._check(
             raw.size == elements * np.dtype(dtype).itemsize,
             f"tensor {name} with {raw.size} bytes",
+            f"{elements * np.dtype(dtype).itemsize} bytes",
         )
         values: npt.NDArray[Any] = raw.view(np.dtype(dtype).newbyteorder("<"))
         return np.require(values, dtype, ["A"]).reshape(shape)
@@ -281,16 +304,19 @@ class _Reader:
     ) -> TFLiteOperator:
         code = operator.OpcodeIndex()
         self._check(
-            0 <= code < len(codes), f"operator {index} with an operator code that does not exist"
+            0 <= code < len(codes),
+            f"operator {index} with the operator code {code}",
+            f"a code from 0 to {len(codes) - 1}",
         )
         inputs = self._vector(operator, "Inputs")
         self._check(
             all(-1 <= at < len(tensors) for at in inputs),
-            f"operator {index} with the index of a tensor that does not exist",
+            f"operator {index} with the input tensors {list(inputs)}",
+            f"indices from -1 to {len(tensors) - 1}",
         )
         given = tuple(None if at == -1 else tensors[at] for at in inputs)
         outputs = self._tensors_at(operator, "Outputs", tensors)
-        self._check(outputs, f"operator {index} without outputs")
+        self._check(outputs, f"operator {index} without outputs", "at least one output")
         options = self._options(operator, codes[code])
         return TFLiteOperator(index, codes[code], given, outputs, options)
 

@@ -13,6 +13,7 @@ from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext, no
 from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.module_builder import BuilderTensor
 from nmpsim.frontends.tflite.tables import rescale_concat_input
+from nmpsim.lir.printer import format_type
 
 
 def lower_reshape(op: OperatorContext) -> LoweringResult:
@@ -32,7 +33,8 @@ def lower_pad(op: OperatorContext, *, mode: int = 0) -> LoweringResult:
     if op.kind == "MIRROR_PAD":
         limits = [size - 1 + mode for size in op.get_shape() for _ in range(2)]
         is_small = all(pad <= limit for pad, limit in zip(given, limits, strict=True))
-        require(mode in (0, 1) and is_small, f"paddings {given}", "paddings smaller than the input")
+        require(mode in (0, 1), f"mode {mode}", "0 (REFLECT) or 1 (SYMMETRIC)")
+        require(is_small, f"paddings {given}", f"at most {limits}")
         return emit_pad(op, before, after, ("reflect", "symmetric")[mode])
     value = 0 if isinstance(kind, str) else kind.zero_point
     if op.node.get_input(2) and not isinstance(kind, str):
@@ -42,7 +44,7 @@ def lower_pad(op: OperatorContext, *, mode: int = 0) -> LoweringResult:
 
 def lower_concatenation(op: OperatorContext, *, axis: int) -> LoweringResult:
     """Lower CONCATENATION; rescale uint8 inputs to the scale of the result."""
-    require(op.limits is None, "a fused activation", "none")
+    require(op.limits is None, f"a fused clip to {op.limits}", "fused activation NONE")
     parts = [_read_part(op, index) for index in range(len(op.names))]
     return op.concatenate(op.result, parts, normalize_axis(axis, op.declared_shape))
 
@@ -53,7 +55,11 @@ def _read_part(op: OperatorContext, index: int) -> BuilderTensor:
     if value.type == op.lowering.make_tensor_type(op.result, value.shape):
         return value
     if source is None or source.dtype != "uint8":
-        raise UnsupportedError("inputs and result of different scales or zero points", "equal ones")
+        type = op.lowering.make_tensor_type(op.result, value.shape)
+        raise UnsupportedError(
+            f"input {op.names[index]} of type {format_type(value.type)}",
+            f"{format_type(type)}, the scale and zero point of the result",
+        )
     numbers = [(kind.scales[0], kind.zero_point) for kind in (source, op.quantized_result)]
     values = rescale_concat_input(np.arange(256), *numbers[0], *numbers[1])
     return op.emit_table(value, np.clip(values, 0, 255) - UNSIGNED_OFFSETS["uint8"])
@@ -89,8 +95,9 @@ def lower_strided_slice(
     offset: bool = False,
 ) -> LoweringResult:
     """Lower STRIDED_SLICE to a gather for each step other than 1, and an extraction."""
-    require(not ellipsis_mask and not new_axis_mask, "an ellipsis or new dimensions", "masks of 0")
-    require(not offset, "ends that are relative to the starts", "absolute ends")
+    require(not ellipsis_mask, f"ellipsis_mask {ellipsis_mask}", "ellipsis_mask 0")
+    require(not new_axis_mask, f"new_axis_mask {new_axis_mask}", "new_axis_mask 0")
+    require(not offset, "offset true: ends relative to the starts", "offset false")
     value, limits = op.read_any_type(), zip(*map(op.get_integers, (1, 2, 3)), strict=True)
     taken = []
     for axis, (size, (begin, end, step)) in enumerate(zip(value.shape, limits, strict=True)):
@@ -100,7 +107,8 @@ def lower_strided_slice(
             taken.append(range(size)[only : only + 1 or None])
         else:
             taken.append(range(size)[first : None if end_mask >> axis & 1 else end : step])
-    require(all(taken), "a result without elements", "at least one element")
+    sizes = [len(indices) for indices in taken]
+    require(all(sizes), f"a result of shape {sizes}", "dimensions of 1 or more")
     for axis, indices in enumerate(taken):
         if len(indices) > 1 and indices.step != 1:
             value = emit_stored_gather(op, value, {axis: np.array(indices, np.int32)})
@@ -134,8 +142,8 @@ def lower_split(op: OperatorContext, *, axis: int | None = None) -> LoweringResu
         begin += shape[axis]
     require(
         begin == value.shape[axis],
-        f"parts of total size {begin}",
-        f"{value.shape[axis]}, the size of the axis",
+        f"parts whose sizes sum to {begin}",
+        f"{value.shape[axis]}, the size of axis {axis}",
     )
     return ""
 
@@ -145,13 +153,11 @@ def lower_gather(op: OperatorContext, *, axis: int, batch_dims: int = 0) -> Lowe
     value, indices = op.read_any_type(), op.get_constant(1)
     axis = normalize_axis(axis, value.shape)
     size = value.shape[axis]
-    require(
-        not batch_dims and indices.dtype.kind in "iu",
-        f"{batch_dims} batch dimensions, indices of {indices.dtype}",
-        "no batch dimensions, integers",
-    )
-    is_inside = not indices.size or (indices.min() >= 0 and indices.max() < size)
-    require(is_inside, f"an index outside of {size}", f"0 to {size - 1}")
+    require(not batch_dims, f"batch_dims {batch_dims}", "batch_dims 0")
+    require(indices.dtype.kind in "iu", f"indices of type {indices.dtype}", "integers")
+    if indices.size:
+        found = f"indices from {indices.min()} to {indices.max()}"
+        require(indices.min() >= 0 and indices.max() < size, found, f"0 to {size - 1}")
     return emit_stored_gather(op, value, {axis: indices.astype(np.int32)})
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from nmpsim.diagnostics import list_alternatives
 from nmpsim.frontends.graph.lowering import Lowering
 from nmpsim.frontends.graph.nodes import Kind, Limits
 from nmpsim.frontends.graph.operation import (
@@ -16,6 +17,7 @@ from nmpsim.frontends.graph.operation import (
 )
 from nmpsim.frontends.imported_model import require
 from nmpsim.frontends.tflite import movement, pointwise, reductions, weighted
+from nmpsim.lir.printer import format_type
 
 _QUANTIZED_TYPES = ("int8", "uint8", "int16")
 _PLAIN_TYPES = ("float32", "int32", "int64", "bool")
@@ -119,17 +121,17 @@ def lower_operator(op: OperatorContext) -> LoweringResult:
     kinds = [*sources, *results]
     if row.has_equal_types:
         dtypes = [kind if isinstance(kind, str) else kind.dtype for kind in kinds]
-        require(len(set(dtypes)) == 1, " to ".join(dtypes), "equal types")
+        found = f"inputs and results of {', '.join(dtypes)}"
+        require(len(set(dtypes)) == 1, found, "equal types")
     if row.has_equal_scales:
-        types = {lowering.make_tensor_type(kind, ()) for kind in kinds}
-        require(
-            len(types) == 1, "inputs and results of different scales or zero points", "equal ones"
-        )
+        types = [format_type(lowering.make_tensor_type(kind, ())) for kind in kinds]
+        found = f"inputs and results of {', '.join(types)}"
+        require(len(set(types)) == 1, found, "equal scales and zero points")
     number = op.node.attributes.get("fused_activation_function", 0)
     require(
         0 <= number < len(_FUSED_ACTIVATIONS),
         f"fused activation number {number}",
-        "NONE, RELU, RELU_N1_TO_1 or RELU6",
+        "0 (NONE), 1 (RELU), 2 (RELU_N1_TO_1) or 3 (RELU6)",
     )
     op.limits = _FUSED_ACTIVATIONS[number]
     return row.lower(op, **bind_attributes(row.lower, op.node.attributes))
@@ -137,14 +139,18 @@ def lower_operator(op: OperatorContext) -> LoweringResult:
 
 def _check_kind(lowering: Lowering, name: str, is_quantized: bool = False) -> Kind:
     """Return the kind of a tensor; raise UnsupportedError if it is not supported."""
-    require(name, "a required input is missing")
+    require(name, "an omitted input", "all inputs that the operator requires")
     kind = lowering.graph.declarations[name].kind
     if isinstance(kind, str):
         missing = " without a scale" if kind in _QUANTIZED_TYPES else ""
         is_plain = kind in _PLAIN_TYPES and not is_quantized
-        require(is_plain, f"{name} is {kind}{missing}")
+        expected = f"{list_alternatives(_QUANTIZED_TYPES)} with a scale"
+        if not is_quantized:
+            expected = f"{list_alternatives(_PLAIN_TYPES)}, or {expected}"
+        require(is_plain, f"{name} of type {kind}{missing}", expected)
     elif not lowering.is_constant(name):
         is_known = kind.dtype in (*_QUANTIZED_TYPES, *_PLAIN_TYPES)
-        require(is_known, f"{name} is {kind.dtype}", " or ".join(_QUANTIZED_TYPES))
-        require(kind.scales.size == 1, f"{name} has a scale for each channel", "one scale")
+        found = f"{name} of type {kind.dtype} with a scale"
+        require(is_known, found, list_alternatives(_QUANTIZED_TYPES))
+        require(kind.scales.size == 1, f"{kind.scales.size} scales of {name}", "one scale")
     return kind

@@ -57,10 +57,16 @@ def _shift_finer_operand(op: OperatorContext) -> None:
         return
     shifts = [rounded[2] - power for power in rounded[:2]]
     is_broadcast = op.kind == "ADD" and op.get_shape(0) != op.get_shape(1)
+    scales = [f"2^{power}" for power in rounded]
     require(
-        min(shifts) == 0 and not is_broadcast,
-        f"Int16 with scales of 2^{rounded}, or broadcast",
-        "an operand on the result's scale, equal shapes",
+        min(shifts) == 0,
+        f"int16 operands with the scales {scales[0]} and {scales[1]}",
+        f"{scales[2]}, the result's scale, for one operand and a finer scale for the other",
+    )
+    require(
+        not is_broadcast,
+        f"int16 operands of shape {list(op.get_shape(0))} and {list(op.get_shape(1))}",
+        "equal shapes",
     )
     names, sources = list(op.names), list(op.sources)
     for index, shift in enumerate(shifts):
@@ -104,13 +110,12 @@ def lower_table(op: OperatorContext) -> LoweringResult:
     source, result = op.sources[0], op.quantized_result
     if source.dtype != "int16":
         return _look_up(op, TABLES[op.kind])
-    require(
-        result.scale == 1 / 32768 and not result.zero_point and not source.zero_point,
-        f"zero points, or a result scale of {result.scale:g}",
-        "zero points of 0, a result scale of 1/32768",
-    )
-    require(source.scale * 3 * 4096 <= 32767, f"a scale of {source.scale:g}", "at most 2.66")
-    require(op.kind in INT16_FUNCTIONS, "an input of int16", "int8 or uint8")
+    require(result.scale == 1 / 32768, f"a result scale of {result.scale:g}", "1/32768")
+    for kind in (source, result):
+        require(not kind.zero_point, f"zero point {kind.zero_point} of {kind.name}", "0")
+    found = f"an input scale of {source.scale:g}"
+    require(source.scale * 3 * 4096 <= 32767, found, "at most 2.66")
+    require(op.kind in INT16_FUNCTIONS, f"input {source.name} of int16", "int8 or uint8")
     return op.emit_table(op.read(), INT16_FUNCTIONS[op.kind](_INT16_VALUES, source.scale))
 
 
@@ -130,12 +135,11 @@ def lower_prelu(op: OperatorContext) -> LoweringResult:
     quotient, as of a leaky ReLU. Source: ``Prelu`` (internal/reference/prelu.h).
     """
     source, slopes = op.sources
-    require(
-        slopes.dtype == source.dtype.replace("int16", "int8")
-        and source.dtype == op.quantized_result.dtype,
-        f"slopes of {slopes.dtype}, {source.dtype} to {op.quantized_result.dtype}",
-        "equal types, slopes of int8 for int16",
-    )
+    slope_dtype = source.dtype.replace("int16", "int8")
+    found = f"slopes of {slopes.dtype} for an input of {source.dtype}"
+    require(slopes.dtype == slope_dtype, found, f"slopes of {slope_dtype}")
+    found = f"a result of {op.quantized_result.dtype} from an input of {source.dtype}"
+    require(source.dtype == op.quantized_result.dtype, found, f"a result of {source.dtype}")
     value = op.read()
     if source.dtype == "int16":
         above = _look_up(op, lambda x, own, out: rescale_leaky_relu(x, own, out, 0.0))
@@ -157,8 +161,8 @@ def lower_conversion(op: OperatorContext) -> LoweringResult:
     is_float, elem = value.type.quant is None, value.type.elem
     require(
         not is_float or elem == "float",
-        f"{op.names[0]} is {elem}",
-        "float32, or a quantized tensor",
+        f"{op.names[0]} of type {elem} without a scale",
+        "float32, or a quantized type with a scale",
     )
     if op.kind == "DEQUANTIZE":
         return op.emit_result("dequantize", value)

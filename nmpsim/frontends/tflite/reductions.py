@@ -47,7 +47,8 @@ def lower_sum(op: OperatorContext) -> LoweringResult:
     uint8, and sums of Int16 from memory that nothing writes.
     """
     dtype = op.sources[0].dtype
-    require(dtype == "uint8", f"a sum of {dtype}, which TFLite's kernels compute wrongly", "uint8")
+    found = f"a sum of {dtype}, which TFLite's kernels compute wrongly"
+    require(dtype == "uint8", found, "a sum of uint8")
     rows = _read_rows(op)
     window, channels = _row_window(rows), rows.shape[3]
     ones = QuantizedTensor(f"{op.name}_ones", "int8", np.ones(1, np.float32), np.zeros(1, np.int64))
@@ -68,7 +69,7 @@ def _read_rows(op: OperatorContext) -> BuilderTensor:
     """Return the input as an image [outer, rows, 1, inner] whose rows are reduced."""
     value, rank, given = op.read(), len(op.get_shape()), op.get_integers(1)
     reduced = sorted({axis % rank for axis in given if -rank <= axis < rank})
-    require(reduced, f"axes {given}", "a dimension of the input")
+    require(reduced, f"axes {given}", f"at least one axis from {-rank} to {rank - 1}")
     first, last = reduced[0], reduced[-1] + 1
     if last - first != len(reduced):
         order = (*(axis for axis in range(rank) if axis not in reduced), *reduced)

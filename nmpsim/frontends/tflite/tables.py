@@ -44,7 +44,10 @@ def _hard_swish(x: Integers, scale: np.float32, out_scale: np.float32) -> Intege
     out_mul, out_exponent = _multiplier16(np.float32(fine / out_scale))
     relu_mul, relu_exponent = _multiplier16(np.float32(fine / np.float32(3 / 32768)))
     if out_exponent > 0:
-        raise UnsupportedError("a result scale that needs too large a factor")
+        raise UnsupportedError(
+            f"result scale {out_scale:g} for input scale {scale:g}",
+            f"a result scale above {fine:g}, 1/128 of the input scale",
+        )
     wide = x * 128
     scaled = _doubling_high16(wide, out_mul)
     gate = wide
@@ -92,7 +95,9 @@ def _rescale(x: Integers, factor: np.float32) -> Integers:
     """Rescale as ``MultiplyByQuantizedMultiplier`` (internal/common.cc), rounding twice."""
     fraction, exponent = math.frexp(abs(float(factor)))
     if exponent > 15 or not math.isfinite(factor):  # Int16 would be shifted beyond 32 bits
-        raise UnsupportedError(f"a factor of {factor:g}")
+        raise UnsupportedError(
+            f"the factor {factor:g} from the input to the result scale", "a factor below 2^15"
+        )
     if exponent < -31:
         return np.zeros_like(x)
     product = (x << max(exponent, 0)) * math.floor(fraction * (1 << 31) + 0.5)

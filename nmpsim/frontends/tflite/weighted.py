@@ -58,7 +58,7 @@ def lower_transposed_convolution(
 def lower_fully_connected(op: OperatorContext, *, weights_format: int) -> LoweringResult:
     """Lower FULLY_CONNECTED with constant weights."""
     weights = _read_weights(op, 0)
-    require(weights_format == 0, "weights in the shuffled format", "the default format")
+    require(weights_format == 0, f"weights_format {weights_format}", "0 (DEFAULT)")
     ins = weights.shape[1]
     rows = op.view(op.read(), (math.prod(op.get_shape()) // ins, ins))
     return op.view(emit_integer_fully_connected(op, rows, weights.T), op.declared_shape)
@@ -69,7 +69,8 @@ def lower_batch_matmul(
 ) -> LoweringResult:
     """Lower BATCH_MATMUL, with transpositions of the operands for adj_x and adj_y."""
     left, right = op.sources
-    require(left.dtype == right.dtype, f"{left.dtype} times {right.dtype}", "equal types")
+    found = f"operands of {left.dtype} and {right.dtype}"
+    require(left.dtype == right.dtype, found, "equal types")
     operands = [
         op.swap_with_last(op.read(index), len(op.get_shape(index)) - 2) if flag else op.read(index)
         for index, flag in enumerate((adj_x, adj_y))
@@ -99,19 +100,20 @@ def _read_weights(op: OperatorContext, axis: int) -> Array:
     )
     require(
         has_one_scale or weights.axis == axis,
-        f"scales along dimension {weights.axis} of the weights",
-        f"along dimension {axis}, the outputs",
+        f"weight scales along dimension {weights.axis}",
+        f"scales along dimension {axis}, the output channels",
     )
     # TFLite ignores zero points of other types.
     has_zero_points = weights.dtype == "uint8" or (is_connected and has_one_scale)
     require(
         has_zero_points or not weights.zero_points.any(),
-        f"{weights.dtype} weights with zero points",
+        f"{weights.dtype} weights with zero points from {weights.zero_points.min()} to"
+        f" {weights.zero_points.max()}",
         "zero points of 0",
     )
     require(
         weights.dtype != "uint8" or has_one_scale,
-        "uint8 weights with a scale for each channel",
+        f"uint8 weights with {weights.scales.size} scales",
         "one scale",
     )
     sums = _absolute_sums(values, weights.zero_points, axis) * (32768 if is_wide else 255)
@@ -119,7 +121,8 @@ def _read_weights(op: OperatorContext, axis: int) -> Array:
     op.bias = op.node.get_input(3 if op.kind == "TRANSPOSE_CONV" else 2)
     if op.bias:
         bias = op.lowering.get_constant(op.bias)
-        require(bias.shape == sums.shape, f"a bias of shape {list(bias.shape)}", f"{sums.shape}")
+        found = f"a bias of shape {list(bias.shape)}"
+        require(bias.shape == sums.shape, found, f"a bias of shape {list(sums.shape)}")
         sums += np.abs(bias.astype(np.float64))
         if is_wide:
             declared = op.node.attributes.get("quantized_bias_type", 0) == _INT32
@@ -127,12 +130,12 @@ def _read_weights(op: OperatorContext, axis: int) -> Array:
             require(
                 is_declared,
                 f"a bias of {bias.dtype}",
-                "int32 or int64, as quantized_bias_type declares",
+                f"{'int32' if declared else 'int64'}, as quantized_bias_type declares",
             )
             require(
                 is_connected or not declared,
-                "Int16 sums of 32 bits, which TFLite rounds twice",
-                "64 bits",
+                "an int32 bias of int16 inputs, whose sums TFLite rounds twice",
+                "an int64 bias",
             )
     if is_wide or is_connected:
         _check_rescaled_sums(op, sums, weights.scales)
@@ -140,7 +143,9 @@ def _read_weights(op: OperatorContext, axis: int) -> Array:
         # A sum is shifted up first if its factor is 1 or more.
         shifts = np.frexp(_factors(op, weights.scales))[1]
         is_narrow = (sums * np.exp2(shifts) < 1 << 31) | (shifts <= 0)
-        require(is_narrow.all(), "sums that may exceed 32 bits when shifted left", "smaller sums")
+        largest = (sums * np.exp2(shifts)).max()
+        found = f"sums that may reach {largest:.0f} when shifted left"
+        require(is_narrow.all(), found, "sums below 2**31")
     return op.lowering.to_signed(values)
 
 
@@ -165,5 +170,6 @@ def _check_rescaled_sums(op: OperatorContext, largest: Array, scales: Array) -> 
 
     This concerns Int16 and fully connected layers, whose sums are wider until then.
     """
-    is_narrow = largest * _factors(op, scales) < 1 << 31
-    require(is_narrow.all(), "sums that may exceed 32 bits on the result's scale", "smaller sums")
+    rescaled = largest * _factors(op, scales)
+    found = f"sums that may reach {rescaled.max():.0f} on the result's scale"
+    require((rescaled < 1 << 31).all(), found, "sums below 2**31")

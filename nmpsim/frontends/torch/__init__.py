@@ -80,14 +80,15 @@ def lower_recording(recording: ModelRecording) -> ImportedModel:
 
 def _check_interface(recording: ModelRecording, place: Place) -> None:
     """Raise UserError (MODEL002) for inputs and outputs of unsupported types."""
-    try:
-        for _, tensor in (*recording.inputs, *recording.outputs):
-            get_tensor_kind(tensor)
-    except UnsupportedError as error:
-        message = "an input or output cannot be compiled"
-        raise fail(
-            "MODEL002", message, place=place, found=str(error), expected=error.expected
-        ) from error
+    for kind, tensors in (("input", recording.inputs), ("output", recording.outputs)):
+        for name, tensor in tensors:
+            try:
+                get_tensor_kind(tensor)
+            except UnsupportedError as error:
+                message = f"{kind} {name} cannot be compiled"
+                raise fail(
+                    "MODEL002", message, place=place, found=str(error), expected=error.expected
+                ) from error
 
 
 _QUANTIZED_PREFIXES = ("quantized.", "quantized_decomposed.", "aten.quantize", "aten.dequantize")

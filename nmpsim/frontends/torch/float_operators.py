@@ -18,14 +18,11 @@ from nmpsim.frontends.torch.movement import MOVEMENTS, translate_identity, trans
 from nmpsim.frontends.torch.recording import RecordedTensor
 
 
-def _check(has_operator: object) -> None:
-    require(has_operator, "a form without an ONNX operator")
-
-
 def _name_tensors(builder: TorchGraphBuilder, *arguments: str) -> list[str]:
     """Return the names of arguments that are tensors."""
     given: list[Any] = [builder.arguments.get(argument) for argument in arguments]
-    _check(all(isinstance(one, RecordedTensor) for one in given))
+    for argument, one in zip(arguments, given, strict=True):
+        require(isinstance(one, RecordedTensor), f"{argument} {one}", "a tensor")
     return [builder.get_name(one) for one in given]
 
 
@@ -48,7 +45,7 @@ class _Argument:
     def read(self, builder: TorchGraphBuilder) -> Any:
         """Return the converted argument of the current operation, None if it has none."""
         value = builder.arguments.get(self.name)
-        _check(not isinstance(value, RecordedTensor))
+        require(not isinstance(value, RecordedTensor), f"a tensor as {self.name}", "a number")
         return None if value is None else self.convert(value)
 
 
@@ -93,7 +90,9 @@ def _translate_batch_norm(
     running_var: Any = None,
     training: bool = False,
 ) -> None:
-    _check(not training and running_mean is not None and running_var is not None)
+    require(not training, "training True", "training False")
+    require(running_mean is not None, "running_mean None", "a running mean")
+    require(running_var is not None, "running_var None", "a running variance")
     names = _name_tensors(builder, "input")
     for part, number in (("weight", 1), ("bias", 0)):
         if part in builder.arguments:
@@ -123,7 +122,7 @@ def make_pool_translation(op: str) -> Translation:
         ceil_mode: bool = False,
         divisor_override: Any = None,
     ) -> None:
-        _check(divisor_override is None)
+        require(divisor_override is None, f"divisor_override {divisor_override}", "None")
         builder.add_node(
             op,
             _name_tensors(builder, "self"),
@@ -172,14 +171,14 @@ def _binary(op: str, is_reversed: bool = False) -> Translation:
         alpha: float = 1.0,
         rounding_mode: Any = None,
     ) -> None:
-        _check(rounding_mode is None)
+        require(rounding_mode is None, f"rounding_mode {rounding_mode}", "None")
         names, factors = [], (alpha, 1.0) if is_reversed else (1.0, alpha)
         for side, factor in zip((self, other), factors, strict=True):
             if not isinstance(side, RecordedTensor):
                 name = f"{builder.call.name}.number".strip(".")
                 names.append(_add_number(builder, name, float(side) * factor))
                 continue
-            _check(side.dtype == "float32")
+            require(side.dtype == "float32", f"an operand of {side.dtype}", "float32")
             names.append(builder.get_name(side))
             if factor != 1:
                 multiplier = _add_number(builder, f"{builder.call.name}.alpha".strip("."), factor)
@@ -191,7 +190,7 @@ def _binary(op: str, is_reversed: bool = False) -> Translation:
 
 
 def _translate_linear(builder: TorchGraphBuilder, weight: RecordedTensor, bias: Any = None) -> None:
-    _check(weight.values is not None)
+    require(weight.values is not None, "a computed weight", "a constant weight")
     name = weight.name or f"{builder.call.name}.weight"
     source = _name_tensors(builder, "input")
     names = [*source, builder.add_constant(name, np.asarray(weight.values).T)]
@@ -234,7 +233,8 @@ def _translate_stack(
 
 
 def _translate_expand(builder: TorchGraphBuilder) -> None:
-    _check(builder.get_first_tensor().shape == builder.result.shape)
+    own, shape = builder.get_first_tensor().shape, builder.result.shape
+    require(own == shape, f"an expansion from {list(own)} to {list(shape)}", "equal shapes")
     translate_identity(builder)
 
 
@@ -250,7 +250,7 @@ def _translate_channel_shuffle(builder: TorchGraphBuilder, groups: int) -> None:
 
 
 def _translate_power(builder: TorchGraphBuilder, exponent: Any) -> None:
-    _check(not isinstance(exponent, RecordedTensor))
+    require(not isinstance(exponent, RecordedTensor), "a tensor as exponent", "a number")
     number = _add_number(builder, "exponent", float(exponent))
     builder.add_node("Pow", [*_name_tensors(builder, "self"), number])
 
@@ -264,7 +264,7 @@ def _translate_mean(builder: TorchGraphBuilder, dim: Any = None, keepdim: bool =
 def _translate_prelu(
     builder: TorchGraphBuilder, self: RecordedTensor, weight: RecordedTensor
 ) -> None:
-    _check(weight.values is not None)
+    require(weight.values is not None, "a computed weight", "a constant weight")
     slopes = np.asarray(weight.values)
     shape = [1] * len(self.shape)
     if len(shape) > 1:

@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.diagnostics import list_alternatives
 from nmpsim.frontends.graph.nodes import (
     OPSET,
     UNSIGNED_OFFSETS,
@@ -92,11 +93,16 @@ class TorchGraphBuilder(UniqueNames):
             if name != own:
                 self._layers[name] = own
         try:
+            is_known = call.operation in operations
             require(
-                call.operation in operations,
-                "an unsupported operation"
-                if call.results
-                else "control flow or a number that depends on the values of a tensor",
+                is_known or call.results,
+                f"{call.operation}, for Python code that depends on the values of a tensor",
+                "a model whose operations do not depend on the values",
+            )
+            require(
+                is_known,
+                f"operation {call.operation}",
+                "an operation listed in docs/torch.md",
             )
             self.apply_translation(operations[call.operation])
         except UnsupportedError as error:
@@ -143,7 +149,10 @@ class TorchGraphBuilder(UniqueNames):
         """Return the graph name of a tensor; add the tensor at its first use if it is constant."""
         if tensor.number not in self._names:
             if tensor.values is None:
-                raise UnsupportedError("a tensor whose memory another operation has changed")
+                raise UnsupportedError(
+                    f"tensor {tensor.name or tensor.number}, which was modified in place",
+                    "a tensor that no operation modifies",
+                )
             own = tensor.name or f"{self.call.name}.constant".strip(".")
             self._names[tensor.number] = self.add_constant(own, np.asarray(tensor.values))
         name = self._declare_tensor(self._names[tensor.number], tensor)
@@ -170,16 +179,17 @@ class TorchGraphBuilder(UniqueNames):
         """Return a tensor argument; raise UnsupportedError if its dtype is not in ``dtypes``."""
         tensor = self.arguments.get(argument)
         if not isinstance(tensor, RecordedTensor):
-            raise UnsupportedError(f"{argument} is not a tensor", "a tensor")
+            raise UnsupportedError(f"{argument} {tensor}", "a tensor")
         dtypes = dtypes or ("quint8",)
-        require(tensor.dtype in dtypes, f"{argument} is {tensor.dtype}", " or ".join(dtypes))
+        found = f"{argument} of type {tensor.dtype}"
+        require(tensor.dtype in dtypes, found, list_alternatives(dtypes))
         return tensor
 
     def get_first_tensor(self) -> RecordedTensor:
         """Return the first argument, which must be a tensor of any element type."""
         source = next(iter(self.arguments.values()), None)
         if not isinstance(source, RecordedTensor):
-            raise UnsupportedError("an operation without an input tensor")
+            raise UnsupportedError(f"the first argument {source}", "a tensor")
         return source
 
     def get_output_names(self) -> Iterator[str]:
@@ -196,7 +206,7 @@ class TorchGraphBuilder(UniqueNames):
         """Return the declared quantization of a tensor."""
         kind = self._declarations[name].kind
         if isinstance(kind, str):
-            raise UnsupportedError(f"{name} is {kind}", "quint8")
+            raise UnsupportedError(f"{name} of type {kind}", "quint8")
         return kind
 
     def add_temporary(self, suffix: str, kind: QuantizedTensor, shape: Shape) -> str:
@@ -270,13 +280,12 @@ arguments in its signature."""
 
 def get_tensor_kind(tensor: RecordedTensor) -> Kind:
     """Return the quantization of a tensor, or the name of its element type if it has none."""
-    require(
-        tensor.dtype == ("float32" if tensor.scale is None else "quint8"),
-        f"a tensor of {tensor.dtype}",
-        "float32 or quint8",
-    )
+    name = tensor.name or f"tensor {tensor.number}"
+    expected = "float32, or quint8 with a scale"
+    dtype = "float32" if tensor.scale is None else "quint8"
+    require(tensor.dtype == dtype, f"{name} of type {tensor.dtype}", expected)
     if tensor.scale is None:
         return tensor.dtype
     scale = np.float32(tensor.scale)
-    require(0 < scale < math.inf, f"a scale of {tensor.scale:g}", "a positive and finite scale")
+    require(0 < scale < math.inf, f"scale {tensor.scale:g} of {name}", "a positive finite number")
     return QuantizedTensor("", "uint8", np.array([scale]), np.array([tensor.zero_point]))

@@ -17,7 +17,7 @@ def _translate_view(builder: TorchGraphBuilder) -> None:
 def translate_identity(builder: TorchGraphBuilder) -> None:
     """Translate an operation that only changes the memory layout in PyTorch."""
     source, result = builder.get_first_tensor(), builder.result
-    require(source.dtype == result.dtype, f"{source.dtype} to {result.dtype}", "one element type")
+    require(source.dtype == result.dtype, f"{source.dtype} to {result.dtype}", "equal types")
     builder.add_node("Identity", [source])
 
 
@@ -45,7 +45,7 @@ def _translate_slice(
     axis = dim % len(source.shape)
     size, name = source.shape[axis], builder.get_name(source)
     if step != 1:
-        require(builder.is_float, f"a step of {step}", "a step of 1")
+        require(builder.is_float, f"step {step} for quantized values", "step 1")
         end = size if end is None else min(end, size)
         numbers = (builder.add_integers([one]) for one in (start, end, axis, step))
         builder.add_node("Slice", [name, *numbers])
@@ -69,15 +69,13 @@ def translate_pad(builder: TorchGraphBuilder, pad: Sequence[int], value: float =
     before, after = [0] * rank, [0] * rank
     for index in range(len(pad) // 2):  # PyTorch's are pairs, from the last dimension on
         before[rank - 1 - index], after[rank - 1 - index] = map(int, pad[2 * index :][:2])
-    require(
-        builder.is_float or (not value and min(pad, default=0) >= 0),
-        f"paddings {list(pad)} with {value:g}",
-        "paddings of 0 or more with 0",
-    )
+    if not builder.is_float:
+        require(not value, f"padding of quantized values with {value:g}", "padding with 0")
+        require(min(pad, default=0) >= 0, f"paddings {list(pad)}", "paddings of 0 or more")
     require(
         (source.scale, source.zero_point) == (result.scale, result.zero_point),
-        "input and result with different scales or zero points",
-        "one scale and zero point",
+        f"a result with scale {result.scale} and zero point {result.zero_point}",
+        f"scale {source.scale} and zero point {source.zero_point}, those of the input",
     )
     inputs = [builder.get_name(source)]
     if source.scale is not None:

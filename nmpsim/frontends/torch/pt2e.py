@@ -129,7 +129,7 @@ class _Conversion:
         else:
             require(
                 operation in _INTEGER_FORMS,
-                "a float operation",
+                f"{operation} in float32",
                 "an operation that has an integer form",
             )
             self._floats[call.results[0].number] = self._begin_group(call)
@@ -140,7 +140,7 @@ class _Conversion:
         if isinstance(source, _PendingOperation):
             on_error(
                 source.call,
-                UnsupportedError("a result that is not quantized", "quantize_per_tensor after it"),
+                UnsupportedError("a float32 result", "quantize_per_tensor after the operation"),
             )
         if isinstance(source, RecordedTensor):
             self._add("aten.dequantize", "dequantize", {"self": source}, tensor)
@@ -152,11 +152,10 @@ class _Conversion:
         given, number = call.arguments, call.results[0].number
         stored, is_per_channel = given["input"], call.operation.endswith("per_channel")
         if is_per_channel:
-            require(
-                given["axis"] == 0 and stored.values is not None,
-                f"scales along dimension {given['axis']}",
-                "constants with scales along dimension 0",
-            )
+            found = f"scales along dimension {given['axis']}"
+            require(given["axis"] == 0, found, "scales along dimension 0")
+            found = "scales per channel of a computed tensor"
+            require(stored.values is not None, found, "a constant tensor, or one scale")
             scales, zeros = given["scales"].values, given["zero_points"].values
         else:
             scales, zeros = np.array([float(given["scale"])]), np.array([int(given["zero_point"])])
@@ -177,8 +176,8 @@ class _Conversion:
         source = self._floats.get(given["input"].number)
         require(
             not isinstance(source, QuantizedWeights),
-            "a constant that is quantized twice",
-            "one quantization",
+            "a second quantization of a constant",
+            "one quantization of each constant",
         )
         if isinstance(source, _PendingOperation):
             self._add(source.operation, source.call.name, source.arguments, target)
@@ -206,16 +205,13 @@ class _Conversion:
         """Return the integer form of an operation on dequantized tensors."""
         given, form = call.arguments, _INTEGER_FORMS[call.operation]
         arguments: dict[str, Any] = {}
-        require(
-            given.get("alpha", 1) == given.get("beta", 1) == 1,
-            f"alpha {given.get('alpha', 1)} and beta {given.get('beta', 1)}",
-            "factors of 1",
-        )
-        require(
-            not given.get("transposed") and len(given.get("stride", (1, 1))) == 2,
-            "a convolution that is transposed or not two-dimensional",
-            "a two-dimensional convolution",
-        )
+        for factor in ("alpha", "beta"):
+            require(given.get(factor, 1) == 1, f"{factor} {given.get(factor)}", f"{factor} 1")
+        found, expected = "a transposed convolution", "a convolution that is not transposed"
+        require(not given.get("transposed"), found, expected)
+        dims = len(given.get("stride", (1, 1)))
+        found = f"a convolution with {dims} spatial dimensions"
+        require(dims == 2, found, "2 spatial dimensions")
         if form.weights:
             bias = given[form.bias] if form.bias else None
             weights = self._find_weights(given[form.weights], bias)
@@ -236,16 +232,17 @@ class _Conversion:
         if isinstance(weights, QuantizedWeights):
             require(
                 call.operation in _TRANSPOSITIONS,
-                "an operation on weights",
-                "no operation but a transposition",
+                f"{call.operation} on weights",
+                "a transposition",
             )
             self._floats[call.results[0].number] = _transpose(weights)
             return
         source, given = self._find_quantized(tensor), call.arguments
         if call.operation == "aten.mean":
             axes = sorted(int(axis) % len(source.shape) for axis in given["dim"] or ())
-            is_global = axes == [2, 3] and given["keepdim"] and len(source.shape) == 4
-            require(is_global, f"a mean along {axes}", "images, dimensions [2, 3] and keepdim")
+            require(len(source.shape) == 4, f"a mean of shape {list(source.shape)}", "4 dimensions")
+            require(axes == [2, 3], f"a mean along {axes}", "a mean along [2, 3]")
+            require(given["keepdim"], "keepdim False", "keepdim True")
         results = [one for one in call.results if one.dtype == "float32"]
         moved = [self._make_tensor(one.shape, source.scale, source.zero_point) for one in results]
         operation = _SAME_SCALE_OPERATIONS[call.operation]
@@ -284,20 +281,22 @@ class _Conversion:
         is_tensor = isinstance(tensor, RecordedTensor)
         source = self._floats.get(tensor.number) if is_tensor else None
         if not isinstance(source, RecordedTensor):
-            raise UnsupportedError("an input that is not quantized", "the result of dequantize_*")
+            found = f"an input of type {tensor.dtype}" if is_tensor else f"the input {tensor}"
+            raise UnsupportedError(found, "the result of dequantize_per_tensor")
         return source
 
     def _find_weights(self, tensor: RecordedTensor, bias: Any) -> QuantizedWeights:
         """Return the weights of a layer, given as float tensors."""
         weights = self._floats.get(tensor.number)
         if not isinstance(weights, QuantizedWeights):
-            raise UnsupportedError("weights that are not quantized", "quantized weights")
+            found = f"weights {tensor.name} of type {tensor.dtype}"
+            raise UnsupportedError(found, "quantized weights")
         require(weights.weights.dtype == np.int8, f"weights of {weights.weights.dtype}", "int8")
         if bias is None:
             return weights
         values = bias.values if isinstance(bias, RecordedTensor) else None
         if values is None:
-            raise UnsupportedError("a bias that is not a constant", "a constant bias")
+            raise UnsupportedError("a computed bias", "a constant bias")
         return attrs.evolve(weights, bias=values.astype(np.float32))
 
     def _add(

@@ -29,11 +29,9 @@ from nmpsim.frontends.torch.recording import (
 def _translate_convolution(builder: TorchGraphBuilder) -> None:
     """Translate ``quantized::conv2d`` and its fused ReLU."""
     weights, source = _get_weights(builder), builder.get_tensor("qx")
-    require(
-        weights.weights.ndim == len(source.shape) == 4,
-        f"an input of shape {list(source.shape)}",
-        "4 dimensions",
-    )
+    found = f"weights of shape {list(weights.weights.shape)}"
+    require(weights.weights.ndim == 4, found, "4 dimensions")
+    require(len(source.shape) == 4, f"an input of shape {list(source.shape)}", "4 dimensions")
     words: dict[str, Any] = {
         "Kernels": weights.weights.shape[2:],
         "Strides": tuple(weights.stride),
@@ -59,7 +57,7 @@ def _translate_linear(builder: TorchGraphBuilder) -> None:
     require(
         source.shape and source.shape[-1] == ins,
         f"an input of shape {list(source.shape)}",
-        f"{ins} features, as the weights have",
+        f"{ins} features in the last dimension, as the weights have",
     )
     rows = math.prod(source.shape[:-1])
     opcode, matrix = "fullyconnected", weights.weights.T
@@ -86,7 +84,8 @@ def _get_weights(builder: TorchGraphBuilder) -> QuantizedWeights:
     given = builder.arguments
     weights = given.get("packed_weight", given.get("W_prepack"))
     if not isinstance(weights, QuantizedWeights):
-        raise UnsupportedError("weights in another format", "weights of conv2d or linear")
+        found = f"packed weights of type {type(weights).__name__}"
+        raise UnsupportedError(found, "the packed weights of conv2d or linear")
     return weights
 
 
@@ -147,8 +146,8 @@ def _binary_translation(opcode: str) -> Translation:
         sides = [builder.get_tensor(one) for one in ("qa", "qb")]
         require(
             builder.result.shape in [side.shape for side in sides],
-            " and ".join(str(list(side.shape)) for side in sides),
-            f"an operand of shape {list(builder.result.shape)}",
+            f"operands of shape {' and '.join(str(list(side.shape)) for side in sides)}",
+            f"an operand of shape {list(builder.result.shape)}, the shape of the result",
         )
         _add_with_relu(builder, opcode, sides, is_broadcast=True)
 
@@ -168,8 +167,8 @@ def _translate_elementwise(builder: TorchGraphBuilder) -> None:
     source = builder.get_tensor(next(iter(call.arguments)))
     require(
         len(call.tables) == 1,
-        "results that do not follow from each value alone: qnnpack mixes up the pixels of an"
-        " image whose channels come last, as PyTorch's clamp and relu6 call it",
+        f"{call.operation} of a tensor with channels last, whose pixels qnnpack confuses",
+        "a contiguous tensor",
     )
     name, (table,) = builder.get_name(source), call.tables
     clipped = np.clip(np.arange(256), int(table[0]), int(table[-1]))
@@ -218,11 +217,9 @@ def _translate_concatenation(builder: TorchGraphBuilder, dim: int = 0) -> None:
     """Translate a concatenation; inputs of another scale are rescaled by a table."""
     call = builder.call
     parts = next(iter(call.arguments.values()))
-    require(
-        all(isinstance(part, RecordedTensor) and part.shape for part in parts),
-        "an input that is a number or not a tensor",
-        "tensors with dimensions",
-    )
+    for index, part in enumerate(parts):
+        require(isinstance(part, RecordedTensor), f"input {index}: {part}", "a tensor")
+        require(part.shape, f"input {index} without dimensions", "at least 1 dimension")
     axis = dim % len(parts[0].shape)
     in_blocks = axis == 1 and all(part.channels_last for part in parts)
     names = []
@@ -265,8 +262,8 @@ def _rescaled(
         return name
     if table is None:
         raise UnsupportedError(
-            f"input {name} with another scale or zero point",
-            "the scale and zero point of the result",
+            f"input {name} with scale {part.scale} and zero point {part.zero_point}",
+            f"scale {builder.result.scale} and zero point {builder.result.zero_point}",
         )
     kind = builder.get_quantization(builder.get_first_output())
     scaled = builder.add_temporary("scaled", kind, _with_size(part, axis, count))
@@ -279,7 +276,7 @@ def _rescaled(
 def _translate_max_pool(builder: TorchGraphBuilder, dilation: Any = None) -> None:
     shape = builder.get_tensor("self").shape
     require(len(shape) == 4, f"an input of shape {list(shape)}", "4 dimensions")
-    require(make_pair(dilation or 1) == (1, 1), f"a dilation of {dilation}", "a dilation of 1")
+    require(make_pair(dilation or 1) == (1, 1), f"dilation {dilation}", "dilation 1")
     builder.apply_translation(make_pool_translation("MaxPool"))
 
 
@@ -301,11 +298,9 @@ def _translate_average_pool(
     sizes = zip(source.shape[2:], builder.result.shape[2:], kernel, strides, pads, strict=True)
     excess = [max((out - 1) * s + k - size - 2 * p, 0) for size, out, k, s, p in sizes]
     is_qnnpack, counts = builder.recording.engine == "qnnpack" and not ceil_mode, count_include_pad
-    require(
-        not any(excess) or not (counts or is_qnnpack),
-        "windows that reach beyond the padding",
-        "ceil_mode=False",
-    )
+    if counts or is_qnnpack:
+        found = f"windows that exceed the padded input by {excess[0]} rows and {excess[1]} columns"
+        require(not any(excess), found, "windows within the padded input (ceil_mode False)")
     late = source.shape[1] // _AVERAGED_CHANNELS * _AVERAGED_CHANNELS
     window = {
         "Kernels": kernel,
@@ -339,8 +334,8 @@ def _add_average(
         parts = [(0, channels, own)]
     require(
         is_qnnpack or not late or counts or not any(window["Pads"]),
-        "an average that does not count padding, with channels last",
-        "count_include_pad=True, or channels first",
+        "count_include_pad False for a tensor with channels last",
+        "count_include_pad True, or a contiguous tensor",
     )
     means = []
     for first, count, profile in parts:

@@ -19,7 +19,7 @@ from torch.nn.modules.module import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.diagnostics import Place, UserError, fail, list_alternatives
 from nmpsim.frontends.torch.recording import (
     CHANNEL_BLOCK,
     CONCATENATIONS,
@@ -57,16 +57,19 @@ def record_model(model: Any, example: Any, engine: str | None) -> ModelRecording
     """
     chosen = torch.backends.quantized.engine if engine is None else engine
     if chosen not in _ENGINES:
-        raise fail("ARG001", "unknown engine", found=chosen, expected=", ".join(_ENGINES))
+        message = "unknown quantization engine"
+        raise fail("ARG001", message, found=chosen, expected=list_alternatives(_ENGINES))
     if isinstance(model, torch.export.ExportedProgram):
         model = model.module()
     if not isinstance(model, torch.nn.Module):
-        raise _unsupported(model, type(model).__name__, "a torch.nn.Module")
+        raise _unsupported(model, f"a {type(model).__name__}", "a torch.nn.Module")
     if model.training and not isinstance(model, torch.fx.GraphModule):  # PT2E's has no modes
         raise _unsupported(model, "training mode", "evaluation mode", "Call model.eval() first.")
     examples = (example,) if isinstance(example, torch.Tensor) else tuple(example)
-    if not all(isinstance(one, torch.Tensor) for one in examples):
-        raise _unsupported(model, "an example that is not a tensor", "one tensor for each input")
+    for index, one in enumerate(examples):
+        if not isinstance(one, torch.Tensor):
+            found = f"example input {index} of type {type(one).__name__}"
+            raise _unsupported(model, found, "a tensor for each input")
     recorder = _Recorder(model, chosen)
     inputs = tuple(
         (name, recorder.begin(one))
@@ -78,9 +81,8 @@ def record_model(model: Any, example: Any, engine: str | None) -> ModelRecording
     outputs = []
     for name, value in _outputs(model, answer):
         if not recorder.is_made(value):
-            raise _unsupported(
-                model, f"output {name} is an input or a constant", "the result of an operation"
-            )
+            found = f"output {name}, which no operation computes"
+            raise _unsupported(model, found, "the result of an operation")
         outputs.append((name, recorder.tensor(value)))
     calls = _needed(recorder.calls, [tensor for _, tensor in outputs])
     return ModelRecording(type(model).__name__, chosen, inputs, tuple(outputs), calls)
