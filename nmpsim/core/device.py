@@ -21,7 +21,7 @@ from nmpsim.core.load import load_machine
 from nmpsim.core.memory_demand import check_saved_memory, has_memory_for_layer_kernels
 from nmpsim.core.repeat_run import RepeatedRun
 from nmpsim.core.run import Clock, ProgressCallback, Run, RunOptions, notify_compiling
-from nmpsim.core.run_modes import LASTING, TRANSITIONS, Event, Mode, Restart
+from nmpsim.core.run_modes import LASTING, TRANSITIONS, Event, Mode, RestartError
 from nmpsim.core.state import Machine, reset, restart
 from nmpsim.core.work import WorkListener
 from nmpsim.diagnostics import fail
@@ -149,14 +149,14 @@ class Device:
             )
             loaded.runs += 1
             values = prepare_inputs(bundle.metadata, inputs)
-            clock, mode = Clock(self._engine, limits), self._first_mode(loaded, options)
+            series = self._begin_series(loaded, options)
             while True:
-                found, mode = self._run_series(loaded, values, options, clock, mode, repeat)
-                if isinstance(found, RunReport):
-                    return found
-                if found.event in (Event.ORDER_DEPENDENT, Event.VIOLATED):
-                    clock.timeout = math.inf  # the run ends early, within the time it has taken
-                options = options.after_restart(found)
+                try:
+                    reports = self._run_series(loaded, values, series, repeat)
+                    break
+                except RestartError as restart:
+                    series.restart(loaded, restart)
+            return self._summarize(loaded, reports, repeat)
 
     def run_batch(
         self,
@@ -198,62 +198,44 @@ class Device:
         if not repeated.matches(options):
             return None
         values = [prepare_inputs(bundle.metadata, one) for one in samples]
+        series = self._begin_series(loaded, options)
         loaded.repeated = loaded.inputs = None
-        batch = repeated.run_batch(values, options, lambda: Clock(self._engine, limits))
-        if isinstance(batch, Restart):
-            self._next_mode(loaded, Mode.REPEAT, batch.event)
+        try:
+            batch = repeated.run_batch(values, options, lambda: Clock(self._engine, limits))
+        except RestartError as restart:
+            series.change_mode(loaded, restart.event)
             return None
         # The machine has counted all runs together.
         loaded.repeated, loaded.inputs, loaded.options = repeated, values[-1], options
         return batch
 
-    def _first_mode(self, loaded: _LoadedBundle, options: RunOptions) -> Mode:
-        """Return the mode in which a run of a bundle begins."""
+    def _begin_series(self, loaded: _LoadedBundle, options: RunOptions) -> _Series:
+        """Return runs with some options, in the mode in which a run of a bundle begins."""
+        mode = loaded.mode
         if loaded.repeated is not None and loaded.repeated.matches(options):
-            return Mode.REPEAT
-        if not options.strict:
-            return Mode.REPLAY
-        if loaded.mode is Mode.PROVE and not self._engine.can_record:
-            return Mode.CHECK
-        return loaded.mode
-
-    @staticmethod
-    def _next_mode(loaded: _LoadedBundle, mode: Mode, event: Event) -> Mode:
-        """Return the mode after an event; later runs of the bundle begin in it if it lasts."""
-        following = TRANSITIONS[mode, event]
-        if event in LASTING:
-            loaded.mode = following
-        return following
+            mode = Mode.REPEAT
+        elif not options.strict:
+            mode = Mode.REPLAY
+        elif mode is Mode.PROVE and not self._engine.can_record:
+            mode = Mode.CHECK
+        return _Series(options, Clock(self._engine, options.limits), mode)
 
     def _run_series(
         self,
         loaded: _LoadedBundle,
         values: Mapping[str, npt.NDArray[Any]],
-        options: RunOptions,
-        clock: Clock,
-        mode: Mode,
+        series: _Series,
         repeat: int,
-    ) -> tuple[RunReport | Restart, Mode]:
-        """Run several times; return the report of the first run with the throughput of all.
+    ) -> Sequence[RunReport]:
+        """Run up to ``repeat`` times; return the reports, of which only the last may have a trap.
 
-        Returns
-        -------
-        found : RunReport or Restart
-            The report, or why all runs must begin again.
-        mode : Mode
-            Mode for the next run, or in which the runs begin again.
+        Raises RestartError if all runs must begin again.
         """
-        reports: list[RunReport] = []
-        later = attrs.evolve(options, save_layers=False, work=None)
-        for number in range(repeat):
-            given = options if number == 0 else later
-            found, mode = self._run_once(loaded, values, given, clock, mode, number)
-            if isinstance(found, Restart):
-                return found, mode
-            reports.append(found)
-            if found.trap is not None:
-                break
-        return self._summarize(loaded, reports, repeat), mode
+        reports = [self._run_once(loaded, values, series, series.options)]
+        later = attrs.evolve(series.options, save_layers=False, work=None)
+        while reports[-1].trap is None and len(reports) < repeat:
+            reports.append(self._run_once(loaded, values, series, later, len(reports)))
+        return reports
 
     def _summarize(
         self, loaded: _LoadedBundle, reports: Sequence[RunReport], repeat: int
@@ -287,27 +269,21 @@ class Device:
         self,
         loaded: _LoadedBundle,
         values: Mapping[str, npt.NDArray[Any]],
+        series: _Series,
         options: RunOptions,
-        clock: Clock,
-        mode: Mode,
         number: int = 0,
-    ) -> tuple[RunReport | Restart, Mode]:
-        """Run once: from the initial state, or on the memory left by ``number`` earlier runs.
-
-        Returns the report, or why the run must begin again, and the next mode.
-        """
+    ) -> RunReport:
+        """Run from the initial state, or on the memory left by ``number`` earlier runs."""
         bundle, machine, progress = loaded.bundle, loaded.machine, options.progress
         self._engine.compilation.listener = lambda: notify_compiling(progress)
         repeated, loaded.repeated, loaded.inputs = loaded.repeated, None, None
-        if mode is Mode.REPEAT and number == 0:
+        if series.mode is Mode.REPEAT and number == 0:
             assert repeated is not None
-            found = repeated.run(values, options, clock)
-            if isinstance(found, Restart):
-                return found, self._next_mode(loaded, mode, found.event)
+            report = repeated.run(values, options, series.clock)
             loaded.repeated = repeated
             if repeated.leaves_scratchpads(options):
                 loaded.inputs, loaded.options = values, options
-            return found, mode
+            return report
         if number > 0:
             restart(machine, get_costs(self.config))
         elif not loaded.is_at_rest:
@@ -315,24 +291,25 @@ class Device:
         loaded.is_at_rest = False
         for tensor in bundle.metadata.inputs:
             write_tensor(machine, tensor, values[tensor.name])
-        if mode is Mode.REPEAT:
-            mode = Mode.REPLAY
+        if series.mode is Mode.REPEAT:
+            series.mode = Mode.REPLAY
         violation = options.violation
-        is_before = mode is Mode.LOCATE and violation is not None and violation.run != number
-        own = Mode.CHECK if is_before else mode
-        run = Run(bundle, machine, self.config, self._engine, own, options, clock)
-        found = run.report()
-        if isinstance(found, Restart):
-            if found.violation is not None:
-                found = Restart(found.event, attrs.evolve(found.violation, run=number))
-            return found, self._next_mode(loaded, mode, found.event)
-        if run.is_proof and mode is not Mode.LOCATE:
-            mode = self._next_mode(loaded, mode, Event.PROVED)
+        is_before = series.mode is Mode.LOCATE and violation and violation.run != number
+        mode = Mode.CHECK if is_before else series.mode
+        run = Run(bundle, machine, self.config, self._engine, mode, options, series.clock)
+        try:
+            report = run.report()
+        except RestartError as restart_error:
+            if restart_error.violation is not None:
+                restart_error.violation = attrs.evolve(restart_error.violation, run=number)
+            raise
+        if run.is_proof and series.mode is not Mode.LOCATE:
+            series.change_mode(loaded, Event.PROVED)
         if run.can_be_repeated and number == 0:
             loaded.repeated = RepeatedRun(
-                bundle, machine, self._engine, options, found, run.recorded
+                bundle, machine, self._engine, options, report, run.recorded
             )
-        return found, mode
+        return report
 
     def __reduce__(self) -> tuple[type[Device], tuple[Any, ...]]:
         """Pickle the arguments only; a run in another process makes its own machine."""
@@ -350,8 +327,7 @@ class Device:
                 options = attrs.evolve(
                     loaded.options, whole_layers=False, progress=None, limits=limits
                 )
-                mode = self._first_mode(loaded, options)
-                self._run_once(loaded, loaded.inputs, options, Clock(self._engine, limits), mode)
+                self._run_once(loaded, loaded.inputs, self._begin_series(loaded, options), options)
             loaded.is_at_rest = False  # the caller may write to it
             return loaded.machine
 
@@ -395,6 +371,29 @@ class _LoadedBundle:
     def __attrs_post_init__(self) -> None:
         metadata = self.bundle.metadata
         self.batch = find_batch_size([one.shape for one in (*metadata.inputs, *metadata.outputs)])
+
+
+@attrs.define(eq=False)
+class _Series:
+    """Runs of one request, one after the other."""
+
+    options: RunOptions
+    clock: Clock
+    mode: Mode
+    """Mode of the next run."""
+
+    def change_mode(self, loaded: _LoadedBundle, event: Event) -> None:
+        """Change the mode after an event; later runs of the bundle begin in it if it lasts."""
+        self.mode = TRANSITIONS[self.mode, event]
+        if event in LASTING:
+            loaded.mode = self.mode
+
+    def restart(self, loaded: _LoadedBundle, error: RestartError) -> None:
+        """Prepare to begin all runs again."""
+        self.change_mode(loaded, error.event)
+        self.options = self.options.after_restart(error)
+        if error.event in (Event.ORDER_DEPENDENT, Event.VIOLATED):
+            self.clock.timeout = math.inf  # the run ends early, within the time it has taken
 
 
 def _are_equal(

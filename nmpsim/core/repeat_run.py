@@ -8,7 +8,8 @@ as the last one left it, clears the counters of values, and computes the values.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -23,7 +24,7 @@ from nmpsim.core.counters import HostCounts, LayerReports, ValueCounters, count_
 from nmpsim.core.engine import Engine, LayerCallback, RecordedStep
 from nmpsim.core.host_steps import HostClipping, prepare_host_step, read_tensor
 from nmpsim.core.run import Clock, LayerProgress, RunOptions, RunTimeoutError
-from nmpsim.core.run_modes import Event, Restart
+from nmpsim.core.run_modes import Event, RestartError
 from nmpsim.core.state import NEVER, Machine, clear_value_counters
 from nmpsim.diagnostics import UserError
 from nmpsim.report.data import OutputReport, RunReport
@@ -31,8 +32,8 @@ from nmpsim.report.termination import ContractReport
 
 Values = Mapping[str, npt.NDArray[Any]]
 """Values of each input, in its own type."""
-_Step = Callable[[bool, LayerCallback], HostClipping | bool | None]
-"""Repeats a step of the bundle, with or without layer kernels; returns False if it diverges."""
+_Step = Callable[[bool, LayerCallback], HostClipping | None]
+"""Repeats a step of the bundle, with or without layer kernels; returns what a host step clips."""
 
 
 class RepeatedRun:
@@ -77,16 +78,10 @@ class RepeatedRun:
         """Return whether a run omits writes to scratchpads because it uses layer kernels."""
         return options.whole_layers and any(self._layer_kernels)
 
-    def run(self, values: Values, options: RunOptions, clock: Clock) -> RunReport | Restart:
-        """Run the bundle on new inputs; if a Restart is returned, the memory is undefined."""
-        clear_value_counters(self._machine)
-        try:
-            computed = self._compute(values, options, clock)
-        except (UserError, RunTimeoutError):
-            return Restart(Event.ENDED_EARLY)
-        if computed is None:
-            return Restart(Event.DIVERGED)
-        outputs, clips = computed
+    def run(self, values: Values, options: RunOptions, clock: Clock) -> RunReport:
+        """Run the bundle on new inputs; the memory is undefined after a RestartError."""
+        with self._clear_counters():
+            outputs, clips = self._compute(values, options, clock)
         host = {index: count_host_clipping(clip) for index, clip in clips.items()}
         changed = {
             "outputs": {one.name: one.values for one in outputs},
@@ -98,28 +93,32 @@ class RepeatedRun:
 
     def run_batch(
         self, samples: Sequence[Values], options: RunOptions, clock: Callable[[], Clock]
-    ) -> BatchResult | Restart:
-        """Run the bundle on each sample; if a Restart is returned, the memory is undefined."""
-        clear_value_counters(self._machine)
+    ) -> BatchResult:
+        """Run the bundle on each sample; the memory is undefined after a RestartError."""
         found, host = [], dict[int, HostCounts]()
-        for values in samples:
-            try:
-                computed = self._compute(values, options, clock())
-            except (UserError, RunTimeoutError):
-                return Restart(Event.ENDED_EARLY)
-            if computed is None:
-                return Restart(Event.DIVERGED)
-            found.append(SampleResult(computed[0], self._cycles))
-            for index, clip in computed[1].items():
-                more = count_host_clipping(clip)
-                host[index] = host[index].add(more) if index in host else more
+        with self._clear_counters():
+            for values in samples:
+                outputs, clips = self._compute(values, options, clock())
+                found.append(SampleResult(outputs, self._cycles))
+                for index, clip in clips.items():
+                    more = count_host_clipping(clip)
+                    host[index] = host[index].add(more) if index in host else more
         counted = ValueCounters.from_machine(self._machine)
         return BatchResult(found, self._layers.with_values(counted, host).get_saturation_totals())
 
+    @contextmanager
+    def _clear_counters(self) -> Iterator[None]:
+        """Clear the counters of values; raise RestartError if a run ends early."""
+        clear_value_counters(self._machine)
+        try:
+            yield
+        except (UserError, RunTimeoutError):
+            raise RestartError(Event.ENDED_EARLY) from None
+
     def _compute(
         self, values: Values, options: RunOptions, clock: Clock
-    ) -> tuple[tuple[OutputReport, ...], Mapping[int, HostClipping]] | None:
-        """Compute values; the machine's counters accumulate. Return None if data diverge."""
+    ) -> tuple[tuple[OutputReport, ...], Mapping[int, HostClipping]]:
+        """Compute outputs and clipped values by layer; the machine's counters accumulate."""
         clock.start()
         if not self._strict:  # an unproved program may read what an earlier run has written
             self._machine.ram[...] = self._machine.scratchpad[...] = 0
@@ -130,12 +129,10 @@ class RepeatedRun:
         clips: dict[int, HostClipping] = {}
         for step, repeat in self._steps:
             on_layer = done.make_callback(step, clock) if has_listener else _ignore_layer
-            result = repeat(options.whole_layers, on_layer)
-            if result is False:
-                return None
+            clip = repeat(options.whole_layers, on_layer)
             on_layer(NEVER)
-            if isinstance(result, HostClipping):
-                clips.update(dict.fromkeys(step.layers, result))
+            if clip is not None:
+                clips.update(dict.fromkeys(step.layers, clip))
             if step.kind == "host":
                 clock.check()
         return tuple(build_output_report(*one) for one in self._outputs), clips
@@ -145,9 +142,10 @@ class RepeatedRun:
         engine, machine, strict = self._engine, self._machine, self._strict
         recorded = self._recorded[number]
 
-        def repeat(whole_layers: bool, on_layer: LayerCallback) -> bool:
+        def repeat(whole_layers: bool, on_layer: LayerCallback) -> None:
             has_kernels = whole_layers and self._layer_kernels[number]
-            return engine.replay(machine, recorded, on_layer, strict, has_kernels)
+            if not engine.replay(machine, recorded, on_layer, strict, has_kernels):
+                raise RestartError(Event.DIVERGED)
 
         return repeat
 

@@ -27,7 +27,7 @@ from nmpsim.core.critical_path import CriticalPath, PathRecorder
 from nmpsim.core.engine import Engine, LayerCallback, RecordedStep
 from nmpsim.core.host_steps import read_tensor, run_host_step
 from nmpsim.core.limits import Limits
-from nmpsim.core.run_modes import Event, Mode, Restart, Violation
+from nmpsim.core.run_modes import Event, Mode, RestartError, Violation
 from nmpsim.core.state import CSR_COLUMN, NEVER, Int64s, Machine, Outcome, end_segment, start_cores
 from nmpsim.core.stop_conditions import (
     STEPS_PER_TURN,
@@ -87,7 +87,7 @@ class RunOptions:
     violation: Violation | None = None
     """Known violation at which the run must end."""
 
-    def after_restart(self, restart: Restart) -> RunOptions:
+    def after_restart(self, restart: RestartError) -> RunOptions:
         """Return the options for a run after a restart."""
         if restart.event is Event.VIOLATED:
             return attrs.evolve(self, violation=restart.violation, work=None, progress=None)
@@ -98,6 +98,14 @@ class RunOptions:
 
 class RunTimeoutError(Exception):
     """Exception for a run that exceeds its time limit."""
+
+
+class TrappedRunError(Exception):
+    """Exception for a run that a trap, a limit or a violation of the contract ends."""
+
+    def __init__(self, trap: TrapReport) -> None:
+        super().__init__(trap.message)
+        self.trap = trap
 
 
 class Clock:
@@ -187,8 +195,8 @@ class Run:
         self._has_ended = self._handles_traps = self._has_run_in_parallel = False
         self._path: PathRecorder | None = None
 
-    def report(self) -> RunReport | Restart:
-        """Execute all steps and return the report, or the reason for a restart."""
+    def report(self) -> RunReport:
+        """Execute all steps and return the report; raise RestartError if the mode does not fit."""
         if self._mode in (Mode.PROVE, Mode.CHECK) and self._options.strict:
             from nmpsim.core.contract_check import ContractCheck  # not needed if proved
 
@@ -196,9 +204,11 @@ class Run:
         # Without turns the engine is compiled or loaded, which is no simulation time.
         self._engine.run(self._machine, self._costs, 0, False)
         self._clock.start()
-        trap = self._run_steps()
-        if isinstance(trap, Restart):
-            return trap
+        trap = None
+        try:
+            self._run_steps()
+        except TrappedRunError as end:
+            trap = end.trap
         return build_run_report(
             self._bundle,
             self._machine,
@@ -231,125 +241,113 @@ class Run:
             return not (self._contract.depends_on_data or self._handles_traps)
         return self._mode is Mode.PROVE
 
-    def _run_steps(self) -> TrapReport | Restart | None:
-        contract, metadata = self._contract, self._bundle.metadata
+    def _run_steps(self) -> None:
+        metadata, contract = self._bundle.metadata, self._contract
         if contract and not all(map(contract.check_host_write, metadata.inputs)):
-            return self._report_violation(contract.violation_fields)
+            self._report_violation(contract.violation_fields)
         for number, step in enumerate(metadata.steps):
             try:
-                trap = self._run_step(number, step)
+                if step.kind == "device":
+                    self._run_on_device(number, step)
+                else:
+                    self._run_on_host(step)
             except RunTimeoutError:
-                trap = self._report_timeout(step)
-            if trap:
-                return trap
+                self._report_timeout(step)
         if contract and not all(map(contract.check_host_read, metadata.outputs)):
-            return self._report_violation(contract.violation_fields)
+            self._report_violation(contract.violation_fields)
         self._has_ended = True
-        return None
 
-    def _run_step(self, number: int, step: ProgramStep) -> TrapReport | Restart | None:
-        if step.kind == "device":
-            return self._run_on_device(number, step)
+    def _run_on_host(self, step: ProgramStep) -> None:
         if self._contract and not self._contract.check_host_step(step):
-            return self._report_violation(self._contract.violation_fields)
+            self._report_violation(self._contract.violation_fields)
         clip = run_host_step(self._machine, step)
         record_host_step(self.account, step, clip, self._config)
         for index in step.layers:
             self._complete_layer(index)
         self._clock.check()
-        return None
 
-    def _run_on_device(self, number: int, step: ProgramStep) -> TrapReport | Restart | None:
+    def _run_on_device(self, number: int, step: ProgramStep) -> None:
         """Run a step as the mode says: to a known violation, replayed or simulated."""
         start_cores(self._machine, step.entry or 0)
-        self._path, known, contract = None, self._options.violation, self._contract
-        if self._mode is Mode.LOCATE and known is not None and known.step == number:
-            return self._simulate(number, step, self._stops_at(known.found), known.found)
-        if contract is not None:
+        self._path, contract, recorded = None, self._contract, None
+        known = self._options.violation if self._mode is Mode.LOCATE else None
+        violation = known.found if known is not None and known.step == number else None
+        if contract is not None and violation is None:
             contract.begin_segment()
-        recorded = None
-        if self._mode is Mode.PROVE and contract is not None:
-            recorded = self._engine.record(self._machine, self._costs, contract.consume)
-            if contract.is_violated:
-                return self._simulate(
-                    number,
-                    step,
-                    self._stops_at(contract.violation_fields),
-                    contract.violation_fields,
-                )
-            if recorded is None:
-                return Restart(Event.DATA_DEPENDENT)
-        if not self._options.save_layers and self._options.work is None:
-            if self._mode is Mode.REPLAY:
-                recorded = self._engine.record(self._machine, self._costs)
-            if recorded is not None:
-                return self._replay(step, recorded)
-        return self._simulate(number, step, self._stops(), None)
+            if self._mode is Mode.PROVE:
+                recorded = self._engine.record(self._machine, self._costs, contract.consume)
+                if contract.is_violated:
+                    violation = contract.violation_fields
+                elif recorded is None:
+                    raise RestartError(Event.DATA_DEPENDENT)
+        if self._options.save_layers or self._options.work is not None or violation is not None:
+            recorded = None
+        elif self._mode is Mode.REPLAY:
+            recorded = self._engine.record(self._machine, self._costs)
+        if recorded is None:
+            self._simulate(number, step, violation)
+        else:
+            self._replay(step, recorded)
 
-    def _replay(self, step: ProgramStep, recorded: RecordedStep) -> TrapReport | Restart | None:
+    def _replay(self, step: ProgramStep, recorded: RecordedStep) -> None:
         on_layer = self._done.make_callback(step, self._clock)
-        strict = self._options.strict
-        if not self._engine.replay(self._machine, recorded, on_layer, strict):
-            return Restart(Event.DIVERGED)
+        if not self._engine.replay(self._machine, recorded, on_layer, self._options.strict):
+            raise RestartError(Event.DIVERGED)
         recorded.set_timing(self._machine)
         on_layer(NEVER)
         self.recorded.append(recorded)
-        return self._end_segment(step, Outcome.DONE, recorded.path)
+        self._end_segment(step, Outcome.DONE, recorded.path)
 
-    def _simulate(
-        self, number: int, step: ProgramStep, stops: StopConditions, known: Int64s | None
-    ) -> TrapReport | Restart | None:
-        """Run a step on the engine to its end, or to a violation that is ``known``."""
+    def _simulate(self, number: int, step: ProgramStep, violation: Int64s | None) -> None:
+        """Run a step on the engine to its end, or to a known violation."""
         if self._machine.waits.size == 0:
             self._machine = add_wait_log(self._machine)
         self._path = PathRecorder(self._machine, self._costs)
-        stop = self._options.save_layers or (known is None and self._options.progress is not None)
+        stops = self._stops() if violation is None else self._stops_at(violation)
+        stop = self._options.save_layers or (
+            violation is None and self._options.progress is not None
+        )
         while True:
             outcome = self._engine.run(self._machine, self._costs, TURNS, stop, stops)
             self._has_run_in_parallel |= bool(stops.parallel.any())
-            if known is None and self._contract is not None and self._mode is Mode.CHECK:
-                if restart := self._check_trace(number, stops, self._contract):
-                    return restart
+            if violation is None and self._contract is not None and self._mode is Mode.CHECK:
+                self._check_trace(number, stops, self._contract)
                 if self._contract.message:  # cached accesses may conflict with dropped ones
                     stops = stops._replace(parallel=stops.parallel[:0])
             self._take_work()
             if outcome == Outcome.LAYER_END:
                 barrier = self._machine.shared[0].last_barrier
                 self._complete_layer(int(self._machine.barriers[barrier].layer))
-            elif (
-                outcome in (Outcome.TRAP, Outcome.VIOLATION)
-                and known is None
-                and (self._has_run_in_parallel)
+            elif outcome != Outcome.PAUSED and (
+                outcome != Outcome.STOPPED or violation is not None
             ):
-                return Restart(Event.ORDER_DEPENDENT)
-            elif outcome == Outcome.VIOLATION:
-                from nmpsim.core.termination import make_weight_tail_violation  # few runs end so
-
-                return self._end_at_violation(step, make_weight_tail_violation(self._machine))
-            elif known is not None and outcome != Outcome.PAUSED:
-                return self._end_at_violation(step, known)
-            elif outcome not in (Outcome.PAUSED, Outcome.STOPPED):
-                return self._end_simulation(step, outcome)
+                break
             self._clock.check()
+        is_early = outcome in (Outcome.TRAP, Outcome.VIOLATION)
+        if is_early and violation is None and self._has_run_in_parallel:
+            raise RestartError(Event.ORDER_DEPENDENT)
+        if outcome == Outcome.VIOLATION:
+            from nmpsim.core.termination import make_weight_tail_violation  # few runs end so
 
-    def _check_trace(
-        self, number: int, stops: StopConditions, contract: ContractCheck
-    ) -> Restart | None:
-        """Check the traced instructions; return why the run must begin again, or None."""
-        is_kept = contract.take_trace(stops)
-        if self._has_run_in_parallel and (contract.message or not is_kept):
-            return Restart(Event.ORDER_DEPENDENT)
-        if is_kept:
-            return None
-        found = contract.violation_fields.copy()
-        return Restart(Event.VIOLATED, Violation(0, number, found, contract.message))
-
-    def _end_simulation(self, step: ProgramStep, outcome: Outcome) -> TrapReport | Restart | None:
-        """End a step, unless the program handles traps, about which a proof knows nothing."""
+            violation = make_weight_tail_violation(self._machine)
+        if violation is not None:
+            path = self._path.finish(self._machine)
+            record_device_step(self.account, self._machine, self._layers, step, False, path)
+            self._report_violation(violation)
+        # A proof knows nothing about a program that handles traps.
         self._handles_traps |= bool(self._machine.cores.csr[:, CSR_COLUMN[CsrAddress.MTVEC]].any())
         if self._handles_traps and self._options.strict and self._mode in (Mode.REPLAY, Mode.PROVE):
-            return Restart(Event.DATA_DEPENDENT)
-        return self._end_segment(step, outcome)
+            raise RestartError(Event.DATA_DEPENDENT)
+        self._end_segment(step, outcome, self._path.finish(self._machine))
+
+    def _check_trace(self, number: int, stops: StopConditions, contract: ContractCheck) -> None:
+        """Check the traced instructions; raise RestartError if they violate the contract."""
+        is_kept = contract.take_trace(stops)
+        if self._has_run_in_parallel and (contract.message or not is_kept):
+            raise RestartError(Event.ORDER_DEPENDENT)
+        if not is_kept:
+            found = contract.violation_fields.copy()
+            raise RestartError(Event.VIOLATED, Violation(0, number, found, contract.message))
 
     def _take_work(self) -> None:
         work = drain_work_log(self._machine)
@@ -391,45 +389,40 @@ class Run:
 
     # --- how it ended ----------------------------------------------------------------------------
 
-    def _end_segment(
-        self, step: ProgramStep, outcome: Outcome, path: CriticalPath | None = None
-    ) -> TrapReport | None:
-        if path is None and self._path is not None:
-            path = self._path.finish(self._machine)
-        is_done = outcome == Outcome.DONE
-        if is_done:
-            end_segment(self._machine)
-        record_device_step(self.account, self._machine, self._layers, step, is_done, path)
-        if is_done:
-            return None
+    def _end_segment(self, step: ProgramStep, outcome: Outcome, path: CriticalPath | None) -> None:
+        """End a device step; raise TrappedRunError unless it is done."""
+        if outcome != Outcome.DONE:
+            raise TrappedRunError(self._record_trap(step, outcome, path))
+        end_segment(self._machine)
+        record_device_step(self.account, self._machine, self._layers, step, True, path)
+
+    def _record_trap(
+        self, step: ProgramStep, outcome: Outcome, path: CriticalPath | None
+    ) -> TrapReport:
+        """Record an unfinished device step; return the report of what ended it."""
         from nmpsim.core.termination import build_trap_report  # few runs end so
 
+        record_device_step(self.account, self._machine, self._layers, step, False, path)
         return build_trap_report(self._machine, outcome, self._limited, self._layers)
 
-    def _report_timeout(self, step: ProgramStep) -> TrapReport | None:
+    def _report_timeout(self, step: ProgramStep) -> None:
         """End a run that exceeds its time limit, in its current layer."""
-        trap = self._end_segment(step, Outcome.TIMEOUT)
-        if trap is None:
-            return None
+        path = self._path.finish(self._machine) if self._path is not None else None
+        trap = self._record_trap(step, Outcome.TIMEOUT, path)
         trap = attrs.evolve(trap, message=f"the run took longer than {self._clock.timeout:g} s")
-        if trap.layer is not None or self._done.count >= len(self._layers):
-            return trap
-        layer = self._layers[self._done.count]
-        return attrs.evolve(trap, layer=layer.name, line=layer.line)
+        if trap.layer is None and self._done.count < len(self._layers):
+            layer = self._layers[self._done.count]
+            trap = attrs.evolve(trap, layer=layer.name, line=layer.line)
+        raise TrappedRunError(trap)
 
-    def _end_at_violation(self, step: ProgramStep, found: Int64s) -> TrapReport:
-        path = self._path.finish(self._machine) if self._path else None
-        record_device_step(self.account, self._machine, self._layers, step, False, path)
-        return self._report_violation(found)
-
-    def _report_violation(self, found: Int64s) -> TrapReport:
+    def _report_violation(self, found: Int64s) -> None:
         from nmpsim.core.termination import (  # few runs end so
             build_violation_report,
             make_violation_trap,
         )
 
         self._violation = build_violation_report(self._bundle, self._machine, found)
-        return make_violation_trap(self._violation)
+        raise TrappedRunError(make_violation_trap(self._violation))
 
     def _contract_message(self) -> str:
         if self._options.violation is not None:

@@ -80,10 +80,10 @@ class Violation:
     """Note about incomplete checks; usually empty."""
 
 
-@frozen(eq=False)
-class Restart:
-    """Result of a run that must begin again."""
+class RestartError(Exception):
+    """Exception for a run that must begin again in another mode."""
 
-    event: Event
-    violation: Violation | None = None
-    """Position of the violation, for VIOLATED; else None."""
+    def __init__(self, event: Event, violation: Violation | None = None) -> None:
+        """``violation`` is the position of the violation, for VIOLATED."""
+        super().__init__(event)
+        self.event, self.violation = event, violation
