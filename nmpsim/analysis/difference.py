@@ -14,11 +14,11 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.arrays import Array, Shape
 from nmpsim.diagnostics import fail
 from nmpsim.interpreter import compute_energy, compute_sqnr_db
 from nmpsim.lir.nodes import ELEM_DTYPES
 
-Array = npt.NDArray[Any]
 NAN_ULP = (1 << 64) - 1
 """Difference of a NaN from any number; larger than the difference of any two numbers."""
 _BITS: dict[int, np.dtype[Any]] = {
@@ -63,7 +63,7 @@ class Element:
 class Difference:
     """Measures of how an output differs from the expected one."""
 
-    shape: tuple[int, ...]
+    shape: Shape
     elements: int
     differing: int
     """Number of unequal elements; two NaN count as equal."""
@@ -100,7 +100,7 @@ def compare(
     scale: float | None = None,
     offset: int | None = None,
     tolerance: Tolerance = EXACT,
-    shape: tuple[int, ...] | None = None,
+    shape: Shape | None = None,
 ) -> Difference:
     """Compare an output with the expected one, element by element.
 

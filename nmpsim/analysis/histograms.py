@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array
 from nmpsim.diagnostics import fail
 from nmpsim.lir.layers import Layer, find_layer
 from nmpsim.report.analyses import Histogram
@@ -51,7 +50,7 @@ def select_layers(layers: Sequence[Layer], names: Iterable[str]) -> list[Layer]:
     return [chosen[index] for index in sorted(chosen)]
 
 
-def make_histogram(layer: LayerReport, values: npt.NDArray[Any]) -> Histogram:
+def make_histogram(layer: LayerReport, values: Array) -> Histogram:
     """Return the histogram of a layer's stored output values."""
     finite = values[np.isfinite(values)] if values.dtype.kind == "f" else values
     low, width, bins = _bins(layer.elem, finite)
@@ -61,11 +60,11 @@ def make_histogram(layer: LayerReport, values: npt.NDArray[Any]) -> Histogram:
     return Histogram(layer.index, layer.name, low, width, tuple(counts.tolist()), lost)
 
 
-def _output(report: RunReport, layer: LayerReport) -> npt.NDArray[Any] | None:
+def _output(report: RunReport, layer: LayerReport) -> Array | None:
     return report.layer_outputs.get(f"{layer.number:04d}:{layer.name}")
 
 
-def _bins(elem: str, values: npt.NDArray[Any]) -> tuple[float, float, int]:
+def _bins(elem: str, values: Array) -> tuple[float, float, int]:
     """Return the start of the first bin, the bin width and the number of bins."""
     if elem in _WHOLE_RANGE:
         smallest, count = _WHOLE_RANGE[elem]

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array
 from nmpsim.compiler.numerics import WeightedScales
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.resolve import get_instruction_place
 from nmpsim.lir.nodes import Module
 from nmpsim.lir.opcode import WEIGHTED
-
-Array: TypeAlias = npt.NDArray[Any]
 
 
 def read_constant(module: Module, view: BufferView) -> Array | None:

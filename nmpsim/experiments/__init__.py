@@ -3,13 +3,10 @@
 from nmpsim.experiments.accuracy import evaluate, write_confusion
 from nmpsim.experiments.accuracy_result import Evaluation, make_evaluation_document
 from nmpsim.experiments.device_sweep import SweepResult, load_sweep_program, sweep
-from nmpsim.experiments.grid import Grid, read_grid
-from nmpsim.experiments.samples import Samples
+from nmpsim.experiments.grid import read_grid
 
 __all__ = [
     "Evaluation",
-    "Grid",
-    "Samples",
     "SweepResult",
     "evaluate",
     "make_evaluation_document",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 import nmpsim
+from nmpsim.arrays import Arrays, Shape
 from nmpsim.diagnostics import UserError, fail
 
 _SEEN_ONLY = (
@@ -68,8 +67,8 @@ def compute_digest(parts: Iterable[bytes | memoryview]) -> str:
 
 
 def compute_network_digest(
-    outputs: Iterable[tuple[str, str, tuple[int, ...]]],
-    layers: Iterable[tuple[str, str, tuple[int, ...]]],
+    outputs: Iterable[tuple[str, str, Shape]],
+    layers: Iterable[tuple[str, str, Shape]],
 ) -> str:
     """Return a digest of a network's structure, independent of names and weights.
 
@@ -89,7 +88,7 @@ def compute_network_digest(
     return compute_digest(repr((name, elem, list(shape))).encode() for name, elem, shape in parts)
 
 
-def compute_array_digest(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+def compute_array_digest(arrays: Arrays) -> str:
     """Return a digest of the names, dtypes, shapes and values of arrays."""
     return compute_digest(
         part

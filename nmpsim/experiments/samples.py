@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.arrays import Arrays
 from nmpsim.bundle import Bundle, Tensor
 from nmpsim.core.inputs import find_mismatch
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.experiments.identity import compute_array_digest
-
-Arrays = Mapping[str, npt.NDArray[Any]]
 
 UNLABELLED = -1
 """Label of a sample of unknown class, which is skipped."""

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
-
-import numpy.typing as npt
 
 from nmpsim.analysis.program import program_from_bundle
+from nmpsim.arrays import Arrays
 from nmpsim.bundle import Bundle
 from nmpsim.config import DeviceConfig, list_setting_names, make_device_config
 from nmpsim.core.device import Device
@@ -37,7 +34,7 @@ SCRATCHPAD_STEP = 64
 
 def measure_sensitivity(
     bundle: Bundle,
-    inputs: Mapping[str, npt.NDArray[Any]],
+    inputs: Arrays,
     report: RunReport,
     config: DeviceConfig,
     *,

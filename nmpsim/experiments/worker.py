@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Arrays
 from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.config import DeviceConfig, default_device, make_device_config
 from nmpsim.core import batch
@@ -20,7 +20,8 @@ from nmpsim.core.engine_selection import make_compiled_engine
 from nmpsim.core.limits import NO_LIMITS, Limits
 from nmpsim.core.load import make_empty_machine
 from nmpsim.diagnostics import UserError
-from nmpsim.experiments.samples import Arrays, is_score_shape
+from nmpsim.experiments.samples import is_score_shape
+from nmpsim.kernels.array_types import Float64s, Int64s
 from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.timing import get_costs
 
@@ -167,12 +168,12 @@ def _make_prediction(index: int, run: batch.SampleResult, best: int, rank: int) 
     return Prediction(index, best, rank, run.cycles)
 
 
-def get_scores(outputs: Sequence[OutputReport]) -> npt.NDArray[np.float64]:
+def get_scores(outputs: Sequence[OutputReport]) -> Float64s:
     """Return the scores [C] of the classes, from the first output with scores."""
     output = next(one for one in outputs if is_score_shape(one.values.shape))
     return output.dequantize().astype(np.float64).reshape(-1)
 
 
-def rank_classes(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def rank_classes(scores: Float64s) -> Int64s:
     """Return the classes [..., C] by descending score; among equals the first comes first."""
     return np.argsort(-scores, axis=-1, kind="stable")

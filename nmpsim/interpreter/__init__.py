@@ -6,32 +6,25 @@ Glow's Interpreter, which calibrates a quantization. ``execute_exact`` runs a qu
 its integers, bit-exactly.
 """
 
-from nmpsim.interpreter.execute import ResultIterator, execute_exact, execute_real
+from nmpsim.interpreter.execute import execute_exact, execute_real
 from nmpsim.interpreter.memory import TensorLocation, locate_tensors, read_part
 from nmpsim.interpreter.operations import (
-    RealArray,
-    RealType,
     dequantize,
     dequantize_operands,
     dequantize_rows,
     evaluate_operation,
     find_scale_operands,
-    hides_relu,
 )
 from nmpsim.interpreter.sqnr import compute_energy, compute_sqnr_db, convert_to_decibels
 
 __all__ = [
-    "ResultIterator",
     "TensorLocation",
-    "RealArray",
-    "RealType",
     "convert_to_decibels",
     "dequantize",
     "dequantize_rows",
     "compute_energy",
     "execute_exact",
     "execute_real",
-    "hides_relu",
     "locate_tensors",
     "read_part",
     "find_scale_operands",

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array, Shape
 from nmpsim.kernels.hostops.accumulators import multiply_real
 from nmpsim.kernels.hostops.convolution import apply_fused_activation
 from nmpsim.kernels.hostops.tensors import Attributes
 from nmpsim.kernels.hostops.windows import SlidingWindow
 
-_Array = npt.NDArray[Any]
-
 
 def convolve(
-    src: _Array, weights: _Array, bias: _Array, shape: tuple[int, ...], attributes: Attributes
-) -> _Array:
+    src: Array, weights: Array, bias: Array, shape: Shape, attributes: Attributes
+) -> Array:
     """Compute a 2-D convolution with zero padding and its fused activation.
 
     Parameters
@@ -47,14 +43,14 @@ def convolve(
     return apply_fused_activation(sums + bias, attributes)
 
 
-def _dense(views: list[_Array], weights: _Array) -> _Array:
+def _dense(views: list[Array], weights: Array) -> Array:
     """Return [N * OH * OW, OC] of one group: a view [N, OH, OW, C] for each tap."""
     windows = np.concatenate(views, axis=-1) if len(views) > 1 else views[0]
     columns = windows.reshape(-1, windows.shape[-1])
     return multiply_real(columns, weights.reshape(len(weights), -1).T)
 
 
-def _depthwise(views: list[_Array], weights: _Array, groups: int, shape: tuple[int, ...]) -> _Array:
+def _depthwise(views: list[Array], weights: Array, groups: int, shape: Shape) -> Array:
     """Return the sums if each output reads one channel.
 
     Channel c makes the outputs c * OC / C to (c + 1) * OC / C - 1.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.arrays import Array, Arrays
 from nmpsim.diagnostics import fail
 from nmpsim.interpreter.memory import TensorMemory, read_part
 from nmpsim.interpreter.operations import (
@@ -26,8 +26,7 @@ from nmpsim.lir.host_execution import execute_operation
 from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.opcodes import NO_WORK
 
-_Array = npt.NDArray[Any]
-Written = tuple[Instruction, str, _Array]
+Written = tuple[Instruction, str, Array]
 """An instruction, an operand that it wrote, and a copy of the operand's contents."""
 
 
@@ -38,7 +37,7 @@ class ResultIterator(Iterator[Written]):
         self,
         module: Module,
         memory: TensorMemory,
-        compute: Callable[[Instruction], Mapping[int, _Array]],
+        compute: Callable[[Instruction], Mapping[int, Array]],
     ) -> None:
         self._memory = memory
         self._steps = _steps(module, memory, compute)
@@ -46,13 +45,13 @@ class ResultIterator(Iterator[Written]):
     def __next__(self) -> Written:
         return next(self._steps)
 
-    def contents(self, name: str) -> _Array:
+    def contents(self, name: str) -> Array:
         """Return a copy of a tensor's current values; outputs are complete at the end."""
         return np.array(self._memory.read(name))
 
 
 def _steps(
-    module: Module, memory: TensorMemory, compute: Callable[[Instruction], Mapping[int, _Array]]
+    module: Module, memory: TensorMemory, compute: Callable[[Instruction], Mapping[int, Array]]
 ) -> Iterator[Written]:
     for instruction in module.instructions:
         names = [operand.name for operand in instruction.operands]
@@ -84,8 +83,8 @@ def _report_errors(instruction: Instruction, file: str | None) -> Iterator[None]
 
 def execute_real(
     module: Module,
-    inputs: Mapping[str, _Array],
-    constants: Mapping[str, _Array] | None = None,
+    inputs: Arrays,
+    constants: Arrays | None = None,
     *,
     hidden_relu: bool = True,
     real: RealType = REAL,
@@ -111,7 +110,7 @@ def execute_real(
 
     Returns
     -------
-    Execution
+    ResultIterator
         An iterator over each instruction in order, with each operand that it writes and a copy of
         its contents. A buffer that is written in parts (``touch``, then ``inserttensor``) holds
         zeros between them.
@@ -147,9 +146,7 @@ def execute_real(
     return ResultIterator(module, memory, compute)
 
 
-def execute_exact(
-    module: Module, inputs: Mapping[str, _Array], numerics: str = "glow-int"
-) -> ResultIterator:
+def execute_exact(module: Module, inputs: Arrays, numerics: str = "glow-int") -> ResultIterator:
     """Run a program on its stored values, bit-exactly as a numerics profile.
 
     Parameters
@@ -163,7 +160,7 @@ def execute_exact(
 
     Returns
     -------
-    Execution
+    ResultIterator
         As of :func:`execute_real`, with the elements that the program stores.
 
     Raises
@@ -181,7 +178,7 @@ def execute_exact(
             return HostTensor(values)
         return HostTensor(values, quant.scale, quant.offset, quantized=True)
 
-    def compute(instruction: Instruction) -> Mapping[int, _Array]:
+    def compute(instruction: Instruction) -> Mapping[int, Array]:
         operands = [tensor(operand.name) for operand in instruction.operands]
         return execute_operation(
             instruction.opcode, operands, instruction.attributes, numerics

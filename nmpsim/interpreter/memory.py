@@ -7,8 +7,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array, Shape
 from nmpsim.diagnostics import Place
 from nmpsim.host_memory import PlannedAllocation, check_memory
 from nmpsim.lir.messages import quote
@@ -40,7 +40,7 @@ def locate_tensors(module: Module) -> dict[str, TensorLocation]:
     return places
 
 
-def _flat_index(offsets: Any, shape: tuple[int, ...]) -> int:
+def _flat_index(offsets: Any, shape: Shape) -> int:
     return int(np.ravel_multi_index(offsets, shape)) if shape else 0
 
 
@@ -59,12 +59,12 @@ class TensorMemory:
         """Return the location of a tensor."""
         return self._places[name]
 
-    def read(self, name: str) -> npt.NDArray[Any]:
+    def read(self, name: str) -> Array:
         """Return a view of a tensor's values in the tensor's shape."""
         place = self._places[name]
         return read_part(self._buffers[place.storage], place)
 
-    def write(self, name: str, values: npt.NDArray[Any]) -> None:
+    def write(self, name: str, values: Array) -> None:
         """Replace the values of a tensor."""
         self.read(name)[...] = values
 
@@ -78,7 +78,7 @@ def _parts(
         yield PlannedAllocation(f"%{quote(place.storage)}", nbytes)
 
 
-def read_part(values: npt.NDArray[Any], place: TensorLocation) -> npt.NDArray[Any]:
+def read_part(values: Array, place: TensorLocation) -> Array:
     """Return a view of a buffer's elements at a location, in the shape of the tensor."""
     flat = values.reshape(-1)
     return flat[place.start : place.start + place.type.elements].reshape(place.type.shape)

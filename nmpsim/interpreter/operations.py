@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.arrays import Array
 from nmpsim.interpreter.convolution import convolve
 from nmpsim.kernels.hostops import HostTensor
 from nmpsim.lir.host_execution import run_operation
@@ -15,7 +16,7 @@ from nmpsim.lir.nodes import ELEM_DTYPES, QUANTIZED_ELEMS, Instruction, TensorTy
 from nmpsim.lir.opcode import SATURATES_ANYWHERE, Opcode
 from nmpsim.lir.opcodes import IN, OPCODES, OUT, OpcodeKind, OperandRole, find_opcodes
 
-RealArray: TypeAlias = npt.NDArray[Any]
+RealArray: TypeAlias = Array
 """Values in a ``RealType``; bool and index tensors keep their own dtype."""
 RealType: TypeAlias = type[np.float64] | type[np.float32]
 """float64 for real arithmetic, or float32 for that of Glow's Interpreter."""
@@ -157,7 +158,7 @@ def find_scale_operands(instruction: Instruction) -> Mapping[int, tuple[int, int
 def dequantize_operands(
     instruction: Instruction,
     types: Sequence[TensorType],
-    raw: Sequence[npt.NDArray[Any]],
+    raw: Sequence[Array],
     real: RealType = REAL,
 ) -> list[RealArray]:
     """Return the real values of all operands of an instruction.
@@ -171,7 +172,7 @@ def dequantize_operands(
     return reals
 
 
-def dequantize(array: npt.NDArray[Any], type_: TensorType, real: RealType = REAL) -> RealArray:
+def dequantize(array: Array, type_: TensorType, real: RealType = REAL) -> RealArray:
     """Return ``scale * (q - offset)``, or an array that is not quantized unchanged."""
     dtype = get_storage_dtype(type_, real)
     if type_.quant is None:
@@ -182,9 +183,9 @@ def dequantize(array: npt.NDArray[Any], type_: TensorType, real: RealType = REAL
 
 
 def dequantize_rows(
-    array: npt.NDArray[Any],
-    scales: npt.NDArray[Any],
-    offsets: npt.NDArray[Any],
+    array: Array,
+    scales: Array,
+    offsets: Array,
     real: RealType = REAL,
 ) -> RealArray:
     """Return ``scales[i] * (q[i] - offsets[i])`` for each index i of dimension 0."""

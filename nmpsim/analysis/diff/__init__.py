@@ -14,10 +14,9 @@ from nmpsim.analysis.diff.document import make_report_document, make_run_documen
 from nmpsim.analysis.diff.glow_console import is_console_text, read_console_tensors
 from nmpsim.analysis.diff.glow_folder import read_folder_tensors
 from nmpsim.analysis.diff.reports import ReportChange, ReportDifference, compare_reports
-from nmpsim.analysis.diff.tensors import LAYOUTS, StoredTensor, list_saved_tensors
+from nmpsim.analysis.diff.tensors import StoredTensor, list_saved_tensors
 
 __all__ = [
-    "LAYOUTS",
     "ReportChange",
     "QuantizationParameters",
     "ReportDifference",

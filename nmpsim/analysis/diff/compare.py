@@ -9,7 +9,6 @@ from typing import Any
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.analysis.diff.tensors import (
     StoredTensor,
@@ -26,10 +25,9 @@ from nmpsim.analysis.difference import (
     compare,
     dequantize_values,
 )
+from nmpsim.arrays import Array, Shape
 from nmpsim.diagnostics import fail
 from nmpsim.lir.nodes import ELEM_DTYPES
-
-Array = npt.NDArray[Any]
 
 
 @attrs.frozen
@@ -49,7 +47,7 @@ class TensorDifference:
     """Operand of the instruction; None for its result."""
     number: int | None
     elem: str
-    shape: tuple[int, ...]
+    shape: Shape
     compared: int
     """Number of elements that are known in both runs."""
     difference: Difference | None
@@ -328,5 +326,5 @@ def _list_names(tensors: Sequence[StoredTensor]) -> str:
     return f"{some}, ..." if len(tensors) > 3 else some or "nothing"
 
 
-def _format_shape(shape: tuple[int, ...]) -> str:
+def _format_shape(shape: Shape) -> str:
     return "x".join(map(str, shape)) or "scalar"

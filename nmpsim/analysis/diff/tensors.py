@@ -11,13 +11,12 @@ from typing import Any
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array, Shape
 from nmpsim.diagnostics import Place, fail
+from nmpsim.kernels.array_types import Float64s
 from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
 from nmpsim.lir.nodes import TensorType
-
-Array = npt.NDArray[Any]
 
 _NUMBERED = re.compile(r"(?:act/)?(\d{1,9}):([^:]+)(?::(.+))?")
 _NO_RESULTS = ("const/", "input/")
@@ -30,7 +29,7 @@ _OUTPUT = "output/"
 class Values:
     """Known elements of a tensor and their precision."""
 
-    shape: tuple[int, ...]
+    shape: Shape
     array: Array
     """First known elements in row-major order: one-dimensional."""
     tolerance: float | Array = 0.0
@@ -136,25 +135,22 @@ def pair_tensors(
     Raises UserError (DIFF001) for names that no result has.
     """
     found = [*_pair_mapped(mine, theirs, names)]
-    mapped = [{id(each[side]) for each in found} for side in (0, 1)]
-    found += _pair_by_name(
-        [one for one in mine if id(one) not in mapped[0]],
-        [one for one in theirs if id(one) not in mapped[1]],
-    )
+    mapped = {one for pair in found for one in pair}
+    found += _pair_by_name(*([one for one in run if one not in mapped] for run in (mine, theirs)))
     keys = [_strip_model_name(origins), _numbered_key]
     if any(one.number is None for run in (mine, theirs) for one in run):
         keys.append(
             _shape_key
         )  # two runs with numbers are of programs that have them for other things
     for key in keys:
-        known = [{each[side].name for each in found} for side in (0, 1)]
+        known = [{pair[side].name for pair in found} for side in (0, 1)]
         left = [
             [one for one in run if one.is_result and one.name not in taken]
             for run, taken in zip((mine, theirs), known, strict=True)
         ]
         found += _pair_unique(left[0], left[1], key)
-    place = {id(one): index for index, one in enumerate(mine)}
-    return sorted(found, key=lambda each: place[id(each[0])])
+    position = {one: index for index, one in enumerate(mine)}
+    return sorted(found, key=lambda pair: position[pair[0]])
 
 
 def _pair_mapped(
@@ -218,9 +214,7 @@ def _shape_key(one: StoredTensor) -> Hashable:
     return tuple(sorted(size for size in one.load().shape if size != 1))
 
 
-def find_axis_order(
-    mine: tuple[int, ...], theirs: tuple[int, ...], layout: str
-) -> tuple[tuple[int, ...], str] | None:
+def find_axis_order(mine: Shape, theirs: Shape, layout: str) -> tuple[tuple[int, ...], str] | None:
     """Return the axis order that turns one shape into another, with its layout, or None.
 
     Parameters
@@ -250,7 +244,7 @@ def find_axis_order(
     return None
 
 
-def permute_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+def permute_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:
     """Return a shape with permuted axes."""
     return tuple(shape[axis] for axis in axes)
 
@@ -262,7 +256,7 @@ _STREAM_DIGITS = 6
 
 
 def parse_printed_values(
-    tokens: list[str], shape: tuple[int, ...], dtype: np.dtype[Any] | None, place: Place
+    tokens: list[str], shape: Shape, dtype: np.dtype[Any] | None, place: Place
 ) -> Values:
     """Parse the printed numbers of a tensor, or of its first elements.
 
@@ -300,9 +294,7 @@ def parse_printed_values(
     )
 
 
-def convert_to_type(
-    numbers: npt.NDArray[np.float64], dtype: np.dtype[Any] | None
-) -> npt.NDArray[Any]:
+def convert_to_type(numbers: Float64s, dtype: np.dtype[Any] | None) -> Array:
     """Round and saturate numbers to a dtype; return them unchanged if the dtype is None."""
     if dtype is None:
         return numbers
@@ -314,11 +306,11 @@ def convert_to_type(
     limits = np.iinfo(dtype)
     highest = np.nextafter(float(limits.max) + 1, 0)  # the largest that astype can take
     whole = np.clip(np.rint(np.nan_to_num(numbers)), limits.min, highest)
-    elements: npt.NDArray[Any] = whole.astype(dtype)
+    elements: Array = whole.astype(dtype)
     return elements
 
 
-def _tolerance(tokens: list[str], numbers: npt.NDArray[np.float64]) -> Any:
+def _tolerance(tokens: list[str], numbers: Float64s) -> Any:
     """Return half a unit of the last digit, for fixed decimals or fixed significant digits."""
     decimals = {len(match[1]) if (match := _FIXED.fullmatch(t)) else None for t in tokens[:100]}
     (fixed,) = decimals if len(decimals) == 1 else (None,)

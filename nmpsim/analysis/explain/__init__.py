@@ -17,7 +17,6 @@ from nmpsim.analysis.explain.factors import (
 )
 from nmpsim.analysis.explain.layers import (
     LayerFacts,
-    OperandFacts,
     Stage,
     explain_layers,
 )
@@ -28,7 +27,6 @@ __all__ = [
     "Factor",
     "FactorErrors",
     "LayerFacts",
-    "OperandFacts",
     "ProfileFacts",
     "ProfileForm",
     "SchemaFit",

@@ -8,12 +8,12 @@ exactly from the ends of the steps.
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, TypeAlias, TypedDict
+from typing import Annotated, TypedDict
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array
 from nmpsim.compiler.numerics.ratios import OverflowBounds, find_overflow
 from nmpsim.kernels.scale import IntegerScale, apply_integer_scale, make_integer_scale
 from nmpsim.lir.nodes import ELEM_DTYPES
@@ -79,8 +79,6 @@ def make_factor(real: float) -> Factor:
     mantissa, exponent = math.frexp(single)
     return Factor(single, integer, exponent - 1 if mantissa == 0.5 else None)
 
-
-Array: TypeAlias = npt.NDArray[Any]
 
 RESULT_BITS = {"int8": 8, "int16": 16}
 """Precision -> bits of the result."""

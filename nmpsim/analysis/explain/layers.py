@@ -21,6 +21,7 @@ from nmpsim.analysis.explain.profiles import (
     find_float_bias_forms,
 )
 from nmpsim.analysis.weighted import read_weighted_scales
+from nmpsim.arrays import Shape
 from nmpsim.compiler.numerics import AveragePoolOperands, OperandPair, WeightedScales
 from nmpsim.compiler.numerics.ratios import divide_float32, multiply_float32
 from nmpsim.compiler.operations import BufferView, Operation
@@ -42,7 +43,7 @@ class OperandFacts:
     role: str
     name: str
     elem: str
-    shape: tuple[int, ...]
+    shape: Shape
     scale: float | None
     """Scale; None if the operand is not quantized."""
     offset: int | None

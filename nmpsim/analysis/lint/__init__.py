@@ -1,9 +1,9 @@
 """Check a program for numerical problems without running it."""
 
 from nmpsim.analysis.lint.document import make_lint_document
-from nmpsim.analysis.lint.findings import SEVERITIES, Finding, Severity
+from nmpsim.analysis.lint.findings import SEVERITIES, Finding
 from nmpsim.analysis.lint.load import ReferenceFiles, load_subject
-from nmpsim.analysis.lint.rules import RULES, LintReport, Rule, run_rules
+from nmpsim.analysis.lint.rules import RULES, LintReport, run_rules
 from nmpsim.analysis.lint.subject import LintSubject
 
 __all__ = [
@@ -13,8 +13,6 @@ __all__ = [
     "LintReport",
     "LintSubject",
     "ReferenceFiles",
-    "Rule",
-    "Severity",
     "make_lint_document",
     "load_subject",
     "run_rules",

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.analysis.lint.findings import LintFinding
 from nmpsim.analysis.lint.subject import Bias, LintSubject
 from nmpsim.analysis.weighted import read_constant, read_weight_rows, read_weighted_scales
+from nmpsim.arrays import Array
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.lir.opcode import OpcodeKind
-
-Array: TypeAlias = npt.NDArray[Any]
 
 _CHUNK_WEIGHTS = 1 << 18
 

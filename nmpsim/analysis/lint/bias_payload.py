@@ -14,16 +14,16 @@ alarms behind the thresholds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Literal, TypeAlias
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.analysis.lint.findings import LintFinding, Severity
 from nmpsim.analysis.lint.subject import Bias, LintSubject, OriginalBias, are_equal_scales
 from nmpsim.analysis.shadow.constants import list_array_variants
+from nmpsim.arrays import Array, Arrays
 from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
 
 
@@ -149,8 +149,6 @@ def is_outlier(bias: Bias, biases: Sequence[Bias]) -> bool:
     return not by_chance or float(np.median(octaves)) >= MIN_FINER_OCTAVES
 
 
-Array: TypeAlias = npt.NDArray[Any]
-
 MAX_INTEGER_ERROR = 1.0
 """Largest error of an integer against the reference, whose own rounding is half of it."""
 MAX_RELATIVE_ERROR = 0.01
@@ -219,7 +217,7 @@ class FloatBias:
     """Values: float64 [channels]."""
 
 
-def find_float_bias(bias: Bias, arrays: Mapping[str, Array]) -> FloatBias | None:
+def find_float_bias(bias: Bias, arrays: Arrays) -> FloatBias | None:
     """Find the array of the float model from which a bias was quantized.
 
     The array has the bias's name in the LIR, or that name without Glow's ``__N`` suffix and values
@@ -246,7 +244,7 @@ def find_float_bias(bias: Bias, arrays: Mapping[str, Array]) -> FloatBias | None
     return None
 
 
-def _float_bias(name: str, arrays: Mapping[str, Array]) -> FloatBias:
+def _float_bias(name: str, arrays: Arrays) -> FloatBias:
     return FloatBias(name, arrays[name].astype(np.float64).reshape(-1))
 
 

@@ -7,17 +7,14 @@ the NMP's library requires, it is compared with its declared values.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.analysis.lint.bias_payload import find_float_bias
 from nmpsim.analysis.lint.findings import LintFinding
 from nmpsim.analysis.lint.subject import Bias, LintSubject
-
-Array: TypeAlias = npt.NDArray[Any]
+from nmpsim.arrays import Array
 
 MIN_KEPT_BITS = 0.5
 """Smallest share of its bits that a bias must keep."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.analysis.lint.bias_payload import MAX_INTEGER_ERROR, MAX_RELATIVE_ERROR
 from nmpsim.analysis.lint.findings import Fact, LintFinding, Severity
@@ -20,6 +18,7 @@ from nmpsim.analysis.shadow.constants import (
 )
 from nmpsim.analysis.shadow.matching import MIN_MATCH_SQNR_DB, match_constants
 from nmpsim.analysis.weighted import read_weighted_scales
+from nmpsim.arrays import Array, Arrays
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.interpreter import compute_sqnr_db
 from nmpsim.lir.opcode import WEIGHTED, OpcodeKind
@@ -64,9 +63,6 @@ def check_unused_constants(subject: LintSubject) -> Iterator[LintFinding]:
                 hint="Check that no layer should read it; Glow leaves some constants unused.",
                 facts={"bytes": weight.type.nbytes},
             )
-
-
-Array: TypeAlias = npt.NDArray[Any]
 
 
 @attrs.frozen(eq=False)
@@ -160,7 +156,7 @@ def _compare_by_name(
     one: DequantizedWeights,
     floats: Array,
     source: str,
-    arrays: Mapping[str, Array],
+    arrays: Arrays,
 ) -> LintFinding | None:
     """Compare weights with the float array of their name, with and without folded batch norm."""
     if one.fits(floats):
@@ -179,9 +175,7 @@ def _compare_by_name(
     return _describe_fault(one, source, WeightFault(text, hint, {"cause": "other"}), severity)
 
 
-def _find_explanation(
-    one: DequantizedWeights, arrays: Mapping[str, Array]
-) -> tuple[str, WeightFault] | None:
+def _find_explanation(one: DequantizedWeights, arrays: Arrays) -> tuple[str, WeightFault] | None:
     """Find an array and a fault that together explain a constant without a matching name."""
     if one.reals.size < 4 or np.ptp(one.reals) == 0:
         return None

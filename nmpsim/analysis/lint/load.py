@@ -6,22 +6,22 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.analysis.lint.subject import LintSubject, OriginalBias
 from nmpsim.analysis.program import Program, load_compiled_or_model, program_from_bundle
 from nmpsim.analysis.shadow.constants import read_floats
+from nmpsim.arrays import Array, Arrays
 from nmpsim.bundle import Bundle
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.isa.profiles import NUMERICS_NAMES
 from nmpsim.lir.constants import attach_arrays, find_tensors_file, read_constants
-from nmpsim.lir.nodes import Module, TensorType
+from nmpsim.lir.nodes import Module
 from nmpsim.lir.npz import NpzFile
 from nmpsim.lir.opcode import WEIGHTED, OpcodeKind
 from nmpsim.lir.parser import parse_file
@@ -29,6 +29,7 @@ from nmpsim.lir.printer import format_scale
 from nmpsim.lir.scales import (
     SidecarScale,
     find_inexact_scales,
+    iterate_types,
     parse_scales,
     read_scales_file,
     resolve_exact_scales,
@@ -36,8 +37,6 @@ from nmpsim.lir.scales import (
 )
 from nmpsim.lir.verify import verify
 from nmpsim.quantization import read_profile
-
-Array: TypeAlias = npt.NDArray[Any]
 
 _CONST = "const/"
 
@@ -163,7 +162,7 @@ class StaleTypes:
 
 
 def split_stale_types(
-    printed: Module, tensors: Mapping[str, Any], payloads: Mapping[str, Array], place: Place
+    printed: Module, tensors: Mapping[str, Any], payloads: Arrays, place: Place
 ) -> StaleTypes:
     """Separate sidecar entries that contradict the text about the type of a bias.
 
@@ -311,12 +310,11 @@ def _from_lir(path: Path, weights: Path | None, tensors: Path | None) -> LintSub
 
 def _snapped_scales(module: Module) -> frozenset[str]:
     """Return tensors whose scale became a power of two that differs from its printed decimals."""
-    types = {weight.name: weight.type for weight in module.weights}
-    for instruction in module.instructions:
-        type_ = instruction.attributes.get("Ty")
-        if isinstance(type_, TensorType) and instruction.opcode != "tensorview":
-            types[instruction.name] = type_
-    scales = {name: type_.quant.scale for name, type_ in types.items() if type_.quant}
+    scales = {
+        name: type_.quant.scale
+        for name, type_, _, viewed in iterate_types(module)
+        if type_.quant and viewed is None
+    }
     return frozenset(
         name
         for name, scale in scales.items()

@@ -15,8 +15,9 @@ import numpy as np
 
 from nmpsim.analysis.lint.findings import LintFinding, Severity
 from nmpsim.analysis.lint.fixed_values import read_quantized_weights
-from nmpsim.analysis.lint.subject import Array, LintSubject
+from nmpsim.analysis.lint.subject import LintSubject
 from nmpsim.analysis.weighted import read_weight_rows, read_weighted_scales
+from nmpsim.arrays import Array
 from nmpsim.compiler.numerics import WeightedScales
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.lir.names import strip_numeric_suffix

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import attrs
 import numpy as np
@@ -11,9 +11,10 @@ from nmpsim.analysis.lint.bias_payload import compare_with_float, find_float_bia
 from nmpsim.analysis.lint.findings import LintFinding
 from nmpsim.analysis.lint.fixed_values import DequantizedWeights, read_quantized_weights
 from nmpsim.analysis.lint.scales import HALF_PRINTED_DIGIT
-from nmpsim.analysis.lint.subject import SAME_SCALE, Array, Bias, LintSubject
+from nmpsim.analysis.lint.subject import SAME_SCALE, Bias, LintSubject
 from nmpsim.analysis.shadow.constants import map_biases_to_filters, read_quantized_constants
 from nmpsim.analysis.shadow.matching import match_constants
+from nmpsim.arrays import Array, Arrays, Shape
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.diagnostics import UserError
 from nmpsim.interpreter import execute_real
@@ -288,7 +289,7 @@ def _float_ranges(subject: LintSubject) -> dict[str, ValueRange]:
     return ranges
 
 
-def _float_constants(subject: LintSubject) -> Mapping[str, Array]:
+def _float_constants(subject: LintSubject) -> Arrays:
     reals, filters = read_quantized_constants(subject.module), map_biases_to_filters(subject.module)
     return match_constants(reals, subject.float_weights or {}, filters).floats
 
@@ -315,7 +316,7 @@ def _input_range(name: str, type_: TensorType, subject: LintSubject) -> ValueRan
     return ValueRange(*views[0].real_limits)
 
 
-def _random_image(shape: tuple[int, ...], range_: ValueRange, rng: np.random.Generator) -> Array:
+def _random_image(shape: Shape, range_: ValueRange, rng: np.random.Generator) -> Array:
     """Return noise in cells of several sizes, scaled to a range."""
     sides = sorted(range(1, len(shape)), key=lambda axis: -shape[axis])[: max(len(shape) - 2, 1)]
     noise = np.zeros(shape)

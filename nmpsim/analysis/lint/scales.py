@@ -11,9 +11,10 @@ from nmpsim.analysis.lint.findings import LintFinding, Severity
 from nmpsim.analysis.lint.subject import LintSubject
 from nmpsim.analysis.weighted import read_constant
 from nmpsim.compiler.operations import Operation
-from nmpsim.lir.nodes import Span, TensorType
+from nmpsim.lir.nodes import Span
 from nmpsim.lir.opcodes import OPCODES
 from nmpsim.lir.printer import format_scale
+from nmpsim.lir.scales import iterate_types
 
 HALF_PRINTED_DIGIT = 0.5e-9
 """Half a unit of the last of nine printed decimals."""
@@ -36,15 +37,8 @@ def list_scaled_tensors(subject: LintSubject) -> Iterator[ScaledTensor]:
 
     Tensors of channelwise operations, which have tables of scales, are omitted.
     """
-    module = subject.module
     idle = {name for op in subject.operations for name in _unused_scales(op)}
-    typed = [(w.name, w.type, w.span) for w in module.weights]
-    typed += [
-        (i.name, type_, i.span)
-        for i in module.instructions
-        if isinstance(type_ := i.attributes.get("Ty"), TensorType)
-    ]
-    for name, type_, span in typed:
+    for name, type_, span, _ in iterate_types(subject.module):
         if type_.quant is not None and name not in idle:
             yield ScaledTensor(name, type_.quant.scale, span)
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.analysis.program import Program
 from nmpsim.analysis.weighted import read_weighted_scales
+from nmpsim.arrays import Array, Arrays
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.resolve import get_instruction_place, resolve_operands
 from nmpsim.diagnostics import Place
 from nmpsim.lir.names import make_display_names
 from nmpsim.lir.nodes import Module
 from nmpsim.quantization import ValueRange
-
-Array: TypeAlias = npt.NDArray[Any]
 
 
 @attrs.frozen(eq=False)
@@ -39,7 +36,7 @@ class LintSubject:
     """A program to check, with the references that it is compared with."""
 
     program: Program
-    float_weights: Mapping[str, Array] | None = None
+    float_weights: Arrays | None = None
     """Arrays of the float model by name."""
     original: Mapping[str, OriginalBias] | None = None
     """Biases before a change of type, by constant name."""

@@ -15,12 +15,11 @@ from nmpsim.analysis.reduce.failures import (
     find_first_difference,
 )
 from nmpsim.analysis.reduce.repro import write_repro
-from nmpsim.analysis.reduce.search import Reduction, reduce_program
+from nmpsim.analysis.reduce.search import reduce_program
 
 __all__ = [
     "DifferenceFailure",
     "Failure",
-    "Reduction",
     "SaturationFailure",
     "TrapFailure",
     "ViolationFailure",

@@ -6,18 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
-import numpy.typing as npt
 
 from nmpsim.analysis.reduce.extract import ExtractedProgram
+from nmpsim.arrays import Shape
 from nmpsim.interpreter.memory import TensorMemory
 from nmpsim.lir.nodes import Instruction, Module, Span, WeightVar
 from nmpsim.lir.opcodes import IN, NO_WORK, OPCODES, OUT, OpcodeKind
 from nmpsim.lir.verify import verify
 
-Array = npt.NDArray[Any]
 Slices = tuple[slice, ...]
 """Slice of each dimension that remains."""
-Shapes = Sequence[tuple[int, ...]]
+Shapes = Sequence[Shape]
 """Shapes of an instruction's operands, result first."""
 Needs = tuple[Sequence[Slices], Mapping[str, Any]]
 """Slices of each operand after the result, and attributes that change."""

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import attrs
-import numpy.typing as npt
 
+from nmpsim.arrays import Arrays
 from nmpsim.bundle.metadata import Layer
 from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.core.run import make_layer_key
 from nmpsim.interpreter.memory import TensorMemory
-from nmpsim.lir.nodes import Instruction, Module, Span, TensorType, WeightVar
+from nmpsim.lir.nodes import Instruction, Module, Span, WeightVar
 from nmpsim.lir.opcodes import IN, OUT
+from nmpsim.lir.scales import iterate_types
 from nmpsim.lir.verify import verify
 
-Array = npt.NDArray[Any]
 LIFE = ("allocactivation", "deallocactivation")
 """Opcodes that begin and end the life of a buffer."""
 
@@ -26,15 +25,15 @@ class ExtractedProgram:
     """An extracted program and the values of its inputs in the original run."""
 
     module: Module
-    inputs: Mapping[str, Array]
+    inputs: Arrays
 
 
 def extract_layers(
     module: Module,
     layers: Sequence[Layer],
     indices: range,
-    inputs: Mapping[str, Array],
-    outputs: Mapping[str, Array],
+    inputs: Arrays,
+    outputs: Arrays,
 ) -> ExtractedProgram:
     """Extract layers of a module as a program.
 
@@ -76,11 +75,12 @@ def extract_layers(
         written |= results
     used = {view.buffer.name for op in operations for view in op.operands}
     weights = [weight for weight in module.weights if weight.name in used]
-    for instruction in module.instructions:  # a buffer at the border becomes a weight
-        type = instruction.attributes.get("Ty")
-        if instruction.opcode == "allocactivation" and instruction.name in read | unread:
-            assert isinstance(type, TensorType)
-            weights.append(WeightVar(instruction.name, type, constant=False, span=Span(0, 0)))
+    declared = {weight.name for weight in weights}
+    weights += [  # a buffer at the border becomes a weight
+        WeightVar(name, type, constant=False, span=Span(0, 0))
+        for name, type, *_ in iterate_types(module)
+        if name in (read | unread) - declared
+    ]
     inner = used - {weight.name for weight in weights}
     part = Module(
         name=module.name,

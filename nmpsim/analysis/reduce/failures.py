@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Iterator, Sequence
+from typing import Self
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array, Arrays
 from nmpsim.bundle.metadata import Layer
 from nmpsim.core.run import make_layer_key
 from nmpsim.diagnostics import fail
 from nmpsim.report.data import RunReport
 from nmpsim.report.termination import TrapReport, ViolationReport
 
-Array = npt.NDArray[Any]
 Coordinates = tuple[int, ...]
 """Coordinates of an element of a result."""
 
@@ -173,7 +172,7 @@ def add_program_outputs(report: RunReport, layers: Sequence[Layer]) -> RunReport
 
 
 def find_first_difference(
-    report: RunReport, layers: Sequence[Layer], reference: Mapping[str, Array]
+    report: RunReport, layers: Sequence[Layer], reference: Arrays
 ) -> DifferenceFailure | None:
     """Find the first layer of a run whose output differs from the reference.
 

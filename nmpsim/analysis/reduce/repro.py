@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict
-
-import numpy.typing as npt
+from typing import Annotated, Literal, TypedDict
 
 from nmpsim.analysis.reduce.failures import DifferenceFailure, SaturationFailure
 from nmpsim.analysis.reduce.search import Reduction
+from nmpsim.arrays import Arrays
 from nmpsim.atomic import make_write_error, write_file, write_npz
 from nmpsim.core.run import make_layer_key
 from nmpsim.diagnostics import fail
@@ -90,7 +88,7 @@ def _make(folder: Path) -> None:
         raise fail("FILE002", message, place=folder, hint="Pass a new folder.")
 
 
-def _expected(found: Reduction) -> Mapping[str, npt.NDArray[Any]]:
+def _expected(found: Reduction) -> Arrays:
     failure = found.failure
     if not isinstance(failure, DifferenceFailure):
         return {}

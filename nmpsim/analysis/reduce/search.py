@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, islice, product
-from typing import Any
 
 import attrs
-import numpy.typing as npt
 
 from nmpsim.analysis.program import Program
 from nmpsim.analysis.reduce.crop import crop_layer
@@ -25,6 +23,7 @@ from nmpsim.analysis.reduce.instruction import (
     extract_instruction,
     remove_instructions,
 )
+from nmpsim.arrays import Arrays
 from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.compiler.tiling.search import DEFAULT_TILING, TILINGS
 from nmpsim.config import DeviceConfig
@@ -35,8 +34,7 @@ from nmpsim.diagnostics import UserError
 from nmpsim.lir.nodes import Module
 from nmpsim.report.data import RunReport
 
-Array = npt.NDArray[Any]
-Inputs = Mapping[str, Array]
+Inputs = Arrays
 _MAX_PLACES = 1000
 """Number of failing elements that are tried as a part."""
 _TILINGS = (DEFAULT_TILING, *(one for one in TILINGS if one != DEFAULT_TILING))

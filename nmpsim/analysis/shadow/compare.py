@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 import attrs
 import numpy as np
@@ -35,6 +34,7 @@ from nmpsim.analysis.shadow.recording import (
     LayerInstruction,
     replay_layers,
 )
+from nmpsim.arrays import Array, Arrays
 from nmpsim.interpreter import (
     compute_sqnr_db,
     dequantize,
@@ -173,9 +173,6 @@ def _not_comparable(layer: ExecutedLayer) -> str:
     return "" if layer.complete else "parts of its output are not written yet"
 
 
-Array = npt.NDArray[Any]
-
-
 @attrs.frozen
 class RunLayer:
     """Instructions of one layer of a recorded run."""
@@ -190,9 +187,9 @@ class RunLayer:
 class RecordedResults:
     """Inputs, layers and outputs of a recorded run."""
 
-    inputs: Mapping[str, Array]
+    inputs: Arrays
     """Stored values of the program's inputs by name."""
-    real_inputs: Mapping[str, Array]
+    real_inputs: Arrays
     """Real values of the inputs, before quantization if the inputs are quantized."""
     layers: Sequence[RunLayer]
     outputs: Mapping[int, Array]

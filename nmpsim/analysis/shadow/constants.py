@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.analysis.shadow.compare import Real
+from nmpsim.arrays import Array, Arrays, Shape
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.extras import require_extra
 from nmpsim.input_files import MAX_MODEL_BYTES, read_bytes
@@ -33,8 +33,6 @@ from nmpsim.lir.nodes import Instruction, Module
 from nmpsim.lir.npz import NpzFile
 from nmpsim.lir.opcode import WEIGHTED
 from nmpsim.lir.opcodes import OPCODES
-
-Array = npt.NDArray[Any]
 
 
 def read_floats(path: Path, sizes: Collection[int]) -> dict[str, Array]:
@@ -189,7 +187,7 @@ def _fold(node: Any, convolution: Any, values: Values) -> Iterator[tuple[str, Ar
         yield (own_bias or node.output[0]) + FOLDED, (bias - mean) * factors + beta
 
 
-def list_array_variants(name: str, arrays: Mapping[str, Array]) -> list[str]:
+def list_array_variants(name: str, arrays: Arrays) -> list[str]:
     """Return the names under which an array exists, unfolded and with a folded batch norm."""
     return [form for form in (name, name + FOLDED) if form in arrays]
 
@@ -206,9 +204,9 @@ class Layout:
     name: str
     elements: Array
     """View of the array with the elements in the order of the constant, in any shape."""
-    shape: tuple[int, ...]
+    shape: Shape
 
-    def get_values(self) -> npt.NDArray[np.float64]:
+    def get_values(self) -> Real:
         """Return all values in the constant's shape: float64."""
         return np.asarray(self.elements, np.float64).reshape(self.shape)
 
@@ -218,7 +216,7 @@ class Layout:
         return values
 
 
-def find_best_layout(array: Array, real: npt.NDArray[np.float64]) -> Layout | None:
+def find_best_layout(array: Array, real: Real) -> Layout | None:
     """Find the layout that brings an array closest to a constant.
 
     Parameters
@@ -244,7 +242,7 @@ def find_best_layout(array: Array, real: npt.NDArray[np.float64]) -> Layout | No
     )
 
 
-def list_layouts(array: Array, shape: tuple[int, ...]) -> Iterator[Layout]:
+def list_layouts(array: Array, shape: Shape) -> Iterator[Layout]:
     """Yield all layouts of an array that have a shape, the simplest first."""
     if array.shape == shape:
         yield Layout(AS_IS, array, shape)
@@ -271,5 +269,5 @@ def _list_reordered(name: str, matrix: Array) -> Iterator[Layout]:
             yield Layout(text, reordered, matrix.shape)
 
 
-def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+def _without_ones(shape: Shape) -> Shape:
     return tuple(dim for dim in shape if dim != 1)

@@ -9,19 +9,17 @@ each channel multiplied by a factor.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.analysis.shadow.compare import Real
 from nmpsim.analysis.shadow.constants import AS_IS, Layout, find_best_layout, list_array_variants
+from nmpsim.arrays import Arrays
 from nmpsim.interpreter import compute_sqnr_db
 from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
 from nmpsim.report.analyses import FloatWeight
 
-Arrays = Mapping[str, npt.NDArray[Any]]
 MIN_MATCH_SQNR_DB = 10.0
 """Lowest SQNR at which an array matches a constant by values alone."""
 MIN_MULTIPLE_SQNR_DB = 15.0

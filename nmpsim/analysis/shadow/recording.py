@@ -7,19 +7,15 @@ are restored by replaying the program with the recorded outputs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array, Arrays
 from nmpsim.interpreter import TensorLocation, evaluate_operation, read_part
 from nmpsim.interpreter.memory import TensorMemory
 from nmpsim.lir.nodes import Instruction, Module, TensorType
 from nmpsim.lir.opcodes import IN, NO_WORK, OPCODES, OpcodeKind
-
-Array = npt.NDArray[Any]
-
 
 _BIASES = {
     OpcodeKind.CONVOLUTION: "Bias",
@@ -89,7 +85,7 @@ class ExecutedLayer:
 def replay_layers(
     module: Module,
     chains: Iterable[Sequence[int]],
-    inputs: Mapping[str, Array],
+    inputs: Arrays,
     outputs: Mapping[int, Array],
 ) -> Iterator[ExecutedLayer]:
     """Yield the layers of a run in program order, up to the first layer without an output.
@@ -124,7 +120,7 @@ def replay_layers(
 class _Memory(TensorMemory):
     """Stored contents of all tensors of a program."""
 
-    def __init__(self, module: Module, inputs: Mapping[str, Array]) -> None:
+    def __init__(self, module: Module, inputs: Arrays) -> None:
         super().__init__(module, lambda type: type.dtype)
         self._constants = module.constants
         self._missing: dict[str, Array] = {}

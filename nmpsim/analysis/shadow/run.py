@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.analysis.shadow.compare import RecordedResults, RunLayer, compare_run
 from nmpsim.analysis.shadow.constants import (
@@ -17,13 +15,13 @@ from nmpsim.analysis.shadow.constants import (
     read_quantized_constants,
 )
 from nmpsim.analysis.shadow.matching import Matches, match_constants, match_known_floats
+from nmpsim.arrays import Array, Arrays
 from nmpsim.diagnostics import fail
 from nmpsim.interpreter import dequantize
 from nmpsim.lir.nodes import Module
 from nmpsim.report.analyses import ShadowLayer, ShadowReport
 from nmpsim.report.data import LayerReport, RunReport
 
-Arrays = Mapping[str, npt.NDArray[Any]]
 Listener = Callable[[ShadowLayer], None]
 IN_BUNDLE = "the bundle"
 """Source of float values that are not from a file."""
@@ -139,10 +137,10 @@ def make_recorded_run(
     )
 
 
-def _real_inputs(module: Module, stored: Arrays, given: Arrays) -> dict[str, npt.NDArray[Any]]:
+def _real_inputs(module: Module, stored: Arrays, given: Arrays) -> dict[str, Array]:
     """Return the inputs as real numbers, before quantization if they were quantized."""
     types = {weight.name: weight.type for weight in module.weights}
-    reals: dict[str, npt.NDArray[Any]] = {}
+    reals: dict[str, Array] = {}
     for name, values in stored.items():
         before = np.asarray(given[name])
         quantized_here = types[name].quant is not None and before.dtype.kind == "f"
