@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final, Literal
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array, Shape
 from nmpsim.atomic import is_special, write_file
 from nmpsim.bundle.schema import make_strict_converter
 from nmpsim.checking.run import CheckedRun, digest_output
@@ -44,7 +44,7 @@ class BaselineLayer:
     name: str
     op: str
     elem: Annotated[str | None, "of its output; null where an old nmpsim did not note it"]
-    shape: tuple[int, ...]
+    shape: Shape
     placement: Annotated[
         Literal["device", "host"] | None, "null where an old nmpsim did not note it"
     ]
@@ -74,18 +74,18 @@ class BaselineOutput:
     """An output of a baseline."""
 
     elem: str
-    shape: tuple[int, ...]
+    shape: Shape
     digest: str
     values: Annotated[tuple[Any, ...] | None, "in row-major order, as stored; null of a large one"]
 
-    def get_array(self) -> npt.NDArray[Any] | None:
+    def get_array(self) -> Array | None:
         """Return the values in their shape; None if only the digest is stored."""
         if self.values is None:
             return None
         plain = [float(value) for value in self.values] if _is_float(self.elem) else self.values
         return np.asarray(plain, ELEM_DTYPES[self.elem]).reshape(self.shape)
 
-    def matches(self, values: npt.NDArray[Any]) -> bool:
+    def matches(self, values: Array) -> bool:
         """Return whether values equal this output, by digest and, if stored, by value.
 
         A manually edited value leaves the digest unchanged. The digest also distinguishes the sign
@@ -96,7 +96,7 @@ class BaselineOutput:
             return False
         return self.digest == digest_output(values)
 
-    def has_wrong_digest(self, values: npt.NDArray[Any]) -> bool:
+    def has_wrong_digest(self, values: Array) -> bool:
         """Return whether ``values`` equal the stored values although the stored digest differs."""
         kept = self.get_array()
         if kept is None or kept.tobytes() != values.tobytes():

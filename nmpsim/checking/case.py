@@ -8,6 +8,7 @@ from pathlib import Path
 
 import attrs
 
+from nmpsim.arrays import Arrays
 from nmpsim.bundle import Bundle
 from nmpsim.checking.baseline import (
     Baseline,
@@ -23,6 +24,7 @@ from nmpsim.checking.budgets import (
     check_saturation,
     find_device_mismatch,
 )
+from nmpsim.checking.compared_run import ComparedRun
 from nmpsim.checking.expectations import (
     check_answer,
     check_layers,
@@ -31,8 +33,8 @@ from nmpsim.checking.expectations import (
     check_trap,
 )
 from nmpsim.checking.hazards import check_hazards, find_hazards, make_unfinished_check
-from nmpsim.checking.results import CaseResult, Check, CoreFile, LayerOutcome
-from nmpsim.checking.run import Arrays, CheckedRun, ProgramCache, list_changed_settings, run_bundle
+from nmpsim.checking.results import CaseResult, Check, CoreFile
+from nmpsim.checking.run import CheckedRun, ProgramCache, list_changed_settings, run_bundle
 from nmpsim.checking.suite import Budget, Case, Expect, SaturationLimit
 from nmpsim.config import DeviceConfig, load_device, make_device_config
 from nmpsim.core.inputs import prepare_inputs
@@ -156,21 +158,22 @@ def judge_run(
     place = Place(str(case.baseline))
     if baseline is not None:
         check_same_program(baseline, run, place)
+    compared = ComparedRun(run, baseline)
     if run.report.trap is not None:
-        checks = [check_trap(run.report.trap, run)]
+        checks = [check_trap(run.report.trap, run.layers)]
     else:
-        checks = [*_answers(case.expect, run, expected, baseline)]
-        checks += _costs(case.budget, run, baseline)
+        checks = [*_check_results(compared, case.expect, expected)]
+        checks += _check_costs(compared, case.budget)
     errors: tuple[Diagnostic, ...] = ()
-    if baseline is not None and not any(one.failed and one.name in _SLOW for one in checks):
-        errors = find_device_mismatch(run, case.budget, baseline, place)
+    if not any(one.failed and one.name in _SLOW for one in checks):
+        errors = find_device_mismatch(compared, case.budget, place)
     if errors:
         checks = [one for one in checks if one.name != "cycles"]
     return CaseResult(
         name=case.name,
         source=case.lir or run.source,
         checks=tuple(checks),
-        layers=_outcomes(run, baseline),
+        layers=compared.layers,
         contract=run.report.contract.status,
         cycles=run.report.cycles,
         cycles_before=None if baseline is None else baseline.cycles,
@@ -182,53 +185,29 @@ def judge_run(
     )
 
 
-def _answers(
-    expect: Expect, run: CheckedRun, expected: ExpectedArrays, baseline: Baseline | None
+def _check_results(
+    compared: ComparedRun, expect: Expect, expected: ExpectedArrays
 ) -> Iterator[Check]:
+    baseline = compared.baseline
     if expected.outputs is not None or baseline is not None:
-        yield check_answer(run, expected.outputs, expect, baseline)
+        yield check_answer(compared, expected.outputs, expect)
     if expected.layers is not None:
-        yield check_layers(run, expected.layers, expect)
+        yield check_layers(compared, expected.layers, expect)
     elif baseline is not None and expect.only:
-        yield check_layers_against_baseline(run, baseline, expect)
+        yield check_layers_against_baseline(compared, expect)
     if expect.top1 is not None:
-        yield check_top1(run, expect.top1)
+        yield check_top1(compared, expect.top1)
 
 
-def _costs(budget: Budget, run: CheckedRun, baseline: Baseline | None) -> Iterator[Check]:
+def _check_costs(compared: ComparedRun, budget: Budget) -> Iterator[Check]:
+    baseline = compared.baseline
     if budget.cycles is not None or baseline is not None:
-        yield check_cycles(run, budget, baseline)
+        yield check_cycles(compared, budget)
     limit = budget.saturation or SaturationLimit(None)
     if limit.at_most is not None or baseline is not None:
-        yield check_saturation(run, limit, baseline)
+        yield check_saturation(compared, limit)
     if budget.memory_bytes is not None:
-        yield check_memory(run, budget.memory_bytes)
-
-
-def _outcomes(run: CheckedRun, baseline: Baseline | None) -> tuple[LayerOutcome, ...]:
-    layers = run.report.layers
-    before = [None] * len(layers) if baseline is None else list(baseline.layers)
-    return tuple(
-        LayerOutcome(
-            layer.index,
-            layer.name,
-            layer.display_name,
-            layer.op,
-            layer.operation,
-            layer.line,
-            layer.placement,
-            None if then is None else then.placement,
-            layer.cycles,
-            None if then is None else then.cycles,
-            layer.saturated,
-            None if then is None else sum(then.saturated.values()),
-            None if then is None else run.digest(layer) != then.output,
-            None if then is None else run.constants[layer.index] != then.constants,
-            None if then is None else run.rescale[layer.index] != then.rescale,
-            tuple(one for one in layer.saturation if not one.wanted),
-        )
-        for layer, then in zip(layers, before, strict=True)
-    )
+        yield check_memory(compared, budget.memory_bytes)
 
 
 def _device(case: Case, bundle: Bundle) -> DeviceConfig:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.analysis.difference import Difference, compare
+from nmpsim.arrays import Array, Arrays
 from nmpsim.bundle.metadata import is_same_shape
-from nmpsim.checking.baseline import UPDATE_HINT, Baseline, BaselineLayer
-from nmpsim.checking.results import Check, FailedLayer
-from nmpsim.checking.run import Arrays, CheckedRun
+from nmpsim.checking.baseline import UPDATE_HINT, BaselineOutput
+from nmpsim.checking.compared_run import ComparedRun
+from nmpsim.checking.results import Check, FailedLayer, LayerOutcome
 from nmpsim.checking.suite import Expect
 from nmpsim.diagnostics import did_you_mean, fail
 from nmpsim.experiments.samples import is_score_shape
@@ -22,8 +21,6 @@ from nmpsim.experiments.worker import get_scores, rank_classes
 from nmpsim.lir.layers import find_layer
 from nmpsim.report.data import LayerReport, OutputReport
 from nmpsim.report.termination import TrapReport
-
-Array = npt.NDArray[Any]
 
 _PATTERN = frozenset("*?[")
 """Characters that make a word a pattern."""
@@ -38,30 +35,26 @@ def _make_failure(name: str, message: str, culprits: Sequence[FailedLayer]) -> C
     return Check(name, "wrong", message, tuple(culprits))
 
 
-def check_trap(trap: TrapReport, run: CheckedRun) -> Check:
+def check_trap(trap: TrapReport, layers: Sequence[LayerReport]) -> Check:
     """Return the failed check of a run that stopped before its end."""
-    layers = [layer for layer in run.report.layers if layer.name == trap.layer]
+    layers = [layer for layer in layers if layer.name == trap.layer]
     culprits = [make_failed_layer(layer, "here the run stopped") for layer in layers]
     return _make_failure("trap", f"the run stopped: {trap.kind}: {trap.message}", culprits)
 
 
-def check_answer(
-    run: CheckedRun, expected: Arrays | None, expect: Expect, baseline: Baseline | None
-) -> Check:
+def check_answer(compared: ComparedRun, expected: Arrays | None, expect: Expect) -> Check:
     """Check the outputs of a run against expected arrays, then against the baseline.
 
     If both pass, the message says what neither was compared with.
 
     Parameters
     ----------
-    run
-        The run to check; it reached its end.
+    compared
+        The run to check, which reached its end, and its baseline.
     expected
         Outputs by name; None to compare with the baseline only.
     expect
         Tolerances, and the layers that ``only`` chooses.
-    baseline
-        The baseline; None to compare with ``expected`` only.
 
     Returns
     -------
@@ -74,50 +67,46 @@ def check_answer(
         As :func:`check_outputs` and :func:`check_outputs_against_baseline`.
     """
     given = {} if expected is None else expected
-    checks = [] if expected is None else [check_outputs(run, expected, expect, baseline)]
-    if baseline is not None and not any(one.failed for one in checks):
-        checks.append(check_outputs_against_baseline(run, baseline, expect, given))
+    checks = [] if expected is None else [check_outputs(compared, expected, expect)]
+    if compared.baseline is not None and not any(one.failed for one in checks):
+        checks.append(check_outputs_against_baseline(compared, expect, given))
     found = checks[-1]
-    left_out = list(_list_not_compared(run, given, expect, baseline))
+    left_out = list(_list_not_compared(compared, given, expect))
     if found.failed or not left_out:
         return found
     return attrs.evolve(found, message=f"{found.message}; not compared: {'; '.join(left_out)}")
 
 
-def _list_not_compared(
-    run: CheckedRun, given: Arrays, expect: Expect, baseline: Baseline | None
-) -> Iterator[str]:
+def _list_not_compared(compared: ComparedRun, given: Arrays, expect: Expect) -> Iterator[str]:
     """Yield what a passed answer was not compared with."""
-    if baseline is None:
-        outputs = (output.name for output in run.report.output_reports)
-        yield from (f"output {name}" for name in outputs if name not in given)
+    if compared.baseline is None:
+        names = (output.name for output in compared.run.report.output_reports)
+        yield from (f"output {name}" for name in names if name not in given)
         return
-    for output in run.report.output_reports:
-        if output.name in given and _needs_values(output, baseline, expect):
+    for output, before in compared.outputs:
+        if output.name in given and _needs_values(output, before, expect):
             yield f"output {output.name} with the baseline, which has only its digest"
     if not _is_strict(expect):
         reason = "only" if expect.only else "ulp" if expect.ulp else "sqnr_db"
         layers = "other layers" if expect.only else "layers"
         yield f"{layers}, constants and rescale values with the baseline (expect.{reason})"
-    elif not any(run.constants):
+    elif not any(compared.run.constants):
         yield "constants (none are known without the LIR)"
 
 
-def check_outputs(
-    run: CheckedRun, expected: Arrays, expect: Expect, baseline: Baseline | None
-) -> Check:
+def check_outputs(compared: ComparedRun, expected: Arrays, expect: Expect) -> Check:
     """Check the outputs of a run against expected arrays by name.
 
     Raises INPUT001 for an array that is no output, INPUT002 for one that cannot be compared.
     """
-    outputs = {output.name: output for output in run.report.output_reports}
+    outputs = {output.name: output for output in compared.run.report.output_reports}
     reject_unknown_names(expected, outputs, "output")
     found = {name: compare_output(outputs[name], array) for name, array in expected.items()}
-    return _check_differences(run, found, expect, baseline)
+    return _check_differences(compared, found, expect)
 
 
 def check_outputs_against_baseline(
-    run: CheckedRun, baseline: Baseline, expect: Expect, compared: Collection[str] = ()
+    compared: ComparedRun, expect: Expect, given: Collection[str] = ()
 ) -> Check:
     """Check the outputs of a run against the baseline.
 
@@ -126,13 +115,11 @@ def check_outputs_against_baseline(
 
     Parameters
     ----------
-    run
-        The run.
-    baseline
-        The baseline.
+    compared
+        The run and its baseline; without a baseline nothing is compared.
     expect
         Tolerances.
-    compared
+    given
         Outputs that were compared with arrays; they may have no values in the baseline.
 
     Raises
@@ -141,8 +128,7 @@ def check_outputs_against_baseline(
         BASE001 if a tolerance is given and the baseline has no values of an output.
     """
     changed: dict[str, Difference | None] = {}
-    for output in run.report.output_reports:
-        before = baseline.outputs[output.name]
+    for output, before in compared.outputs:
         if before.matches(output.values):
             continue
         if before.has_wrong_digest(output.values):
@@ -153,36 +139,36 @@ def check_outputs_against_baseline(
                 hint=UPDATE_HINT,
             )
         values = before.get_array()
-        if not _needs_values(output, baseline, expect):
+        if not _needs_values(output, before, expect):
             changed[output.name] = None if values is None else compare_output(output, values)
-        elif output.name not in compared:
+        elif output.name not in given:
             raise fail(
                 "BASE001",
                 f"the baseline has no values of output {output.name!r}, only a digest",
                 expected="the values, to compare them within a tolerance",
                 hint="Pass the expected values with expect.outputs.",
             )
-    found = _check_differences(run, changed, expect, baseline)
+    found = _check_differences(compared, changed, expect)
     if found.failed or not _is_strict(expect):
         return found
-    culprits = _first_changed(run, baseline, "the program's answer is the same")
+    culprits = _find_first_changed(compared, "the program's answer is the same")
     message = "the output of a layer differs from the baseline"
     if not culprits:
         culprits = [
             make_failed_layer(layer, f"{numbers} not the baseline's")
-            for layer, before in zip(run.report.layers, baseline.layers, strict=True)
-            if (numbers := _other_numbers(run, layer, before))
+            for layer in compared.layers
+            if (numbers := _describe_other_numbers(layer))
         ]
         message = "a layer computes other values than in the baseline, although no output differs"
     return _make_failure("outputs", message, culprits) if culprits else found
 
 
-def check_layers(run: CheckedRun, expected: Arrays, expect: Expect) -> Check:
+def check_layers(compared: ComparedRun, expected: Arrays, expect: Expect) -> Check:
     """Check the outputs of layers against expected arrays with keys ``NNNN:name`` or ``name``."""
+    run = compared.run
     named = {parse_layer_name(key): array for key, array in expected.items()}
-    names = [layer.name for layer in run.report.layers]
-    reject_unknown_names(named, names, "layer")
-    chosen = _select_layers(run, expect, named)
+    reject_unknown_names(named, [layer.name for layer in run.layers], "layer")
+    chosen = _select_layers(run.layers, expect, named)
     culprits = []
     for layer in chosen:
         output = run.layer_outputs[layer.index]
@@ -194,20 +180,20 @@ def check_layers(run: CheckedRun, expected: Arrays, expect: Expect) -> Check:
     return _make_layers_check(len(chosen), culprits)
 
 
-def check_layers_against_baseline(run: CheckedRun, baseline: Baseline, expect: Expect) -> Check:
+def check_layers_against_baseline(compared: ComparedRun, expect: Expect) -> Check:
     """Check that the outputs of selected layers equal the baseline's."""
-    chosen = _select_layers(run, expect)
+    chosen = _select_layers(compared.run.layers, expect)
     culprits = [
         make_failed_layer(layer, "its output is not the baseline's")
         for layer in chosen
-        if run.digest(layer) != baseline.layers[layer.index].output
+        if compared.layers[layer.index].output_changed
     ]
     return _make_layers_check(len(chosen), culprits)
 
 
-def check_top1(run: CheckedRun, label: int) -> Check:
+def check_top1(compared: ComparedRun, label: int) -> Check:
     """Check the class that a classifier predicts."""
-    outputs = run.report.output_reports
+    outputs = compared.run.report.output_reports
     scores = [output for output in outputs if is_score_shape(output.values.shape)]
     if not scores:
         raise fail(
@@ -224,7 +210,7 @@ def check_top1(run: CheckedRun, label: int) -> Check:
     if best == label:
         return Check("top1", "passed", f"class {best}")
     message = f"class {best}, expected {label}"
-    return _make_failure("top1", message, _find_writer(run, scores[0].name, message))
+    return _make_failure("top1", message, _find_writer(compared, scores[0].name, message))
 
 
 def compare_output(output: OutputReport, expected: Array) -> Difference:
@@ -282,7 +268,7 @@ def describe_difference(difference: Difference | None) -> str:
     return f"{text}; {_format_error(difference)}"
 
 
-def make_failed_layer(layer: LayerReport, message: str) -> FailedLayer:
+def make_failed_layer(layer: LayerReport | LayerOutcome, message: str) -> FailedLayer:
     """Return a layer of a report as a failed layer with a message."""
     return FailedLayer(layer.index, layer.name, layer.display_name, layer.line, message)
 
@@ -309,10 +295,7 @@ def reject_unknown_names(given: Iterable[str], known: Iterable[str], what: str) 
 
 
 def _check_differences(
-    run: CheckedRun,
-    found: Mapping[str, Difference | None],
-    expect: Expect,
-    baseline: Baseline | None,
+    compared: ComparedRun, found: Mapping[str, Difference | None], expect: Expect
 ) -> Check:
     """Check the differences of outputs by name; None for a difference of unknown size."""
     wrong = {
@@ -324,7 +307,8 @@ def _check_differences(
         return Check("outputs", "passed", "as expected")
     texts = [f"output {name}: {describe_difference(one)}" for name, one in wrong.items()]
     then = "; ".join(f"output {name} is {_format_error(one)}" for name, one in wrong.items())
-    culprits = _first_changed(run, baseline, then) or _find_writer(run, next(iter(wrong)), then)
+    culprits = _find_first_changed(compared, then)
+    culprits = culprits or _find_writer(compared, next(iter(wrong)), then)
     return _make_failure("outputs", "; ".join(texts), culprits)
 
 
@@ -334,9 +318,8 @@ def _format_error(found: Difference | None) -> str:
     return f"off by up to {found.worst_ulp:,} ulp, SQNR {found.sqnr_db:.1f} dB"
 
 
-def _needs_values(output: OutputReport, baseline: Baseline, expect: Expect) -> bool:
+def _needs_values(output: OutputReport, before: BaselineOutput, expect: Expect) -> bool:
     """Return whether an output changed and a tolerance cannot be applied for want of values."""
-    before = baseline.outputs[output.name]
     has_tolerance = expect.ulp or expect.sqnr_db is not None
     return bool(has_tolerance) and before.values is None and not before.matches(output.values)
 
@@ -352,40 +335,36 @@ def _make_layers_check(count: int, culprits: Sequence[FailedLayer]) -> Check:
     return _make_failure("layers", message, culprits)
 
 
-def _first_changed(run: CheckedRun, baseline: Baseline | None, then: str) -> list[FailedLayer]:
+def _find_first_changed(compared: ComparedRun, then: str) -> list[FailedLayer]:
     """Return the first layer whose output is not the baseline's, with the consequence."""
-    for layer, before in zip(run.report.layers, baseline.layers if baseline else (), strict=False):
-        if run.digest(layer) != before.output:
-            own = _other_numbers(run, layer, before)
-            why = f"; {own} not the baseline's either" if own else ""
-            message = f"the first layer whose output differs from the baseline{why}"
-            return [make_failed_layer(layer, f"{message}; {then}")]
-    return []
+    changed = next((layer for layer in compared.layers if layer.output_changed), None)
+    if changed is None:
+        return []
+    own = _describe_other_numbers(changed)
+    why = f"; {own} not the baseline's either" if own else ""
+    message = f"the first layer whose output differs from the baseline{why}"
+    return [make_failed_layer(changed, f"{message}; {then}")]
 
 
-def _other_numbers(run: CheckedRun, layer: LayerReport, before: BaselineLayer) -> str:
+def _describe_other_numbers(layer: LayerOutcome) -> str:
     """Return which numbers of a layer are not the baseline's, as ``its constants are``."""
-    kinds = {
-        "constants": run.constants[layer.index] != before.constants,
-        "rescale values": run.rescale[layer.index] != before.rescale,
-    }
+    kinds = {"constants": layer.constants_changed, "rescale values": layer.rescale_changed}
     other = " and ".join(name for name, has_changed in kinds.items() if has_changed)
     return f"its {other} are" if other else ""
 
 
-def _find_writer(run: CheckedRun, output: str, message: str) -> list[FailedLayer]:
-    index = run.output_layers.get(output)
-    return [] if index is None else [make_failed_layer(run.report.layers[index], message)]
+def _find_writer(compared: ComparedRun, output: str, message: str) -> list[FailedLayer]:
+    index = compared.run.output_layers.get(output)
+    return [] if index is None else [make_failed_layer(compared.layers[index], message)]
 
 
 def _select_layers(
-    run: CheckedRun, expect: Expect, names: Collection[str] | None = None
+    layers: Sequence[LayerReport], expect: Expect, names: Collection[str] | None = None
 ) -> list[LayerReport]:
     """Return the layers that ``only`` selects, by pattern or by name, and that ``names`` has.
 
     Raises UserError (SUITE002) if there are none.
     """
-    layers = run.report.layers
     chosen: set[str] = set()
     for word in expect.only:
         if _PATTERN.intersection(word):

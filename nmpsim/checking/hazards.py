@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import numpy.typing as npt
-
+from nmpsim.arrays import Arrays
 from nmpsim.bundle import Bundle
 from nmpsim.checking.expectations import make_failed_layer
 from nmpsim.checking.results import Check, FailedLayer
@@ -24,7 +22,7 @@ MAX_HAZARDS = 1000
 
 def find_hazards(
     bundle: Bundle,
-    inputs: Mapping[str, npt.NDArray[Any]],
+    inputs: Arrays,
     config: DeviceConfig,
     progress: ProgressCallback | None = None,
     max_memory: int | None = None,

@@ -8,7 +8,6 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.analysis.tensor_instructions import (
     TensorInstruction,
@@ -18,8 +17,7 @@ from nmpsim.analysis.tensor_instructions import (
 from nmpsim.bundle import Bundle
 from nmpsim.experiments.identity import compute_digest
 from nmpsim.isa.table import DESCRIPTORS, SCALE_RECORD
-
-Int64s = npt.NDArray[np.int64]
+from nmpsim.kernels.array_types import Int64s
 
 _ENDINGS = ("_pre", "_mul", "_post", "_offset")
 _NAMES = (

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any
 
 import attrs
-import numpy.typing as npt
 
+from nmpsim.arrays import Array, Arrays
 from nmpsim.bundle import Bundle
 from nmpsim.bundle.layout import DEBUG_SECTIONS
 from nmpsim.checking.rescale import UsedDescriptors, digest_rescale_values
@@ -19,8 +19,6 @@ from nmpsim.core.run import ProgressCallback, make_layer_key
 from nmpsim.experiments.identity import compute_array_digest
 from nmpsim.interpreter import locate_tensors, read_part
 from nmpsim.report.data import LayerReport, RunReport
-
-Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 @attrs.frozen(eq=False)
@@ -36,7 +34,7 @@ class CheckedRun:
     """Name of the LIR text."""
     memory_bytes: int
     """Bytes of DRAM for code, constants and activations."""
-    layer_outputs: tuple[npt.NDArray[Any] | None, ...]
+    layer_outputs: tuple[Array | None, ...]
     """Output of each layer by index; None for a layer that the run did not reach."""
     constants: tuple[str, ...]
     """Digest of each layer's constants by index; see :func:`digest_constants`."""
@@ -142,7 +140,7 @@ def digest_constants(bundle: Bundle) -> tuple[str, ...]:
     return tuple(digests)
 
 
-def digest_output(values: npt.NDArray[Any]) -> str:
+def digest_output(values: Array) -> str:
     """Return the digest of an output's values."""
     return compute_array_digest({"": values})
 

@@ -16,6 +16,7 @@ from nmpsim import session
 from nmpsim.bundle import Bundle, BundleHolder, get_bundle, parse_bundle
 from nmpsim.checking.baseline import make_baseline, read_baseline, write_baseline
 from nmpsim.checking.case import ExpectedArrays, judge_run
+from nmpsim.checking.compared_run import ComparedRun
 from nmpsim.checking.expectations import check_layers, check_outputs, check_trap
 from nmpsim.checking.hazards import check_hazards, find_hazards
 from nmpsim.checking.results import CaseResult, Check
@@ -72,7 +73,7 @@ class Runner:
 
         Returns
         -------
-        tuple of Run and str
+        tuple of CheckedRun and str
             The run, and the reasons why it failed; empty if it did not.
 
         Raises
@@ -90,7 +91,7 @@ class Runner:
         arrays = {name: np.asarray(array) for name, array in inputs.items()}
         run = run_bundle(self._devices[config], loaded, arrays, strict=strict)
         trap = run.report.trap
-        checks = [] if trap is None else [check_trap(trap, run)]
+        checks = [] if trap is None else [check_trap(trap, run.layers)]
         if hazards and (trap is None or trap.kind == "contract"):
             checks.append(check_hazards(find_hazards(loaded, arrays, config), run.layers))
         return run, format_failures(checks)
@@ -125,14 +126,14 @@ def compare_arrays(
 
     Raises INPUT001 or INPUT002 for arrays that no output can be compared with.
     """
-    expect = Expect(ulp=ulp, sqnr_db=sqnr_db)
+    expect, compared = Expect(ulp=ulp, sqnr_db=sqnr_db), ComparedRun(run)
     checks = []
     if outputs:
         arrays = {name: np.asarray(array) for name, array in outputs.items()}
-        checks.append(check_outputs(run, arrays, expect, None))
+        checks.append(check_outputs(compared, arrays, expect))
     if layers:
         arrays = {name: np.asarray(array) for name, array in layers.items()}
-        checks.append(check_layers(run, arrays, expect))
+        checks.append(check_layers(compared, arrays, expect))
     return format_failures(checks)
 
 

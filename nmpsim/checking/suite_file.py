@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,11 +44,12 @@ def read_suite(path: Path) -> Suite:
         raise _unusable(
             place, f"{_DEFAULTS} is not a table", hint="Write the defaults as a table [defaults]."
         )
+    converter = _make_converter(path.parent)
     findings: list[Diagnostic] = []
     cases: list[Case] = []
     for number, table in enumerate(tables, 1):
         try:
-            cases.append(_case(_merged(defaults, table), number, path))
+            cases.append(_case(_merged(defaults, table), number, place, converter))
         except UserError as error:
             findings += error.diagnostics
     if findings:
@@ -77,49 +77,46 @@ def _without_comparisons(default: Mapping[str, Any], own: Mapping[str, Any]) -> 
     }
 
 
-def _case(table: dict[str, Any], number: int, file: Path) -> Case:
+def _case(table: dict[str, Any], number: int, place: Place, converter: Converter) -> Case:
     from cattrs import BaseValidationError, transform_error
 
     name = table.get("name")
     where = f"case {name!r}" if isinstance(name, str) else f"case {number}"
     try:
-        case = _converter().structure(table, Case)
+        case = converter.structure(table, Case)
     except BaseValidationError as error:
         problems = transform_error(error, path=where, format_exception=_explained)
         raise UserError(
-            [Diagnostic("SUITE001", problem[:300], Place(str(file))) for problem in problems[:10]]
+            [Diagnostic("SUITE001", problem[:300], place) for problem in problems[:10]]
         ) from error
-    return _placed(case, file.parent)
+    return attrs.evolve(case, name=case.name or case.bundle.stem)
 
 
-def _placed(case: Case, folder: Path) -> Case:
-    """Return a case with a name and with paths relative to the suite's folder."""
+def _make_converter(folder: Path) -> Converter:
+    """Return the converter of a suite whose paths are relative to ``folder``."""
 
-    def at(path: Path | None) -> Path | None:
-        return None if path is None else folder / path
+    def structure_path(value: Any, _: object) -> Path:
+        if not isinstance(value, str) or not value or "\0" in value:
+            raise TypeError(f"{value!r} is not the name of a file")
+        return folder / value
 
-    return attrs.evolve(
-        case,
-        name=case.name or case.bundle.stem,
-        bundle=folder / case.bundle,
-        input=tuple(attrs.evolve(one, path=folder / one.path) for one in case.input),
-        device=at(case.device),
-        baseline=at(case.baseline),
-        expect=attrs.evolve(
-            case.expect, outputs=at(case.expect.outputs), layers=at(case.expect.layers)
-        ),
-    )
+    def structure_inputs(value: Any, kind: object) -> tuple[InputFile, ...]:
+        """Parse a file, a list of files, or a table with a file for each name."""
+        if isinstance(value, dict):
+            named = value.items()
+            return tuple(InputFile(structure_path(path, kind), name) for name, path in named)
+        paths = value if isinstance(value, list) else [value]
+        return tuple(InputFile(structure_path(path, kind)) for path in paths)
 
-
-@cache
-def _converter() -> Converter:
     converter = make_strict_converter()
     converter.register_structure_hook(float, _real)
-    converter.register_structure_hook(Path, _path)
+    converter.register_structure_hook(Path, structure_path)
     converter.register_structure_hook(
         SaturationLimit, lambda value, _: SaturationLimit.parse(value)
     )
-    converter.register_structure_hook_func(lambda kind: kind == tuple[InputFile, ...], _inputs)
+    converter.register_structure_hook_func(
+        lambda kind: kind == tuple[InputFile, ...], structure_inputs
+    )
     return converter
 
 
@@ -129,20 +126,6 @@ def _real(value: Any, _: object) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{value!r} is not a valid limit")
     return float(value)
-
-
-def _path(value: Any, _: object) -> Path:
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise TypeError(f"{value!r} is not the name of a file")
-    return Path(value)
-
-
-def _inputs(value: Any, _: object) -> tuple[InputFile, ...]:
-    """Parse a file, a list of files, or a table with a file for each name."""
-    if isinstance(value, dict):
-        return tuple(InputFile(_path(path, None), name) for name, path in value.items())
-    paths = value if isinstance(value, list) else [value]
-    return tuple(InputFile(_path(path, None)) for path in paths)
 
 
 def _explained(error: BaseException, _: object) -> str:

@@ -12,6 +12,7 @@ from nmpsim.checking.baseline import (
     read_baseline,
     write_baseline,
 )
+from nmpsim.checking.compared_run import ComparedRun
 from nmpsim.checking.expectations import (
     check_layers_against_baseline,
     check_outputs_against_baseline,
@@ -41,9 +42,10 @@ def run(data: bytes) -> None:
     with allow_errors("BASE", "SUITE"):
         baseline = read_baseline(write_file(data, "baseline.json"))
         check_same_program(baseline, run_baseline(), Place("baseline.json"))
+        compared = ComparedRun(run_baseline(), baseline)
         for expect in (Expect(), Expect(ulp=1), Expect(sqnr_db=20.0)):
-            check_outputs_against_baseline(run_baseline(), baseline, expect)
-            check_layers_against_baseline(run_baseline(), baseline, expect)
+            check_outputs_against_baseline(compared, expect)
+            check_layers_against_baseline(compared, expect)
 
 
 def seeds() -> Iterator[bytes]:
