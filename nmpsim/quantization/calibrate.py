@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.arrays import Array, Arrays, Shape
 from nmpsim.diagnostics import did_you_mean, fail
 from nmpsim.interpreter import execute_real
 from nmpsim.lir.constraints import format_shape
@@ -18,7 +19,6 @@ from nmpsim.lir.opcodes import IN
 from nmpsim.quantization.graph import FloatGraph, FloatNode, FloatValue
 from nmpsim.quantization.profile import ValueRange, check_finite
 
-Array = npt.NDArray[Any]
 Sample = dict[str, Array]
 """Values of all inputs, in their shapes."""
 
@@ -60,9 +60,7 @@ def split_samples(
     return [dict(zip(split, values, strict=True)) for values in zip(*split.values(), strict=True)]
 
 
-def stack_examples(
-    inputs: Mapping[str, TensorType], examples: Iterable[Any]
-) -> dict[str, npt.NDArray[Any]]:
+def stack_examples(inputs: Mapping[str, TensorType], examples: Iterable[Any]) -> dict[str, Array]:
     """Return the calibration examples of each input as one array [samples, ...].
 
     Parameters
@@ -133,7 +131,7 @@ def _split(name: str, type_: TensorType, array: Array) -> Sequence[Array]:
     return list(values)
 
 
-def _arranged(array: Array, shape: tuple[int, ...]) -> Array | None:
+def _arranged(array: Array, shape: Shape) -> Array | None:
     """Return the array as [samples, *shape], or None if its shape does not fit."""
     if array.shape == shape or array.shape[1:] == shape:
         return array.reshape(-1, *shape)
@@ -145,9 +143,7 @@ def _arranged(array: Array, shape: tuple[int, ...]) -> Array | None:
 _PRODUCTS = ("fullyconnected", "matmul")
 
 
-def calibrate(
-    graph: FloatGraph, samples: Iterable[Mapping[str, npt.NDArray[Any]]]
-) -> dict[FloatValue, ValueRange]:
+def calibrate(graph: FloatGraph, samples: Iterable[Arrays]) -> dict[FloatValue, ValueRange]:
     """Run a float program on samples and return the range of each float value.
 
     It runs in float32 in the order of Glow's Interpreter, so the ranges equal those of a profile
@@ -218,7 +214,7 @@ def _turns(node: FloatNode) -> bool:
     )
 
 
-def _flattened(graph: FloatGraph, value: FloatValue) -> tuple[int, ...]:
+def _flattened(graph: FloatGraph, value: FloatValue) -> Shape:
     """Return height, width and channels of images that a value flattens, or ()."""
     source, _ = graph.views.get(value, (value, 0))
     batch, *image = source.type.shape
@@ -226,7 +222,7 @@ def _flattened(graph: FloatGraph, value: FloatValue) -> tuple[int, ...]:
     return tuple(image) if is_flat else ()
 
 
-def _extend(found: dict[str, ValueRange], key: str, array: npt.NDArray[Any]) -> None:
+def _extend(found: dict[str, ValueRange], key: str, array: Array) -> None:
     range_ = ValueRange.from_values(array)
     found[key] = found[key].union(range_) if key in found else range_
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array, Arrays
 from nmpsim.diagnostics import fail
 from nmpsim.interpreter import (
     compute_energy,
@@ -28,7 +27,6 @@ from nmpsim.quantization.driver import (
 )
 from nmpsim.quantization.parameters import SCHEMAS, Elem, Settings
 
-Array = npt.NDArray[Any]
 _ELEMS: tuple[Elem, ...] = ("i8", "i16")
 
 
@@ -120,7 +118,7 @@ class _FloatRun:
     """Results of the float program for one sample by instruction number, and its outputs."""
 
     results: Mapping[int, Array]
-    outputs: Mapping[str, Array]
+    outputs: Arrays
 
 
 def _float_run(module: Module, sample: Sample, outputs: Iterable[str]) -> _FloatRun:

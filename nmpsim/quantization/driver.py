@@ -17,6 +17,7 @@ from nmpsim.lir.layers import PlainLayer, find_layer
 from nmpsim.lir.names import make_display_names
 from nmpsim.lir.nodes import Module, TensorType
 from nmpsim.lir.opcodes import NO_WORK
+from nmpsim.lir.scales import iterate_types
 from nmpsim.quantization.calibrate import Sample, calibrate, split_samples
 from nmpsim.quantization.files import ProgramFiles, write_program
 from nmpsim.quantization.graph import FloatGraph, FloatValue, build_graph
@@ -152,7 +153,7 @@ class CalibratedProgram:
         chains = find_lookup_chains(self.graph, settings) if self.origin.operators else {}
         placements = plan_quantization(self.graph, settings, chains)
         scales = ValueScales(self.graph, placements.quantized, self.ranges, settings)
-        rewritten = rewrite(self.graph, placements.quantized, scales, settings, chains)
+        rewritten = rewrite(scales, chains)
         results = tuple(
             QuantizedResult(
                 number=node.instruction.number,
@@ -205,15 +206,10 @@ def _require_float(module: Module) -> None:
                 found=f"pred: {instruction.predicate}",
                 expected="instructions without predicates",
             )
-    declared = [(w.name, w.type, w.span) for w in module.weights]
-    for instruction in module.instructions:
-        type_ = instruction.attributes.get("Ty")
-        if isinstance(type_, TensorType):
-            declared.append((instruction.name, type_, instruction.span))
-    # A scale of 0 marks room to work in, whose elements mean nothing.
-    quantized = [entry for entry in declared if entry[1].quant and entry[1].quant.scale]
+    # A scale of 0 marks scratch memory, whose elements mean nothing.
+    quantized = [one for one in iterate_types(module) if one[1].quant and one[1].quant.scale]
     if quantized:
-        name, type_, span = quantized[0]
+        name, type_, span, _ = quantized[0]
         raise fail(
             "QUANT001",
             "the program is quantized already",

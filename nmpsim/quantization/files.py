@@ -16,8 +16,9 @@ from nmpsim.frontends.imported_model import ImportedModel
 from nmpsim.frontends.model_origin import SUFFIX, ModelOrigin
 from nmpsim.lir.constants import CONSTANT_PREFIX, FLOAT_PREFIX, LIR_SUFFIXES
 from nmpsim.lir.nodes import Module, TensorType
-from nmpsim.lir.opcodes import IN
+from nmpsim.lir.opcodes import IN, NO_WORK
 from nmpsim.lir.printer import format_module
+from nmpsim.lir.scales import iterate_types
 
 
 class TensorEntry(TypedDict):
@@ -90,7 +91,7 @@ def describe_tensors(module: Module) -> dict[str, TensorEntry]:
     """Describe each tensor of a module by element type, shape, scale and offset."""
     written = {o.name for i in module.instructions for o in i.operands if o.kind != IN}
     facts: dict[str, TensorEntry] = {}
-    types = {weight.name: weight.type for weight in module.weights}
+    types = {name: type_ for name, type_, *_ in iterate_types(module)}
     for weight in module.weights:
         kind = "const" if weight.constant else "output" if weight.name in written else "input"
         facts[f"{kind}/{weight.name}"] = _fact(weight.name, weight.type)
@@ -98,10 +99,7 @@ def describe_tensors(module: Module) -> dict[str, TensorEntry]:
             data = np.ascontiguousarray(module.constants[weight.name]).tobytes()
             facts[f"{kind}/{weight.name}"]["sha256"] = hashlib.sha256(data).hexdigest()[:16]
     for instruction in module.instructions:
-        type_ = instruction.attributes.get("Ty")
-        if isinstance(type_, TensorType):
-            types[instruction.name] = type_
-        elif instruction.opcode != "deallocactivation":
+        if instruction.opcode not in NO_WORK - {"touch"}:
             stem = f"act/{instruction.number:04d}:{instruction.name}"
             for operand in instruction.operands:
                 if operand.kind != IN:

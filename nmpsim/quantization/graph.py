@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array, Shape
 from nmpsim.diagnostics import fail
 from nmpsim.interpreter import TensorLocation, locate_tensors
 from nmpsim.lir.nodes import AttributeValue, Instruction, Module, Span, TensorType
@@ -105,7 +104,7 @@ class FloatGraph:
         """Values of which nodes write regions."""
         return [one for one, nodes in self.producers.items() if any(node.region for node in nodes)]
 
-    def get_constant(self, value: FloatValue) -> npt.NDArray[Any] | None:
+    def get_constant(self, value: FloatValue) -> Array | None:
         """Return the elements of a constant or a view of a constant, None for other values."""
         if value.kind == "constant":
             return self.module.constants[value.name]
@@ -138,7 +137,7 @@ class _Builder:
         self._places = locate_tensors(module)
         self._nodes: list[FloatNode] = []
         self._count = 0
-        self._views: dict[tuple[FloatValue, int, tuple[int, ...]], FloatValue] = {}
+        self._views: dict[tuple[FloatValue, int, Shape], FloatValue] = {}
         self._assembled: set[FloatValue] = set()
         self._holds: dict[str, FloatValue] = {}
         for weight in module.weights:
@@ -243,7 +242,7 @@ class _Builder:
         return self._views[key]
 
 
-def _view(name: str, place: TensorLocation, source: tuple[int, ...], span: Span) -> Instruction:
+def _view(name: str, place: TensorLocation, source: Shape, span: Span) -> Instruction:
     """Return a view of a value, skipping intermediate views."""
     offsets = np.unravel_index(place.start, source) if source else ()
     attributes: dict[str, AttributeValue] = {

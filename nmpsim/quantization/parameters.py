@@ -7,13 +7,15 @@ tensors and channels alike.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any, Literal, TypeAlias, TypeVar, get_args
+from typing import Literal, TypeAlias, TypeVar, get_args
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.arrays import Array
 from nmpsim.diagnostics import did_you_mean, fail
+from nmpsim.kernels.array_types import Float32s, Float64s, Int32s
 from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import ELEM_DTYPES
 
@@ -24,9 +26,6 @@ Schema: TypeAlias = Literal[
 
 SCHEMAS: tuple[Schema, ...] = get_args(Schema)
 
-Float64s: TypeAlias = npt.NDArray[np.float64]
-Float32s: TypeAlias = npt.NDArray[np.float32]
-Int32s: TypeAlias = npt.NDArray[np.int32]
 
 _RANGES = {"i8": (-128, 127), "i16": (-32768, 32767), "i32": (-(1 << 29), (1 << 29) - 1)}
 """Integers that a range is spread over; Int32 leaves headroom for sums."""
@@ -173,7 +172,7 @@ def choose_bias_and_weights(
     )
 
 
-def quantize(values: npt.ArrayLike, parameters: Parameters, elem: str) -> npt.NDArray[Any]:
+def quantize(values: npt.ArrayLike, parameters: Parameters, elem: str) -> Array:
     """Quantize real values to integers: divide by the scale, add the offset, round and clip.
 
     The formula is ``clip(rint(float32(float32(x / scale) + offset)))``.

@@ -7,11 +7,11 @@ from typing import Any
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.compiler.operations import Buffer, BufferView, Operation
 from nmpsim.compiler.placement import KINDS_ON_THE_DEVICE, find_host_reason
 from nmpsim.interpreter import evaluate_operation
+from nmpsim.kernels.array_types import Float64s
 from nmpsim.lir.nodes import Quantization, TensorType
 from nmpsim.lir.opcode import WEIGHTED
 from nmpsim.lir.opcodes import OPCODES, OpcodeKind, find_opcodes
@@ -44,11 +44,11 @@ def plan_quantization(
 
     Parameters
     ----------
-    graph : Graph
+    graph : FloatGraph
         The float program.
     settings : Settings
         Element types, and the nodes to leave in float32.
-    lookups : container of Value
+    lookups : container of FloatValue
         Results of look-up tables, which are always quantized.
     """
     reasons = {
@@ -157,9 +157,7 @@ class ElementwiseChain:
     nodes: tuple[FloatNode, ...]
     """Nodes that compute it, in order; the last one makes the result."""
 
-    def evaluate(
-        self, graph: FloatGraph, reals: npt.NDArray[np.float64]
-    ) -> npt.NDArray[np.float64]:
+    def evaluate(self, graph: FloatGraph, reals: Float64s) -> Float64s:
         """Evaluate the function in float64; undefined results are 0."""
         known = {self.source: reals}
         with np.errstate(all="ignore"):
@@ -217,11 +215,8 @@ def _is_worth_it(chain: ElementwiseChain) -> bool:
 
 
 def _evaluate(
-    node: FloatNode,
-    graph: FloatGraph,
-    known: Mapping[FloatValue, npt.NDArray[np.float64]],
-    count: int,
-) -> npt.NDArray[np.float64]:
+    node: FloatNode, graph: FloatGraph, known: Mapping[FloatValue, Float64s], count: int
+) -> Float64s:
     values: list[Any] = []
     for source in node.sources:
         number = _number(source, graph)

@@ -16,8 +16,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.extras import require_extra
 from nmpsim.input_files import read_text
@@ -42,7 +42,7 @@ class ValueRange:
     high: float
 
     @classmethod
-    def from_values(cls, values: npt.NDArray[Any]) -> ValueRange:
+    def from_values(cls, values: Array) -> ValueRange:
         """Return the range of an array."""
         return cls(float(values.min()), float(values.max()))
 
@@ -52,7 +52,7 @@ class ValueRange:
 
 
 def check_finite(
-    array: npt.NDArray[Any],
+    array: Array,
     code: str,
     message: str,
     place: Place | None = None,

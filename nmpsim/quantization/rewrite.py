@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.arrays import Array
 from nmpsim.frontends.module_builder import BuilderTensor as Tensor
+from nmpsim.frontends.module_builder import ModuleBuilder
 from nmpsim.interpreter import dequantize
 from nmpsim.lir.nodes import (
     ELEM_DTYPES,
@@ -20,11 +22,9 @@ from nmpsim.lir.nodes import (
 )
 from nmpsim.lir.opcode import WEIGHTED, OpcodeKind
 from nmpsim.lir.opcodes import IN
-from nmpsim.quantization.graph import FloatGraph, FloatNode, FloatValue
-from nmpsim.quantization.module_builder import QuantizedModuleBuilder
+from nmpsim.quantization.graph import FloatNode, FloatValue
 from nmpsim.quantization.parameters import (
     Parameters,
-    Settings,
     choose_bias_and_weights,
     choose_bias_parameters,
     choose_parameters,
@@ -34,7 +34,6 @@ from nmpsim.quantization.parameters import (
 from nmpsim.quantization.placement import ElementwiseChain
 from nmpsim.quantization.scales import ValueScales, get_parameters, make_tensor_type
 
-Array = npt.NDArray[Any]
 _QuantizedForm: TypeAlias = tuple[str, Sequence[Tensor], Mapping[str, AttributeValue]]
 """Opcode, operands and attributes of the instruction that replaces a float one."""
 _DUMMY = Quantization(1.0, 0, 0.0, 0.0)
@@ -54,61 +53,68 @@ class RewrittenProgram:
     """Computing instruction of the float program -> its name in the quantized program."""
 
 
-def rewrite(
-    graph: FloatGraph,
-    quantized: frozenset[FloatValue],
-    scales: ValueScales,
-    settings: Settings,
-    chains: Mapping[FloatValue, ElementwiseChain],
-) -> RewrittenProgram:
+def rewrite(scales: ValueScales, chains: Mapping[FloatValue, ElementwiseChain]) -> RewrittenProgram:
     """Rewrite a float program as a quantized program.
 
     Parameters
     ----------
-    graph : Graph
-        The float program.
-    quantized : frozenset of Value
-        Values that are quantized.
     scales : ValueScales
-        Quantized type of each value.
-    settings : Settings
-        Settings of the quantization.
-    chains : mapping of Value to ElementwiseChain
+        The float program, the values that are quantized, and their types.
+    chains : mapping of FloatValue to ElementwiseChain
         Results that look-up tables compute.
     """
-    return _Rewriter(graph, quantized, scales, settings, chains).rewrite()
+    return _Rewriter(scales, chains).rewrite()
 
 
-class _Rewriter(QuantizedModuleBuilder):
+class _Rewriter(ModuleBuilder):
     """Builder of the quantized module that walks through the nodes of the float program."""
 
-    def __init__(
-        self,
-        graph: FloatGraph,
-        quantized: frozenset[FloatValue],
-        scales: ValueScales,
-        settings: Settings,
-        chains: Mapping[FloatValue, ElementwiseChain],
-    ) -> None:
-        super().__init__(graph, quantized, scales)
-        self._settings = settings
+    reader: str
+    """Name of the float instruction that is being rewritten."""
+
+    def __init__(self, scales: ValueScales, chains: Mapping[FloatValue, ElementwiseChain]) -> None:
+        module = scales.graph.module
+        super().__init__(module.name, module.file)
+        self.graph = scales.graph
+        self.quantized = scales.quantized
+        self.scales = scales
+        self._settings = scales.settings
         self._chains = chains
         self._last_writers: dict[FloatValue, tuple[FloatNode, str]] = {}
         self._saturated: dict[FloatValue, int] = {}
         self._layer_names: dict[str, str] = {}
+        self._variables = [weight for weight in module.weights if not weight.constant]
+        self.variables = {
+            one.name: Tensor(self.unique_name(one.name), one.type, one.name)
+            for one in self._variables
+        }
+        """Inputs and outputs of the program."""
+        self._tensors = {(one, one.type): self.variables[one.name] for one in self.graph.inputs}
+        inputs = {value.name for value in self.graph.inputs}
+        self.direct_outputs = {
+            value: weight
+            for weight, value in self.graph.outputs.items()
+            if weight not in inputs
+            and value in self.graph.producers
+            and value not in self.quantized
+            and value not in self.graph.views
+            and value.type == self.variables[weight].type
+        }
+        """Float result -> name of the output that it is written to directly."""
+        self._floats: dict[str, npt.NDArray[np.float32]] = {}
+        """Constant of the program -> its values before quantization."""
 
     def rewrite(self) -> RewrittenProgram:
         """Write all nodes that matter, then the outputs that are not written yet."""
         for node in self._find_needed_nodes():
-            self.begin_instruction(node.instruction.name, node.instruction.span)
+            self.reader, self.span = node.instruction.name, node.instruction.span
             if node.opcode == "tensorview":
                 self._write_view(node)
             else:
                 self._write(node, self._make_form(node))
         self._write_outputs()
-        return RewrittenProgram(
-            self.build_module(), self._last_writers, self._saturated, self._layer_names
-        )
+        module = attrs.evolve(self.build(self._variables), floats=self._floats)
+        return RewrittenProgram(module, self._last_writers, self._saturated, self._layer_names)
 
     def _find_needed_nodes(self) -> list[FloatNode]:
         """Return the nodes that outputs depend on."""
@@ -129,6 +135,74 @@ class _Rewriter(QuantizedModuleBuilder):
                 value, _ = self.graph.views[value]
                 found.add(value)
         return found
+
+    # --- tensors -----------------------------------------------------------------------------
+
+    def _get_stem(self, name: str) -> str:
+        """Return a name without the last suffix ``__N``, which a new one replaces."""
+        stem, _, number = name.rpartition("__")
+        return stem if number.isdigit() and stem else name
+
+    def get_type(self, value: FloatValue) -> TensorType:
+        """Return the type of a value in the quantized program."""
+        return self.scales.get_type(value) if value in self.quantized else value.type
+
+    def set_tensor(self, value: FloatValue, tensor: Tensor) -> None:
+        """Set the tensor that holds a value in the type of the quantized program."""
+        self._tensors[value, self.get_type(value)] = tensor
+
+    def get_tensor(self, value: FloatValue, type_: TensorType) -> Tensor:
+        """Return a tensor that holds a value in a given type; convert the value if necessary."""
+        known = self._tensors.get((value, type_))
+        if known is not None:
+            return known
+        array = self.graph.get_constant(value)
+        if array is None:
+            tensor = self._convert(value, type_)
+        else:
+            tensor = self.add_real_constant(value.name, array, type_)
+            if type_.quant is not None:
+                self.record_float_values(tensor, array)
+        if len(self.graph.producers.get(value, ())) < 2:  # parts may change before the next use
+            self._tensors[value, type_] = tensor
+        return tensor
+
+    def record_float_values(self, constant: Tensor, array: Array) -> None:
+        """Record the float values from which a constant was quantized."""
+        if array.dtype == np.float32:
+            self._floats[constant.name] = array
+
+    def add_real_constant(self, name: str, array: Array, type_: TensorType) -> Tensor:
+        """Add a constant from real values, which are quantized if its type is quantized."""
+        if type_.quant is not None:
+            array = quantize(array, get_parameters(type_), type_.elem)
+        return self.add_constant(name, array, type_)
+
+    def _convert(self, value: FloatValue, type_: TensorType) -> Tensor:
+        own = self.get_type(value)
+        if own.quant is None:
+            opcode, name = "quantize", f"{self.reader}_quantize"
+        elif type_.quant is None:
+            opcode, name = "dequantize", f"{value.name}_dequantize"
+        else:
+            opcode, name = "rescalequantized", f"{self.reader}_rescale"
+        buffer = self.allocate(f"{name}_res", type_)
+        self.add_instruction(opcode, name, (buffer, self._tensors[value, own]))
+        return buffer
+
+    def get_result_tensor(self, node: FloatNode, value: FloatValue) -> Tensor:
+        """Return the tensor for a node's result: a buffer, an output, or a view of a region."""
+        type_, output = self.get_type(value), self.direct_outputs.get(value)
+        if (value, type_) not in self._tensors:
+            self._tensors[value, type_] = (
+                self.variables[output] if output else self.allocate(f"{self.reader}_res", type_)
+            )
+        whole, part = self._tensors[value, type_], node.region
+        if part is None or part.type.shape == value.type.shape:
+            return whole
+        offsets = np.unravel_index(part.start, value.type.shape) if value.type.shape else ()
+        view = attrs.evolve(type_, shape=part.type.shape)
+        return self.add_view(whole, view, tuple(map(int, offsets)), f"{whole.name}_part")
 
     # --- instructions ------------------------------------------------------------------------
 
@@ -340,8 +414,8 @@ class _Rewriter(QuantizedModuleBuilder):
             self.add_instruction(opcode, f"{value.name}_{opcode}", operands)
 
     def _begin_output(self, weight: str) -> None:
-        span = next(w.span for w in self.graph.module.weights if w.name == weight)
-        self.begin_instruction(f"{weight}_copy", span)
+        self.reader = f"{weight}_copy"
+        self.span = next(one.span for one in self._variables if one.name == weight)
 
     def _read_output(self, weight: str, value: FloatValue) -> Tensor:
         """Return a tensor with an output's value and shape that no other output overwrites."""

@@ -7,11 +7,10 @@ transpose, view, concatenation) all it touches share those of one value.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array, Shape
 from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends.module_builder import make_quantized_type
 from nmpsim.lir.nodes import Quantization, TensorType
@@ -31,10 +30,10 @@ class ValueScales:
         ranges: Mapping[FloatValue, ValueRange],
         settings: Settings,
     ) -> None:
-        self._graph = graph
-        self._quantized = quantized
+        self.graph = graph
+        self.quantized = quantized
         self._ranges = ranges
-        self._settings = settings
+        self.settings = settings
         self._parent: dict[FloatValue, FloatValue] = {}
         """Value -> another value with the same parameters; the last one's range decides."""
         self.narrowed: dict[FloatValue, FloatNode] = {}
@@ -48,23 +47,21 @@ class ValueScales:
 
     def get_type(self, value: FloatValue) -> TensorType:
         """Return the quantized type of a value."""
-        elem, range_ = self._settings.elem, self._shared_range(self._root(value))
-        chosen = choose_parameters(range_.low, range_.high, self._settings.schema, elem)
+        elem, range_ = self.settings.elem, self._shared_range(self._root(value))
+        chosen = choose_parameters(range_.low, range_.high, self.settings.schema, elem)
         return make_tensor_type(elem, value.type.shape, chosen)
 
     def _require_ranges(self) -> None:
         """Raise QUANT002 if a profile lacks the range of a result."""
-        roots = {self._root(value): value for value in self._quantized}
-        unknown = [
-            r for r in roots if r not in self._ranges and self._graph.get_constant(r) is None
-        ]
+        roots = {self._root(value): value for value in self.quantized}
+        unknown = [r for r in roots if r not in self._ranges and self.graph.get_constant(r) is None]
         if not unknown:
             return
         unknown.sort(key=lambda value: value.number)
         raise fail(
             "QUANT002",
             f"the profile has no range of %{unknown[0].name}",
-            place=Place(self._graph.module.file),
+            place=Place(self.graph.module.file),
             found=f"{len(unknown)} of {len(roots)} ranges are missing",
             expected="a range for each result, with or without the suffix __N of its name",
             hint="Use a profile of this network, or pass --calibration.",
@@ -73,10 +70,10 @@ class ValueScales:
     def _share(self, node: FloatNode) -> None:
         """Let a node's result share parameters with its source, if it cannot change them."""
         result = node.results[0]
-        if result not in self._quantized or node.region or not node.sources:
+        if result not in self.quantized or node.region or not node.sources:
             return
         source = node.sources[0]
-        alone = len(self._graph.producers[result]) == 1
+        alone = len(self.graph.producers[result]) == 1
         if node.kind is OpcodeKind.CLIP and alone and self._may_narrow(source):
             self._parent[source] = result
             self.narrowed[source] = node
@@ -85,20 +82,20 @@ class ValueScales:
 
     def _may_narrow(self, source: FloatValue) -> bool:
         """Return whether only one activation reads the result of an operation that can clip."""
-        producers = self._graph.producers.get(source, [])
+        producers = self.graph.producers.get(source, [])
         return (
-            source in self._quantized
+            source in self.quantized
             and len(producers) == 1
             and producers[0].kind in SATURATES_ANYWHERE
-            and len(self._graph.consumers[source]) == 1
-            and source not in self._graph.outputs.values()
+            and len(self.graph.consumers[source]) == 1
+            and source not in self.graph.outputs.values()
         )
 
     def _gather(self, whole: FloatValue) -> None:
         """Give the parts of a concatenation its parameters, unless other uses need others."""
-        for node in self._graph.producers[whole]:
+        for node in self.graph.producers[whole]:
             for part in node.sources if node.region else ():
-                if part in self._quantized and self._only_for(part, whole):
+                if part in self.quantized and self._only_for(part, whole):
                     self._parent[self._root(part)] = whole
 
     def _only_for(self, part: FloatValue, whole: FloatValue) -> bool:
@@ -107,11 +104,11 @@ class ValueScales:
         members = {root, *(value for value in self._parent if self._root(value) == root)}
         return (
             root != target
-            and members.isdisjoint(self._graph.outputs.values())
+            and members.isdisjoint(self.graph.outputs.values())
             and all(
                 self._shares(node, member) and self._root(node.results[0]) in (root, target)
                 for member in members
-                for node in self._graph.consumers.get(member, [])
+                for node in self.graph.consumers.get(member, [])
             )
         )
 
@@ -127,23 +124,23 @@ class ValueScales:
     def _shared_range(self, root: FloatValue) -> ValueRange:
         """Return the union of the deciding value's range and those of values in parts."""
         range_ = self._range(root)
-        for value in self._graph.assembled_values:
+        for value in self.graph.assembled_values:
             if self._root(value) == root:
                 range_ = range_.union(self._range(value))
         return range_
 
     def _range(self, value: FloatValue) -> ValueRange:
-        array = self._graph.get_constant(value)
+        array = self.graph.get_constant(value)
         return self._ranges[value] if array is None else get_constant_range(array, value.name)
 
 
-def get_constant_range(array: npt.NDArray[Any], name: str) -> ValueRange:
+def get_constant_range(array: Array, name: str) -> ValueRange:
     """Return the range of a constant; raise UserError (QUANT002) for infinities and NaNs."""
     check_finite(array, "QUANT002", f"the constant %{name} has values that are not finite")
     return ValueRange.from_values(array)
 
 
-def make_tensor_type(elem: str, shape: tuple[int, ...], parameters: Parameters) -> TensorType:
+def make_tensor_type(elem: str, shape: Shape, parameters: Parameters) -> TensorType:
     """Return a quantized tensor type with one scale and offset."""
     return make_quantized_type(elem, shape, float(parameters.scale), int(parameters.offset))
 

@@ -65,9 +65,7 @@ def quantize(net: FloatNet, choices: Settings) -> QuantizedProgram | None:
 @given(float_nets())
 def test_separate_buffers_give_the_same_values(net):
     graph = build_graph(net.module)
-    module = rewrite(
-        graph, frozenset(), ValueScales(graph, frozenset(), {}, Settings()), Settings(), {}
-    ).module
+    module = rewrite(ValueScales(graph, frozenset(), {}, Settings()), {}).module
     verify(module)
     inputs = sample(net)
     expected = get_outputs(execute_real(net.module, inputs), net.module)
