@@ -31,7 +31,7 @@ import numpy as np
 
 import nmpsim
 from nmpsim.analysis.trace.dram import DramTrace
-from nmpsim.analysis.trace.instructions import Selection
+from nmpsim.analysis.trace.selection import Selection
 from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.compiler.driver import compile_module
 from nmpsim.config import DeviceConfig, load_device

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import attrs
 
 from nmpsim.bundle import Bundle
 from nmpsim.isa.codec import decode, decode_descriptor
 from nmpsim.isa.table import DESCRIPTORS, DeviceInstruction
+from nmpsim.memory.bounds import count_spanned_bytes
 
 _CHANNELS = {"conv": "out_channels", "dwconv": "channels_count", "avgpool": "channels"}
 """Descriptor of an instruction on images -> its word with the number of result channels."""
 _MATRICES = ("gemm", "eltwise")
+_RESULTS = frozenset({"output", "partial", "dram", "spm"})
+"""Address words of a descriptor that are not sources in the scratchpad."""
 _UNFINISHED = (1, 2)
 """Values of ``part`` whose result is a partial sum."""
 
@@ -27,6 +30,32 @@ class TensorInstruction:
     """Name of the descriptor, such as ``conv``."""
     words: Mapping[str, int]
     """Words of the descriptor by name; empty if it is not in the program's image."""
+
+    @cached_property
+    def mnemonic(self) -> str:
+        """Mnemonic without ``nmp.``."""
+        return self.instruction.mnemonic.removeprefix("nmp.")
+
+    @cached_property
+    def source_addresses(self) -> tuple[int, ...]:
+        """Scratchpad addresses of the sources; empty for a load and without a descriptor."""
+        addresses = (word.name for word in DESCRIPTORS[self.name] if word.address)
+        return tuple(
+            self.words[name] for name in addresses if name in self.words and name not in _RESULTS
+        )
+
+    @cached_property
+    def loaded_range(self) -> tuple[int, int]:
+        """Scratchpad addresses that a load writes: first, and one past the last; else (0, 0)."""
+        words = self.words
+        if self.name != "load" or not words:
+            return 0, 0
+        high = words["pad_y_before"] + words["count_y"] + words["pad_y_after"]
+        wide = words["pad_x_before"] + words["count_x"] + words["pad_x_after"]
+        extent = count_spanned_bytes(
+            high, words["spm_stride_y"], wide, words["spm_stride_x"], words["run_bytes"]
+        )
+        return words["spm"], words["spm"] + extent
 
     def find_offset(self, element: int) -> int | None:
         """Return the byte offset of a layer's element in the result of this instruction.

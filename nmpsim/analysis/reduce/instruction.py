@@ -7,15 +7,15 @@ replaced by ones without effect. Both work on programs of any compiler and recom
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.analysis.reduce.failures import ViolationFailure
 from nmpsim.analysis.tensor_instructions import decode_tensor_instruction, read_image
+from nmpsim.arrays import Array, Arrays
 from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.assembly import assemble
 from nmpsim.bundle.metadata import Layer
@@ -38,15 +38,13 @@ from nmpsim.lir.nodes import Module
 from nmpsim.memory.address_map import read_word
 from nmpsim.timing import get_costs
 
-Array = npt.NDArray[Any]
-
 
 @attrs.frozen(eq=False)
 class BuiltProgram:
     """A bundle file with its inputs, and the LIR or assembly that it was made from."""
 
     image: bytes
-    inputs: Mapping[str, Array]
+    inputs: Arrays
     module: Module | None = None
     assembly: str | None = None
 
@@ -64,7 +62,7 @@ class InstructionElement:
 
 def extract_computing_instruction(
     bundle: Bundle,
-    inputs: Mapping[str, Array],
+    inputs: Arrays,
     config: DeviceConfig,
     engine: str,
     layer: Layer,
@@ -101,7 +99,7 @@ def extract_computing_instruction(
     return None
 
 
-def _record_work(device: Device, bundle: Bundle, inputs: Mapping[str, Array]) -> Any:
+def _record_work(device: Device, bundle: Bundle, inputs: Arrays) -> Any:
     """Run a program; return its work as a structured array without DRAM grants."""
     notes: list[Any] = []
     device.run(bundle, inputs, work=notes.append, strict=False)
@@ -124,7 +122,7 @@ def _find_element(
 
 def _run_until(
     bundle: Bundle,
-    inputs: Mapping[str, Array],
+    inputs: Arrays,
     config: DeviceConfig,
     engine: str,
     stop: tuple[int, int],
@@ -202,53 +200,60 @@ def extract_instruction(
     if decoded is not None and words is not None:
         size = int(machine.shared[0].scratchpad_bytes)
         inputs = {SCRATCHPAD: machine.scratchpad[core][:size].view(np.int8).copy()}
-        lines = [*_data(size, words, element), "_start:", *_fetch(decoded.operands["rs1"])]
+        data, setup = _format_data(size, words, element), _FETCH.format(decoded.operands["rs1"])
     else:
         used = {} if decoded is None else decoded.operands
         numbers = sorted({used[name] for name in ("rs1", "rs2") if used.get(name)})
-        lines = ["_start:", *(f"    li x{number}, {registers[number]:#x}" for number in numbers)]
-    head = f"# {disassemble_word(word, pc)} of core {core} at {pc:#x}"
-    code = [f"    .word {word:#010x}", *([] if element is None else _GIVE), "    nmp.halt"]
-    text = "\n".join([head, *lines, *code]) + "\n"
+        data = ""
+        setup = "".join(f"    li x{number}, {registers[number]:#x}\n" for number in numbers)
+    text = f"""\
+# {disassemble_word(word, pc)} of core {core} at {pc:#x}
+{data}_start:
+{setup}    .word {word:#010x}
+{_GIVE if element else ""}    nmp.halt
+"""
     one_core = attrs.evolve(config, cores_count=1)
     image = assemble(text, "repro.s", one_core.settings()).bundle()
     return BuiltProgram(image, inputs, assembly=text)
 
 
-def _data(size: int, words: Sequence[int], wanted: InstructionElement | None) -> list[str]:
+def _format_data(size: int, words: Sequence[int], wanted: InstructionElement | None) -> str:
     """Return the directives of input, output and descriptors."""
-    lines = [f".input {SCRATCHPAD}, i8[S:1.0 O:0]<{size}>"]
-    if wanted is not None:
-        lines += [
-            f".output {RESULT}, {wanted.elem}[S:1.0 O:0]<1>",
-            f".layer 0, {wanted.layer}, instruction, {RESULT}, 0",
-            f"give: .descriptor store, dram={RESULT}, spm={wanted.address:#x}, \\",
-            f"    run_bytes={wanted.nbytes}, count_x=1, count_y=1",
-        ]
-    return [
-        *lines,
-        f"fetch: .descriptor load, dram={SCRATCHPAD}, spm={SCRATCHPAD_BASE:#x}, \\",
-        f"    run_bytes={size}, count_x=1, count_y=1",
-        "descriptor:",
-        *(f"    .word {value:#010x}" for value in (0, *words[1:])),
-    ]
+    result = (
+        ""
+        if wanted is None
+        else f"""\
+.output {RESULT}, {wanted.elem}[S:1.0 O:0]<1>
+.layer 0, {wanted.layer}, instruction, {RESULT}, 0
+give: .descriptor store, dram={RESULT}, spm={wanted.address:#x}, \\
+    run_bytes={wanted.nbytes}, count_x=1, count_y=1
+"""
+    )
+    descriptor = "".join(f"    .word {value:#010x}\n" for value in (0, *words[1:]))
+    return f"""\
+.input {SCRATCHPAD}, i8[S:1.0 O:0]<{size}>
+{result}fetch: .descriptor load, dram={SCRATCHPAD}, spm={SCRATCHPAD_BASE:#x}, \\
+    run_bytes={size}, count_x=1, count_y=1
+descriptor:
+{descriptor}"""
 
 
-def _fetch(register: int) -> list[str]:
-    load = ["    la t0, fetch", "    nmp.load t0", "    nmp.wait load, 0"]
-    return [*load, f"    la x{register}, descriptor"]
-
-
-_GIVE = [
-    "    nmp.wait mac, 0",
-    "    nmp.wait vector, 0",
-    "    la t0, give",
-    "    nmp.store t0",
-    "    nmp.wait store, 0",
-    "    li t0, 0                # the barrier that ends the layer, for one core",
-    "    li t1, 1",
-    "    nmp.barrier t0, t1",
-]
+_FETCH = """\
+    la t0, fetch
+    nmp.load t0
+    nmp.wait load, 0
+    la x{}, descriptor
+"""
+_GIVE = """\
+    nmp.wait mac, 0
+    nmp.wait vector, 0
+    la t0, give
+    nmp.store t0
+    nmp.wait store, 0
+    li t0, 0                # the barrier that ends the layer, for one core
+    li t1, 1
+    nmp.barrier t0, t1
+"""
 
 
 def _descriptor(machine: Machine, core: int, base: int, name: str) -> list[int] | None:
@@ -264,7 +269,7 @@ _NOTHING = encode("addi", {"rd": 0, "rs1": 0, "imm": 0}).to_bytes(4, "little")
 
 
 def remove_instructions(
-    bundle: Bundle, inputs: Mapping[str, Array], device: Device, failure: ViolationFailure
+    bundle: Bundle, inputs: Arrays, device: Device, failure: ViolationFailure
 ) -> tuple[bytes, int, int]:
     """Remove the tensor instructions of a program that a contract violation does not need.
 

@@ -4,7 +4,7 @@
 """
 
 from nmpsim.analysis.trace.dram import DramTrace
-from nmpsim.analysis.trace.instructions import Selection, parse_selection
+from nmpsim.analysis.trace.selection import Selection, parse_selection
 from nmpsim.analysis.trace.timeline import TimelineTrace
 
 __all__ = [

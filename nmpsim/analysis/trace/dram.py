@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO, Any
 
-from nmpsim.analysis.trace.instructions import Selection
+from nmpsim.analysis.trace.selection import Selection
 from nmpsim.isa.table import DRAM_BASE, Unit
 from nmpsim.memory.dram import get_next_address, take_grant
 from nmpsim.timing import Costs

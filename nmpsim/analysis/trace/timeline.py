@@ -12,7 +12,7 @@ from typing import IO, Any
 import attrs
 import numpy as np
 
-from nmpsim.analysis.tensor_instructions import decode_tensor_instruction
+from nmpsim.analysis.tensor_instructions import TensorInstruction, decode_tensor_instruction
 from nmpsim.analysis.trace.events import (
     TRANSFERS,
     UNITS,
@@ -20,11 +20,7 @@ from nmpsim.analysis.trace.events import (
     EventStream,
     format_compact_json,
 )
-from nmpsim.analysis.trace.instructions import (
-    Selection,
-    TracedInstruction,
-    decode_traced_instruction,
-)
+from nmpsim.analysis.trace.selection import Selection
 from nmpsim.bundle.read import Bundle
 from nmpsim.escape import escape_line
 from nmpsim.isa.table import Unit
@@ -96,9 +92,8 @@ class TimelineTrace:
         limit
             Largest size of the units' events in bytes; further events are counted.
         """
-        self._bundle = bundle
         self._events = EventStream(file, limit)
-        self._read = cache(partial(decode_traced_instruction, bundle))
+        self._read = cache(partial(decode_tensor_instruction, bundle))
         self._finished: dict[int, dict[tuple[int, int], tuple[int, int]]] = defaultdict(dict)
         """Layer -> addresses of an instruction and its descriptor -> first end, and its core."""
         self._names = [
@@ -131,7 +126,7 @@ class TimelineTrace:
             *columns, strict=True
         ):
             instruction = self._read(pc, descriptor)
-            name = instruction.mnemonic or _UNIT_WORDS[unit]
+            name = instruction.mnemonic if instruction else _UNIT_WORDS[unit]
             facts = f'"layer":{self._layer(layer)},"pc":"{pc:#x}"'
             if unit in _MOVING:
                 facts += f',"bytes":{nbytes}'
@@ -142,7 +137,7 @@ class TimelineTrace:
             if done != end:
                 facts += f',"done":{done}'
             track = self._tracks[core][unit]
-            if self._events.add(_slice_text(name, begin, end, facts, track)):
+            if self._events.add(_slice_text(name, begin, end, facts, track)) and instruction:
                 self._tie(core, unit, begin, instruction)
 
     def finish(self, report: RunReport) -> None:
@@ -210,20 +205,20 @@ class TimelineTrace:
         ends = [
             end
             for addresses, end in self._finished[layer.index].items()
-            if (found := decode_tensor_instruction(self._bundle, *addresses)) is not None
+            if (found := self._read(*addresses)) is not None
             and found.find_offset(element) is not None
         ]
         return min(ends, key=itemgetter(0), default=None)
 
-    def _tie(self, core: int, unit: int, begin: int, instruction: TracedInstruction) -> None:
+    def _tie(self, core: int, unit: int, begin: int, instruction: TensorInstruction) -> None:
         """Record a load until its first use, and write flow events from loads to first uses."""
         unused = self._unused[core]
         if unit == Unit.LOAD:
-            first, last = instruction.filled
+            first, last = instruction.loaded_range
             for one in [one for one in unused if one.filled[0] < last and first < one.filled[1]]:
                 unused.remove(one)  # overwritten before anything began to read there
             self._flows += 1
-            unused.append(_Load(self._flows, begin, instruction.filled))
+            unused.append(_Load(self._flows, begin, instruction.loaded_range))
             return
         for one in [one for one in unused if _uses(instruction, one)]:
             unused.remove(one)
@@ -238,9 +233,9 @@ class TimelineTrace:
         return self._names[index] if index < len(self._names) else "null"
 
 
-def _uses(instruction: TracedInstruction, load: _Load) -> bool:
+def _uses(instruction: TensorInstruction, load: _Load) -> bool:
     first, last = load.filled
-    return any(first <= source < last for source in instruction.sources)
+    return any(first <= source < last for source in instruction.source_addresses)
 
 
 def _slice_text(name: str, begin: int, end: int, facts: str, place: str) -> str:

@@ -1,61 +1,17 @@
-"""Traced tensor instructions, the cycles in which they end, and the selection of a trace."""
+"""The selection of cores and layers that a trace includes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
 import numpy as np
 
-from nmpsim.analysis.tensor_instructions import decode_tensor_instruction
 from nmpsim.bundle.metadata import Metadata
-from nmpsim.bundle.read import Bundle
 from nmpsim.diagnostics import fail
-from nmpsim.isa.table import DESCRIPTORS
 from nmpsim.lir.layers import find_layer
-from nmpsim.memory.bounds import count_spanned_bytes
-
-_RESULTS = frozenset({"output", "partial", "dram", "spm"})
-"""Address words of a descriptor that are not sources in the scratchpad."""
-
-
-@attrs.frozen
-class TracedInstruction:
-    """A tensor instruction with the scratchpad addresses that it uses."""
-
-    mnemonic: str
-    """Mnemonic without ``nmp.``; empty if the code is not in the program's image."""
-    sources: tuple[int, ...] = ()
-    """Scratchpad addresses of its sources."""
-    filled: tuple[int, int] = (0, 0)
-    """Range of scratchpad addresses that a load writes: first, and one past the last."""
-
-
-def decode_traced_instruction(bundle: Bundle, pc: int, descriptor: int) -> TracedInstruction:
-    """Decode the instruction at an address with the descriptor at another address."""
-    found = decode_tensor_instruction(bundle, pc, descriptor)
-    if found is None:
-        return TracedInstruction("")
-    mnemonic = found.instruction.mnemonic.removeprefix("nmp.")
-    if not found.words:
-        return TracedInstruction(mnemonic)
-    if found.name == "load":
-        return TracedInstruction(mnemonic, filled=_filled(found.words))
-    addresses = (w.name for w in DESCRIPTORS[found.name] if w.address)
-    sources = tuple(found.words[w] for w in addresses if w not in _RESULTS)
-    return TracedInstruction(mnemonic, sources)
-
-
-def _filled(words: Mapping[str, int]) -> tuple[int, int]:
-    high = words["pad_y_before"] + words["count_y"] + words["pad_y_after"]
-    wide = words["pad_x_before"] + words["count_x"] + words["pad_x_after"]
-    extent = count_spanned_bytes(
-        high, words["spm_stride_y"], wide, words["spm_stride_x"], words["run_bytes"]
-    )
-    return words["spm"], words["spm"] + extent
-
 
 _CORES = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
 
