@@ -13,6 +13,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from nmpsim.arrays import Shape
 from nmpsim.records import frozen
 
 MAGIC = b"\x93NUMPY"
@@ -41,7 +42,7 @@ class Header:
     """Element type, shape and memory order of a stored array."""
 
     dtype: np.dtype[Any]
-    shape: tuple[int, ...]
+    shape: Shape
     fortran_order: bool
 
     @property

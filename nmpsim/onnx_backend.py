@@ -16,11 +16,11 @@ from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 import onnx
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from nmpsim import session
+from nmpsim.arrays import Array, Arrays
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.frontends.graph.nodes import Graph
 from nmpsim.frontends.graph.problems import LoweringError
@@ -43,7 +43,6 @@ __all__ = [
     "supports_device",
 ]
 
-Array = npt.NDArray[Any]
 _MAX_PROGRAMS = 8
 """Limit for the cached programs of one model, one for each set of bound values."""
 _PLACE = Place()
@@ -155,7 +154,7 @@ class PreparedModel(BackendRep):
             values[name] = array
         return values
 
-    def _program(self, values: Mapping[str, Array]) -> session.Compiled:
+    def _program(self, values: Arrays) -> session.Compiled:
         """Return the compiled program for these values."""
         key = self._key(values)
         if key not in self.programs:
@@ -168,14 +167,14 @@ class PreparedModel(BackendRep):
                 del self.programs[next(iter(self.programs))]
         return self.programs[key]
 
-    def _key(self, values: Mapping[str, Array]) -> _Key:
+    def _key(self, values: Arrays) -> _Key:
         constant = self._bound.union(values.keys() - set(self._needed))
         return tuple(
             (name, array.shape, array.tobytes() if name in constant else b"")
             for name, array in sorted(values.items())
         )
 
-    def _import(self, values: Mapping[str, Array]) -> ImportedModel:
+    def _import(self, values: Arrays) -> ImportedModel:
         """Import the model, binding those inputs whose values the lowering needs."""
         shapes = {name: values[name].shape for name in self._needed}
         graph = self._read_graph(shapes)
@@ -202,7 +201,7 @@ class PreparedModel(BackendRep):
         )
 
 
-def _with_values(graph: Graph, values: Mapping[str, Array]) -> Graph:
+def _with_values(graph: Graph, values: Arrays) -> Graph:
     """Return the graph with some inputs as constants."""
     inputs = tuple(one for one in graph.inputs if one.name not in values)
     return attrs.evolve(graph, inputs=inputs, constants={**graph.constants, **values})

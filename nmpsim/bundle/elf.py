@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array
 from nmpsim.records import frozen
 
 Buffer = bytes | bytearray | memoryview
@@ -132,7 +131,7 @@ class StringTable:
         return bytes(self._text)
 
 
-def encode_array(values: npt.NDArray[Any]) -> Buffer:
+def encode_array(values: Array) -> Buffer:
     """Return the bytes of an array, row-major and little endian."""
     little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
     return little.reshape(-1).view(np.uint8).data

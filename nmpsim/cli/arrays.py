@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array, Shape
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.host_memory import PlannedAllocation, check_memory
 from nmpsim.npy import MAGIC, ZIP_METHODS, Header, HeaderError, read_header
@@ -56,7 +56,7 @@ class StoredArray:
     file: ArrayFile
     key: str
     """Name in an ``.npz`` file, empty in an ``.npy`` file."""
-    shape: tuple[int, ...]
+    shape: Shape
     dtype: np.dtype[Any]
     fortran_order: bool
     is_part: bool = False
@@ -74,12 +74,12 @@ class StoredArray:
         """Number of elements according to the header."""
         return math.prod(self.shape)
 
-    def read(self) -> npt.NDArray[Any]:
+    def read(self) -> Array:
         """Read the data in native byte order. Raises UserError (MEM001) for lack of memory."""
         (array,) = read_arrays({self.key: self}).values()
         return array
 
-    def _read(self) -> npt.NDArray[Any]:
+    def _read(self) -> Array:
         flat = np.frombuffer(self.file.read_data(self), self.dtype)
         array = flat.reshape(self.shape, order="F" if self.fortran_order else "C")
         return np.ascontiguousarray(array, self.dtype.newbyteorder("=")).reshape(self.shape)
@@ -114,7 +114,7 @@ class ArrayFile:
             header = self._header(member, key)
         return StoredArray(self, key, header.shape, header.dtype, header.fortran_order)
 
-    def read(self, key: str) -> npt.NDArray[Any]:
+    def read(self, key: str) -> Array:
         """Read the data of the array with a key."""
         return self.get_array(key).read()
 
@@ -213,7 +213,7 @@ class ArrayFile:
 
 def read_arrays(
     arrays: Mapping[str, StoredArray], max_memory: int | None = None
-) -> dict[str, npt.NDArray[Any]]:
+) -> dict[str, Array]:
     """Read arrays by key. Raises UserError (MEM001) if they need over ``max_memory`` bytes."""
     needed = [
         PlannedAllocation(_subject(array.key), _COPIES * array.size * array.dtype.itemsize)

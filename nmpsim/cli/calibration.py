@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpsim.arrays import Array, Arrays
 from nmpsim.bundle.metadata import Tensor
 from nmpsim.cli.arrays import ArrayFile, StoredArray
 from nmpsim.cli.inputs import PREFIX, find_samples, is_array_file, split_argument
@@ -15,12 +16,10 @@ from nmpsim.host_memory import PlannedAllocation, check_memory
 from nmpsim.quantization import get_float_inputs
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from nmpsim.cli.options import ImageOptions
     from nmpsim.frontends import ImportedModel
 
-    Array = npt.NDArray[Any]
+    Array = Array
 
 _COPIES = 2
 """Copies of the samples in memory: as read, and as one array."""
@@ -28,7 +27,7 @@ _COPIES = 2
 
 def load_calibration_samples(
     arguments: Sequence[str], images: ImageOptions, program: ImportedModel
-) -> Mapping[str, Array]:
+) -> Arrays:
     """Return the calibration samples of each input, stacked along the first axis.
 
     A file of arrays holds any number of samples; an image, and each file of a folder or a pattern,

@@ -13,10 +13,11 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
+from nmpsim.arrays import Array
 from nmpsim.cli.options import PIXEL_RANGES, ImageOptions
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.extras import require_extra
@@ -186,7 +187,7 @@ def _default_mode(tensor: Tensor) -> str | None:
     )
 
 
-def read_image(path: Path, tensor: Tensor, format: ImageFormat, resize: bool) -> npt.NDArray[Any]:
+def read_image(path: Path, tensor: Tensor, format: ImageFormat, resize: bool) -> Array:
     """Read an image in the shape of an input, as uint8 pixels or float32 values.
 
     Raises
@@ -216,7 +217,7 @@ def read_image_size(path: Path) -> tuple[int, int]:
         return image.height, image.width
 
 
-def _values(pixels: npt.NDArray[Any], format: ImageFormat) -> npt.NDArray[np.float32]:
+def _values(pixels: Array, format: ImageFormat) -> npt.NDArray[np.float32]:
     """Return ``(pixel - mean) / stddev * scale + bias`` in float32, channels in final order."""
     low, high = PIXEL_RANGES[format.mode or "0to255"]
     mean = np.array(format.mean or (0,), np.float32)

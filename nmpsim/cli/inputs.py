@@ -14,10 +14,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmpsim.arrays import Array
 from nmpsim.cli.arrays import ArrayFile, StoredArray
 from nmpsim.cli.images import ENDINGS, is_image, read_image_size
 from nmpsim.cli.options import InputOptions
@@ -36,11 +37,9 @@ from nmpsim.npy import MAGIC
 from nmpsim.views.text import format_count, format_shape
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from nmpsim.bundle.metadata import Metadata, Tensor
 
-    Array = npt.NDArray[Any]
+    Array = Array
 
 PREFIX = "input/"
 """Prefix of an input's name in files of recorded runs."""

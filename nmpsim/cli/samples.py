@@ -7,11 +7,12 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 
+from nmpsim.arrays import Array
 from nmpsim.cli.guard import print_message
 from nmpsim.cli.images import ImageFormat, choose_image_format, read_image
 from nmpsim.cli.options import DEFAULT_IMAGES, ImageOptions
@@ -21,11 +22,9 @@ from nmpsim.records import frozen
 from nmpsim.views.text import format_count
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from nmpsim.bundle.metadata import Metadata, Normalization, Tensor
 
-    Array = npt.NDArray[Any]
+    Array = Array
 
 
 @frozen(eq=False)

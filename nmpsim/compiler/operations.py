@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array, Arrays, Shape
 from nmpsim.lir.names import get_operation_name
 from nmpsim.lir.nodes import Instruction, TensorType
 from nmpsim.lir.opcodes import OPCODES, OpcodeKind
@@ -40,7 +39,7 @@ class BufferView:
     type: TensorType
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         """Shape of the tensor."""
         return self.type.shape
 
@@ -91,7 +90,7 @@ class BufferView:
         """Offset (zero point); 0 if the tensor is not quantized."""
         return self.type.quant.offset if self.type.quant else 0
 
-    def get_constant_values(self, constants: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    def get_constant_values(self, constants: Arrays) -> Array:
         """Return the values of a constant in the shape of the view."""
         whole = np.ascontiguousarray(constants[self.buffer.name]).reshape(-1)
         start = self.byte_offset // whole.itemsize
@@ -186,6 +185,6 @@ class Operation:
         return frozenset(own.union(*(f.list_buffers() for f in self.fused)))
 
 
-def compute_row_major_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+def compute_row_major_strides(shape: Shape) -> tuple[int, ...]:
     """Return the strides of a row-major array, in elements."""
     return tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))

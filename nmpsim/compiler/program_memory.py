@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array
 from nmpsim.bundle.debug import PackedConstantPlace
 from nmpsim.bundle.elf import Buffer, LazyBytes
 from nmpsim.bundle.write import BundleBuilder
@@ -64,11 +63,11 @@ class ProgramMemory:
             self.constants[name] = self.add_constant(name, values)
         return self.constants[name] + view.byte_offset
 
-    def get_values(self, view: BufferView) -> npt.NDArray[Any]:
+    def get_values(self, view: BufferView) -> Array:
         """Return the values of a constant in the shape of the view."""
         return view.get_constant_values(self.values)
 
-    def add_constant(self, name: str, data: npt.NDArray[Any] | Buffer | LazyBytes) -> int:
+    def add_constant(self, name: str, data: Array | Buffer | LazyBytes) -> int:
         """Place data among the constants and return its DRAM address."""
         return self._builder.add_constant(self._make_symbol(name), data)
 

@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.arrays import Shape
 from nmpsim.bundle.metadata import Layer
 from nmpsim.config import DeviceConfig
 from nmpsim.core.critical_path import PathSection
@@ -347,7 +348,7 @@ def list_host_saturation(clip: HostClipping) -> tuple[Saturation, ...]:
     return tuple(found)
 
 
-def _coordinates(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _coordinates(index: int, shape: Shape) -> tuple[int, ...]:
     """Return the coordinates of a row-major index; () if it lies outside."""
     if not 0 <= index < math.prod(shape):
         return ()

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array, Shape
 from nmpsim.bundle.metadata import HostOperand, ProgramStep, Tensor
 from nmpsim.core.state import Machine
 from nmpsim.diagnostics import UserError, fail
@@ -39,7 +38,7 @@ _WHENCE = "Check the inputs and the results of earlier operations for invalid va
 class HostClipping:
     """Values that a host operation clipped, with the limits of its result."""
 
-    shape: tuple[int, ...]
+    shape: Shape
     """Shape of the result."""
     changed: ClippedValues
     low: int
@@ -61,7 +60,7 @@ class HostClipping:
         return int(self.changed.exact[found[0]]) if found.size else stored
 
 
-def read_tensor(machine: Machine, tensor: Tensor) -> npt.NDArray[Any]:
+def read_tensor(machine: Machine, tensor: Tensor) -> Array:
     """Return a view of a tensor's values in DRAM."""
     dtype = ELEM_DTYPES[tensor.elem]
     nbytes = int(np.prod(tensor.shape, dtype=np.int64)) * dtype.itemsize
@@ -73,7 +72,7 @@ def read_tensor(machine: Machine, tensor: Tensor) -> npt.NDArray[Any]:
     return memory[start : start + nbytes].view(dtype).reshape(tensor.shape)
 
 
-def write_tensor(machine: Machine, tensor: Tensor, values: npt.NDArray[Any]) -> None:
+def write_tensor(machine: Machine, tensor: Tensor, values: Array) -> None:
     """Write values of the tensor's shape to a tensor in DRAM."""
     read_tensor(machine, tensor)[...] = values
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array, Arrays, Shape
 from nmpsim.bundle.metadata import UNSIGNED_ELEMS, Metadata, Tensor
 from nmpsim.diagnostics import Diagnostic, UserError, did_you_mean, fail
 from nmpsim.isa.profiles import DEFAULT_NUMERICS, NUMERICS_NAMES
@@ -15,12 +15,11 @@ from nmpsim.kernels.hostops import HostTensor
 from nmpsim.lir.host_execution import execute_operation
 from nmpsim.lir.nodes import ELEM_DTYPES
 
-Arrays = Mapping[str, npt.NDArray[Any]]
-Inputs = Arrays | Sequence[npt.NDArray[Any]] | npt.NDArray[Any]
+Inputs = Arrays | Sequence[Array] | Array
 """Inputs by name, in the program's order, or the array of a program's only input."""
 
 
-def prepare_inputs(metadata: Metadata, given: Inputs) -> dict[str, npt.NDArray[Any]]:
+def prepare_inputs(metadata: Metadata, given: Inputs) -> dict[str, Array]:
     """Check the user's inputs and convert them to the element types of the program.
 
     Real values for a quantized input are quantized as the program's profile does it.
@@ -44,7 +43,7 @@ def prepare_inputs(metadata: Metadata, given: Inputs) -> dict[str, npt.NDArray[A
         for name in given
         if name not in names
     ]
-    values: dict[str, npt.NDArray[Any]] = {}
+    values: dict[str, Array] = {}
     for tensor in tensors:
         if tensor.name not in given:
             findings.append(
@@ -89,11 +88,11 @@ def _by_name(given: Inputs, names: list[str]) -> Arrays:
     return dict(zip(names, given, strict=True))
 
 
-def _shape(shape: tuple[int, ...]) -> str:
+def _shape(shape: Shape) -> str:
     return " x ".join(map(str, shape)) or "a scalar"
 
 
-def find_mismatch(tensor: Tensor, values: npt.NDArray[Any]) -> Diagnostic | None:
+def find_mismatch(tensor: Tensor, values: Array) -> Diagnostic | None:
     """Return the error (INPUT002) if an array does not fit an input, else None."""
     if values.shape != tensor.shape:
         hint = None
@@ -127,12 +126,12 @@ def find_mismatch(tensor: Tensor, values: npt.NDArray[Any]) -> Diagnostic | None
     )
 
 
-def _image_bytes(values: npt.NDArray[Any], own: np.dtype[Any]) -> bool:
+def _image_bytes(values: Array, own: np.dtype[Any]) -> bool:
     """Return whether values are integers for a float input, such as the bytes of an image."""
     return own.kind == "f" and values.dtype.kind in "iu"
 
 
-def _converted(tensor: Tensor, values: npt.NDArray[Any], numerics: str) -> npt.NDArray[Any]:
+def _converted(tensor: Tensor, values: Array, numerics: str) -> Array:
     own = ELEM_DTYPES[tensor.elem]
     if tensor.elem in UNSIGNED_ELEMS and values.dtype.kind == "u":
         return (values.astype(np.int32) - UNSIGNED_ELEMS[tensor.elem][1]).astype(own)

@@ -7,9 +7,9 @@ from typing import Any
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.analysis.explain import LayerFacts, ProfileForm
+from nmpsim.arrays import Array, Shape
 from nmpsim.bundle.metadata import Layer
 from nmpsim.core.counters import count_channels
 from nmpsim.core.reference.cores import Core
@@ -32,7 +32,7 @@ class ConstantAudit:
 
     name: str
     elem: str
-    shape: tuple[int, ...]
+    shape: Shape
     differing: int
     first: tuple[int, ...]
     """Coordinates of the first element that differs; () if all are equal."""
@@ -64,7 +64,7 @@ def audit_constants(
     for weight in module.weights:
         if not weight.constant or weight.name not in known:
             continue
-        ours: npt.NDArray[Any] = module.constants[weight.name]
+        ours: Array = module.constants[weight.name]
         theirs = read_array(known[weight.name])
         found = ConstantAudit(weight.name, weight.type.elem, weight.type.shape, 0, ())
         if theirs.shape != ours.shape:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.analysis.difference import Difference
+from nmpsim.arrays import Array
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.core.counters import count_channels
 from nmpsim.debugger.debugger import Debugger
@@ -32,7 +31,7 @@ from nmpsim.isa.table import CHANNEL_RECORD, SCALE_RECORD
 from nmpsim.kernels.scale import InvalidScaleError, make_integer_scale
 from nmpsim.lir.nodes import ELEM_DTYPES
 
-RunResults = tuple[StopResult, Mapping[int, npt.NDArray[Any]], list[int]]
+RunResults = tuple[StopResult, Mapping[int, Array], list[int]]
 """Stop of a run, outputs of its layers, and numbers of saturated values of its layers."""
 UNCHANGEABLE_WORDS = ("layer",)
 """Words that cannot be changed because counters are assigned to layers by them."""

@@ -9,15 +9,14 @@ opening a core file repeats the run, and every earlier position can be reached.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypedDict
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array, Arrays
 from nmpsim.atomic import write_npz
 from nmpsim.bundle import Bundle, parse_bundle
 from nmpsim.bundle.patch import MAX_PATCH_BYTES
@@ -50,7 +49,7 @@ class CoreDump:
 
     image: bytes
     """Contents of the bundle's file."""
-    inputs: Mapping[str, npt.NDArray[Any]]
+    inputs: Arrays
     config: DeviceConfig
     engine: str
     position: int | None
@@ -106,7 +105,7 @@ def read_core_file(path: Path, arrays: ArrayReader) -> CoreDump:
     return CoreDump(image, inputs, config, about["engine"], position, edits)
 
 
-def _read_document(path: Path, data: npt.NDArray[Any], kind: Any) -> Any:
+def _read_document(path: Path, data: Array, kind: Any) -> Any:
     """Return the record of a class or type whose JSON is in an array of bytes."""
     from cattrs import BaseValidationError, transform_error
 
@@ -132,7 +131,7 @@ def _converter() -> Converter:
     return converter
 
 
-def _get_bytes(path: Path, data: npt.NDArray[Any], most: int | None = None) -> bytes:
+def _get_bytes(path: Path, data: Array, most: int | None = None) -> bytes:
     """Return the contents of an array of bytes."""
     if data.dtype != np.uint8 or data.ndim != 1 or data.size > (most or data.size):
         raise _no_core(path, "an array that does not hold bytes, or too many of them")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.arrays import Array, Arrays
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig, make_device_config
 from nmpsim.core.host_steps import read_tensor
@@ -53,7 +54,7 @@ class Debugger(RunPosition):
     def __init__(
         self,
         bundle: Bundle,
-        inputs: Mapping[str, npt.NDArray[Any]],
+        inputs: Arrays,
         *,
         config: DeviceConfig | None = None,
         engine: str = "compiled",
@@ -242,7 +243,7 @@ class Debugger(RunPosition):
             min(until, self.get_layer_start(index)) if before <= set(self.layer_ends) else until
         )
 
-    def run_single_layer(self, index: int) -> npt.NDArray[Any] | None:
+    def run_single_layer(self, index: int) -> Array | None:
         """Execute the next layer from the current machine state and return its output.
 
         Returns None if the layer is not reached. Nothing is recorded. The caller restores the

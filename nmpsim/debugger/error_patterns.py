@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array, Shape
 from nmpsim.debugger.error_regions import (
     ElementOwners,
     ErrorRegion,
@@ -16,8 +15,6 @@ from nmpsim.debugger.error_regions import (
     describe_extent,
     find_error_regions,
 )
-
-Array = npt.NDArray[Any]
 
 MIN_VALUES = 8
 """Minimum number of values that a factor or an amount is derived from."""
@@ -142,7 +139,7 @@ class _Sides:
         return np.asarray(self.own - self.other)
 
 
-def _moved(moved: Displacement, shape: tuple[int, ...], traits: LayerTraits) -> ErrorPattern:
+def _moved(moved: Displacement, shape: Shape, traits: LayerTraits) -> ErrorPattern:
     """Describe right values in wrong places."""
     causes = "pads, strides, an address?" if traits.has_window else "an address, a stride?"
     if moved.by_row or moved.by_column:
@@ -166,7 +163,7 @@ def _step(name: str, step: float, apart: int, pixel: int) -> str:
     return f"each {name} moved by {more} more than the one before"
 
 
-def _distance(moved: Displacement, shape: tuple[int, ...]) -> str:
+def _distance(moved: Displacement, shape: Shape) -> str:
     distance = int(moved.distance)
     if len(shape) != 4:
         return f"{distance} elements"
@@ -319,7 +316,7 @@ def find_displacement(
     return None
 
 
-def _candidate_masks(here: Array, there: Array, shape: tuple[int, ...]) -> Iterator[Mask]:
+def _candidate_masks(here: Array, there: Array, shape: Shape) -> Iterator[Mask]:
     """Yield all places; those that stay in their row; those that stay in their column."""
     yield np.ones(here.size, np.bool_)
     own, right = np.unravel_index(here, shape), np.unravel_index(there, shape)
@@ -355,7 +352,7 @@ def _hash_windows(values: Array) -> Array:
     return np.asarray((words * _FACTORS[: words.shape[1]]).sum(axis=1))
 
 
-def _fit_stretch(there: Array, distance: Array, shape: tuple[int, ...]) -> Displacement | None:
+def _fit_stretch(there: Array, distance: Array, shape: Shape) -> Displacement | None:
     """Return a displacement that grows from row to row or from column to column, or None."""
     _, rows, columns, _ = np.unravel_index(there, shape)
     terms = np.stack([np.ones(there.size), rows, columns], axis=1)

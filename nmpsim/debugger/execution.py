@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from typing import Any
@@ -18,6 +18,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.arrays import Arrays
 from nmpsim.bundle.metadata import ProgramStep
 from nmpsim.bundle.read import Bundle
 from nmpsim.config import DeviceConfig
@@ -129,7 +130,7 @@ class ReversibleExecution:
     def __init__(
         self,
         bundle: Bundle,
-        inputs: Mapping[str, npt.NDArray[Any]],
+        inputs: Arrays,
         config: DeviceConfig,
         engine: str = "compiled",
         budget_mib: int = DEFAULT_BUDGET_MIB,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.analysis.explain.layers import OperandFacts
+from nmpsim.arrays import Array, Shape
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.core.counters import ValueCounters, list_host_saturation
 from nmpsim.core.host_steps import read_tensor
@@ -143,7 +143,7 @@ def find_tensor(debugger: Debugger, name: str) -> Tensor:
     return find_layer(debugger.layers, name).output
 
 
-def read_values(debugger: Debugger, tensor: Tensor) -> npt.NDArray[Any]:
+def read_values(debugger: Debugger, tensor: Tensor) -> Array:
     """Return a copy of the values that memory holds for a tensor now.
 
     Layers may share memory: it holds the tensor from the end of its layer until it is reused.
@@ -257,7 +257,7 @@ def describe_dram_address(debugger: Debugger, address: int, layers: Sequence[int
     return f"{address:#x}"
 
 
-def ravel_index(at: tuple[int, ...], shape: tuple[int, ...]) -> int:
+def ravel_index(at: tuple[int, ...], shape: Shape) -> int:
     """Convert coordinates to a row-major index; raise UserError (DEBUG002) if they lie outside."""
     if len(at) == 1 and len(shape) != 1 and 0 <= at[0] < math.prod(shape):
         return at[0]
@@ -274,6 +274,6 @@ def ravel_index(at: tuple[int, ...], shape: tuple[int, ...]) -> int:
     return index
 
 
-def unravel_index(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+def unravel_index(index: int, shape: Shape) -> tuple[int, ...]:
     """Convert a row-major index to coordinates."""
     return tuple(map(int, np.unravel_index(index, shape)))

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.analysis.explain.layers import list_operand_roles
+from nmpsim.arrays import Array
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.compiler.operations import BufferView
 from nmpsim.compiler.resolve import resolve_operands
@@ -23,7 +24,7 @@ from nmpsim.lir.nodes import ELEM_DTYPES, Module
 from nmpsim.lir.opcodes import IN
 from nmpsim.memory.address_map import find_region, read_word
 
-Values = npt.NDArray[Any]
+Values = Array
 WEIGHT_BLOCK = 64
 """Bytes of a weight block: 16 output channels by 4 bytes of inputs."""
 MAX_BYTES = 1 << 20

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import attrs
 import numpy as np
@@ -20,7 +19,6 @@ from nmpsim.debugger.instructions import ExecutedInstruction, MemoryAccess, list
 from nmpsim.debugger.tracing import find_last_writer, trace_layer
 from nmpsim.lir.nodes import ELEM_DTYPES
 
-Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
 

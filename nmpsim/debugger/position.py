@@ -7,8 +7,8 @@ from typing import Any, Literal, TypeVar
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array
 from nmpsim.bundle.metadata import ProgramStep
 from nmpsim.core.state import CoreStatus
 from nmpsim.debugger.breakpoints import BreakpointHit
@@ -21,7 +21,7 @@ from nmpsim.memory.address_map import read_word
 
 Log = TypeVar("Log", bound=RunLog)
 Reason = Literal["start", "step", "breakpoint", "trap", "end", "begin", "interrupted"]
-LayerOutputs = Mapping[int, npt.NDArray[Any]]
+LayerOutputs = Mapping[int, Array]
 
 
 @attrs.frozen
@@ -71,7 +71,7 @@ class RunPosition(ReversibleExecution):
         """Forget everything that is known of the run, because it changes."""
         self.layer_ends: dict[int, int] = {}
         """Layer -> position at which it ended, for all layers that have run."""
-        self._outputs: dict[int, npt.NDArray[Any]] = {}
+        self._outputs: dict[int, Array] = {}
         """Layer -> its output when it was done last."""
         self.paths = CriticalPathLog(self)
         self.hazards: HazardLog | None = None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import attrs
-import numpy.typing as npt
 
 from nmpsim.analysis.diff.tensors import Values, find_axis_order, list_saved_tensors
 from nmpsim.analysis.difference import Difference, compare, dequantize_values, quantize_values
+from nmpsim.arrays import Array
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.core.host_steps import write_tensor
 from nmpsim.debugger.debugger import Debugger
@@ -26,16 +26,13 @@ class ArrayReader(Protocol):
         """Names of the arrays."""
         ...
 
-    def read(self, key: str) -> npt.NDArray[Any]:
+    def read(self, key: str) -> Array:
         """Return an array by name."""
         ...
 
 
 ArrayOpener = Callable[[Path], ArrayReader]
 """Function that opens an untrusted ``.npz`` file."""
-
-
-Array = npt.NDArray[Any]
 
 
 @attrs.frozen

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array
 from nmpsim.core.critical_path import CriticalPath, PathRecorder, join_paths
 from nmpsim.debugger.execution import Pause, ReversibleExecution, RunLog
 
@@ -55,7 +55,7 @@ SPAN = np.dtype(
 )
 """Columns of :data:`nmpsim.core.state.WORK` that are kept."""
 
-Spans = npt.NDArray[Any]
+Spans = Array
 
 
 class WorkLog(RunLog):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array, Shape
 from nmpsim.lir.nodes import (
     AttributeValue,
     Instruction,
@@ -24,9 +23,7 @@ from nmpsim.lir.opcodes import OPCODES
 from nmpsim.lir.verify import verify
 
 
-def make_quantized_type(
-    elem: str, shape: tuple[int, ...], scale: float, zero_point: int
-) -> TensorType:
+def make_quantized_type(elem: str, shape: Shape, scale: float, zero_point: int) -> TensorType:
     """Return the LIR type of a quantized tensor."""
     half = 1 << (int(elem[1:]) - 1)
     low, high = (scale * (limit - zero_point) for limit in (-half, half - 1))
@@ -43,7 +40,7 @@ class BuilderTensor:
     """Name of the weight or buffer that contains it."""
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         """Shape of the tensor."""
         return self.type.shape
 
@@ -82,7 +79,7 @@ class ModuleBuilder(UniqueNames):
         self._name = name
         self._file = file
         self._weights: list[WeightVar] = []
-        self._constants: dict[str, npt.NDArray[Any]] = {}
+        self._constants: dict[str, Array] = {}
         self._instructions: list[Instruction] = []
         self._buffers: dict[str, BuilderTensor] = {}
         """Buffers that are to be freed, by name."""
@@ -101,7 +98,7 @@ class ModuleBuilder(UniqueNames):
         order = {name: index for index, name in enumerate(names)}
         self._weights.sort(key=lambda weight: order.get(weight.name, len(order)))
 
-    def add_constant(self, name: str, values: npt.NDArray[Any], type: TensorType) -> BuilderTensor:
+    def add_constant(self, name: str, values: Array, type: TensorType) -> BuilderTensor:
         """Add a constant and return it; read-only arrays are not copied."""
         name = self.unique_name(name)
         self._weights.append(WeightVar(name, type, True, self.span))

@@ -12,8 +12,8 @@ from typing import Any
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array, Arrays, Shape
 from nmpsim.diagnostics import Diagnostic, Place, UserError, did_you_mean, fail
 from nmpsim.host_memory import PlannedAllocation, check_memory
 from nmpsim.lir.constraints import format_shape
@@ -21,8 +21,6 @@ from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import Module, WeightVar
 from nmpsim.lir.npz import NpzFile
 from nmpsim.lir.scales import read_scales_file, resolve_exact_scales
-
-Array = npt.NDArray[Any]
 
 CONSTANT_PREFIX = "const/"
 FLOAT_PREFIX = "float/"
@@ -69,7 +67,7 @@ def attach_constants(
 
 
 def attach_arrays(
-    module: Module, arrays: Mapping[str, Array], tensors: Mapping[str, Any] | None = None
+    module: Module, arrays: Arrays, tensors: Mapping[str, Any] | None = None
 ) -> tuple[Module, tuple[str, ...]]:
     """Return the module with constants from arrays by name and exact scales, and warnings.
 
@@ -82,7 +80,7 @@ def attach_arrays(
 
 def _attached(
     module: Module,
-    arrays: Mapping[str, Array],
+    arrays: Arrays,
     tensors: Mapping[str, Any] | None,
     tensors_file: Path | None,
 ) -> tuple[Module, tuple[str, ...]]:
@@ -133,7 +131,7 @@ def _constants(module: Module) -> list[WeightVar]:
     return [weight for weight in module.weights if weight.constant]
 
 
-def _checked_constants(module: Module, arrays: Mapping[str, Array]) -> dict[str, Array]:
+def _checked_constants(module: Module, arrays: Arrays) -> dict[str, Array]:
     constants: dict[str, Array] = {}
     problems: list[Diagnostic] = []
     for weight in _constants(module):
@@ -156,9 +154,7 @@ def _frozen(array: Array, dtype: np.dtype[Any]) -> Array:
     return held
 
 
-def _missing(
-    module: Module, weight: WeightVar, arrays: Mapping[str, Array], hints: bool
-) -> Diagnostic:
+def _missing(module: Module, weight: WeightVar, arrays: Arrays, hints: bool) -> Diagnostic:
     known = (name.removeprefix(CONSTANT_PREFIX) for name in arrays)
     return Diagnostic(
         "CONST002",
@@ -185,7 +181,7 @@ def _no_values(module: Module) -> UserError:
 
 
 def _misfit(
-    module: Module, weight: WeightVar, dtype: np.dtype[Any], shape: tuple[int, ...]
+    module: Module, weight: WeightVar, dtype: np.dtype[Any], shape: Shape
 ) -> Diagnostic | None:
     """Return why an array is not a constant's value, or None; the byte order does not matter."""
     expected = weight.type.dtype

@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.arrays import Arrays, Shape
 from nmpsim.diagnostics import Place
 from nmpsim.records import frozen
 
@@ -77,7 +78,7 @@ class TensorType:
     """Type of a tensor: element type, shape, and scale and offset if it is quantized."""
 
     elem: str
-    shape: tuple[int, ...]
+    shape: Shape
     quant: Quantization | None = None
     alignments: tuple[int, ...] = ()
     """Alignment ``:n`` of each dimension (1 if not printed); () if no dimension has one."""
@@ -143,7 +144,7 @@ class Module:
     name: str
     weights: tuple[WeightVar, ...]
     instructions: tuple[Instruction, ...]
-    constants: Mapping[str, npt.NDArray[Any]] = attrs.field(factory=dict, eq=False)
+    constants: Arrays = attrs.field(factory=dict, eq=False)
     file: str | None = attrs.field(default=None, eq=False)
     """File of the text, for messages."""
     floats: Mapping[str, npt.NDArray[np.float32]] = attrs.field(factory=dict, eq=False)

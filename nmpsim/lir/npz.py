@@ -12,16 +12,15 @@ import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.lir.messages import quote
 from nmpsim.npy import ZIP_METHODS, Header, HeaderError, read_header
 
-Array = npt.NDArray[Any]
 _PIECE_BYTES = 1 << 20
 """Bytes unpacked at a time; a whole array would be in memory twice."""
 

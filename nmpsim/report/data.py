@@ -13,6 +13,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.arrays import Array, Arrays
 from nmpsim.records import frozen
 from nmpsim.report import notebook
 from nmpsim.report.analyses import (
@@ -312,7 +313,7 @@ class OutputReport:
         """Shape of the values."""
         return self.values.shape
 
-    def dequantize(self) -> npt.NDArray[Any]:
+    def dequantize(self) -> Array:
         """Return the real values ``scale * (values - offset)`` in their shape."""
         if self.scale is None:
             return self.values
@@ -350,7 +351,7 @@ class RunReport:
         "whether the program obeyed the contract of the instruction set: a [contract](#contract)",
     ] = NOT_CHECKED
     notes: Annotated[tuple[str, ...], "list of texts: remarks about the numbers"] = ()
-    outputs: Annotated[Mapping[str, npt.NDArray[Any]], NOT_IN_JSON]
+    outputs: Annotated[Arrays, NOT_IN_JSON]
     """Name -> output in its logical shape."""
     output_reports: Annotated[
         tuple[OutputReport, ...], "[output](#output) by name", Key("outputs"), BY_NAME
@@ -358,9 +359,7 @@ class RunReport:
     layers: Annotated[
         Sequence[LayerReport], "list of [layers](#layer), in the order in which they ran"
     ]
-    layer_outputs: Annotated[Mapping[str, npt.NDArray[Any]], NOT_IN_JSON] = attrs.field(
-        factory=dict
-    )
+    layer_outputs: Annotated[Arrays, NOT_IN_JSON] = attrs.field(factory=dict)
     """``NNNN:name`` -> output of a layer, if requested."""
     shadow: Annotated[
         ShadowReport | None,

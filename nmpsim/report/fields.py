@@ -15,8 +15,8 @@ from typing import Annotated, Any, NotRequired, get_args, get_origin, get_type_h
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array
 from nmpsim.records import frozen
 
 
@@ -82,7 +82,7 @@ Real = Annotated[float, MAY_BE_SPECIAL]
 """Any float; ``"Infinity"``, ``"-Infinity"`` and ``"NaN"`` are strings in JSON."""
 RealText = Annotated[float | str, JsonType(Real)]
 """JSON form of any float, as :func:`encode_float` returns it."""
-Values = Annotated[npt.NDArray[Any], NESTED]
+Values = Annotated[Array, NESTED]
 
 
 @frozen

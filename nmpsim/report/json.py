@@ -16,8 +16,8 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, is_typeddict, ov
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array
 from nmpsim.atomic import write_file
 from nmpsim.escape import escape_json
 from nmpsim.report.data import RunReport
@@ -146,7 +146,7 @@ def _is_special(value: Any) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
-def _encode_array(values: npt.NDArray[Any]) -> Any:
+def _encode_array(values: Array) -> Any:
     """Return nested lists, or a number for an array without dimensions."""
     if values.dtype.kind != "f" or bool(np.isfinite(values).all()):
         return values.tolist()

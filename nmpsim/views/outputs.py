@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from nmpsim.arrays import Array, Shape
 from nmpsim.report.data import OutputReport
 from nmpsim.views.text import format_elem, format_real, format_shape
 
@@ -31,12 +30,12 @@ def describe_output(output: OutputReport) -> Iterator[str]:
         yield f"  top {min(TOP, values.size)}: {', '.join(_best(output))}"
 
 
-def is_classifier(shape: tuple[int, ...]) -> bool:
+def is_classifier(shape: Shape) -> bool:
     """Return whether an output shape may be the scores of classes: all 1 but the last."""
     return bool(shape) and shape[-1] in CLASSES and all(dim == 1 for dim in shape[:-1])
 
 
-def find_top_classes(values: npt.NDArray[Any], count: int = TOP) -> list[int]:
+def find_top_classes(values: Array, count: int = TOP) -> list[int]:
     """Return the indices of the ``count`` largest values, largest first."""
     flat = values.astype(np.float64).reshape(-1)
     order = np.argsort(-flat, kind="stable")[:count]

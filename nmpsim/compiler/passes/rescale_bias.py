@@ -13,6 +13,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.arrays import Array
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.resolve import resolve_operands
 from nmpsim.kernels.hostops import HostTensor
@@ -20,8 +21,6 @@ from nmpsim.kernels.hostops.rounding import quantize_reals
 from nmpsim.lir.nodes import Module, Quantization, TensorType, WeightVar
 from nmpsim.lir.opcode import WEIGHTED
 from nmpsim.report.fields import AT_END, Real
-
-Array = npt.NDArray[Any]
 
 _NUMBERED = re.compile(r"__\d+$")
 _BIAS, _SCALES, _OFFSETS = 3, 6, 7

@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 import attrs
-import numpy.typing as npt
 
+from nmpsim.arrays import Array
 from nmpsim.bundle.elf import LazyBytes
 from nmpsim.compiler.numerics import ProfileEncoder
 from nmpsim.compiler.program_memory import ProgramMemory
@@ -30,7 +30,7 @@ class PlanningContext:
     place: Place
     memory: ProgramMemory
 
-    def add_constant(self, what: str, array: npt.NDArray[Any] | LazyBytes) -> int:
+    def add_constant(self, what: str, array: Array | LazyBytes) -> int:
         """Place a constant array made for the layer and return its DRAM address."""
         return self.memory.add_constant(f"{self.name}.{what}", array)
 

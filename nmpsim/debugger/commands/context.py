@@ -6,11 +6,9 @@ import re
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
-
-import numpy.typing as npt
 
 from nmpsim.analysis.explain import LayerFacts, explain_layers
+from nmpsim.arrays import Array
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.debugger.audit import (
     FactsByName,
@@ -36,9 +34,7 @@ class Context:
         self.changes = ProgramChanges(debugger)
         self.reference: ReferenceOutputs | None = None
         self.open_arrays = open_arrays
-        self._comparisons: dict[
-            int, tuple[npt.NDArray[Any] | None, ReferenceOutputs, LayerComparison]
-        ] = {}
+        self._comparisons: dict[int, tuple[Array | None, ReferenceOutputs, LayerComparison]] = {}
         """Layer -> its output, the reference, and the comparison of both."""
         self._read_lir = lru_cache(maxsize=1)(self._rescale_lir)
         self._read_facts = lru_cache(maxsize=1)(self._explain_lir)
@@ -125,7 +121,7 @@ class Context:
     def _explain_lir(self, changes: ScaleChanges) -> FactsByName:
         return {one.name: one for one in explain_layers(self._read_lir(changes))}
 
-    def find_constant(self, name: str) -> tuple[Tensor, npt.NDArray[Any]] | None:
+    def find_constant(self, name: str) -> tuple[Tensor, Array] | None:
         """Return a constant of the LIR as a tensor with address 0 and its values, or None."""
         if not self.debugger.bundle.debug or name not in self.get_module().constants:
             return None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
-import numpy.typing as npt
 
+from nmpsim.arrays import Array
 from nmpsim.bundle.metadata import Layer, Tensor
 from nmpsim.debugger.audit import describe_bias_scale
 from nmpsim.debugger.commands.command import (
@@ -152,7 +152,7 @@ def show_tensor(
     )
 
 
-def _read_tensor(context: Context, name: str, in_memory: bool) -> tuple[Tensor, npt.NDArray[Any]]:
+def _read_tensor(context: Context, name: str, in_memory: bool) -> tuple[Tensor, Array]:
     """Return a tensor as its layer wrote it, or as memory is now."""
     debugger = context.debugger
     found = find_tensor(debugger, name)
@@ -162,7 +162,7 @@ def _read_tensor(context: Context, name: str, in_memory: bool) -> tuple[Tensor, 
     return found, read_values(debugger, found)
 
 
-def _show_element(found: Tensor, values: npt.NDArray[Any], at: tuple[int, ...]) -> CommandResult:
+def _show_element(found: Tensor, values: Array, at: tuple[int, ...]) -> CommandResult:
     flat = ravel_index(at, found.shape)
     value = values.reshape(-1)[flat].item()
     text, data = f"{list(at)} = {value}", dict[str, Any]()
@@ -175,7 +175,7 @@ def _show_element(found: Tensor, values: npt.NDArray[Any], at: tuple[int, ...]) 
     return make_result(text, at=at, value=value, **data)
 
 
-def _format_rows(values: npt.NDArray[Any]) -> list[str]:
+def _format_rows(values: Array) -> list[str]:
     """Return the first rows of a tensor, along its last dimension, as lines."""
     width = values.shape[-1] if values.ndim else 1
     rows = values.reshape(-1, width) if values.size else values.reshape(0, 1)

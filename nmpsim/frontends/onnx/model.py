@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from nmpsim.arrays import Shape
 from nmpsim.diagnostics import Place, UserError, did_you_mean, fail
 from nmpsim.extras import require_extra
 from nmpsim.frontends.graph.nodes import ONNX_DTYPES, Array, Graph, GraphInput, Node
@@ -90,9 +91,7 @@ def get_dimensions(value_info: Any) -> tuple[int | None, ...] | None:
     return tuple(int(d.dim_value) if d.HasField("dim_value") else None for d in kind.shape.dim)
 
 
-def _shape_from_sample(
-    dims: Sequence[int | None], sample: tuple[int, ...]
-) -> tuple[int, ...] | None:
+def _shape_from_sample(dims: Sequence[int | None], sample: tuple[int, ...]) -> Shape | None:
     """Return the shape of an input with its open dimensions from an array of samples.
 
     None if the array does not fit the dimensions that are known.
@@ -257,7 +256,7 @@ class _Reader:
             )
         return int(own[0])
 
-    def _input(self, one: Any, shape: tuple[int, ...] | None) -> GraphInput:
+    def _input(self, one: Any, shape: Shape | None) -> GraphInput:
         number = one.type.tensor_type.elem_type
         dtype = ONNX_DTYPES.get(number)
         if not one.name:
@@ -274,7 +273,7 @@ class _Reader:
         kinds = self._onnx.TensorProto.DataType
         return kinds.Name(number).lower() if number in kinds.values() else str(number)
 
-    def _check_shape(self, shape: tuple[int, ...], name: str, low: int) -> None:
+    def _check_shape(self, shape: Shape, name: str, low: int) -> None:
         """Raise UserError (MODEL001) for a tensor that is too large or has a small dimension."""
         if (problem := find_size_problem(shape)) or min(shape, default=low) < low:
             found, expected = problem or (f"shape {list(shape)}", f"dimensions of {low} or more")
@@ -343,9 +342,7 @@ class _Reader:
             )
         return values
 
-    def _external_values(
-        self, tensor: Any, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]
-    ) -> Array:
+    def _external_values(self, tensor: Any, name: str, dtype: np.dtype[Any], shape: Shape) -> Array:
         """Return values from another file in the folder of the model, or below it."""
         where = {entry.key: entry.value for entry in tensor.external_data}
         location = where.get("location", "")

@@ -8,13 +8,14 @@ changed to contain both, and the tensor between needs no range of its own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeAlias
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.arrays import Arrays
 from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.frontends.graph.float_ops import AS_CONVOLUTION
 from nmpsim.frontends.graph.nodes import Array, Graph, Node
@@ -34,7 +35,7 @@ class _AffineMap:
     """Whether both have a number for each index of dimension 1."""
 
 
-_MapReader: TypeAlias = Callable[[Node, Mapping[str, Array]], tuple[str, _AffineMap] | None]
+_MapReader: TypeAlias = Callable[[Node, Arrays], tuple[str, _AffineMap] | None]
 """Returns the tensor that a node changes and its function; None if it is not such a function."""
 
 
@@ -162,7 +163,7 @@ def _by_channel(
     return values.reshape(-1) if full[axis] == outs == values.size else None
 
 
-def _read_batch_norm(node: Node, constants: Mapping[str, Array]) -> tuple[str, _AffineMap] | None:
+def _read_batch_norm(node: Node, constants: Arrays) -> tuple[str, _AffineMap] | None:
     given = [constants.get(node.get_input(index)) for index in range(1, 5)]
     known = [one for one in given if one is not None and one.dtype == np.float32 and one.ndim == 1]
     is_fitting = len(known) == 4 and len({one.shape for one in known}) == 1
@@ -179,7 +180,7 @@ def _read_batch_norm(node: Node, constants: Mapping[str, Array]) -> tuple[str, _
 def _with_constant(make: Callable[[_Vector], _AffineMap], is_commutative: bool) -> _MapReader:
     """Return the reader of an operator with one constant operand."""
 
-    def read(node: Node, constants: Mapping[str, Array]) -> tuple[str, _AffineMap] | None:
+    def read(node: Node, constants: Arrays) -> tuple[str, _AffineMap] | None:
         if len(node.inputs) != 2:
             return None
         for at in (1, 0) if is_commutative else (1,):

@@ -17,6 +17,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from nmpsim.arrays import Array, Shape
 from nmpsim.diagnostics import Place, UserError, fail
 from nmpsim.extras import require_extra
 from nmpsim.frontends.imported_model import TFLITE_IDENTIFIER
@@ -48,7 +49,7 @@ class TFLiteTensor:
 
     index: int
     name: str
-    shape: tuple[int, ...]
+    shape: Shape
     dtype: str
     """NumPy name, or int4."""
     scales: npt.NDArray[np.float32]
@@ -56,7 +57,7 @@ class TFLiteTensor:
     zero_points: npt.NDArray[np.int64]
     """As many as scales."""
     axis: int
-    values: npt.NDArray[Any] | None
+    values: Array | None
     """Values of a constant: a read-only view of the file if aligned; int4 is widened to int8."""
 
     @property
@@ -258,9 +259,7 @@ class _Reader:
         self._check(is_positive, found, "positive finite scales")
         return scales, zeros, int(parameters.QuantizedDimension())
 
-    def _values(
-        self, model: Any, tensor: Any, name: str, dtype: str, shape: tuple[int, ...]
-    ) -> npt.NDArray[Any] | None:
+    def _values(self, model: Any, tensor: Any, name: str, dtype: str, shape: Shape) -> Array | None:
         number = tensor.Buffer()
         self._check(
             0 <= number < self._count(model.BuffersLength()),
@@ -296,7 +295,7 @@ class _Reader:
             f"tensor {name} with {raw.size} bytes",
             f"{elements * np.dtype(dtype).itemsize} bytes",
         )
-        values: npt.NDArray[Any] = raw.view(np.dtype(dtype).newbyteorder("<"))
+        values: Array = raw.view(np.dtype(dtype).newbyteorder("<"))
         return np.require(values, dtype, ["A"]).reshape(shape)
 
     def _operator(
@@ -354,9 +353,7 @@ def _text(value: bytes | None) -> str:
     return value.decode("utf-8", "backslashreplace") if value else ""
 
 
-def _unpack_int4(
-    raw: npt.NDArray[np.uint8], elements: int, shape: tuple[int, ...]
-) -> npt.NDArray[np.int8]:
+def _unpack_int4(raw: npt.NDArray[np.uint8], elements: int, shape: Shape) -> npt.NDArray[np.int8]:
     """Return int4 values as int8; each byte contains two, the lower half first."""
     pairs = np.stack([raw << 4, raw & 0xF0], axis=-1).reshape(-1).view(np.int8) >> 4
     if pairs.size - elements not in (0, 1):
