@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from enum import Enum, IntEnum
+from pathlib import Path
 
 from nmpsim.isa.exhaustive import make_exhaustive_table
 from nmpsim.records import frozen
@@ -45,9 +47,6 @@ class CoreCounter(Enum):
 
 MIE, MPIE, MPP = 1 << 3, 1 << 7, 3 << 11
 """Bits of ``mstatus``; the previous mode is always machine mode."""
-_ALL = 0xFFFF_FFFF
-_CYCLES, _INSTRUCTIONS = CoreCounter.CYCLES.value, CoreCounter.INSTRUCTIONS.value
-_UPPER = "its upper half"
 
 
 @frozen
@@ -55,61 +54,44 @@ class CsrDefinition:
     """A control and status register."""
 
     summary: str
-    reset: int = 0
-    writable: int = 0
+    reset: int
+    writable: int
     """Bits that a write changes."""
-    counter: CoreCounter | None = None
+    counter: CoreCounter | None
     """Counter that the register shows; None for other registers."""
-    offset: CsrAddress | None = None
+    offset: CsrAddress | None
     """Register with the offset of the counter; None if the counter cannot be written."""
-    is_high: bool = False
+    is_high: bool
     """Whether the register is the upper half of the counter."""
+
+
+def _make_definition(
+    *,
+    summary: str,
+    reset: int = 0,
+    writable: int = 0,
+    counter: str | None = None,
+    offset: str | None = None,
+    is_high: bool = False,
+) -> CsrDefinition:
+    """Return the definition of a row of ``csrs.toml``."""
+    return CsrDefinition(
+        summary,
+        reset,
+        writable,
+        None if counter is None else CoreCounter[counter.upper()],
+        None if offset is None else CsrAddress[offset.upper()],
+        is_high,
+    )
 
 
 CSR_ROWS: dict[CsrAddress, CsrDefinition] = make_exhaustive_table(
     f"{__name__}.CSR_ROWS",
     {
-        CsrAddress.MSTATUS: CsrDefinition("MIE and MPIE; MPP is machine mode", MPP, MIE | MPIE),
-        CsrAddress.MISA: CsrDefinition("RV32, I and M", 0x4000_1100),
-        CsrAddress.MIE: CsrDefinition("stored without effect; there are no interrupts", 0, _ALL),
-        CsrAddress.MTVEC: CsrDefinition(
-            "address of the trap handler; 0: a trap ends the run", 0, _ALL & ~3
-        ),
-        CsrAddress.MSCRATCH: CsrDefinition("for the trap handler", 0, _ALL),
-        CsrAddress.MEPC: CsrDefinition("address of the instruction that trapped", 0, _ALL & ~3),
-        CsrAddress.MCAUSE: CsrDefinition("cause of the trap", 0, _ALL),
-        CsrAddress.MTVAL: CsrDefinition("address or word that the trap is about", 0, _ALL),
-        CsrAddress.MIP: CsrDefinition("0: nothing is ever pending"),
-        CsrAddress.MCYCLE: CsrDefinition(
-            f"{_CYCLES}; can be set", 0, _ALL, CoreCounter.CYCLES, CsrAddress.MCYCLE
-        ),
-        CsrAddress.MINSTRET: CsrDefinition(
-            f"{_INSTRUCTIONS}; can be set", 0, _ALL, CoreCounter.INSTRUCTIONS, CsrAddress.MINSTRET
-        ),
-        CsrAddress.MCYCLEH: CsrDefinition(
-            _UPPER, 0, _ALL, CoreCounter.CYCLES, CsrAddress.MCYCLE, is_high=True
-        ),
-        CsrAddress.MINSTRETH: CsrDefinition(
-            _UPPER, 0, _ALL, CoreCounter.INSTRUCTIONS, CsrAddress.MINSTRET, is_high=True
-        ),
-        CsrAddress.CYCLE: CsrDefinition("mcycle", 0, 0, CoreCounter.CYCLES, CsrAddress.MCYCLE),
-        CsrAddress.TIME: CsrDefinition(
-            f"{_CYCLES}, whatever mcycle was set to", 0, 0, CoreCounter.CYCLES
-        ),
-        CsrAddress.INSTRET: CsrDefinition(
-            "minstret", 0, 0, CoreCounter.INSTRUCTIONS, CsrAddress.MINSTRET
-        ),
-        CsrAddress.CYCLEH: CsrDefinition(
-            "mcycleh", 0, 0, CoreCounter.CYCLES, CsrAddress.MCYCLE, is_high=True
-        ),
-        CsrAddress.TIMEH: CsrDefinition(_UPPER, 0, 0, CoreCounter.CYCLES, is_high=True),
-        CsrAddress.INSTRETH: CsrDefinition(
-            "minstreth", 0, 0, CoreCounter.INSTRUCTIONS, CsrAddress.MINSTRET, is_high=True
-        ),
-        CsrAddress.MVENDORID: CsrDefinition("0"),
-        CsrAddress.MARCHID: CsrDefinition("0"),
-        CsrAddress.MIMPID: CsrDefinition("0"),
-        CsrAddress.MHARTID: CsrDefinition("number of the core"),
+        CsrAddress[name.upper()]: _make_definition(**row)
+        for name, row in tomllib.loads(
+            Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+        ).items()
     },
     CsrAddress,
 )

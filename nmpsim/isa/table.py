@@ -1,4 +1,4 @@
-"""The table of all instructions. Read this first.
+"""The table of all instructions, ``instructions.toml``. Read this first.
 
 The scalar part is RV32IM and Zicsr, as defined by the RISC-V Instruction Set Manual (volumes I and
 II). The ``nmp.*`` instructions use the *custom-0* opcode; each tensor instruction names a register
@@ -8,7 +8,10 @@ assembler, disassembler, both engines and ``docs/isa.md`` are derived from it.
 
 from __future__ import annotations
 
+import tomllib
 from enum import Enum, IntEnum
+from pathlib import Path
+from typing import Any
 
 from nmpsim.isa.csrs import CsrAddress
 from nmpsim.isa.descriptors import DESCRIPTOR_ALIGNMENT, DESCRIPTORS
@@ -177,193 +180,41 @@ class DeviceInstruction:
         return 0xFFFF_FFFF & ~sum(f.mask for f in self.format.fields) & ~self.ignored
 
 
-def _r(
+def _make_instruction(
     mnemonic: str,
-    funct7: int,
-    funct3: int,
+    kind: InstructionKind,
+    *,
     summary: str,
-    kind: InstructionKind = InstructionKind.REGISTER,
+    format: str,
+    opcode: int,
+    funct3: int = 0,
+    funct7: int = 0,
+    funct12: int = 0,
+    unit: str | None = None,
+    **fields: Any,
 ) -> DeviceInstruction:
-    return DeviceInstruction(
-        mnemonic, kind, InstructionFormat.R, funct7 << 25 | funct3 << 12 | 0x33, summary
-    )
-
-
-def _m(mnemonic: str, kind: InstructionKind, funct3: int, summary: str) -> DeviceInstruction:
-    return _r(mnemonic, 1, funct3, summary, kind)
-
-
-def _i(mnemonic: str, funct3: int, summary: str) -> DeviceInstruction:
-    return DeviceInstruction(
-        mnemonic, InstructionKind.IMMEDIATE, InstructionFormat.I, funct3 << 12 | 0x13, summary
-    )
-
-
-def _shift(mnemonic: str, funct7: int, funct3: int, summary: str) -> DeviceInstruction:
-    match = funct7 << 25 | funct3 << 12 | 0x13
-    return DeviceInstruction(
-        mnemonic, InstructionKind.IMMEDIATE, InstructionFormat.SHIFT, match, summary
-    )
-
-
-def _load(
-    mnemonic: str, funct3: int, nbytes: int, is_signed: bool, summary: str
-) -> DeviceInstruction:
-    match = funct3 << 12 | 0x03
+    """Return the instruction of a row of ``instructions.toml``."""
+    own = None if unit is None else Unit[unit.upper()]
     return DeviceInstruction(
         mnemonic,
-        InstructionKind.LOAD,
-        InstructionFormat.LOAD,
-        match,
+        kind,
+        InstructionFormat[format],
+        opcode | funct3 << 12 | funct12 << 20 | (own or funct7) << 25,
         summary,
-        access_bytes=nbytes,
-        is_signed=is_signed,
+        own,
+        None if unit is None else mnemonic.removeprefix("nmp."),
+        **fields,
     )
 
 
-def _store(mnemonic: str, funct3: int, nbytes: int, summary: str) -> DeviceInstruction:
-    match = funct3 << 12 | 0x23
-    return DeviceInstruction(
-        mnemonic, InstructionKind.STORE, InstructionFormat.S, match, summary, access_bytes=nbytes
-    )
-
-
-def _branch(mnemonic: str, funct3: int, summary: str) -> DeviceInstruction:
-    return DeviceInstruction(
-        mnemonic, InstructionKind.BRANCH, InstructionFormat.B, funct3 << 12 | 0x63, summary
-    )
-
-
-def _csr(mnemonic: str, funct3: int, summary: str) -> DeviceInstruction:
-    form = InstructionFormat.CSR_IMM if funct3 & 4 else InstructionFormat.CSR
-    return DeviceInstruction(mnemonic, InstructionKind.CSR, form, funct3 << 12 | 0x73, summary)
-
-
-def _fence(mnemonic: str, match: int, summary: str) -> DeviceInstruction:
-    return DeviceInstruction(
-        mnemonic, InstructionKind.FENCE, InstructionFormat.NONE, match, summary, ignored=0xFFFF_8F80
-    )
-
-
-def _system(mnemonic: str, match: int, summary: str) -> DeviceInstruction:
-    return DeviceInstruction(
-        mnemonic, InstructionKind.SYSTEM, InstructionFormat.NONE, match, summary
-    )
-
-
-CUSTOM_0 = 0x0B
-
-
-def _tensor(
-    mnemonic: str, unit: Unit, index: int, descriptor: str, summary: str
-) -> DeviceInstruction:
-    match = unit << 25 | index << 12 | CUSTOM_0
-    return DeviceInstruction(
-        mnemonic,
-        InstructionKind.TENSOR,
-        InstructionFormat.DESCRIPTOR,
-        match,
-        summary,
-        unit,
-        descriptor,
-    )
-
-
-def _sync(mnemonic: str, form: InstructionFormat, index: int, summary: str) -> DeviceInstruction:
-    return DeviceInstruction(
-        mnemonic, InstructionKind.SYNC, form, 4 << 25 | index << 12 | CUSTOM_0, summary
-    )
-
-
-INSTRUCTIONS: tuple[DeviceInstruction, ...] = (
-    DeviceInstruction("lui", InstructionKind.UPPER, InstructionFormat.U, 0x37, "rd = imm"),
-    DeviceInstruction("auipc", InstructionKind.UPPER, InstructionFormat.U, 0x17, "rd = pc + imm"),
-    DeviceInstruction(
-        "jal", InstructionKind.JUMP, InstructionFormat.J, 0x6F, "rd = pc + 4; pc += offset"
-    ),
-    DeviceInstruction(
-        "jalr", InstructionKind.JUMP, InstructionFormat.LOAD, 0x67,
-        "rd = pc + 4; pc = (rs1 + imm) & ~1",
-    ),
-    _branch("beq", 0, "if rs1 == rs2: pc += offset"),
-    _branch("bne", 1, "if rs1 != rs2: pc += offset"),
-    _branch("blt", 4, "if rs1 < rs2 (signed): pc += offset"),
-    _branch("bge", 5, "if rs1 >= rs2 (signed): pc += offset"),
-    _branch("bltu", 6, "if rs1 < rs2 (unsigned): pc += offset"),
-    _branch("bgeu", 7, "if rs1 >= rs2 (unsigned): pc += offset"),
-    _load("lb", 0, 1, True, "rd = signed byte at rs1 + imm"),
-    _load("lh", 1, 2, True, "rd = signed halfword at rs1 + imm"),
-    _load("lw", 2, 4, True, "rd = word at rs1 + imm"),
-    _load("lbu", 4, 1, False, "rd = unsigned byte at rs1 + imm"),
-    _load("lhu", 5, 2, False, "rd = unsigned halfword at rs1 + imm"),
-    _store("sb", 0, 1, "byte at rs1 + imm = rs2"),
-    _store("sh", 1, 2, "halfword at rs1 + imm = rs2"),
-    _store("sw", 2, 4, "word at rs1 + imm = rs2"),
-    _i("addi", 0, "rd = rs1 + imm"),
-    _i("slti", 2, "rd = rs1 < imm (signed)"),
-    _i("sltiu", 3, "rd = rs1 < imm (unsigned)"),
-    _i("xori", 4, "rd = rs1 ^ imm"),
-    _i("ori", 6, "rd = rs1 | imm"),
-    _i("andi", 7, "rd = rs1 & imm"),
-    _shift("slli", 0, 1, "rd = rs1 << shamt"),
-    _shift("srli", 0, 5, "rd = rs1 >> shamt (logical)"),
-    _shift("srai", 0x20, 5, "rd = rs1 >> shamt (arithmetic)"),
-    _r("add", 0, 0, "rd = rs1 + rs2"),
-    _r("sub", 0x20, 0, "rd = rs1 - rs2"),
-    _r("sll", 0, 1, "rd = rs1 << (rs2 & 31)"),
-    _r("slt", 0, 2, "rd = rs1 < rs2 (signed)"),
-    _r("sltu", 0, 3, "rd = rs1 < rs2 (unsigned)"),
-    _r("xor", 0, 4, "rd = rs1 ^ rs2"),
-    _r("srl", 0, 5, "rd = rs1 >> (rs2 & 31) (logical)"),
-    _r("sra", 0x20, 5, "rd = rs1 >> (rs2 & 31) (arithmetic)"),
-    _r("or", 0, 6, "rd = rs1 | rs2"),
-    _r("and", 0, 7, "rd = rs1 & rs2"),
-    _m("mul", InstructionKind.MULTIPLY, 0, "rd = low word of rs1 * rs2"),
-    _m("mulh", InstructionKind.MULTIPLY, 1, "rd = high word of rs1 * rs2 (signed, signed)"),
-    _m("mulhsu", InstructionKind.MULTIPLY, 2, "rd = high word of rs1 * rs2 (signed, unsigned)"),
-    _m("mulhu", InstructionKind.MULTIPLY, 3, "rd = high word of rs1 * rs2 (unsigned, unsigned)"),
-    _m("div", InstructionKind.DIVIDE, 4, "rd = rs1 / rs2 (signed, towards zero; by zero: -1)"),
-    _m("divu", InstructionKind.DIVIDE, 5, "rd = rs1 / rs2 (unsigned; by zero: all ones)"),
-    _m("rem", InstructionKind.DIVIDE, 6, "rd = remainder of div (by zero: rs1)"),
-    _m("remu", InstructionKind.DIVIDE, 7, "rd = remainder of divu (by zero: rs1)"),
-    _fence("fence", 0x000F, "nothing: memory is already in order"),
-    _fence("fence.i", 0x100F, "nothing: code is read from memory each time"),
-    _system("ecall", 0x0000_0073, "trap: environment call"),
-    _system("ebreak", 0x0010_0073, "trap: breakpoint"),
-    _system("mret", 0x3020_0073, "pc = mepc; restore mstatus.MIE"),
-    _system("wfi", 0x1050_0073, "nothing: the device has no interrupts"),
-    _csr("csrrw", 1, "rd = csr; csr = rs1"),
-    _csr("csrrs", 2, "rd = csr; csr |= rs1"),
-    _csr("csrrc", 3, "rd = csr; csr &= ~rs1"),
-    _csr("csrrwi", 5, "rd = csr; csr = zimm"),
-    _csr("csrrsi", 6, "rd = csr; csr |= zimm"),
-    _csr("csrrci", 7, "rd = csr; csr &= ~zimm"),
-    _tensor("nmp.load", Unit.LOAD, 0, "load", "copy a box from DRAM to the scratchpad, padding it"),
-    _tensor("nmp.store", Unit.STORE, 0, "store", "copy a box from the scratchpad into DRAM"),
-    _tensor("nmp.conv", Unit.MAC, 0, "conv", "2-D convolution, grouped or fully connected"),
-    _tensor("nmp.dwconv", Unit.MAC, 1, "dwconv", "depthwise 2-D convolution"),
-    _tensor("nmp.gemm", Unit.MAC, 2, "gemm", "product of two matrices that are both activations"),
-    _tensor("nmp.maxpool", Unit.VECTOR, 0, "maxpool", "maximum over windows"),
-    _tensor("nmp.avgpool", Unit.VECTOR, 1, "avgpool", "average over windows"),
-    _tensor("nmp.eltwise", Unit.VECTOR, 2, "eltwise", "add, sub, max, min or mul of two tensors"),
-    _tensor("nmp.rescale", Unit.VECTOR, 3, "rescale", "clamp, then change scale and offset"),
-    _tensor("nmp.lut", Unit.VECTOR, 4, "lut", "look every element up in a table of 256 bytes"),
-    _tensor("nmp.fill", Unit.VECTOR, 5, "fill", "write one value to consecutive elements"),
-    _tensor("nmp.transpose", Unit.VECTOR, 6, "transpose", "strided copy within the scratchpad"),
-    _sync(
-        "nmp.wait", InstructionFormat.WAIT, 0,
-        "until at most this many of the unit's are unfinished",
-    ),
-    _sync("nmp.barrier", InstructionFormat.SYNC, 1, "until rs2 cores are at barrier number rs1"),
-    _sync("nmp.post", InstructionFormat.SYNC, 2, "semaphore rs1 += rs2"),
-    _sync(
-        "nmp.pend", InstructionFormat.SYNC, 3,
-        "until semaphore rs1 >= rs2, then semaphore rs1 -= rs2",
-    ),
-    _sync(
-        "nmp.halt", InstructionFormat.NONE, 4, "this core is done until the host starts it again"
-    ),
-)  # fmt: skip
+INSTRUCTIONS = tuple(
+    _make_instruction(mnemonic, InstructionKind[kind.upper()], **group.get("defaults", {}) | row)
+    for kind, group in tomllib.loads(
+        Path(__file__).with_name("instructions.toml").read_text(encoding="utf-8")
+    ).items()
+    for mnemonic, row in group.items()
+    if mnemonic != "defaults"
+)
 
 
 def list_mnemonics(*kinds: InstructionKind) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ COMPILED_SOURCES = (
     "core/stop_conditions.py",
     "core/watch.py",
     "isa/*.py",
-    "isa/formulas.toml",
+    "isa/*.toml",
     "kernels/*.py",
     "kernels/numba_internals/*.py",
     "memory/*.py",
