@@ -5,8 +5,9 @@
 Makes networks of one to three layers and devices, then doubles one resource of a device (or halves
 one cost) at a time, and runs the network again: with the same program, and compiled again for the
 changed device. Prints a Markdown table of how often that took more cycles and by how much at most;
-before it a line for each case over ``--over`` percent. docs/timing.md ("More of a resource") says
-what is to be expected. The same seeds give the same cases, and ``--seed S --count 1`` repeats one.
+before it a line for each case over ``--over`` percent. docs/timing.md ("Effect of faster
+resources") says what is to be expected. The same seeds give the same cases, and ``--seed S --count
+1`` repeats one.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 It may get shorter by no more than the cause's share of the critical path, and by nothing where the
 share is zero, as long as the DRAM serves grants in the same order. A row marked with ``!`` saved
-more: another order was better than the old one (docs/timing.md, "More of a resource").
+more: another order was better than the old one (docs/timing.md, "Effect of faster resources").
 
     python benchmarks/critical_path.py [NETWORK ...]
 
