@@ -1,4 +1,4 @@
-"""Fixtures for all tests, and what makes two runs of them the same."""
+"""Fixtures for all tests, and settings that make test runs deterministic."""
 
 import os
 import shutil
@@ -21,34 +21,41 @@ from corpus import FOLDER
 from shared_files import shared_folder
 
 settings.register_profile("ci", derandomize=True, database=None, deadline=None, print_blob=True)
-# Said aloud, as Hypothesis's own default is to repeat itself where the variable CI is set.
+# Explicit, because Hypothesis is deterministic by default if the variable CI is set.
 settings.register_profile(
     "campaign", derandomize=False, database=None, deadline=None, print_blob=True
 )
 settings.load_profile("ci")
 
-# Hypothesis also tries the constants of whatever modules of the project happen to be imported. That
-# depends on the tests before, and under pytest-xdist on which worker was free.
+# Hypothesis also tries constants of the project's imported modules. Which modules are imported
+# depends on the tests before, and with pytest-xdist on the worker.
 providers.is_local_module_file = lambda path: False
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # As in a job that a shell runs in the background: what tests interrupt would inherit it.
+    # A shell's background job ignores SIGINT, and processes that tests interrupt would inherit this.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-KERNELS = """
-from nmpsim.experiments.worker import compile_kernels
-compile_kernels(None, None)
+COMPILE_EVENT_LOOP = """
+from nmpsim.config import default_device
+from nmpsim.core.engine_selection import make_compiled_engine
+from nmpsim.core.load import make_empty_machine
+from nmpsim.timing import get_costs
+make_compiled_engine().run(make_empty_machine(), get_costs(default_device()), 0, False)
+"""
+COMPILE_OTHER_KERNELS = """
+from nmpsim.core.engine_selection import make_compiled_engine
+make_compiled_engine().compile_all()
 """
 _compiling: list["subprocess.Popen[bytes]"] = []
 _corpora: list[str] = []
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """All tests in several workers: kernels are compiled once, while the workers look for tests.
+    """Compile all kernels in two processes if several workers run all tests.
 
-    Each worker would compile the same ones for itself, all at the same time.
+    Otherwise each worker would compile the same kernels at the same time.
     """
     tiers.run["slow"] = config.option.markexpr != "not slow"
     is_worker = hasattr(config, "workerinput")
@@ -57,21 +64,22 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[FOLDER] = _corpora[-1]
     are_all = config.args_source == pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
     if are_all and not is_worker and config.getoption("numprocesses", None):
-        quiet = subprocess.DEVNULL  # what is wrong with kernels their tests will say
-        _compiling.append(
-            subprocess.Popen([sys.executable, "-c", KERNELS], stdout=quiet, stderr=quiet)
+        quiet = subprocess.DEVNULL  # the tests of the kernels report their errors
+        _compiling.extend(
+            subprocess.Popen([sys.executable, "-c", code], stdout=quiet, stderr=quiet)
+            for code in (COMPILE_EVENT_LOOP, COMPILE_OTHER_KERNELS)
         )
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished() -> None:
-    """No test is handed out before."""
+    """Wait for the kernels before xdist distributes the first test."""
     for process in _compiling:
         process.wait()
 
 
 def pytest_unconfigure() -> None:
-    """An interrupted session leaves no process and no file behind."""
+    """Stop all compilations and delete the corpus folders."""
     for process in _compiling:
         process.kill()
         process.wait()

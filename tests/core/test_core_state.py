@@ -89,7 +89,7 @@ def test_machine_arrays_have_their_shapes() -> None:
     shared = m.shared[0]
     assert (shared.image_base, shared.ram_base) == (0x8000_0000, 0xA000_0000)
     assert shared.scratchpad_bytes == SPM_BYTES
-    assert (m.work.size, m.cores.size, m.shared.size) == (0, CORES, 1)
+    assert (m.work.size, m.waits.size, m.cores.size, m.shared.size) == (0, 0, CORES, 1)
 
 
 def test_records_have_room_for_all_fields() -> None:
