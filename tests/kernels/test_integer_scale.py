@@ -98,6 +98,11 @@ def test_no_factor(factor: float) -> None:
         make_integer_scales(np.array([0.5, factor]))
 
 
+def test_the_first_invalid_factor_is_named() -> None:
+    with pytest.raises(InvalidScaleError, match=r"not -3\.0$"):
+        make_integer_scales(np.array([0.5, -3.0, 0.25, -7.0]))
+
+
 XS = [0, 1, -1, 2, -3, 99, -100, 4711, -65536, *INT32, 1 << 40, -(1 << 40), 1 << 61, -(1 << 61)]
 
 

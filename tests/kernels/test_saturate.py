@@ -8,6 +8,7 @@ import numba
 import numpy as np
 import pytest
 from rescale_oracle import (
+    ACCUMULATOR,
     ACTIVATION,
     BIAS,
     CHANNELS,
@@ -27,7 +28,7 @@ from rescale_oracle import (
 )
 
 from nmpsim.core.reference import arithmetic, operands, saturation
-from nmpsim.kernels import saturate
+from nmpsim.kernels import accumulate, saturate
 
 limit_entry: Any = numba.njit(
     lambda value, low, high, stage, times, index, counters: saturate.limit_value(
@@ -43,6 +44,9 @@ clip_entry: Any = numba.njit(
     lambda values, count, clip, index, counters: saturate.clip_run(
         values[:count], clip, index, counters
     )
+)
+sum_entry: Any = numba.njit(
+    lambda value, element, index, counters: accumulate.saturate_sum(value, element, index, counters)
 )
 REST = [1 << 40, -(1 << 40)]
 """Behind what is limited: nobody's."""
@@ -88,6 +92,16 @@ def test_single_values(stage: int) -> None:
         expected = ledger.limit(value, -40, 40, (stage, stage), index, times)
         numbers = map(np.int64, (value, -40, 40, stage, times, index))
         assert limit_entry(*numbers, counters) == expected
+    ledger.assert_equal(counters)
+
+
+@pytest.mark.parametrize(("element", "bits"), [(0, 32), (1, 48)])
+def test_a_sum_saturates_to_the_accumulator_and_counts_once(element: int, bits: int) -> None:
+    high = 2 ** (bits - 1) - 1
+    counters, ledger = new_counters(), Ledger()
+    for value in (high - 1, high, high + 1, high + 7, -high, -high - 1, -high - 2):
+        expected = ledger.limit(value, -high - 1, high, (ACCUMULATOR, ACCUMULATOR), 3)
+        assert sum_entry(np.int64(value), np.int64(element), np.int64(3), counters) == expected
     ledger.assert_equal(counters)
 
 
