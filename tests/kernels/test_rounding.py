@@ -246,3 +246,24 @@ def test_a_sum_beyond_float32_is_infinite(sign: int) -> None:
     assert reference.fused_multiply_add(np.array([sign]), F32(3e38), infinite).tolist() == [
         infinite
     ]
+
+
+@pytest.mark.parametrize("rounded", [reference.round_away, reference.round_even])
+def test_a_signaling_nan_rounds_to_zero_without_a_warning(rounded: Any) -> None:
+    assert rounded(np.array([0x7F80_0001], np.uint32).view(np.float32)).tolist() == [0]
+
+
+@pytest.mark.parametrize("divisor", [1, 2, 3, 4, 9, 49])
+def test_reference_quotients_are_rounded_half_away_from_zero(divisor: int) -> None:
+    values = [*range(-60, 61), 4711, -99_999, 2**40 + 7]
+    expected = [
+        (-1 if x < 0 else 1) * int(Fraction(abs(x), divisor) + Fraction(1, 2)) for x in values
+    ]
+    assert reference.divide_round_away(np.array(values), divisor).tolist() == expected
+
+
+def test_steps_of_an_operand_have_its_name_as_a_prefix() -> None:
+    one, two = (reference.make_step(name, np.int64(7), "x") for name in ("a", "b"))
+    prefixed = reference.prefix_steps("lhs", iter([one, two]))
+    assert [step.name for step in prefixed] == ["lhs a", "lhs b"]
+    assert reference.evaluate(reference.prefix_steps("rhs", iter([one]))) == 7

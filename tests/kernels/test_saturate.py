@@ -28,7 +28,8 @@ from rescale_oracle import (
 )
 
 from nmpsim.core.reference import arithmetic, operands, saturation
-from nmpsim.kernels import accumulate, saturate
+from nmpsim.kernels import accumulate, channel_tables, saturate
+from nmpsim.kernels.operands import OutputPosition
 
 limit_entry: Any = numba.njit(
     lambda value, low, high, stage, times, index, counters: saturate.limit_value(
@@ -47,6 +48,9 @@ clip_entry: Any = numba.njit(
 )
 sum_entry: Any = numba.njit(
     lambda value, element, index, counters: accumulate.saturate_sum(value, element, index, counters)
+)
+starts_entry: Any = numba.njit(
+    lambda place, counters: channel_tables.count_saturated_starts(place, counters)
 )
 REST = [1 << 40, -(1 << 40)]
 """Behind what is limited: nobody's."""
@@ -103,6 +107,15 @@ def test_a_sum_saturates_to_the_accumulator_and_counts_once(element: int, bits: 
         expected = ledger.limit(value, -high - 1, high, (ACCUMULATOR, ACCUMULATOR), 3)
         assert sum_entry(np.int64(value), np.int64(element), np.int64(3), counters) == expected
     ledger.assert_equal(counters)
+
+
+def test_saturated_biases_and_initial_sums_are_added() -> None:
+    counters = new_counters()
+    saturated = counters.layers[LAYER_INDEX]["saturated"]
+    saturated[:] = np.arange(10).reshape(5, 2) * 100
+    saturated[BIAS], saturated[ACCUMULATOR] = (1, 2), (4, 8)
+    place = OutputPosition(*map(np.int64, range(len(OutputPosition._fields))))
+    assert starts_entry(place, counters) == 1 + 2 + 4 + 8
 
 
 RUNS = [
