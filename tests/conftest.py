@@ -33,7 +33,7 @@ providers.is_local_module_file = lambda path: False
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A shell's background job ignores SIGINT, and processes that tests interrupt would inherit this.
+    # A shell's background job ignores SIGINT; processes that tests start would inherit this.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
