@@ -80,9 +80,10 @@ def expand_layer_numerics(
             if part.name in named:
                 raise fail(
                     "ARG001",
-                    "a layer has two numerics profiles",
-                    found=f"{quote(word)}, which is {part.name}",
+                    f"layer {part.name} has two numerics profiles",
+                    found=f"{named[part.name]}, and {profile} by the name {quote(word)}",
                     expected="one profile for each layer",
+                    hint=f"Leave out --numerics {quote(word)}={profile}.",
                 )
             named[part.name] = profile
     return named

@@ -52,7 +52,7 @@ from nmpsim.compiler.tiling.search import (
     TilingSearch,
 )
 from nmpsim.config import DeviceConfig
-from nmpsim.diagnostics import Diagnostic, Place, UserError, fail
+from nmpsim.diagnostics import Diagnostic, Place, UserError, fail, list_alternatives
 from nmpsim.lir.host_execution import find_unsupported_reason
 from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import Module, TensorType
@@ -120,7 +120,8 @@ def compile_module(
     fused = fuse_clips(placed)
     operations = fused if fuse_activations else apply_joined_numerics(placed, fused)
     if slicing not in TILINGS:
-        raise fail("COMP001", "unknown tiling", found=quote(slicing), expected=", ".join(TILINGS))
+        expected = list_alternatives(TILINGS)
+        raise fail("COMP001", "unknown tiling", found=quote(slicing), expected=expected)
     search = TilingSearch(slicing, config, on_slicing)
     operations = assign_clipped_sides(operations)
     if on_warning is not None:
@@ -314,8 +315,9 @@ class _Compilation:
                 "COMP001",
                 f"neither the device nor the host supports {opcode}",
                 place=self._place(op),
-                found=reason,
-                hint=f"Change the operation or its types; on the device: {op.host_reason}.",
+                found=f"on the host: {reason}; on the device: {op.host_reason}",
+                expected="an operation of docs/operations.md, with the types listed there",
+                hint="Change the operation or the types of its tensors.",
             )
         if op.kind is OpcodeKind.AVERAGE_POOL and op.output.is_narrow:
             pool = AveragePoolOperands.from_operation(op, self._place(op))

@@ -156,7 +156,10 @@ def test_unsupported_profiles_of_the_host_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("scale", "counts_padding", "what"),
-    [(0.04, 0, "avgpool between scales"), (0.05, 1, "avgpool that counts padding")],
+    [
+        (0.04, 0, "avgpool from scale 0.05 and offset 0 to scale 0.04 and offset 0"),
+        (0.05, 1, "avgpool with CountIncludePads 1 and padding"),
+    ],
 )
 def test_averages_unknown_to_tflite_are_refused(
     scale: float, counts_padding: int, what: str

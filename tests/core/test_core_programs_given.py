@@ -77,4 +77,4 @@ def test_a_bundle_without_device_is_an_error(compiled_digits):
         (error,) = caught.value.diagnostics
         assert error.code == "BUN004"
         assert "does not say which device" in error.message
-        assert error.found == "no device"
+        assert error.found == "device settings without cores_count and scratchpad_bytes"

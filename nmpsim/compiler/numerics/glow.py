@@ -140,7 +140,7 @@ class NmpEncoder(GlowIntEncoder):
                 "COMP001",
                 "numerics nmp needs the bias on the scale of the result",
                 place=layer.place,
-                found=f"scale {float(layer.bias.scales[0])!r}",
+                found=f"scale {float(layer.bias.scales[0])!r} of the bias",
                 expected=f"scale {layer.target.scale!r}, that of %{layer.target.name}",
                 hint="Use --rescale-bias to requantize the bias.",
             )

@@ -147,7 +147,8 @@ class WeightedScales:
                 "COMP001",
                 f"numerics {profile.name} needs an integer bias",
                 place=self.place,
-                found="a float bias",
+                found=f"a bias of {self.bias.values.dtype}",
+                expected="int32 or int64",
                 hint="Quantize the bias, or use --numerics float.",
             )
         return self.bias.integers
@@ -287,7 +288,7 @@ class ProfileEncoder(ABC):
     ) -> None:
         """Raise UserError (COMP001) if the profile does not have a quantized softmax."""
         if beta != 1:
-            raise self.make_unsupported_error("softmax with a Beta", place)
+            raise self.make_unsupported_error(f"softmax with Beta {beta:g}", place, "Beta 1")
 
     def get_pair_words(self, pair: OperandPair) -> Words:
         """Return the descriptor words of an elementwise operation of two tensors."""
@@ -307,11 +308,14 @@ class ProfileEncoder(ABC):
     def quantize(self, value: float, grid: BufferView) -> int:
         """Quantize a real bound with a tensor's scale and offset, without saturation."""
 
-    def make_unsupported_error(self, what: str, place: Place) -> UserError:
+    def make_unsupported_error(
+        self, what: str, place: Place, expected: str | None = None
+    ) -> UserError:
         """Return a UserError (COMP001): the profile does not support an operation."""
         return fail(
             "COMP001",
             f"numerics {self.name} has no {what}",
             place=place,
+            expected=expected,
             hint="Select another profile for the layer: --numerics LAYER=PROFILE.",
         )

@@ -83,9 +83,12 @@ class Q31Encoder(ProfileEncoder):
             form = to_mean_scale(source.scale / target.scale, pool.taps, place)
             return {"profile": device.Q31, "divide": 0, **make_scale_words("out", form)}
         if (source.scale, source.offset) != (target.scale, target.offset):
-            raise self.make_unsupported_error("avgpool between scales", place)
+            what = f"avgpool from scale {source.scale:g} and offset {source.offset}"
+            what += f" to scale {target.scale:g} and offset {target.offset}"
+            raise self.make_unsupported_error(what, place, "an equal scale and offset")
         if pool.counts_padding:
-            raise self.make_unsupported_error("avgpool that counts padding", place)
+            what = "avgpool with CountIncludePads 1 and padding"
+            raise self.make_unsupported_error(what, place, "CountIncludePads 0")
         # Halves of unsigned values go up, others away from zero.
         moved = -UNSIGNED if pool.is_unsigned else 0
         words = pool.words(device.Q31, to_fixed_point_scale)
@@ -96,12 +99,13 @@ class Q31Encoder(ProfileEncoder):
     ) -> None:
         """Raise UserError (COMP001) if the result does not have TFLite's scale and offset."""
         if not 1 / 2**26 < source.scale * beta < math.inf:
-            raise self.make_unsupported_error(
-                f"softmax from scale {source.scale:g} with Beta {beta:g}", place
-            )
-        elem = target.type.dtype.name
-        if (target.scale, target.offset) != RESULTS[elem]:
-            raise self.make_unsupported_error(f"softmax to scale {target.scale:g}", place)
+            what = f"softmax from scale {source.scale:g} with Beta {beta:g}"
+            raise self.make_unsupported_error(what, place, "a finite product above 2**-26")
+        scale, offset = RESULTS[target.type.dtype.name]
+        if (target.scale, target.offset) != (scale, offset):
+            what = f"softmax to scale {target.scale:g} and offset {target.offset}"
+            expected = f"scale {scale:g} and offset {offset}"
+            raise self.make_unsupported_error(what, place, expected)
 
     def get_pair_words(self, pair: OperandPair) -> Words:
         """Return the descriptor words of an elementwise operation of two tensors."""
@@ -176,6 +180,6 @@ def _check_bias(layer: WeightedScales) -> None:
             "numerics q31 needs the bias on the scale of the sum",
             place=layer.place,
             found=f"scale {float(bias.scales[channel])!r} in channel {channel}",
-            expected=f"scale {float(expected[channel])!r}, that of input times weights",
+            expected=f"scale {float(expected[channel])!r}, the input scale times the weight scale",
             hint="Quantize the bias with that scale, as TFLite's converter does.",
         )

@@ -102,7 +102,8 @@ def to_fixed_point_scale(factor: float, place: Place, left_shift: int = 0) -> In
 
 
 def _impossible(why: str, ratio: float, place: Place, expected: str) -> UserError:
-    return fail("COMP001", f"a ratio of scales {why}", place=place, found=ratio, expected=expected)
+    message, hint = f"a ratio of scales {why}", "Quantize the tensors with other scales."
+    return fail("COMP001", message, place=place, found=ratio, expected=expected, hint=hint)
 
 
 def convert_factors(

@@ -59,8 +59,8 @@ class TorchEncoder(FloatEncoder):
                 "COMP001",
                 f"numerics {self.name} has no matmul of Int8",
                 place=pair.place,
-                found="a sum that PyTorch computes in float32 in an unspecified order",
-                expected="another profile for this layer",
+                found="Int8 operands, whose sum PyTorch computes in an unspecified order",
+                expected="a profile with a matmul of Int8, such as float",
                 hint="Use --numerics LAYER=float, which multiplies integers as ONNX Runtime does.",
             )
         return super().get_matmul_words(pair)

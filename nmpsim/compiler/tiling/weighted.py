@@ -154,7 +154,7 @@ def _requantization(
             "COMP001",
             f"the scale of bias %{bias.name} is zero",
             place=context.place,
-            found="0.0",
+            found="scale 0.0",
             expected="a positive scale",
             hint="Give the exact scales with --tensors.",
         )
