@@ -54,19 +54,23 @@ def _problems(metadata: Metadata, memory: MemoryRanges) -> Iterator[str]:
             yield f"step {position}: {message}"
     done = sorted(index for step in metadata.steps for index in step.layers)
     if done != list(range(len(metadata.layers))):
-        yield "the steps do not compute each layer exactly once"
+        yield f"the steps compute the layers {done[:40]} instead of 0 to {len(metadata.layers) - 1}"
 
 
 def _name_problems(what: str, tensors: Sequence[Tensor]) -> Iterator[str]:
-    if len({t.name for t in tensors}) != len(tensors):
-        yield f"two {what}s have the same name"
+    names = [tensor.name for tensor in tensors]
+    for name in names:
+        if names.count(name) > 1:
+            yield f"{names.count(name)} {what}s have the name {name!r}"
 
 
 def _layer_problems(position: int, layer: Layer, memory: MemoryRanges) -> Iterator[str]:
     if layer.index != position:
         yield f"layer {position} says that its index is {layer.index}"
-    if min(layer.number, layer.line, layer.macs, layer.barrier or 0) < 0:
-        yield f"layer {position} has a negative number"
+    for name in ("number", "line", "macs", "barrier"):
+        value = getattr(layer, name)
+        if value is not None and value < 0:
+            yield f"layer {position} has the negative {name} {value}"
     yield from _tensor_problems(layer.output, [memory.read_write])
 
 
@@ -75,7 +79,7 @@ def _step_problems(
 ) -> Iterator[str]:
     for index in step.layers:
         if not 0 <= index < len(layers):
-            yield f"there is no layer {index}"
+            yield f"it computes layer {index} of {len(layers)} layers"
         elif layers[index].placement != step.kind:
             yield f"layer {index} is not placed on the {step.kind}"
     if step.kind == "device":
@@ -85,18 +89,21 @@ def _step_problems(
 
 
 def _device_step_problems(step: ProgramStep, memory: MemoryRanges) -> Iterator[str]:
-    if step.opcode is not None or step.operands or step.attributes:
-        yield "a device step must not have an opcode, operands or attributes"
+    for name in ("opcode", "operands", "attributes"):
+        if getattr(step, name) not in (None, (), {}):
+            yield f"a device step has {name}"
     entry = step.entry
     if entry is None:
-        yield "a device step needs an entry"
+        yield "a device step has no entry"
     elif entry % 4 or not any(start <= entry < end for start, end in memory.text):
         yield f"entry {entry:#x} is not in the code"
 
 
 def _host_step_problems(step: ProgramStep, memory: MemoryRanges) -> Iterator[str]:
-    if step.entry is not None or step.opcode is None:
-        yield "a host step needs an opcode and no entry"
+    if step.entry is not None:
+        yield f"a host step has the entry {step.entry:#x}"
+    if step.opcode is None:
+        yield "a host step has no opcode"
     for operand in step.operands:
         readable = [memory.image] if operand.role == "in" else []
         yield from _tensor_problems(operand.tensor, [memory.read_write, *readable])

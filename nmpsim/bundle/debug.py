@@ -152,7 +152,8 @@ def read_module(
             "BUN005",
             "the bundle contains no LIR module",
             place=place,
-            found=f"no section {', '.join(missing)}",
+            expected=f"the sections {', '.join(DEBUG_SECTIONS)}",
+            found=f"a bundle without {', '.join(missing)}",
             hint="Compile the network with `nmpsim compile`, which adds the module.",
         )
     index = parse_record(bytes(sections[LIR_INDEX]), ModuleIndex, SCHEMA, place, "LIR index")

@@ -57,7 +57,12 @@ class ElfFile:
         if table is None:
             return {}
         if not 0 < table.link < len(self._all_sections) or table.nbytes % elf.SYMBOL.size:
-            raise self._damaged("the symbol table is malformed", table.offset)
+            raise self._damaged(
+                f"the symbol table has {table.nbytes} bytes and its names in section {table.link};"
+                f" expected are a multiple of {elf.SYMBOL.size} bytes and a section from 1 to"
+                f" {len(self._all_sections) - 1}",
+                table.offset,
+            )
         if problem := limits.SYMBOLS.find_problem(table.nbytes // elf.SYMBOL.size):
             raise self._damaged(problem, table.offset)
         names = self._all_sections[table.link]
@@ -74,7 +79,9 @@ class ElfFile:
         if ident[:4] != elf.MAGIC:
             raise self._not_a_bundle("it does not start as an ELF file", ident[:4].hex(" "))
         if len(self.data) < elf.HEADER.size:
-            raise self._damaged("the file is truncated", len(self.data))
+            raise self._damaged(
+                f"the file has {len(self.data)} bytes, its header {elf.HEADER.size}", len(self.data)
+            )
         if ident[4:7] != elf.IDENT[4:7]:
             raise self._not_a_bundle(
                 "it is not a 32-bit little-endian ELF file", ident[4:7].hex(" ")
@@ -82,7 +89,7 @@ class ElfFile:
         header: tuple[int, ...] = elf.HEADER.unpack_from(self.data)
         if header[1:3] != (elf.ET_EXEC, elf.EM_RISCV):
             raise self._not_a_bundle(
-                "it is not a RISC-V executable", f"ELF type {header[1]}, machine {header[2]}"
+                "it is not a RISC-V executable", f"of ELF type {header[1]}, machine {header[2]}"
             )
         return header
 
@@ -95,8 +102,10 @@ class ElfFile:
             if kind != elf.PT_LOAD:
                 continue
             self._check_inside("segment", start, in_file, at)
-            if in_file > in_memory or address + in_memory > 1 << 32:
-                raise self._damaged("a segment's size is impossible", at)
+            if in_file > in_memory:
+                what = f"a segment has {in_file} bytes in the file and {in_memory} in memory"
+                raise self._damaged(what, at)
+            self._check_address("segment", address, in_memory, at)
             segments.append(elf.Segment(start, address, in_file, in_memory, flags, alignment))
         return segments
 
@@ -111,8 +120,7 @@ class ElfFile:
             name, kind, flags, address, start, nbytes, link, *_ = record
             if kind not in (0, elf.SHT_NOBITS):
                 self._check_inside("section", start, nbytes, at)
-            if address + nbytes > 1 << 32:
-                raise self._damaged("a section's size is impossible", at)
+            self._check_address("section", address, nbytes, at)
             sections.append(ElfSection(kind, flags, address, start, nbytes, link))
             names.append(name)
         return sections, names
@@ -122,7 +130,8 @@ class ElfFile:
     ) -> dict[str, ElfSection]:
         sections = self._all_sections
         if not 0 <= names_index < max(len(sections), 1):
-            raise self._damaged("the section names are missing", offset)
+            what = f"the section names are in section {names_index} of {len(sections)}"
+            raise self._damaged(what, offset)
         return {
             self._string(sections[names_index], name): section
             for name, section in zip(name_offsets, sections, strict=True)
@@ -135,7 +144,8 @@ class ElfFile:
         """Yield the position and the fields of each record of a table, after checking its size."""
         what = limit.what
         if count and entry_bytes < record.size:
-            raise self._damaged(f"the {what} have the wrong size", offset)
+            found = f"the {what} have {entry_bytes} bytes each, less than {record.size}"
+            raise self._damaged(found, offset)
         if problem := limit.find_problem(count):
             raise self._damaged(problem, offset)
         self._check_inside(f"table of {what}", offset, count * entry_bytes, offset)
@@ -150,23 +160,28 @@ class ElfFile:
                 at,
             )
 
+    def _check_address(self, what: str, address: int, nbytes: int, at: int) -> None:
+        if address + nbytes > 1 << 32:
+            end = f"a {what} of {nbytes} bytes at address {address:#x} ends beyond 2**32"
+            raise self._damaged(end, at)
+
     def _string(self, table: ElfSection, offset: int) -> str:
         start = table.offset + offset
         text = bytes(self.read_section(table)[offset : offset + limits.NAME_BYTES.high])
         name, end, _ = text.partition(b"\0")
         if not end:
-            raise self._damaged("a name has no end", start)
+            raise self._damaged(f"a name has no end within {len(text)} bytes", start)
         try:
             return name.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise self._damaged("a name is not UTF-8", start) from error
+            raise self._damaged(f"the name {name[:40]!r} is not UTF-8", start) from error
 
     def _not_a_bundle(self, why: str, found: str) -> UserError:
         return fail(
             "BUN001",
             f"this is not a bundle: {why}",
             place=Place(self.path, offset=0),
-            found=found or "an empty file",
+            found=f"the bytes {found}" if found else "an empty file",
             expected="an ELF32 little-endian RISC-V executable",
             hint="Use a file written by `nmpsim compile` or `nmpsim asm`, or a TFLite model.",
         )
@@ -176,5 +191,5 @@ class ElfFile:
             "BUN002",
             f"the bundle is damaged: {why}",
             place=Place(self.path, offset=offset),
-            hint="Copy or compile it again.",
+            hint="Copy the bundle again, or compile the network again.",
         )

@@ -43,22 +43,32 @@ def _check_segments(
 ) -> None:
     if not read_only:
         raise _unusable(file, "it has no read-only segment to load")
-    if any(s.file_bytes for s in writable):
-        raise _unusable(file, "it has a writable segment with contents")
+    for segment in writable:
+        if segment.file_bytes:
+            what = f"its writable segment at {segment.address:#x} has {segment.file_bytes} bytes"
+            raise _unusable(file, f"{what} of contents")
     ordered = sorted((*read_only, *writable), key=lambda s: s.address)
     if ordered[0].address < DRAM_BASE:
-        raise _unusable(file, f"a segment lies below the DRAM, at {ordered[0].address:#x}")
-    if any(_end(a) > b.address for a, b in pairwise(ordered)):
-        raise _unusable(file, "two segments overlap")
+        low = f"{ordered[0].address:#x}, below the DRAM at {DRAM_BASE:#x}"
+        raise _unusable(file, f"it has a segment at {low}")
+    for a, b in pairwise(ordered):
+        if _end(a) > b.address:
+            raise _unusable(
+                file,
+                f"the segments at {a.address:#x} and {b.address:#x} overlap, up to {_end(a):#x}",
+            )
     kinds = [bool(s.flags & elf.PF_W) for s in ordered]
     if sum(a != b for a, b in pairwise(kinds)) > 1:
-        raise _unusable(file, "read-only and writable segments are mixed")
+        order = ", ".join("writable" if is_writable else "read-only" for is_writable in kinds)
+        raise _unusable(file, f"its read-only and writable segments alternate ({order})")
     for limit, segments in ((READ_ONLY_BYTES, read_only), (WRITABLE_BYTES, writable)):
         span = max(map(_end, segments), default=0) - min((s.address for s in segments), default=0)
         if problem := limit.find_problem(span):
             raise _unusable(file, problem)
-    if any(s.flags & elf.PF_X and s.file_bytes < s.memory_bytes for s in read_only):
-        raise _unusable(file, "the file does not contain all of its code")
+    for segment in read_only:
+        if segment.flags & elf.PF_X and segment.file_bytes < segment.memory_bytes:
+            what = f"the file contains {segment.file_bytes} of {segment.memory_bytes} bytes of code"
+            raise _unusable(file, what)
 
 
 def _unusable(file: ElfFile, why: str) -> UserError:
@@ -66,7 +76,7 @@ def _unusable(file: ElfFile, why: str) -> UserError:
         "BUN002",
         f"the bundle cannot be loaded: {why}",
         place=Place(file.path),
-        hint="See docs/bundle.md for the segments of a bundle.",
+        hint="Compile the network again, or see docs/bundle.md for the segments of a bundle.",
     )
 
 

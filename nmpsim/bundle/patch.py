@@ -78,40 +78,49 @@ def load_patch(path: Path) -> tuple[ByteChange, ...]:
     except (ValueError, RecursionError) as error:
         raise _no_patch(path, str(error)[:120]) from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise _no_patch(path, f"a schema other than {SCHEMA}")
+        found = document.get("schema") if isinstance(document, dict) else None
+        raise _no_patch(path, f"the schema {found!r}"[:120])
     changes = document.get("changes")
-    if not isinstance(changes, list) or len(changes) > MAX_CHANGES:
-        raise _no_patch(path, f"changes that are not a list of at most {MAX_CHANGES}")
+    if not isinstance(changes, list):
+        found = f"changes of type {type(changes).__name__}"
+        raise _no_patch(path, found, "a list of changes")
+    if len(changes) > MAX_CHANGES:
+        raise _no_patch(path, f"{len(changes)} changes", f"at most {MAX_CHANGES} changes")
     return tuple(_change(one, path) for one in changes)
 
 
 def _change(one: Any, path: Path) -> ByteChange:
     if not isinstance(one, dict) or set(one) != ChangeDocument.__required_keys__:
-        raise _no_patch(
-            path, f"a change with other fields than {', '.join(ChangeDocument.__annotations__)}"
-        )
+        expected = f"an object with the fields {', '.join(ChangeDocument.__annotations__)}"
+        raise _no_patch(path, f"the change {one!r}"[:120], expected)
     address, texts = one["address"], [one[name] for name in ("old", "new", "description")]
-    is_address = isinstance(address, int) and not isinstance(address, bool)
-    if not is_address or not all(isinstance(text, str) for text in texts):
-        raise _no_patch(
-            path, "an address that is not a number, or another field that is not a text"
-        )
+    if not isinstance(address, int) or isinstance(address, bool):
+        raise _no_patch(path, f"the address {address!r}"[:120], "an integer")
+    for text in texts:
+        if not isinstance(text, str):
+            found = f"the value {text!r} in the change at {address:#x}"
+            raise _no_patch(path, found[:120], "text in old, new and description")
     try:
         old, new = bytes.fromhex(texts[0]), bytes.fromhex(texts[1])
     except ValueError:
-        raise _no_patch(path, "bytes that are not hexadecimal") from None
+        found = f"the bytes {texts[0]!r} and {texts[1]!r} in the change at {address:#x}"
+        raise _no_patch(path, found[:120], "hexadecimal digits") from None
     if len(old) != len(new):
-        raise _no_patch(path, "a different number of new and old bytes")
+        found = f"{len(old)} old and {len(new)} new bytes in the change at {address:#x}"
+        raise _no_patch(path, found, "equal numbers of old and new bytes")
     return ByteChange(address, old, new, texts[2])
 
 
-def _no_patch(path: Path, found: str) -> UserError:
+def _no_patch(
+    path: Path, found: str, expected: str = f"a JSON file with the schema {SCHEMA}"
+) -> UserError:
     return fail(
         "PATCH001",
         "this is not a patch",
         place=Place(str(path)),
         found=found,
-        expected="what `export` of `nmpsim debug` writes",
+        expected=expected,
+        hint="Use a file that `export` of `nmpsim debug` has written.",
     )
 
 
@@ -127,7 +136,16 @@ def apply_patch(data: bytes, changes: tuple[ByteChange, ...], path: str) -> byte
     file, patched = ElfFile(memoryview(data), path), bytearray(data)
     digest = file.sections.get(DIGEST)
     if digest is None or digest.nbytes != DIGEST_BYTES:
-        raise fail("BUN001", "this is not a bundle", place=Place(path))
+        raise fail(
+            "BUN001",
+            "this is not a bundle",
+            place=Place(path),
+            found=f"a section {DIGEST} of {digest.nbytes} bytes"
+            if digest
+            else f"no section {DIGEST}",
+            expected=f"a section {DIGEST} of {DIGEST_BYTES} bytes",
+            hint="Use a file written by `nmpsim compile` or `nmpsim asm`.",
+        )
     for change in changes:
         offset = _offset(file, change, path)
         found = bytes(data[offset : offset + len(change.old)])
@@ -144,7 +162,7 @@ def _offset(file: ElfFile, change: ByteChange, path: str) -> int:
         start = change.address - segment.address
         if start >= 0 and start + len(change.old) <= segment.file_bytes:
             return segment.offset + start
-    raise _other_bundle(path, change, "nothing")
+    raise _other_bundle(path, change, "no contents of the bundle")
 
 
 def _other_bundle(path: str, change: ByteChange, found: str) -> UserError:

@@ -90,7 +90,7 @@ class Bundle:
                 "BUN004",
                 "the bundle does not say which device it was compiled for",
                 place=Place(self.path),
-                found="no device" if not settings else f"a device without {' and '.join(missing)}",
+                found=f"device settings without {' and '.join(missing)}",
                 expected="the settings of a device, including cores_count and scratchpad_bytes",
                 hint="Compile the network again.",
             )
@@ -209,7 +209,7 @@ def _file_bytes(path: Path) -> npt.NDArray[np.uint8]:
         with open(path, "rb", opener=_open_without_waiting) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise _cannot_read(path, "it is not a file")
+                raise _cannot_read(path, "it is not a regular file")
             buffer = _aligned(status.st_size)
             return buffer[: file.readinto(buffer.data)]
     except OSError as error:
@@ -224,7 +224,8 @@ def _open_without_waiting(path: str, flags: int) -> int:
 
 
 def _cannot_read(path: Path, why: str) -> UserError:
-    return fail("FILE001", f"cannot read the bundle: {why}", place=Place(str(path)))
+    hint = "Check the path and the permissions of the file."
+    return fail("FILE001", f"cannot read the bundle: {why}", place=Place(str(path)), hint=hint)
 
 
 def _required_section(file: ElfFile, name: str) -> ElfSection:
@@ -232,8 +233,10 @@ def _required_section(file: ElfFile, name: str) -> ElfSection:
     if section is None:
         raise fail(
             "BUN001",
-            f"this is a RISC-V executable without the section {name}",
+            "this RISC-V executable is not a bundle",
             place=Place(file.path),
+            found=f"no section {name}",
+            expected=f"a section {name}",
             hint="Use a file written by `nmpsim compile` or `nmpsim asm`; see docs/bundle.md.",
         )
     return section
@@ -250,6 +253,7 @@ def _checked_digest(file: ElfFile) -> bytes:
             place=place,
             found=f"{len(stored)} bytes",
             expected=f"{DIGEST_BYTES} bytes",
+            hint="Copy the bundle again, or compile the network again.",
         )
     actual = compute_digest(file.data, section.offset)
     if actual != stored:
@@ -259,6 +263,6 @@ def _checked_digest(file: ElfFile) -> bytes:
             place=place,
             found=actual.hex(),
             expected=stored.hex(),
-            hint="Copy or compile it again.",
+            hint="Copy the bundle again, or compile the network again.",
         )
     return stored

@@ -225,5 +225,6 @@ def _lists_as_tuples(value: Any) -> Any:
 
 def _structure_literal(value: Any, kind: Any) -> Any:
     if value not in get_args(kind):
-        raise TypeError(f"{_shorten(repr(value))} is not one of {get_args(kind)}")
+        expected = ", ".join(map(str, get_args(kind)))
+        raise TypeError(f"{_shorten(repr(value))} is not one of {expected}")
     return value

@@ -265,6 +265,7 @@ def _check_size(what: str, nbytes: int, limit: int) -> None:
             f"the {what} is too large",
             found=f"{nbytes} bytes",
             expected=f"at most {limit} bytes",
+            hint="Use a smaller model.",
         )
 
 

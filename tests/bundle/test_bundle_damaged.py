@@ -254,18 +254,18 @@ def _layers(metadata: Metadata, **changes) -> dict[str, tuple[Layer, ...]]:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (lambda m: _steps(m, 0, entry=None), "needs an entry"),
+        (lambda m: _steps(m, 0, entry=None), "a device step has no entry"),
         (lambda m: _steps(m, 0, entry=m.steps[0].entry + 2), "is not in the code"),
         (lambda m: _steps(m, 0, entry=RW_BASE), "is not in the code"),
-        (lambda m: _steps(m, 0, opcode="softmax"), "must not have an opcode"),
-        (lambda m: _steps(m, 0, layers=(7,)), "there is no layer 7"),
+        (lambda m: _steps(m, 0, opcode="softmax"), "a device step has opcode"),
+        (lambda m: _steps(m, 0, layers=(7,)), "computes layer 7 of 2 layers"),
         (lambda m: _steps(m, 0, layers=(1,)), "not placed on the device"),
-        (lambda m: _steps(m, 0, layers=()), "each layer exactly once"),
-        (lambda m: _steps(m, 1, entry=m.steps[0].entry), "an opcode and no entry"),
-        (lambda m: _steps(m, 1, opcode=None), "an opcode and no entry"),
+        (lambda m: _steps(m, 0, layers=()), "the steps compute the layers [1] instead of 0 to 1"),
+        (lambda m: _steps(m, 1, entry=m.steps[0].entry), "a host step has the entry"),
+        (lambda m: _steps(m, 1, opcode=None), "a host step has no opcode"),
         (lambda m: _layers(m, index=1), "its index is 1"),
         (lambda m: _layers(m, macs=-1), "negative"),
-        (lambda m: {"inputs": m.inputs * 2}, "two inputs have the same name"),
+        (lambda m: {"inputs": m.inputs * 2}, "2 inputs have the name"),
         (
             lambda m: {
                 "inputs": (attrs.evolve(m.inputs[0], elem="bool", scale=None, offset=None),),
@@ -310,10 +310,10 @@ def test_segments_at_other_distances_are_assembled(bundle_bytes):
     [
         (1, {"address": 0x7000_0000}, "below the DRAM"),
         (1, {"address": 0x8000_0000}, "overlap"),
-        (1, {"address": 0xB000_0000}, "mixed"),
-        (2, {"file_bytes": 4}, "writable segment with contents"),
-        (2, {"memory_bytes": 0x7FFF_FFFF}, "size is impossible"),
-        (1, {"memory_bytes": 4}, "size is impossible"),
+        (1, {"address": 0xB000_0000}, "alternate"),
+        (2, {"file_bytes": 4}, "4 bytes of contents"),
+        (2, {"memory_bytes": 0x7FFF_FFFF}, "ends beyond 2**32"),
+        (1, {"memory_bytes": 4}, "bytes in the file and 4 in memory"),
     ],
 )
 def test_unloadable_segments_are_refused(bundle_bytes, index, fields, text):

@@ -119,7 +119,11 @@ def _first_pass(draft: Draft, statement: Statement) -> None:
     name, *operands = tokens
     if name.kind != "name" or name.quoted:
         raise SourceError(
-            "ASM001", "a statement must start with a name", name.column, found=name.text
+            "ASM001",
+            "a statement does not start with a name",
+            name.column,
+            found=name.text,
+            expected="an instruction, a directive or a label",
         )
     if name.text.startswith("."):
         run_directive(name, draft, statement, operands)
@@ -136,7 +140,13 @@ def _take_labels(draft: Draft, tokens: list[ExpressionToken]) -> list[Expression
     is_descriptor = bool(rest) and rest[0].text == ".descriptor"
     for label in tokens[: 2 * count : 2]:
         if label.kind != "name":
-            raise SourceError("ASM001", "a label must be a name", label.column, found=label.text)
+            raise SourceError(
+                "ASM001",
+                "a label is not a name",
+                label.column,
+                found=label.text,
+                expected="a name before the colon",
+            )
         draft.place_label(label, DESCRIPTORS if is_descriptor else draft.current)
     return rest
 

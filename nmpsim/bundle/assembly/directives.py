@@ -10,7 +10,7 @@ from nmpsim.bundle import elf
 from nmpsim.bundle.assembly.draft import AssemblySection, Draft, LayerRecord
 from nmpsim.bundle.assembly.source import Statement
 from nmpsim.bundle.layout import CONSTANTS, DEBUG_SECTIONS, DESCRIPTORS, PART_ALIGNMENT, TEXT
-from nmpsim.diagnostics import UserError, did_you_mean
+from nmpsim.diagnostics import UserError, did_you_mean, list_alternatives
 from nmpsim.isa.codec import encode_descriptor, get_word_range
 from nmpsim.isa.expressions import (
     Cursor,
@@ -49,7 +49,7 @@ def _section(draft: Draft, _: Statement, cursor: Cursor) -> None:
             "ASM002",
             f"unknown section {name.text!r}",
             name.column,
-            expected=", ".join(DEBUG_SECTIONS),
+            expected=list_alternatives(DEBUG_SECTIONS),
         )
     draft.debug.setdefault(name.text, AssemblySection())
     draft.current = name.text
@@ -99,7 +99,13 @@ def _ascii(draft: Draft, statement: Statement, cursor: Cursor) -> None:
     text = cursor.take("name", "quoted text")
     cursor.finish()
     if not text.quoted:
-        raise SourceError("ASM001", "the text must be in quotes", text.column)
+        raise SourceError(
+            "ASM001",
+            "the text is not in quotes",
+            text.column,
+            found=text.text,
+            expected=f'"{text.text}"',
+        )
     data = text.text.encode("utf-8", "surrogatepass")
     draft.section.append(len(data), lambda _, __: data, statement)
 
@@ -114,7 +120,8 @@ def _balign(draft: Draft, statement: Statement, cursor: Cursor) -> None:
     column = cursor.column
     alignment = _number(draft, cursor, 1, PART_ALIGNMENT)
     if alignment & (alignment - 1):
-        raise SourceError("ASM003", "the number is not a power of two", column, found=alignment)
+        message, expected = "the alignment is not a power of two", "a power of two"
+        raise SourceError("ASM003", message, column, found=alignment, expected=expected)
     _pad(draft, statement, alignment)
 
 
@@ -161,7 +168,8 @@ def _descriptor_word(kind: Descriptor, cursor: Cursor, values: dict[str, Express
             or "See docs/isa.md for the words of this descriptor.",
         )
     if word.name in values:
-        raise SourceError("ASM002", f"{word.name} is given twice", token.column)
+        message, expected = f"{word.name} is given twice", "each word at most once"
+        raise SourceError("ASM002", message, token.column, expected=expected)
     return word
 
 
@@ -175,7 +183,7 @@ def _descriptor_value(word: Word, cursor: Cursor) -> Expression:
             "ASM002",
             f"unknown value {token.text!r} of {word.name}",
             token.column,
-            expected=", ".join(word.choices),
+            expected=list_alternatives(word.choices),
             hint=did_you_mean(token.text, word.choices),
         )
     return make_constant(word.choices.index(token.text), token.column)
@@ -218,7 +226,7 @@ def _tensor_type(statement: Statement, column: int) -> TensorType:
             min(at, statement.end_column),
             found=first.found,
             expected=first.expected,
-            hint=first.hint or "write the type as in LIR: i8[S:0.5 O:0]<1 x 4 x 4 x 8>",
+            hint=first.hint or "Write the type as in LIR: i8[S:0.5 O:0]<1 x 4 x 4 x 8>.",
         ) from error
     return type
 
@@ -259,7 +267,7 @@ def _layer(draft: Draft, statement: Statement, cursor: Cursor) -> None:
     number = parse_expression(cursor).evaluate(draft.get_known_number)
     if number != len(draft.layers):
         raise SourceError(
-            "ASM003", "layers must be numbered in order", number_column, found=number,
+            "ASM003", "the layers are not numbered in order", number_column, found=number,
             expected=len(draft.layers),
         )  # fmt: skip
     names = []

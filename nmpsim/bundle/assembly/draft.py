@@ -127,7 +127,9 @@ class Draft:
     def define(self, name: ExpressionToken) -> str:
         """Define a symbol; raise SourceError if it is already defined or empty."""
         if name.text in self.defined:
-            raise SourceError("ASM002", f"{name.text!r} is already defined", name.column)
+            message = f"{name.text!r} is already defined"
+            expected = "one definition of each symbol"
+            raise SourceError("ASM002", message, name.column, expected=expected)
         if not name.text or "\0" in name.text:
             message = "a symbol's name is empty or contains a NUL"
             raise SourceError("ASM002", message, name.column, found=repr(name.text))
@@ -139,7 +141,9 @@ class Draft:
     def place_label(self, name: ExpressionToken, section: str) -> None:
         """Define a label at the current end of a section."""
         if section in self.debug:
-            raise SourceError("ASM001", f"{section} has no addresses to label", name.column)
+            message = f"{section} has no addresses to label"
+            expected = "a label in a section that is loaded"
+            raise SourceError("ASM001", message, name.column, found=name.text, expected=expected)
         self.labels[self.define(name)] = (section, self.sections[section].nbytes)
 
     def reserve(self, name: ExpressionToken, type: TensorType) -> None:
