@@ -137,9 +137,9 @@ def compare(
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         raise fail(
             "INPUT002",
-            "outputs of different types or shapes cannot be compared",
-            found=f"{expected.dtype} of shape {expected.shape}",
-            expected=f"{actual.dtype} of shape {actual.shape}",
+            "outputs with different types cannot be compared",
+            found=f"{expected.dtype} of shape {list(expected.shape)}",
+            expected=f"{actual.dtype} of shape {list(actual.shape)}",
         )
     ulp = compute_ulp_distance(actual, expected, elem)
     apart = np.flatnonzero(ulp)

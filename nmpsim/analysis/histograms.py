@@ -32,7 +32,7 @@ def histograms(report: RunReport, layers: Iterable[str]) -> tuple[Histogram, ...
     """
     chosen = select_layers(report.layers, layers)
     if chosen and not report.layer_outputs and report.trap is None:
-        message = "the run did not save layer outputs"
+        message = "the report contains no layer outputs"
         raise fail("ARG001", message, hint="Run with device.run(bundle, inputs, save_layers=True).")
     kept = [(layer, _output(report, layer)) for layer in chosen]
     return tuple(make_histogram(layer, values) for layer, values in kept if values is not None)

@@ -139,9 +139,10 @@ def refuse_files(path: Path, *files: Path | None) -> None:
     if any(file is not None for file in files):
         raise fail(
             "ARG001",
-            "--weights and --tensors cannot be used with a bundle",
+            "--weights and --tensors apply to LIR files only",
             place=path,
-            hint="Omit these options; the bundle contains its constants and scales.",
+            found=f"{' and '.join(str(file) for file in files if file is not None)} with a bundle",
+            hint="Leave out these options: the bundle contains its constants and scales.",
         )
 
 

@@ -152,7 +152,8 @@ def compare_runs(
         raise fail(
             "DIFF001",
             "the runs have no tensor in common",
-            found=f"{_list_names(theirs)} and {_list_names(mine)}",
+            found=f"{_list_names(theirs)} in the first run, {_list_names(mine)} in the second",
+            expected="at least one name in both runs",
             hint="Map the names of one run to the other with --map.",
         )
     differences = []

@@ -80,8 +80,14 @@ def _values(text: str, place: Place) -> Values:
         return parse_printed_values([scalar[1]], (), None, place)
     head = _SHAPE.search(text)
     if head is None:
-        hint = "Check that the text is complete."
-        raise fail("DUMP001", "the tensor printed here has no shape", place=place, hint=hint)
+        raise fail(
+            "DUMP001",
+            "the tensor printed here has no shape",
+            place=place,
+            found=text[:80],
+            expected="shape: ( 1 4 4 8 )",
+            hint="Check that the text is complete.",
+        )
     shape = tuple(map(int, head[1].split()))
     if problem := find_size_problem(shape):
         found, expected = problem
@@ -103,8 +109,8 @@ def _numbers(text: str, size: int, place: Place) -> list[str]:
             "DUMP001",
             "the tensor printed here has too few numbers",
             place=place,
-            found=f"{len(numbers):,}",
-            expected=f"{count:,}",
+            found=f"{len(numbers):,} numbers",
+            expected=f"{count:,} numbers",
             hint="Check that the text is complete.",
         )
     return numbers

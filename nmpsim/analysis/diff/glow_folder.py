@@ -19,7 +19,7 @@ import attrs
 import numpy as np
 
 from nmpsim.analysis.diff.tensors import NUMBER, StoredTensor, Values, parse_printed_values
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.diagnostics import Place, UserError, fail, list_alternatives
 from nmpsim.input_files import read_text
 from nmpsim.interpreter import locate_tensors
 from nmpsim.lir.line import LineCursor
@@ -132,7 +132,7 @@ def read_dump_list(path: Path) -> tuple[str, list[DumpFile]]:
             "the file is not a list of Glow's dumps",
             place=place,
             found=lines[0][:80] if lines else "an empty file",
-            expected=f"Format: {' or '.join(FORMATS)}",
+            expected=f"Format: {list_alternatives(FORMATS)}",
         )
     return found, list(_entries(lines, path))
 
@@ -193,12 +193,15 @@ def _read(path: Path, most: int) -> bytes:
     """Read at most slightly more than ``most`` bytes of a file."""
     try:
         if path.exists() and not path.is_file():  # opening a pipe would wait for its other end
-            raise fail("FILE001", "cannot read the dump: it is not a file", place=path)
+            message, hint = "cannot read the dump: it is not a regular file", "Pass a file."
+            raise fail("FILE001", message, place=path, hint=hint)
         with path.open("rb") as file:
             return file.read(most + 1)
     except OSError as error:
         is_missing = isinstance(error, FileNotFoundError)
-        hint = "Run the instrumented program to write the dump." if is_missing else None
+        hint = "Check the permissions of the file."
+        if is_missing:
+            hint = "Run the instrumented program to write the dump."
         message = f"cannot read the dump: {error.strerror}"
         raise fail("FILE001", message, place=path, hint=hint) from None
 
@@ -224,13 +227,16 @@ def _check_type(head: bytes, type: TensorType, path: Path) -> None:
 
 def _elements(data: bytes, type: TensorType, path: Path) -> Values:
     if len(data) != type.nbytes:
-        found = f"{len(data):,}" if len(data) < type.nbytes else "more"
+        found = f"{len(data):,} bytes"
+        if len(data) > type.nbytes:
+            found = f"more than {type.nbytes:,} bytes"
         raise fail(
             "DUMP001",
             "the size of the dump does not match its tensor",
             place=path,
             found=found,
-            expected=f"{type.nbytes:,}",
+            expected=f"{type.nbytes:,} bytes",
+            hint="Use the list and the dumps of the same program.",
         )
     little = type.dtype.newbyteorder("<")
     return Values(type.shape, np.frombuffer(data, little).astype(type.dtype))
@@ -242,13 +248,15 @@ def _numbers(data: bytes, type: TensorType, path: Path) -> Values:
     tokens = tokens if tokens[-1] else tokens[:-1]
     wrong = next((token for token in tokens if not re.fullmatch(NUMBER, token)), None)
     if wrong is not None:
-        raise fail("DUMP001", "the text is not a number", place=place, found=repr(wrong[:80]))
+        message, found = "the text is not a number", repr(wrong[:80])
+        expected = "numbers separated by commas"
+        raise fail("DUMP001", message, place=place, found=found, expected=expected)
     if len(tokens) < type.elements:
         raise fail(
             "DUMP001",
             "the dump has fewer numbers than its tensor has elements",
             place=place,
-            found=f"{len(tokens):,}",
-            expected=f"{type.elements:,}",
+            found=f"{len(tokens):,} numbers",
+            expected=f"{type.elements:,} numbers",
         )
     return parse_printed_values(tokens, type.shape, type.dtype, place)

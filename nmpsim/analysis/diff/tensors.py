@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 from nmpsim.arrays import Array, Shape
-from nmpsim.diagnostics import Place, fail
+from nmpsim.diagnostics import Place, did_you_mean, fail
 from nmpsim.kernels.array_types import Float64s
 from nmpsim.lir.names import make_legal_name, strip_numeric_suffix
 from nmpsim.lir.nodes import TensorType
@@ -160,8 +160,13 @@ def _pair_mapped(
     for both in names.items():
         for name, run, which in zip(both, results, ("first", "second"), strict=True):
             if name not in run:
-                message = f"--map names {name}, which the {which} run does not have"
-                raise fail("DIFF001", message, expected=", ".join(list(run)[:4]))
+                raise fail(
+                    "DIFF001",
+                    f"--map names a tensor that the {which} run does not have",
+                    found=name,
+                    expected=f"a tensor such as {', '.join(list(run)[:4])}",
+                    hint=did_you_mean(name, run),
+                )
         yield results[1][both[1]], results[0][both[0]]
 
 
@@ -282,8 +287,8 @@ def parse_printed_values(
             "DUMP001",
             "the printed tensor has too many numbers",
             place=place,
-            found=f"{len(tokens):,}",
-            expected=f"{size:,}",
+            found=f"{len(tokens):,} numbers",
+            expected=f"at most {size:,} numbers",
         )
     numbers = np.array(tokens, np.float64)
     return Values(

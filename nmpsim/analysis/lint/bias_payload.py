@@ -202,7 +202,7 @@ def _compare_with_untyped_original(bias: Bias) -> LintFinding | None:
         bias.op,
         tensor=bias.view,
         found=f"scale {bias.format_scales()}, payload unchanged",
-        expected="integers for that scale",
+        expected=f"integers for scale {bias.format_scales()}",
         hint=f"{REQUANTIZE_HINT} Pass --original-tensors to compare the original's scale too.",
         facts={"evidence": "original"},
     )

@@ -18,7 +18,7 @@ from nmpsim.arrays import Array, Arrays
 from nmpsim.bundle import Bundle
 from nmpsim.compiler.operations import BufferView, Operation
 from nmpsim.compiler.resolve import resolve_operands
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.diagnostics import Place, UserError, did_you_mean, fail
 from nmpsim.isa.profiles import NUMERICS_NAMES
 from nmpsim.lir.constants import attach_arrays, find_tensors_file, read_constants
 from nmpsim.lir.nodes import Module
@@ -147,6 +147,7 @@ def _nothing_comparable(path: Path, what: str) -> UserError:
         "the file contains no values for the program's constants",
         place=path,
         found=f"no {what}",
+        expected=f"at least one {what}",
         hint="Pass a file that belongs to this network.",
     )
 
@@ -251,7 +252,9 @@ def load_subject(
     """
     if numerics is not None and numerics not in NUMERICS_NAMES:
         known = ", ".join(NUMERICS_NAMES)
-        raise fail("COMP001", "unknown numerics profile", found=numerics, expected=known)
+        hint = did_you_mean(numerics, NUMERICS_NAMES)
+        message = "unknown numerics profile"
+        raise fail("COMP001", message, found=numerics, expected=known, hint=hint)
     subject = _load_program(program, weights, tensors)
     module, own, original = subject.module, subject.program, subject.original
     if numerics is not None:

@@ -122,7 +122,7 @@ def _describe_lost_digits(tensor: ScaledTensor) -> LintFinding:
         tensor.span,
         tensor=tensor.name,
         found=f"{format_scale(tensor.scale)}, {digits} significant digit{plural}: "
-        + (f"off by up to {100 * error:.2g} %" if digits else "nothing is left of it"),
+        + (f"off by up to {100 * error:.2g} %" if digits else "all digits are zero"),
         expected="the exact float32",
         hint="Pass the exact scales with --tensors T.json.",
         facts={"digits": digits, **({"relative_error": error} if digits else {})},

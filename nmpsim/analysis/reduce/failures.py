@@ -206,8 +206,8 @@ def find_first_difference(
         raise fail(
             "DIFF001",
             "the reference contains no layer of the run with a matching type",
-            found=", ".join(list(reference)[:4]) or "nothing",
-            expected=f"{done[0].name}, {done[0].output.elem}, or another layer's",
+            found=f"the layers {', '.join(list(reference)[:4])}" if reference else "no layers",
+            expected=f"a layer of the run, such as {done[0].name} of {done[0].output.elem}",
             hint="Save results by layer with `nmpsim run --save-layers`.",
         )
     wrong = ((n, v, e) for n, v, e in alike if not _same(v, e))

@@ -84,8 +84,9 @@ def _make(folder: Path) -> None:
             folder, error.strerror or str(error), "Pass a new folder."
         ) from error
     if not is_empty:
-        message = "the folder is not empty"
-        raise fail("FILE002", message, place=folder, hint="Pass a new folder.")
+        message = "the folder for the result is not empty"
+        found = f"{len(list(folder.iterdir()))} entries"
+        raise fail("FILE002", message, place=folder, found=found, hint="Pass a new folder.")
 
 
 def _expected(found: Reduction) -> Arrays:

@@ -92,8 +92,14 @@ def _from_onnx(path: Path, sizes: Collection[int]) -> Iterator[tuple[str, Array]
 
 
 def _unusable(path: Path, found: str) -> UserError:
-    message = "the file is damaged or is not an ONNX model"
-    return fail("CONST001", message, place=path, found=found.split("\n", 1)[0][:120])
+    return fail(
+        "CONST001",
+        "the file cannot be read as an ONNX model",
+        place=path,
+        found=found.split("\n", 1)[0][:120],
+        expected="an ONNX model with float weights",
+        hint="Pass the float model (.onnx), or its weights as .npz.",
+    )
 
 
 def read_quantized_constants(module: Module) -> dict[str, Real]:

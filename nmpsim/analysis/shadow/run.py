@@ -148,7 +148,9 @@ def _real_inputs(module: Module, stored: Arrays, given: Arrays) -> dict[str, Arr
         if not np.isfinite(reals[name]).all():
             raise fail(
                 "INPUT002",
-                f"input {name!r} contains infinite values",
+                f"input {name!r} contains values that are not finite",
+                found=f"{np.count_nonzero(~np.isfinite(reals[name])):,} of {reals[name].size:,}"
+                " values",
                 expected="finite numbers",
             )
     return reals

@@ -66,7 +66,7 @@ def _cores(text: str, count: int) -> frozenset[int]:
         if not first <= last < count:
             raise fail(
                 "ARG001",
-                "the device does not have these cores",
+                "invalid selection of cores",
                 found=repr(part[:40]),
                 expected=f"numbers and ranges from 0 to {count - 1}, such as 0-3,8",
             )
