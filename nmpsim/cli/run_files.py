@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from nmpsim.analysis.trace import DramTrace, TimelineTrace
+    from nmpsim.analysis.trace import TimelineTrace
     from nmpsim.bundle import Bundle
     from nmpsim.config import DeviceConfig
     from nmpsim.debugger.scratchpad_recorder import ScratchpadRecorder
@@ -69,53 +70,34 @@ class TraceOptions:
         return self.trace, self.dram_trace
 
 
+@attrs.frozen
 class RunTraces:
-    """Trace files that are written during one run."""
+    """Traces of one run: callbacks that record its work, and the timeline to complete after it."""
 
-    def __init__(
-        self,
-        timeline: TimelineTrace | None,
-        dram: DramTrace | None,
-        scratchpads: ScratchpadRecorder | None,
-        core: int = 0,
-    ) -> None:
-        """Collect traces; ``core`` is the only one whose scratchpad is traced, for speed."""
-        self._timeline = timeline
-        self._scratchpads = scratchpads
-        self._core = core
-        self._listeners = [one for one in (timeline, dram) if one is not None]
-
-    @property
-    def listener(self) -> Callable[[Any], None] | None:
-        """Callback for the work of the device; None without a trace."""
-        return self._listen if self._listeners else None
+    listeners: tuple[Callable[[Any], None], ...] = ()
+    timeline: TimelineTrace | None = None
+    scratchpads: ScratchpadRecorder | None = None
 
     def finish(self, report: RunReport) -> None:
-        """Write the rest of the traces after the run."""
-        if self._timeline is None:
+        """Write the rest of the timeline after the run."""
+        if self.timeline is None:
             return
-        if self._scratchpads is not None:
-            blocks = self._scratchpads.list_blocks(len(report.layers))
+        if self.scratchpads is not None:
+            blocks = self.scratchpads.list_blocks(len(report.layers))
             report = attrs.evolve(report, scratchpads=blocks)
-        self._timeline.finish(report)
-        if self._timeline.dropped:
+        self.timeline.finish(report)
+        if self.timeline.dropped:
             print_message(
-                f"warning: the trace omits {self._timeline.dropped:,} events; raise --trace-limit,"
+                f"warning: the trace omits {self.timeline.dropped:,} events; raise --trace-limit,"
                 " or select with --trace-cores and --trace-layer"
             )
-
-    def _listen(self, work: Any) -> None:
-        for listener in self._listeners:
-            listener(work)
-        if self._scratchpads is not None:
-            self._scratchpads(work[work["core"] == self._core])
 
 
 @contextmanager
 def open_traces(options: TraceOptions, bundle: Bundle, config: DeviceConfig) -> Iterator[RunTraces]:
     """Open the requested traces in a context manager that closes their files."""
     if not any(options.outputs):
-        yield RunTraces(None, None, None)
+        yield RunTraces()
         return
     from nmpsim.analysis.trace import DramTrace, TimelineTrace, parse_selection
     from nmpsim.debugger.scratchpad_recorder import ScratchpadRecorder
@@ -123,17 +105,24 @@ def open_traces(options: TraceOptions, bundle: Bundle, config: DeviceConfig) -> 
 
     cores = config.cores_count
     chosen = parse_selection(bundle.metadata, cores, options.trace_cores, options.trace_layer)
+    listeners: list[Callable[[Any], None]] = []
     with ExitStack() as files:
-        timeline = dram = scratchpads = None
+        timeline = scratchpads = None
         if options.trace is not None:
             file = files.enter_context(_open(options.trace))
             limit = options.trace_limit * _MEGABYTE
             timeline = TimelineTrace(file, bundle, cores, chosen, limit)
             scratchpads = ScratchpadRecorder(bundle)
+            listeners += [timeline, partial(_record_core, scratchpads, min(chosen.cores or [0]))]
         if options.dram_trace is not None:
             file = files.enter_context(_open(options.dram_trace))
-            dram = DramTrace(file, get_costs(config), chosen)
-        yield RunTraces(timeline, dram, scratchpads, min(chosen.cores or [0]))
+            listeners.append(DramTrace(file, get_costs(config), chosen))
+        yield RunTraces(tuple(listeners), timeline, scratchpads)
+
+
+def _record_core(scratchpads: ScratchpadRecorder, core: int, work: Any) -> None:
+    """Record the scratchpad of one core only, for speed."""
+    scratchpads(work[work["core"] == core])
 
 
 @contextmanager

@@ -46,10 +46,12 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from nmpsim.analysis.timeline import TimelineRecorder
     from nmpsim.bundle import Bundle
     from nmpsim.core.limits import TimeBudget
     from nmpsim.core.run import Progress, ProgressCallback
     from nmpsim.core.work import WorkListener
+    from nmpsim.debugger.scratchpad_recorder import ScratchpadRecorder
     from nmpsim.report.data import RunReport
     from nmpsim.session import Device, Shadow
 
@@ -172,7 +174,7 @@ def _run(options: RunCommandOptions, bundle: Bundle, device: Device, arrays: Arr
     limits = options.limits.make_limits()
     keeps_layers = options.shadow or bool(options.histogram) or options.save_layers is not None
     shadow = session.Shadow(bundle, options.float_weights) if options.shadow else None
-    recorder = _Recorder(bundle) if options.timeline else None
+    recorders = _make_recorders(bundle) if options.timeline else ()
     with show_progress() as progress:
         with open_traces(options.traces, bundle, device.config) as traces:
             report = device.run(
@@ -180,7 +182,7 @@ def _run(options: RunCommandOptions, bundle: Bundle, device: Device, arrays: Arr
                 arrays,
                 save_layers=keeps_layers,
                 progress=progress,
-                work=_combine(traces.listener, recorder),
+                work=_combine(*traces.listeners, *recorders),
                 limits=limits,
                 strict=options.strict,
                 repeat=options.repeat,
@@ -204,8 +206,13 @@ def _run(options: RunCommandOptions, bundle: Bundle, device: Device, arrays: Arr
     if trap is not None and options.core_on_trap is not None:
         config = limits.apply_to_device(device.config)
         save_core_file(options.core_on_trap, bundle, arrays, report, config, options.max_memory)
-    if recorder is not None:
-        report = recorder.add_to(report)
+    if recorders:
+        timeline, scratchpads = recorders
+        report = attrs.evolve(
+            report,
+            timeline=timeline.timeline(len(report.layers)),
+            scratchpads=scratchpads.list_blocks(len(report.layers)),
+        )
     _show(options, bundle, report)
     if violation is not None:
         print_message(
@@ -267,38 +274,22 @@ def _has_timed_out(report: RunReport) -> bool:
     return report.trap is not None and report.trap.kind == "timeout"
 
 
-class _Recorder:
-    """Records the work of units and the use of scratchpads for the JSON report."""
+def _make_recorders(bundle: Bundle) -> tuple[TimelineRecorder, ScratchpadRecorder]:
+    """Return recorders of the work of units and the use of scratchpads, for the JSON report."""
+    from nmpsim.analysis.timeline import TimelineRecorder
+    from nmpsim.debugger.scratchpad_recorder import ScratchpadRecorder
 
-    def __init__(self, bundle: Bundle) -> None:
-        from nmpsim.analysis.timeline import TimelineRecorder
-        from nmpsim.debugger.scratchpad_recorder import ScratchpadRecorder
-
-        self._timeline = TimelineRecorder()
-        self._scratchpads = ScratchpadRecorder(bundle)
-
-    def __call__(self, work: Any) -> None:
-        self._timeline(work)
-        self._scratchpads(work)
-
-    def add_to(self, report: RunReport) -> RunReport:
-        layers = len(report.layers)
-        timeline, scratchpads = (
-            self._timeline.timeline(layers),
-            self._scratchpads.list_blocks(layers),
-        )
-        return attrs.evolve(report, timeline=timeline, scratchpads=scratchpads)
+    return TimelineRecorder(), ScratchpadRecorder(bundle)
 
 
-def _combine(*listeners: Callable[[Any], None] | None) -> WorkListener | None:
+def _combine(*listeners: Callable[[Any], None]) -> WorkListener | None:
     """Return one listener that calls all of them; None, which records nothing, without any."""
-    present = [listener for listener in listeners if listener is not None]
 
     def call_all(work: Any) -> None:
-        for listener in present:
+        for listener in listeners:
             listener(work)
 
-    return call_all if present else None
+    return call_all if listeners else None
 
 
 def _find_layers(bundle: Bundle, words: tuple[str, ...]) -> tuple[str, ...]:
