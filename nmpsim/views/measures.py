@@ -8,8 +8,10 @@ tables of them.
 from __future__ import annotations
 
 import math
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import attrs
@@ -122,36 +124,13 @@ class Cause:
     color: str
 
 
-CORE_CAUSES = {
-    "mac": Cause("MAC array", "MAC array at work", "#0072b2"),
-    "vector": Cause("vector unit", "vector unit at work", "#56b4e9"),
-    "load": Cause("load wait", "waiting for loads", "#e69f00"),
-    "store": Cause("store wait", "waiting for stores", "#f0c97a"),
-    "contention": Cause(
-        "DRAM contention", "waiting for loads or stores while the DRAM served others", "#d55e00"
-    ),
-    "imbalance": Cause(
-        "imbalance", "imbalance: waiting at barriers for cores with more work", "#cc79a7"
-    ),
-    "unused": Cause("unused cores", "unused cores: no work in this layer", "#f2e6ee"),
-    "barrier": Cause("barrier overhead", "barrier overhead", "#8c5a78"),
-    "semaphore": Cause("semaphore wait", "waiting at semaphores", "#7f7f7f"),
-    "idle": Cause("idle", "idle: halted before the others", "#d9d9d9"),
-    "control": Cause("control core", "control core at work", "#009e73"),
-}
-"""Causes of the cycles of cores."""
-PATH_CAUSES = {
-    "mac": Cause("MAC array", "MAC array", "#0072b2"),
-    "vector": Cause("vector unit", "vector unit", "#56b4e9"),
-    "dram_service": Cause("DRAM bursts", "DRAM: transferring bursts", "#e69f00"),
-    "row_miss": Cause("DRAM rows", "DRAM: opening rows", "#d55e00"),
-    "latency": Cause("DRAM latency", "DRAM: latency after the last burst", "#f0c97a"),
-    "dma_start": Cause("transfer start", "start of transfers", "#cc79a7"),
-    "control": Cause("control core", "control core", "#009e73"),
-    "barrier": Cause("barrier overhead", "barrier overhead", "#8c5a78"),
-    "semaphore": Cause("semaphore overhead", "semaphore overhead", "#7f7f7f"),
-}
-"""Causes of the cycles on the critical path. Colors are distinguishable with color blindness."""
+CORE_CAUSES, PATH_CAUSES = (
+    {name: Cause(**row) for name, row in rows.items()}
+    for rows in tomllib.loads(
+        Path(__file__).with_name("causes.toml").read_text(encoding="utf-8")
+    ).values()
+)
+"""Causes of the cycles of cores, and of those on the critical path."""
 
 
 def find_cause(causes: Mapping[str, Cause], name: str) -> Cause:
