@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import Literal
 
 import attrs
@@ -73,14 +72,10 @@ class ByteRuns:
         """Return whether this set and another set share a byte of the same memory."""
         if self.space != other.space or self.is_empty or other.is_empty:
             return False
+        if not other.repeats:
+            return self.overlaps_range(other.start, other.end)
         low, high = max(self.start, other.start), min(self.end, other.end)
-        if low >= high:
-            return False
-        if not self.repeats and not other.repeats:
-            return True
-        return _share_bytes(
-            other.start - self.start, self.run, self.repeats, other.run, other.repeats
-        )
+        return low < high and bool((self._marked(low, high) & other._marked(low, high)).any())
 
     def get_mask(self) -> npt.NDArray[np.bool_]:
         """Return a mask [end - start] of the addresses in the set, relative to ``start``."""
@@ -112,21 +107,3 @@ def get_tensor_region(tensor: Tensor) -> ByteRuns:
     """Return the byte addresses of a tensor in DRAM."""
     nbytes = math.prod(tensor.shape) * ELEM_DTYPES[tensor.elem].itemsize
     return ByteRuns("dram", tensor.address, nbytes)
-
-
-@lru_cache(maxsize=1 << 12)
-def _share_bytes(
-    distance: int,
-    run: int,
-    repeats: tuple[tuple[int, int], ...],
-    other_run: int,
-    other_repeats: tuple[tuple[int, int], ...],
-) -> bool:
-    """Return whether two sets of runs share a byte; the second begins ``distance`` bytes later.
-
-    Cached by distance, because the tiles of a layer repeat the same relative positions.
-    """
-    one = ByteRuns("dram", 0, run, repeats)
-    other = ByteRuns("dram", distance, other_run, other_repeats)
-    low, high = max(one.start, other.start), min(one.end, other.end)
-    return bool((one._marked(low, high) & other._marked(low, high)).any())

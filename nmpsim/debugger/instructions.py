@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
-from typing import Any, Literal
+from functools import cached_property
+from typing import Literal
 
 import attrs
 import numpy as np
@@ -36,6 +36,7 @@ from nmpsim.memory.footprint import (
     MAX_TOUCHES,
     OPERANDS,
     RUN,
+    START,
     TOUCH_WORDS,
     WHAT,
     WRITES,
@@ -82,10 +83,22 @@ class ExecutedInstruction:
     """Cycle at which its unit finished it; NEVER if that was not known yet."""
     words: Mapping[str, int]
     """Words of its descriptor by name; empty if it has none."""
-    accesses: tuple[MemoryAccess, ...]
-    """Its memory accesses: reads, then writes."""
-    fetches: tuple[MemoryAccess, ...]
-    """Reads by the core itself: the instruction word if it is writable, the descriptor."""
+    is_code_writable: bool
+    """Whether the instruction was fetched from writable memory."""
+
+    @cached_property
+    def accesses(self) -> tuple[MemoryAccess, ...]:
+        """Memory accesses of the instruction: reads, then writes."""
+        return list_accesses(self.instruction, self.words, self.word, self.rs1)
+
+    @cached_property
+    def fetches(self) -> tuple[MemoryAccess, ...]:
+        """Reads by the core itself: the instruction word if it is writable, the descriptor."""
+        found = [_make_access("read", "code", self.pc, WORD_BYTES)] * self.is_code_writable
+        if self.instruction.descriptor is not None:
+            nbytes = DESCRIPTORS[self.instruction.descriptor].nbytes
+            found.append(_make_access("read", "descriptor", self.rs1, nbytes))
+        return tuple(found)
 
     @property
     def position(self) -> int:
@@ -132,31 +145,17 @@ def iterate_instructions(pause: Pause, machine: Machine) -> Iterator[ExecutedIns
     """Yield the instructions executed before a pause."""
     image = range(base := int(machine.shared[0].image_base), base + machine.image.size)
     for row, held in zip(pause.trace.tolist(), pause.words.tolist(), strict=True):
-        instruction = INSTRUCTIONS[row[TraceColumn.NUMBER]]
-        pc, word, rs1, *_ = row[TraceColumn.PC :]
-        words = dict(zip(_NAMES.get(instruction.descriptor, ()), held, strict=False))
-        accesses = list_accesses(instruction, words, word, rs1)
-        fields: list[Any] = [*row, words, accesses, _list_fetches(instruction, pc, rs1, image)]
-        yield ExecutedInstruction(*fields)
+        names = _NAMES.get(INSTRUCTIONS[row[TraceColumn.NUMBER]].descriptor, ())
+        words = dict(zip(names, held, strict=False))
+        yield ExecutedInstruction(*row, words, row[TraceColumn.PC] not in image)
 
 
-def _list_fetches(
-    instruction: DeviceInstruction, pc: int, rs1: int, image: range
-) -> tuple[MemoryAccess, ...]:
-    """Return the reads by a core itself; ``image`` has the addresses whose code cannot change."""
-    found: tuple[MemoryAccess, ...] = ()
-    if pc not in image:
-        found = (_touch("read", "code", _space_of(pc), pc, WORD_BYTES),)
-    if instruction.descriptor is not None:
-        nbytes = DESCRIPTORS[instruction.descriptor].nbytes
-        found = (*found, _touch("read", "descriptor", _space_of(rs1), rs1, nbytes))
-    return found
-
-
-def _space_of(address: int) -> Space:
-    if address >= DRAM_BASE:
-        return "dram"
-    return "scratchpad" if address >= SCRATCHPAD_BASE else "control"
+def _make_access(kind: AccessKind, operand: str, start: int, nbytes: int) -> MemoryAccess:
+    """Return an access to consecutive bytes."""
+    space: Space = "control" if start < SCRATCHPAD_BASE else "scratchpad"
+    return MemoryAccess(
+        kind, operand, ByteRuns("dram" if start >= DRAM_BASE else space, start, nbytes)
+    )
 
 
 def find_host_step(execution: ReversibleExecution, pause: Pause) -> ProgramStep | None:
@@ -192,63 +191,32 @@ def list_accesses(
     instruction: DeviceInstruction, descriptor: Mapping[str, int], word: int, rs1: int
 ) -> tuple[MemoryAccess, ...]:
     """Return the memory accesses of an instruction: reads, then writes."""
-    name = instruction.descriptor
-    if name is not None:
-        return _operands(name, descriptor)
+    if instruction.descriptor is not None:
+        return _list_operands(instruction.descriptor, descriptor)
     nbytes, is_store = instruction.access_bytes, instruction.kind is InstructionKind.STORE
-    if nbytes == 0:
-        return ()
     immediate = IMM_S.decode(word) if is_store else IMM_I.decode(word)
     address = (rs1 + immediate) & 0xFFFF_FFFF
-    if address < CONTROL_BASE:
+    if nbytes == 0 or address < CONTROL_BASE:
         return ()
-    kind: AccessKind = "write" if is_store else "read"
-    return (_touch(kind, "word", _space_of(address), address, nbytes),)
+    return (_make_access("write" if is_store else "read", "word", address, nbytes),)
 
 
-def _operands(name: str, words: Mapping[str, int]) -> tuple[MemoryAccess, ...]:
+def _list_operands(name: str, words: Mapping[str, int]) -> tuple[MemoryAccess, ...]:
     """Return the reads, then the writes of a tensor instruction."""
-    # An address says where an operand is, not how large it is; 0: it is not there.
-    addresses = {operand: int(words[operand] != 0) for operand in _OPERANDS[name]}
-    sizes = {**words, **_NO_SIZES, **addresses}
-    shapes = _shapes(name, tuple(sizes.values()))
-    return tuple([_touch(*shape[:3], words[shape[1]], *shape[3:]) for shape in shapes])
-
-
-_OPERANDS = {name: [word.name for word in record.operands] for name, record in DESCRIPTORS.items()}
-_NO_SIZES = {"layer": 0, "event_origin": 0}
-"""Words that differ between tiles and do not affect the accessed bytes."""
-_Shape = tuple[AccessKind, str, Space, int, tuple[tuple[int, int], ...]]
-
-
-@lru_cache(maxsize=1 << 12)
-def _shapes(name: str, values: tuple[int, ...]) -> tuple[_Shape, ...]:
-    """Return the shapes of all operands; cached, because a program has few tile sizes."""
     rows = np.zeros((MAX_TOUCHES, TOUCH_WORDS), np.int64)
     rows[0, IS_PLAIN] = 1
     with np.errstate(all="ignore"):  # of a descriptor that is impossible
-        compute_footprint(KINDS[name], np.array(values, np.int64), rows)
-    writes, count = int(rows[0, WRITES]), int(rows[0, COUNT])
-    return (
-        *(_shape("read", row) for row in rows[writes + 1 : count + 1].tolist()),
-        *(_shape("write", row) for row in rows[1 : writes + 1].tolist()),
+        compute_footprint(KINDS[name], np.array(tuple(words.values()), np.int64), rows)
+    count, writes = int(rows[0, COUNT]), int(rows[0, WRITES])
+    return tuple(
+        _make_operand(rows[index].tolist(), "write" if index <= writes else "read")
+        for index in (*range(writes + 1, count + 1), *range(1, writes + 1))
     )
 
 
-def _shape(kind: AccessKind, row: list[int]) -> _Shape:
+def _make_operand(row: list[int], kind: AccessKind) -> MemoryAccess:
     axes = zip(row[FIRST_AXIS::2], row[FIRST_AXIS + 1 :: 2], strict=True)
-    what = OPERANDS[row[WHAT]]
-    space: Space = "dram" if what == "dram" else "scratchpad"
-    return kind, what, space, row[RUN], tuple(axis for axis in axes if axis[0] > 0)
-
-
-@lru_cache(maxsize=1 << 12)
-def _touch(
-    kind: AccessKind,
-    what: str,
-    space: Space,
-    start: int,
-    run: int,
-    repeats: tuple[tuple[int, int], ...] = (),
-) -> MemoryAccess:
-    return MemoryAccess(kind, what, ByteRuns(space, start, run, repeats))
+    operand = OPERANDS[row[WHAT]]
+    repeats = tuple(axis for axis in axes if axis[0] > 0)
+    space: Space = "dram" if operand == "dram" else "scratchpad"
+    return MemoryAccess(kind, operand, ByteRuns(space, row[START], row[RUN], repeats))

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from itertools import groupby
-from typing import Any, Literal
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from nmpsim.analysis.tensor_instructions import decode_tensor_instruction
 from nmpsim.bundle import Bundle
+from nmpsim.core.state import Int64s
 from nmpsim.debugger.instructions import list_accesses
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.report.analyses import BlockKind, ScratchpadBlock
 
-Kind = Literal["loaded", "computed"]
-_Piece = tuple[Kind, int, int]
-"""Kind, first byte, and byte after the last of a written piece."""
-_ENTRY = ("core", "layer", "pc", "descriptor")
+_KINDS: dict[tuple[bool, bool], BlockKind] = {
+    (True, False): "loaded",
+    (False, True): "computed",
+    (True, True): "both",
+}
+"""Whether something was loaded, and whether something was computed -> kind of the block."""
+_ENTRY = ("layer", "core", "pc", "descriptor")
 
 
 class ScratchpadRecorder:
@@ -31,60 +35,51 @@ class ScratchpadRecorder:
 
     def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
-        self._get_pieces = cache(lambda pc, descriptor: list(self._written(pc, descriptor)))
-        self._held: dict[int, dict[int, set[_Piece]]] = {}
+        self._get_ranges = cache(lambda pc, descriptor: list(self._list_written(pc, descriptor)))
+        self._written = set[tuple[int, ...]]()
+        """(layer, core, whether it is computed, first byte, byte after the last) of each write."""
 
     def __call__(self, work: Any) -> None:
         """Record an array of ``nmpsim.core.state.WORK``."""
         done = work[work.is_grant == 0]
         entries = np.stack([done[name] for name in _ENTRY], axis=1)
-        for core, layer, pc, descriptor in np.unique(entries, axis=0).tolist():
-            held = self._held.setdefault(layer, {}).setdefault(core, set())
-            held.update(self._get_pieces(pc, descriptor))
+        for layer, core, pc, descriptor in np.unique(entries, axis=0).tolist():
+            self._written |= {(layer, core, *one) for one in self._get_ranges(pc, descriptor)}
 
     def list_blocks(self, layers: int) -> tuple[ScratchpadBlock, ...]:
         """Return the blocks of the first ``layers`` layers, ordered by layer and address."""
-        known = sorted(layer for layer in self._held if layer < layers)
-        return tuple(block for layer in known for block in _blocks(layer, self._held[layer]))
+        return tuple(
+            block
+            for layer, rows in groupby(sorted(self._written), itemgetter(0))
+            if layer < layers
+            for block in _list_layer_blocks(layer, np.array(list(rows)))
+        )
 
-    def _written(self, pc: int, descriptor: int) -> Iterator[_Piece]:
-        """Yield the pieces that an instruction writes into its scratchpad."""
+    def _list_written(self, pc: int, descriptor: int) -> Iterator[tuple[bool, int, int]]:
+        """Yield what an instruction writes into its scratchpad: is it computed, first byte, end."""
         found = decode_tensor_instruction(self._bundle, pc, descriptor)
         if found is None or not found.words:
             return
         for access in list_accesses(found.instruction, found.words, 0, 0):
-            if access.kind == "write" and access.region.space == "scratchpad":
-                kind: Kind = "loaded" if found.name == "load" else "computed"
-                yield (
-                    kind,
-                    access.region.start - SCRATCHPAD_BASE,
-                    access.region.end - SCRATCHPAD_BASE,
-                )
+            region = access.region
+            if access.kind == "write" and region.space == "scratchpad":
+                start, end = region.start - SCRATCHPAD_BASE, region.end - SCRATCHPAD_BASE
+                yield found.name != "load", start, end
 
 
-def _blocks(layer: int, held: Mapping[int, set[_Piece]]) -> Iterator[ScratchpadBlock]:
-    """Yield the address ranges in which the same kind is stored on as many cores."""
-    bounds = sorted({at for pieces in held.values() for _, *ends in pieces for at in ends})
-    loaded, computed = (_cores_with(kind, held, bounds) for kind in ("loaded", "computed"))
-    looks = [
-        (int(both.sum()), bool(into.any()), bool(out.any()))
-        for into, out, both in zip(loaded.T, computed.T, (loaded | computed).T, strict=True)
-    ]
-    for (cores, into, out), places in groupby(range(len(looks)), looks.__getitem__):
-        if cores:
-            run = list(places)
-            kind: BlockKind = "both" if into and out else "loaded" if into else "computed"
-            yield ScratchpadBlock(layer, kind, bounds[run[0]], bounds[run[-1] + 1], cores)
-
-
-def _cores_with(
-    kind: str, held: Mapping[int, set[_Piece]], bounds: list[int]
-) -> npt.NDArray[np.bool_]:
-    """Return where each core has data of a kind, [cores, pieces between bounds]."""
-    found = np.zeros((len(held), max(len(bounds) - 1, 0)), bool)
-    places = {at: place for place, at in enumerate(bounds)}
-    for row, pieces in enumerate(held.values()):
-        for what, low, high in pieces:
-            if what == kind:
-                found[row, places[low] : places[high]] = True
-    return found
+def _list_layer_blocks(layer: int, written: Int64s) -> Iterator[ScratchpadBlock]:
+    """Yield the address ranges in which as many cores store the same kind of data."""
+    bounds, cores = np.unique(written[:, 3:]), np.unique(written[:, 1])
+    stored = np.zeros((2, cores.size, bounds.size), np.bool_)
+    for _, core, is_computed, start, end in written.tolist():
+        first, last = np.searchsorted(bounds, [start, end])
+        stored[is_computed, np.searchsorted(cores, core), first:last] = True
+    counts = stored.any(axis=0).sum(axis=0)
+    contents = list(zip(counts.tolist(), *stored.any(axis=1).tolist(), strict=True))
+    for (count, *kinds), places in groupby(range(bounds.size), contents.__getitem__):
+        if count:
+            first, *rest = places
+            end = [first, *rest][-1] + 1
+            is_loaded, is_computed = kinds
+            kind = _KINDS[is_loaded, is_computed]
+            yield ScratchpadBlock(layer, kind, int(bounds[first]), int(bounds[end]), count)
