@@ -6,14 +6,14 @@ the reference engine's own functions. The explanation therefore holds for any pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import product, repeat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import attrs
 import numpy as np
 
-from nmpsim.core.reference.arithmetic import FormulaStep, FormulaSteps
+from nmpsim.core.reference.arithmetic import FormulaStep, FormulaSteps, make_step
 from nmpsim.core.reference.cores import Core
 from nmpsim.core.reference.mac import (
     PartialSums,
@@ -37,7 +37,6 @@ from nmpsim.core.reference.vector import (
     combine_pair,
     compute_average,
     compute_maximum,
-    read_valid_taps,
     rescale_values,
 )
 from nmpsim.core.state import Int64s, Machine
@@ -156,14 +155,9 @@ def _single(value: Any) -> Any:
     return value if isinstance(value, str) else np.asarray(value).reshape(-1)[:1].tolist()[0]
 
 
-def _make_terms(
-    places: Iterable[tuple[int, ...]],
-    addresses: Int64s,
-    inputs: Int64s,
-    weights: Iterable[int | None] = repeat(None),
-    weight_addresses: Iterable[int | None] = repeat(None),
-) -> tuple[Term, ...]:
-    return tuple(map(Term, places, addresses.tolist(), inputs.tolist(), weights, weight_addresses))
+def _read_value(spm: Scratchpad, address: int, nbytes: int) -> int:
+    """Read a signed integer, which need not be aligned."""
+    return int.from_bytes(bytes(spm.view(address, nbytes)), "little", signed=True)
 
 
 def _make_trace(terms: tuple[Term, ...], *steps: ArithmeticStep) -> ResultTrace:
@@ -229,7 +223,8 @@ def _sum_terms(spm: Scratchpad, name: str, d: Descriptor, at: OutputElement) -> 
     else:
         places = product(range(d["kernel_h"]), range(d["kernel_w"]), _input_channels(d, at))
         weights = weights - read_scale_tables(spm, d, _channel_count(d))[0][at.channel]
-    return _make_terms(places, addresses, inputs, weights.tolist(), weight_addresses.tolist())
+    columns = (addresses, inputs, weights, weight_addresses)
+    return tuple(map(Term, places, *(column.tolist() for column in columns)))
 
 
 def _trace_sum(
@@ -276,90 +271,80 @@ def _select_channel(scale: Scale, channel: int) -> Scale:
 
 # --- vector unit ------------------------------------------------------------------------------
 
-
-def _read_value(spm: Scratchpad, nbytes: int, address: int) -> int:
-    return int(spm.read(nbytes, np.array([address]))[0])
-
-
-def _window_terms(spm: Scratchpad, d: Descriptor, at: OutputElement) -> tuple[Term, ...]:
-    """Return the values of a pooling window, without padding."""
-    rows, columns = (
-        [k for k in range(d[f"kernel_{axis}"]) if 0 <= first + k < d[f"in_{axis}"]]
-        for axis, first in (
-            ("h", at.y * d["stride_h"] - d["pad_top"]),
-            ("w", at.x * d["stride_w"] - d["pad_left"]),
-        )
-    )
-    taps = (read_valid_taps(d, s, at.y, at.x)[:, at.channel] for s in (_ADDRESSES, spm))
-    return _make_terms(product(rows, columns, [at.channel]), *taps)
+_Operand = tuple[tuple[int, ...], int, int]
+"""Place in the window, scratchpad address and size in bytes of a value."""
 
 
-def _trace_maxpool(spm: Scratchpad, d: Descriptor, at: OutputElement) -> ResultTrace:
-    terms = _window_terms(spm, d, at)
-    return _make_trace(terms, *_evaluate(compute_maximum(_list_inputs(terms), d)))
-
-
-def _trace_avgpool(spm: Scratchpad, d: Descriptor, at: OutputElement) -> ResultTrace:
-    terms = _window_terms(spm, d, at)
-    return _make_trace(terms, *_evaluate(compute_average(_list_inputs(terms), d, _UNCOUNTED)))
-
-
-def _list_inputs(terms: Sequence[Term]) -> Int64s:
-    """Return the inputs of a window, [taps, 1]."""
-    return np.array([term.input for term in terms], np.int64).reshape(-1, 1)
-
-
-def _trace_eltwise(spm: Scratchpad, d: Descriptor, at: OutputElement) -> ResultTrace:
-    nbytes, terms = get_element_type(d).nbytes, list[Term]()
-    for side, size in (("lhs", nbytes), ("rhs", 4 if d["rhs_kind"] == RHS_INT32 else nbytes)):
-        address = d[side] + at.y * d[f"{side}_stride"] + at.channel * size
-        terms.append(Term((len(terms),), address, _read_value(spm, size, address)))
-    left, right = _list_inputs(terms)
-    return _make_trace(tuple(terms), *_evaluate(combine_pair(left, right, d, _UNCOUNTED)))
-
-
-def _trace_rescale(spm: Scratchpad, d: Descriptor, at: OutputElement) -> ResultTrace:
+def _list_taps(_: Scratchpad, d: Descriptor, at: OutputElement) -> Iterator[_Operand]:
+    """Yield the operands in a pooling window, without padding."""
+    top, left = at.y * d["stride_h"] - d["pad_top"], at.x * d["stride_w"] - d["pad_left"]
     nbytes = get_element_type(d).nbytes
-    address = d["input"] + at.channel * nbytes
-    term = Term((at.channel,), address, _read_value(spm, nbytes, address))
-    x = np.array([term.input], np.int64)
-    return _make_trace((term,), *_evaluate(rescale_values(x, d, _UNCOUNTED)))
+    start = d["input"] + at.channel * nbytes
+    for row, column in product(range(d["kernel_h"]), range(d["kernel_w"])):
+        y, x = top + row, left + column
+        if 0 <= y < d["in_h"] and 0 <= x < d["in_w"]:
+            address = start + y * d["in_row_stride"] + x * d["in_pixel_stride"]
+            yield (row, column, at.channel), address, nbytes
 
 
-def _trace_lut(spm: Scratchpad, d: Descriptor, at: OutputElement) -> ResultTrace:
+def _list_pair(_: Scratchpad, d: Descriptor, at: OutputElement) -> Iterator[_Operand]:
+    nbytes = get_element_type(d).nbytes
+    sizes = {"lhs": nbytes, "rhs": 4 if d["rhs_kind"] == RHS_INT32 else nbytes}
+    for index, (side, size) in enumerate(sizes.items()):
+        yield (index,), d[side] + at.y * d[f"{side}_stride"] + at.channel * size, size
+
+
+def _list_input(_: Scratchpad, d: Descriptor, at: OutputElement) -> Iterator[_Operand]:
+    nbytes = get_element_type(d).nbytes
+    yield (at.channel,), d["input"] + at.channel * nbytes, nbytes
+
+
+def _list_table_entry(spm: Scratchpad, d: Descriptor, at: OutputElement) -> Iterator[_Operand]:
     address = d["input"] + at.channel
-    x = _read_value(spm, 1, address)
-    entry = d["table"] + x + 128
-    result = _read_value(spm, 1, entry)
-    terms = (Term((at.channel,), address, x), Term((x + 128,), entry, result))
-    return _make_trace(terms, ArithmeticStep("entry", f"table[{x} + 128]", result))
+    index = _read_value(spm, address, 1) + 128
+    yield (at.channel,), address, 1
+    yield (index,), d["table"] + index, 1
 
 
-def _trace_fill(spm: Scratchpad, d: Descriptor, at: OutputElement) -> ResultTrace:
+def _list_moved(_: Scratchpad, d: Descriptor, at: OutputElement) -> Iterator[_Operand]:
+    offset = sum(index * d[f"in_stride_{n}"] for n, index in enumerate(at.at))
+    yield at.at, d["input"] + offset, d["element_bytes"]
+
+
+def _fill(_: Int64s, d: Descriptor) -> FormulaSteps:
     bits = 8 * get_element_type(d).nbytes
     value = (d["value"] + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
-    return _make_trace((), ArithmeticStep("value", "the descriptor's, everywhere", value))
+    yield make_step("value", value, "the descriptor's, everywhere")
 
 
-def _trace_transpose(spm: Scratchpad, d: Descriptor, at: OutputElement) -> ResultTrace:
-    address = d["input"] + sum(p * d[f"in_stride_{n}"] for n, p in enumerate(at.at))
-    value = int.from_bytes(bytes(spm.view(address, d["element_bytes"])), "little", signed=True)
-    return _make_trace((Term(at.at, address, value),), ArithmeticStep("copied", "as it is", value))
+def _look_up(x: Int64s, _: Descriptor) -> FormulaSteps:
+    yield make_step("entry", x[1], "table[{x} + 128]", x=x[0])
 
 
-EXPLAIN: Mapping[str, Callable[[Scratchpad, Descriptor, OutputElement], ResultTrace]] = {
-    "maxpool": _trace_maxpool,
-    "avgpool": _trace_avgpool,
-    "eltwise": _trace_eltwise,
-    "rescale": _trace_rescale,
-    "lut": _trace_lut,
-    "fill": _trace_fill,
-    "transpose": _trace_transpose,
+def _copy(x: Int64s, _: Descriptor) -> FormulaSteps:
+    yield make_step("copied", x, "as it is")
+
+
+VECTOR: Mapping[
+    str,
+    tuple[
+        Callable[[Scratchpad, Descriptor, OutputElement], Iterable[_Operand]],
+        Callable[[Int64s, Descriptor], FormulaSteps],
+    ],
+] = {
+    "maxpool": (_list_taps, compute_maximum),
+    "avgpool": (_list_taps, lambda taps, d: compute_average(taps, d, _UNCOUNTED)),
+    "eltwise": (_list_pair, lambda pair, d: combine_pair(*pair, d, _UNCOUNTED)),
+    "rescale": (_list_input, lambda x, d: rescale_values(x[0], d, _UNCOUNTED)),
+    "lut": (_list_table_entry, _look_up),
+    "fill": (lambda *_: (), _fill),
+    "transpose": (_list_moved, _copy),
 }
-"""Descriptor of the vector unit -> function that traces one result."""
+"""Descriptor of the vector unit -> function that lists the operands of one result, and formula of
+their values [operands, 1]."""
 check_exhaustive(
-    f"{__name__}.SUMS and EXPLAIN",
-    (*SUMS, *EXPLAIN),
+    f"{__name__}.SUMS and VECTOR",
+    (*SUMS, *VECTOR),
     (i.descriptor for i in INSTRUCTIONS if i.unit in (Unit.MAC, Unit.VECTOR)),
 )
 
@@ -392,4 +377,10 @@ def trace_result(
     spm = Scratchpad(Core(machine, core))
     if name in SUMS:
         return _trace_sum(spm, name, descriptor, at, earlier_terms)
-    return EXPLAIN[name](spm, descriptor, at)
+    list_operands, formula = VECTOR[name]
+    terms = tuple(
+        Term(place, address, _read_value(spm, address, nbytes))
+        for place, address, nbytes in list_operands(spm, descriptor, at)
+    )
+    values = np.array([term.input for term in terms], np.int64).reshape(-1, 1)
+    return _make_trace(terms, *_evaluate(formula(values, descriptor)))

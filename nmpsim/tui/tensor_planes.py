@@ -159,3 +159,7 @@ def find_finite_range(values: Values) -> tuple[float, float]:
     """Return the smallest and the largest finite value, or zeros if there is none."""
     finite = values[np.isfinite(values)]
     return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+
+
+NO_TENSOR = TensorPlanes(OperandValues("", "i8", np.zeros((0, 0), np.int8)))
+"""Tensor without elements, shown if there is no other one."""

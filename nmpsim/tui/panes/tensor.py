@@ -17,7 +17,7 @@ from nmpsim.escape import escape_line
 from nmpsim.tui.key_bindings import load_bindings
 from nmpsim.tui.line_pane import LinePane
 from nmpsim.tui.tensor_choices import OUTPUT, TensorChoice, list_choices
-from nmpsim.tui.tensor_planes import TensorPlanes, format_histogram
+from nmpsim.tui.tensor_planes import NO_TENSOR, TensorPlanes, format_histogram
 from nmpsim.tui.theme import ORANGE, SKY, get_heat_style
 from nmpsim.tui.view import ScreenState
 from nmpsim.views.text import format_elem, format_real, format_shape
@@ -37,7 +37,7 @@ class TensorPane(LinePane):
     title = "Tensor"
     marks_cursor = True
     BINDINGS: ClassVar[list[BindingType]] = load_bindings("tensor")
-    _shown: TensorPlanes | None = None
+    _shown = NO_TENSOR
     _choices: tuple[TensorChoice, ...] = ()
     _role = OUTPUT
     """Role to show; a layer without it shows its first tensor."""
@@ -54,13 +54,14 @@ class TensorPane(LinePane):
             self._asked, self._role = view.tensor, view.tensor or OUTPUT
         self._read()
         pointed = view.layer, view.element
-        if pointed != self._followed and self._shown and self._shown.has_element(view.element):
+        if pointed != self._followed and self._shown.has_element(view.element):
             self._channel, row, self._column = self._shown.find_position(view.element)
             self.follow(pointed, row)
 
     def _read(self) -> None:
-        self._shown = self._choices[self._chosen()].read() if self._choices else None
-        planes, _, columns = self._shown.values.shape if self._shown else (1, 1, 1)
+        found = self._choices[self._chosen()].read() if self._choices else None
+        self._shown = found or NO_TENSOR
+        planes, _, columns = self._shown.values.shape
         self._channel = min(self._channel, max(planes - 1, 0))
         self._column = min(self._column, max(columns - 1, 0))
 
@@ -73,40 +74,38 @@ class TensorPane(LinePane):
         """Measure the lines; compute the title and the histogram again."""
         layer = f" of layer {self.view.layer}" if self.view and self.view.selected_layer else ""
         self.border_title = f"Tensor{layer}: {self._mode}"
-        if self._mode == "histogram" and self._shown is not None:
+        if self._mode == "histogram":
             self._bins = format_histogram(self._shown, self.glyphs)
         super().measure()
 
     def count_lines(self) -> int:
         """Return the number of rows of the channel, or of bins of the histogram."""
-        if self._shown is None:
-            return 0
         if self._mode == "histogram":
             return len(self._bins)
         return len(self._shown.values[0]) if len(self._shown.values) else 0
 
     def compute_width(self) -> int:
         """Return the width of a row in columns."""
-        if self._shown is None or self._mode == "histogram":
+        if self._mode == "histogram":
             return 0
         return LABEL_COLUMNS + int(self._shown.values.shape[2]) * self._cell_columns()
 
     def get_element(self) -> tuple[int, ...] | None:
         """Return the coordinates of the selected element, or None."""
         shown = self._shown
-        if shown is None or self._mode == "histogram" or not shown.values.size:
+        if self._mode == "histogram" or not shown.values.size:
             return None
         row = min(self.cursor, shown.values.shape[1] - 1)
         return shown.get_coordinates(self._channel, row, self._column)
 
     def make_why_command(self) -> str:
         """Return the command that explains the element; empty if that is not possible."""
-        layer, at = None if self._shown is None else self._shown.operand.layer, self.get_element()
+        layer, at = self._shown.operand.layer, self.get_element()
         return "" if layer is None or at is None else f"why {layer} {' '.join(map(str, at))}"
 
     def make_heading(self, width: int) -> list[Text]:
         """Return available tensors, type and range, channel statistics, and the element."""
-        if self._shown is None:
+        if self._shown is NO_TENSOR:
             return [Text("no tensor")]
         operand = self._shown.operand
         shape = format_shape(operand.values.shape)
@@ -123,8 +122,6 @@ class TensorPane(LinePane):
 
     def make_line(self, index: int, width: int) -> Text:
         """Return the line of a row of the channel, or of a bin of the histogram."""
-        if self._shown is None:
-            return Text("")
         if self._mode == "histogram":
             return self._bins[index].copy()
         row = self._shown.values[self._channel, index]
@@ -146,13 +143,13 @@ class TensorPane(LinePane):
 
     def action_channel(self, step: int) -> None:
         """Show the next or previous channel."""
-        if self._shown is not None and len(self._shown.values):
+        if len(self._shown.values):
             self._channel = (self._channel + step) % len(self._shown.values)
             self.update_lines()
 
     def action_column(self, step: int) -> None:
         """Select the next or previous element of the row."""
-        if self._shown is None or self._mode == "histogram":
+        if self._mode == "histogram":
             return
         last = self._shown.values.shape[2] - 1
         self._column = min(max(self._column + step, 0), max(last, 0))
@@ -166,7 +163,7 @@ class TensorPane(LinePane):
     def on_click(self, event: events.Click) -> None:
         """Select the element under the mouse."""
         offset = event.get_content_offset(self)
-        if offset is not None and self._shown is not None and self._mode != "histogram":
+        if offset is not None and self._mode != "histogram":
             column = (offset.x + self.scroll_offset.x - LABEL_COLUMNS) // self._cell_columns()
             self._column = min(max(column, 0), max(self._shown.values.shape[2] - 1, 0))
             self.update_lines()
@@ -183,7 +180,7 @@ class TensorPane(LinePane):
 
     def _channel_line(self) -> Text:
         shown = self._shown
-        if shown is None or shown.values.size == 0:
+        if shown.values.size == 0:
             return Text("no elements")
         channel = shown.values[self._channel]
         of = f"channel {self._channel} of {len(shown.values)}" if len(shown.values) > 1 else "all"
@@ -197,10 +194,9 @@ class TensorPane(LinePane):
         return text
 
     def _element_line(self) -> Text:
-        at, shown = self.get_element(), self._shown
-        if at is None or shown is None:
+        at, operand = self.get_element(), self._shown.operand
+        if at is None:
             return Text("")
-        operand = shown.operand
         value = operand.values[at]
         text = Text(f"{list(at)} = {_number(value)}", "bold")
         if operand.scale is not None:
@@ -210,8 +206,6 @@ class TensorPane(LinePane):
 
     def _heat(self, text: Text, row: Values, at: int) -> Text:
         shown, glyphs = self._shown, self.glyphs
-        if shown is None:
-            return text
         low, high = shown.spread
         marks = {"high": glyphs.over * CELL, "low": glyphs.under * CELL}
         cells = []
@@ -230,8 +224,8 @@ class TensorPane(LinePane):
         shown, digits = self._shown, self._cell_columns() - 2
         marks = {"high": self.glyphs.over, "low": self.glyphs.under}
         styles = {"high": f"bold {ORANGE}", "low": f"bold {SKY}"}
-        for column, value in enumerate(row.tolist() if shown is not None else ()):
-            side = shown.get_side(value) if shown is not None else ""
+        for column, value in enumerate(row.tolist()):
+            side = shown.get_side(value)
             word = f"{_number(value):>{digits}}{marks.get(side, ' ')}"
             text.append(word, style="bold reverse" if column == at else styles.get(side, ""))
             text.append(" ")
@@ -240,7 +234,7 @@ class TensorPane(LinePane):
     def _cell_columns(self) -> int:
         if self._mode == "heat map":
             return CELL
-        limits = self._shown.limits if self._shown is not None else None
+        limits = self._shown.limits
         return 2 + (11 if limits is None else max(len(str(limit)) for limit in limits))
 
 
