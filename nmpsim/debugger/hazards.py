@@ -32,8 +32,6 @@ class Hazard:
     """Position just after the access, or after the post that reveals the hazard."""
     access_position: int
     """Position just after the access."""
-    case: str
-    """Key of the undefined case in :data:`nmpsim.isa.contract.CASES`."""
     core: int
     """Core of the access; of the earlier access if the host accesses the bytes."""
     pc: int
@@ -101,6 +99,8 @@ class HazardLog(RunLog, ContractCheck):
         case = CASES[found[ViolationField.CASE]].key
         start, core, pc = (found[ViolationField[name]] for name in ("START", "CORE", "PC"))
         other, unit = found[ViolationField.OTHER_CORE], found[ViolationField.OTHER_UNIT]
+        if core < 0:
+            core, pc = other, found[ViolationField.OTHER_PC]
         if fields.tobytes() not in self._reported:
             self._reported.add(fields.tobytes())
             known = range(len(execution.layers))
@@ -109,10 +109,8 @@ class HazardLog(RunLog, ContractCheck):
             place = None if layer is None else execution.layers[layer]
             tensor = find_tensor_name(execution.bundle, start, place)
             description = describe_violation(found, tensor, _describe_missing_order(found))
-            if core < 0:
-                core, pc = other, found[ViolationField.OTHER_PC]
             known_at = max(position, self._revealed_at)
-            self.found.append(Hazard(known_at, position, case, core, pc, layer, description))
+            self.found.append(Hazard(known_at, position, core, pc, layer, description))
         if 0 <= unit < SCALAR and core == other:
             complete_jobs(state, core, core, unit, found[ViolationField.OTHER_JOB] + 1)
         if case == "scratchpad_unwritten":

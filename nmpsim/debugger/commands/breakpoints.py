@@ -59,7 +59,7 @@ def add_watchpoint(
         start = convert_word(context, int, tensor_or_address, "address")
         nbytes, *more = numbers or (1,)
         if more:
-            raise UsageError("the command has too many arguments", str(more[0]))
+            raise UsageError("there are too many arguments", str(more[0]))
         text = f"{access} of {nbytes} bytes at {start:#x}"
     else:
         tensor = find_tensor(context.debugger, tensor_or_address)

@@ -134,11 +134,8 @@ class DebuggerCommand:
 
     def execute(self, context: Context, words: Sequence[str]) -> CommandResult:
         """Run the command with its arguments; raise UserError (DEBUG001) for invalid arguments."""
-        try:
-            return self.run(context, **bind_arguments(context, self.run, words))
-        except UsageError as error:
-            message, found = (*error.args, None)[:2]
-            raise fail("DEBUG001", message, found=found, expected=self.usage) from None
+        result: CommandResult = call_with_words(context, self.run, words, self.usage)
+        return result
 
     @property
     def name(self) -> str:
@@ -194,10 +191,24 @@ def convert_word(context: Context, kind: Any, word: str, name: str) -> Any:
         raise UsageError(f"the argument {name!r} must be {noun}", word) from None
 
 
+def call_with_words(
+    context: Context, function: Callable[..., Any], words: Sequence[str], usage: str
+) -> Any:
+    """Call a function of a context and of arguments that are given as words; return its result.
+
+    Raises UserError (DEBUG001) with the ``usage`` for invalid arguments.
+    """
+    try:
+        return function(context, **bind_arguments(context, function, words))
+    except UsageError as error:
+        message, found = (*error.args, None)[:2]
+        raise fail("DEBUG001", message, found=found, expected=usage) from None
+
+
 def bind_arguments(
     context: Context, function: Callable[..., Any], words: Sequence[str]
 ) -> dict[str, Any]:
-    """Convert the words after a command to the keyword arguments of its function.
+    """Convert words to the keyword arguments of a function of a context.
 
     Raises UsageError if words are missing, invalid or left, and UserError for an unknown name.
     """
@@ -215,7 +226,7 @@ def bind_arguments(
             raise UsageError(f"the argument {name!r} is missing")
         given[one.name] = value
     if left:
-        raise UsageError("the command has too many arguments", " ".join(left))
+        raise UsageError("there are too many arguments", " ".join(left))
     return given
 
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping
+from inspect import signature
 
 from nmpsim.analysis.difference import Difference
-from nmpsim.debugger.commands.command import CommandResult, DebuggerCommand, Text, make_result
+from nmpsim.bundle.metadata import Layer
+from nmpsim.debugger.commands.command import (
+    CommandResult,
+    DebuggerCommand,
+    Text,
+    call_with_words,
+    make_result,
+)
 from nmpsim.debugger.commands.context import Context
 from nmpsim.debugger.expressions import Function, Number, evaluate
 from nmpsim.debugger.inspect import (
@@ -19,88 +26,78 @@ from nmpsim.debugger.inspect import (
 from nmpsim.diagnostics import fail
 
 
-def _cycles(context: Context, words: Sequence[str]) -> Number:
-    if not words:
-        return context.debugger.report().cycles
-    index = context.find_layer(words[0]).index
-    return list_layer_states(context.debugger)[index].cycles
+def _count_cycles(context: Context, layer: Layer | None = None) -> Number:
+    debugger = context.debugger
+    if layer is None:
+        return debugger.report().cycles
+    return list_layer_states(debugger)[layer.index].cycles
 
 
-def _saturation(context: Context, words: Sequence[str]) -> Number:
-    index = context.find_layer(words[0]).index if words else None
+def _count_saturated(context: Context, layer: Layer | None = None) -> Number:
     states = list_layer_states(context.debugger)
-    return sum(state.saturated for state in states if index in (None, state.index))
+    return sum(state.saturated for state in states if layer is None or state.index == layer.index)
 
 
-def _value(context: Context, words: Sequence[str]) -> Number:
-    name, *at = _at_least(words, 1, "value(TENSOR, I, J, ...)")
-    tensor = find_tensor(context.debugger, name)
-    where = ravel_index(tuple(_integer(word) for word in at), tensor.shape)
-    number: Number = read_values(context.debugger, tensor).reshape(-1)[where].item()
+def _read_element(context: Context, tensor: str, index: tuple[int, ...] = ()) -> Number:
+    found = find_tensor(context.debugger, tensor)
+    at = ravel_index(index, found.shape)
+    number: Number = read_values(context.debugger, found).reshape(-1)[at].item()
     return number
 
 
-def _register(context: Context, words: Sequence[str]) -> Number:
-    core, name = _at_least(words, 2, "register(CORE, NAME)")[:2]
-    found = read_registers(context.debugger, _integer(core))
+def _read_register(context: Context, core: int, name: str) -> Number:
+    found = read_registers(context.debugger, core)
     if name not in found:
         raise fail("DEBUG002", "the core has no such register", found=name, expected="pc, a0, ...")
     return found[name]
 
 
-def _hits(context: Context, words: Sequence[str]) -> Number:
-    return context.debugger.get_breakpoint(_integer(_at_least(words, 1, "hits(N)")[0])).hits
+def _count_hits(context: Context, number: int) -> Number:
+    return context.debugger.get_breakpoint(number).hits
 
 
-def _differences(context: Context, words: Sequence[str]) -> list[Difference]:
+def _count_differing(context: Context, layer: Layer | None = None) -> Number:
+    return sum(one.differing for one in _list_differences(context, layer))
+
+
+def _find_worst_ulp(context: Context, layer: Layer | None = None) -> Number:
+    return max((one.worst_ulp for one in _list_differences(context, layer)), default=0)
+
+
+def _list_differences(context: Context, layer: Layer | None) -> list[Difference]:
     context.get_reference()  # refuses without one
-    chosen = context.debugger.get_layer_order()
-    if words:
-        chosen = [context.find_layer(words[0]).index]
+    chosen = context.debugger.get_layer_order() if layer is None else [layer.index]
     found = [context.compare_layer(index).accumulated for index in chosen]
     return [one for one in found if one is not None]
 
 
-def _at_least(words: Sequence[str], count: int, usage: str) -> Sequence[str]:
-    if len(words) < count:
-        raise fail(
-            "DEBUG001",
-            "a function in the expression has too few arguments",
-            found=", ".join(words),
-            expected=usage,
-        )
-    return words
-
-
-def _integer(word: str) -> int:
-    try:
-        return int(word, 0)
-    except ValueError:
-        raise fail(
-            "DEBUG001", "an argument of a function must be a whole number", found=word
-        ) from None
-
-
-FUNCTIONS: Mapping[str, Callable[[Context, Sequence[str]], Number]] = {
-    "cycle": lambda context, _: context.debugger.cycle,
-    "cycles": _cycles,
-    "saturation": _saturation,
-    "differing": lambda *asked: sum(one.differing for one in _differences(*asked)),
-    "ulp": lambda *asked: max((one.worst_ulp for one in _differences(*asked)), default=0),
-    "value": _value,
-    "register": _register,
-    "hazards": lambda context, _: len(context.debugger.find_hazards()),
-    "hits": _hits,
-    "layers_done": lambda context, _: context.debugger.get_location().layers_done,
-    "position": lambda context, _: context.debugger.position,
-    "trapped": lambda context, _: int(context.debugger.trap is not None),
+FUNCTIONS: Mapping[str, Callable[..., Number]] = {
+    "cycle": lambda context: context.debugger.cycle,
+    "cycles": _count_cycles,
+    "saturation": _count_saturated,
+    "differing": _count_differing,
+    "ulp": _find_worst_ulp,
+    "value": _read_element,
+    "register": _read_register,
+    "hazards": lambda context: len(context.debugger.find_hazards()),
+    "hits": _count_hits,
+    "layers_done": lambda context: context.debugger.get_location().layers_done,
+    "position": lambda context: context.debugger.position,
+    "trapped": lambda context: int(context.debugger.trap is not None),
 }
-"""Function of an expression -> its implementation, in the order of the help."""
+"""Function of an expression -> function of the context and of the arguments, whose types say how
+words are converted; in the order of the help."""
 
 
 def make_functions(context: Context) -> Mapping[str, Function]:
     """Return the functions that expressions may call, keyed by name."""
-    return {name: partial(function, context) for name, function in FUNCTIONS.items()}
+
+    def bind(name: str, function: Callable[..., Number]) -> Function:
+        _, *parameters = signature(function).parameters
+        usage = f"{name}({', '.join(parameters).upper()})"
+        return lambda words: call_with_words(context, function, words, usage)
+
+    return {name: bind(name, function) for name, function in FUNCTIONS.items()}
 
 
 def evaluate_expression(context: Context, text: Text) -> CommandResult:
