@@ -144,8 +144,7 @@ class BreakpointObserver:
     def _find_host_accesses(self, condition: AccessCondition, pause: Pause) -> Iterator[str]:
         step = find_host_step(self.run, pause)
         for access in () if step is None else list_host_accesses(step):
-            is_kind = condition.access in (access.kind, "access")
-            if is_kind and access.region.overlaps_range(condition.start, condition.end):
+            if _is_watched(condition, None, access):
                 layer = self.run.layers[pause.layers[0]]
                 yield f"the host {access.kind}s {access.operand} ({layer.display_name})"
 
@@ -173,12 +172,12 @@ def _find_accesses(
                 break
 
 
-def _is_watched(condition: AccessCondition, core: int, access: MemoryAccess) -> bool:
-    if condition.access not in (access.kind, "access"):
-        return False
-    if condition.core not in (None, core):
-        return False
+def _is_watched(condition: AccessCondition, core: int | None, access: MemoryAccess) -> bool:
+    """Return whether a condition watches an access by a core, or by the host if it is None."""
     is_local = SCRATCHPAD_BASE <= condition.start < DRAM_BASE
-    if (access.region.space == "scratchpad") != is_local:
-        return False
-    return access.region.overlaps_range(condition.start, condition.end)
+    return (
+        condition.access in (access.kind, "access")
+        and (core is None or condition.core in (None, core))
+        and (access.region.space == "scratchpad") == is_local
+        and access.region.overlaps_range(condition.start, condition.end)
+    )

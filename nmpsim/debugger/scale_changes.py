@@ -92,7 +92,7 @@ def compute_scale_change(original: CompiledProgram, layer: Layer, scale: float) 
     if not buffers <= {view.buffer.name for op in operations for view in op.list_outputs()}:
         raise _cannot_change(layer, "the tensor is an input of the program")
     producers, readers, host_readers = _find_affected_layers(original.bundle, operations, buffers)
-    module = _rescale_buffers(original.module, buffers, scale)
+    module = _rescale_buffers(original.module, dict.fromkeys(buffers, scale))
     made = _compile(original.bundle, module, *original.options)
     if not _has_layout(made, original.bundle):
         raise _cannot_change(layer, "the program would have another layout")
@@ -117,8 +117,7 @@ def apply_scale_changes(
 def rescale_module(module: Module, changes: Iterable[Iterable[tuple[str, float]]]) -> Module:
     """Return a module with changed scales of some buffers."""
     for change in changes:
-        for name, scale in change:
-            module = _rescale_buffers(module, frozenset([name]), scale)
+        module = _rescale_buffers(module, dict(change))
     return module
 
 
@@ -172,19 +171,20 @@ def _find_affected_layers(
     return tuple(writers), tuple(name for name in readers if name not in on_host), on_host
 
 
-def _rescale_buffers(module: Module, buffers: frozenset[str], scale: float) -> Module:
-    """Return the module with a new scale for some buffers and for all views of the buffers."""
-    names, instructions = set(buffers), []
+def _rescale_buffers(module: Module, buffers: Mapping[str, float]) -> Module:
+    """Return the module with new scales of some buffers and of all views of the buffers."""
+    scales, instructions = dict(buffers), []
     for one in module.instructions:
-        is_view = one.opcode == "tensorview" and one.operands[0].name in names
-        if is_view:
-            names.add(one.name)
-        if is_view or (one.opcode == "allocactivation" and one.name in names):
-            attributes = {**one.attributes, "Ty": _with_scale(one.attributes["Ty"], scale)}
-            one = attrs.evolve(one, attributes=attributes)
+        if one.opcode == "tensorview" and one.operands[0].name in scales:
+            scales[one.name] = scales[one.operands[0].name]
+        if one.opcode in ("tensorview", "allocactivation") and one.name in scales:
+            declared = _with_scale(one.attributes["Ty"], scales[one.name])
+            one = attrs.evolve(one, attributes={**one.attributes, "Ty": declared})
         instructions.append(one)
     weights = tuple(
-        attrs.evolve(one, type=_with_scale(one.type, scale)) if one.name in buffers else one
+        attrs.evolve(one, type=_with_scale(one.type, buffers[one.name]))
+        if one.name in buffers
+        else one
         for one in module.weights
     )
     return attrs.evolve(module, instructions=tuple(instructions), weights=weights)

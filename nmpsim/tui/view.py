@@ -186,24 +186,22 @@ def make_next_view(before: ScreenState, answer: CommandResult) -> ScreenState:
     if facts.edits is not edits:
         facts = read_facts(before.shell)
     view = attrs.evolve(before, facts=facts, answer=answer, **_read_state(before.shell))
-    has_moved = view.location.position != before.location.position
-    view = attrs.evolve(view, at=_stands_at(view) if has_moved else before.at)
-    has_come = view.at is not None and view.at != before.at
-    asked, core = _asked_about(view), answer.data.get("core")
-    if answer.data.get("reason") in ("breakpoint", "trap"):
-        core = view.location.core
-    if asked is None and has_come:
-        asked = view.at
-    elif asked is None and has_moved and view.layers and answer.data.get("reason") == "end":
+    has_moved, data = view.location.position != before.location.position, answer.data
+    at = _stands_at(view) if has_moved else before.at
+    asked, reason = _asked_about(view), data.get("reason")
+    if asked is None and at not in (None, before.at):
+        asked = at
+    elif asked is None and has_moved and view.layers and reason == "end":
         asked = max(view.layers, key=lambda layer: layer.cycles).index
+    core = view.location.core if reason in ("breakpoint", "trap") else data.get("core")
+    selection: dict[str, Any] = {"at": at, "element": _element_of(answer)}
     if asked is not None:
-        view = attrs.evolve(view, layer=asked, tensor=None)
-    view = attrs.evolve(view, element=_element_of(answer))
-    if "tensor" in answer.data:
-        view = attrs.evolve(view, tensor=answer.data["tensor"]["name"])
+        selection |= {"layer": asked, "tensor": None}
+    if "tensor" in data:
+        selection["tensor"] = data["tensor"]["name"]
     if isinstance(core, int) and has_moved:
-        view = attrs.evolve(view, core=core)
-    return view
+        selection["core"] = core
+    return attrs.evolve(view, **selection)
 
 
 def _stands_at(view: ScreenState) -> int | None:
