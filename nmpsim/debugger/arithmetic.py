@@ -334,7 +334,7 @@ VECTOR: Mapping[
 ] = {
     "maxpool": (_list_taps, compute_maximum),
     "avgpool": (_list_taps, lambda taps, d: compute_average(taps, d, _UNCOUNTED)),
-    "eltwise": (_list_pair, lambda pair, d: combine_pair(*pair, d, _UNCOUNTED)),
+    "eltwise": (_list_pair, lambda pair, d: combine_pair(pair[0], pair[1], d, _UNCOUNTED)),
     "rescale": (_list_input, lambda x, d: rescale_values(x[0], d, _UNCOUNTED)),
     "lut": (_list_table_entry, _look_up),
     "fill": (lambda *_: (), _fill),

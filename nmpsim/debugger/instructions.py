@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 import numpy as np
@@ -147,7 +147,8 @@ def iterate_instructions(pause: Pause, machine: Machine) -> Iterator[ExecutedIns
     for row, held in zip(pause.trace.tolist(), pause.words.tolist(), strict=True):
         names = _NAMES.get(INSTRUCTIONS[row[TraceColumn.NUMBER]].descriptor, ())
         words = dict(zip(names, held, strict=False))
-        yield ExecutedInstruction(*row, words, row[TraceColumn.PC] not in image)
+        fields: list[Any] = [*row, words, row[TraceColumn.PC] not in image]
+        yield ExecutedInstruction(*fields)
 
 
 def _make_access(kind: AccessKind, operand: str, start: int, nbytes: int) -> MemoryAccess:

@@ -74,12 +74,13 @@ def _list_layer_blocks(layer: int, written: Int64s) -> Iterator[ScratchpadBlock]
     for _, core, is_computed, start, end in written.tolist():
         first, last = np.searchsorted(bounds, [start, end])
         stored[is_computed, np.searchsorted(cores, core), first:last] = True
+    kinds: Any = stored.any(axis=1)
     counts = stored.any(axis=0).sum(axis=0)
-    contents = list(zip(counts.tolist(), *stored.any(axis=1).tolist(), strict=True))
-    for (count, *kinds), places in groupby(range(bounds.size), contents.__getitem__):
+    contents = list(zip(counts.tolist(), *kinds.tolist(), strict=True))
+    for (count, is_loaded, is_computed), places in groupby(
+        range(bounds.size), contents.__getitem__
+    ):
         if count:
-            first, *rest = places
-            end = [first, *rest][-1] + 1
-            is_loaded, is_computed = kinds
-            kind = _KINDS[is_loaded, is_computed]
-            yield ScratchpadBlock(layer, kind, int(bounds[first]), int(bounds[end]), count)
+            run = list(places)
+            kind, end = _KINDS[is_loaded, is_computed], int(bounds[run[-1] + 1])
+            yield ScratchpadBlock(layer, kind, int(bounds[run[0]]), end, count)
