@@ -52,6 +52,14 @@ def test_an_unfinished_load_does_not_race_with_host_reads() -> None:
     assert hazards(ONLY_0 + MAKE + PUT + WAIT_STORE + FAR + "other:" + HALT) == []
 
 
+def test_different_counts_at_a_barrier_are_a_hazard() -> None:
+    meet = " li t3, 9\n li t4, {}\n nmp.barrier t3, t4\n"
+    text = ONLY_0 + meet.format(2) + HALT + "other:\n" + spin(1, 300) + meet.format(1) + HALT
+    (found,) = hazards(text)
+    assert "core 1 nmp.barrier" in found
+    assert "names a different number of cores at barrier 9" in found
+
+
 # --- fetches ------------------------------------------------------------------------------------
 
 
