@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import attrs
 import numpy as np
 
 from nmpsim.diagnostics import list_alternatives
@@ -38,10 +37,7 @@ def get_value_kind(lowering: Lowering, name: str, value: BuilderTensor) -> Kind:
 
 def lower_quantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
     """Lower QuantizeLinear with one scale, or with one scale per index of an axis."""
-    result = read_quantization(
-        op.lowering.constants, op.name, op.node.get_input(1), op.node.get_input(2)
-    )
-    result = attrs.evolve(result, dtype=result.dtype or "uint8")
+    result = read_quantization(op.node, op.lowering.constants, op.name, default="uint8")
     value = op.read()
     dtypes = ("int8", "uint8", "int16", "uint16")
     require(result.dtype in dtypes, f"a result of {result.dtype}", list_alternatives(dtypes))
@@ -57,7 +53,7 @@ def lower_quantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
 def lower_dequantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
     """Lower DequantizeLinear, or compute its result if the input is constant."""
     lowering, name = op.lowering, op.names[0]
-    given = read_quantization(lowering.constants, name, op.node.get_input(1), op.node.get_input(2))
+    given = read_quantization(op.node, lowering.constants, name)
     if lowering.is_constant(name):
         values = op.get_constant(0)
         scales, zeros = _aligned_parameters(op, given, axis, values.shape)
@@ -65,7 +61,7 @@ def lower_dequantize(op: OperatorContext, *, axis: int = 1) -> LoweringResult:
         lowering.define_constant(op.name, floats)
         return IS_CONSTANT
     if given.scales.size == 1:
-        value = op.read_any_type(0, None, given)
+        value = op.read_any_type(0, PLAIN if lowering.is_output(op.name) else None, given)
         require(value.type.quant, f"{name} of type {value.type.elem}", "a quantized tensor")
         return emit_dequantize(op, value)
     quantization = lowering.get_quantization(name)
@@ -165,7 +161,7 @@ def broadcast_scalar(op: OperatorContext, value: BuilderTensor, shape: Shape) ->
     op.touch(wide)
     words = {"Offsets": (0,), "Count": count, "Axis": 0}
     operands = (wide, op.view(value, (1,)))
-    op.lowering.add_instruction("inserttensor", op.name, operands, **words)
+    op.lowering.add_instruction("inserttensor", op.layer, operands, **words)
     return op.view(wide, shape)
 
 

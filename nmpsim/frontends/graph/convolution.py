@@ -17,6 +17,7 @@ from nmpsim.frontends.graph.operation import bind_attributes as bind
 from nmpsim.frontends.graph.windows import Window, read_window
 from nmpsim.frontends.imported_model import require
 from nmpsim.frontends.module_builder import BuilderTensor, make_quantized_type
+from nmpsim.lir.nodes import TensorType
 
 
 def lower_convolution(op: OperatorContext) -> LoweringResult:
@@ -24,7 +25,10 @@ def lower_convolution(op: OperatorContext) -> LoweringResult:
     window, groups, filters = read_convolution(op, _get_weights(op))
     image = as_image(op, op.read(0, CHANNELS_LAST))
     if op.sources:
-        return restore_rank(op, emit_integer_convolution(op, image, filters, window, groups))
+        is_by_channel = op.bias_dtype == "int32" or op.sources[1].scales.size > 1
+        return restore_rank(
+            op, emit_integer_convolution(op, image, filters, window, groups, is_by_channel)
+        )
     bias = get_float_bias(op, len(filters))
     return restore_rank(op, emit_float_convolution(op, image, filters, bias, window, groups))
 
@@ -174,9 +178,17 @@ def get_signed_weights(op: OperatorContext) -> Array:
 
 
 def emit_integer_convolution(
-    op: OperatorContext, image: BuilderTensor, filters: Array, window: Window, groups: int
+    op: OperatorContext,
+    image: BuilderTensor,
+    filters: Array,
+    window: Window,
+    groups: int,
+    is_by_channel: bool = True,
 ) -> BuilderTensor:
-    """Emit an integer convolution with filters [O, H, W, I / groups]."""
+    """Emit an integer convolution with filters [O, H, W, I / groups].
+
+    Without ``is_by_channel`` the filters have one scale, as in PyTorch's arithmetic.
+    """
     lowering, source, weights = op.lowering, *op.sources[:2]
     outs = len(filters)
     scales, zeros = get_channel_parameters(weights, outs)
@@ -185,18 +197,16 @@ def emit_integer_convolution(
         words["FusedActivation"] = "RELU" if op.limits[1] is None else "CLIP"
         if op.limits[1] is not None:
             words["FusedActivationArgs"] = op.limits
-    type = make_quantized_type("i8", filters.shape, 1.0, 0)
-    bias_scales = np.float32(source.scale) * scales
-    return op.emit_result(
-        "channelwisequantizedconvolution",
-        image,
-        lowering.builder.add_constant(weights.name, filters, type),
-        add_integer_bias(op, outs, 0.0),
-        *lowering.add_channel_constants(op.name, scales, zeros),
-        *lowering.add_channel_constants(f"{op.name}_bias", bias_scales, np.zeros(outs, np.int64)),
-        shape=(image.shape[0], *window.out, outs),
-        **words,
-    )
+    parameters = (1.0, 0) if is_by_channel else (float(scales[0]), int(zeros[0]))
+    type = make_quantized_type("i8", filters.shape, *parameters)
+    constant = lowering.builder.add_constant(weights.name, filters, type)
+    opcode, operands = "convolution", [image, constant, add_bias(op, outs, 0.0)]
+    if is_by_channel:
+        opcode, bias_scales = "channelwisequantizedconvolution", np.float32(source.scale) * scales
+        operands += lowering.add_channel_constants(op.name, scales, zeros)
+        operands += lowering.add_channel_constants(f"{op.name}_bias", bias_scales, 0 * zeros)
+    shape = (image.shape[0], *window.out, outs)
+    return op.emit_result(opcode, *operands, shape=shape, **words)
 
 
 def get_channel_parameters(
@@ -213,20 +223,22 @@ def get_channel_parameters(
     return np.broadcast_to(weights.scales, (outs,)), np.broadcast_to(zeros, (outs,))
 
 
-def add_integer_bias(op: OperatorContext, outs: int, scale: float) -> BuilderTensor:
-    """Add the bias [outs] as a constant and return it; zeros if the node has no bias."""
-    values = np.zeros(outs, np.int32)
+def add_bias(op: OperatorContext, outs: int, scale: float) -> BuilderTensor:
+    """Add the bias [outs] of integer weights as a constant; zeros if the node has no bias."""
+    values = np.zeros(outs, op.bias_dtype)
     if op.bias:
         values = op.lowering.get_constant(op.bias)
         # One for each row is no bias of the columns, as many as there may be.
         is_row = values.size in (1, outs) and values.size == math.prod(values.shape[-1:])
         wide = ("int64",) if op.sources[0].dtype == "int16" else ()
         require(is_row, f"a bias of shape {list(values.shape)}", f"a bias of shape [{outs}]")
-        dtypes = ("int32", *wide)
+        dtypes = (op.bias_dtype, *wide)
         is_known = str(values.dtype) in dtypes
         require(is_known, f"a bias of type {values.dtype}", list_alternatives(dtypes))
         values = np.broadcast_to(values.reshape(-1), (outs,))
-    type = make_quantized_type(f"i{8 * values.itemsize}", (outs,), scale, 0)
+    type = TensorType("float", (outs,))
+    if values.dtype != np.float32:
+        type = make_quantized_type(f"i{8 * values.itemsize}", (outs,), scale, 0)
     return op.lowering.builder.add_constant(op.bias or f"{op.name}_bias", values, type)
 
 
@@ -264,7 +276,7 @@ def _spread(op: OperatorContext, value: BuilderTensor, strides: tuple[int, int])
         return value
     (images, rows, columns, channels), (down, across) = value.shape, strides
     wide = op.allocate(value.type, (images, rows * down, columns * across, channels))
-    op.lowering.add_instruction("splat", op.name, (wide,), Value=0.0)
+    op.lowering.add_instruction("splat", op.layer, (wide,), Value=0.0)
     cells = op.view(wide, (images * rows, down, columns, across, channels))
     op.insert(cells, op.view(value, (images * rows, 1, columns, 1, channels)), (0,) * 5)
     return wide

@@ -194,6 +194,18 @@ def _look_up(
     return op.emit_table(value, np.clip(steps.astype(np.float64), -(2.0**31), 2.0**31) + offset)
 
 
+def lower_requantization(op: OperatorContext) -> LoweringResult:
+    """Lower QuantizeLinear of dequantized integers to the table of PyTorch's formula."""
+    result, own = op.quantized_result, op.sources[0]
+    if own.has_equal_parameters(result):
+        return op.define_view(op.get_shape())
+    low, high = INTEGER_RANGES[own.dtype]
+    floats = (np.arange(low, high + 1) - own.zero_point).astype(np.float32) * np.float32(own.scale)
+    steps = np.rint(floats * (np.float32(1) / np.float32(result.scale)))
+    offset = result.zero_point - UNSIGNED_OFFSETS.get(result.dtype, 0)
+    return op.emit_table(op.read(), steps + offset)
+
+
 def lower_integer_concatenation(op: OperatorContext, *, axis: int = 0) -> LoweringResult:
     """Lower Concat of quantized tensors; rescale operands to the scale of the result."""
     require(op.limits is None, f"a fused clip to {op.limits}", "a concatenation without a clip")

@@ -127,6 +127,10 @@ class Lowering:
         """Return the quantization of a tensor, or None if it is not quantized."""
         return self.graph.quantization.get(name)
 
+    def get_layer_name(self, name: str) -> str:
+        """Return the name of the layers that compute a tensor."""
+        return self.graph.layers.get(name, name)
+
     def choose_layout(self, *names: str) -> Layout:
         """Return the layout in which the named tensors are stored."""
         known = [self._stored[name] for name in names if name in self._stored]
@@ -312,8 +316,7 @@ class Lowering:
         if problem is not None:
             found = f"{opcode}: {problem.message} ({problem.found})"
             raise UnsupportedError(found, problem.expected)
-        layer = self.graph.layers.get(name, name)
-        return self.builder.add_instruction(opcode, layer, operands, **attributes)
+        return self.builder.add_instruction(opcode, name, operands, **attributes)
 
     def add_channel_constants(
         self, name: str, scales: Array, zeros: Array

@@ -10,7 +10,7 @@ import numpy as np
 from nmpsim.diagnostics import list_alternatives
 from nmpsim.frontends.graph.conversions import broadcast_scalar, emit_dequantize
 from nmpsim.frontends.graph.convolution import (
-    add_integer_bias,
+    add_bias,
     emit_float_convolution,
     get_channel_parameters,
     get_float_bias,
@@ -178,7 +178,7 @@ def emit_integer_matmul(
     whole = op.allocate(op.result, (*batch, left.shape[-2], right.shape[-1]))
     for index in np.ndindex(*batch):
         matrices = [_matrix_view(op, value, index) for value in (whole, left, right)]
-        op.lowering.add_instruction("matmul", op.name, matrices)
+        op.lowering.add_instruction("matmul", op.layer, matrices)
     return whole
 
 
@@ -192,14 +192,17 @@ def _matrix_view(op: OperatorContext, value: BuilderTensor, index: Shape) -> Bui
 
 
 def emit_integer_fully_connected(
-    op: OperatorContext, rows: BuilderTensor, weights: Array
+    op: OperatorContext, rows: BuilderTensor, weights: Array, is_by_channel: bool | None = None
 ) -> BuilderTensor:
-    """Emit a fully connected layer of integers with weights [ins, outs]."""
+    """Emit a fully connected layer of integers with weights [ins, outs].
+
+    By default the weights have a scale for each output if there are several scales.
+    """
     outs, own, lowering = weights.shape[1], op.sources[1], op.lowering
     scales, zeros = get_channel_parameters(own, outs)
     opcode, bias_scale = "fullyconnected", 0.0
     vectors: tuple[BuilderTensor, ...] = ()
-    if own.scales.size == 1:
+    if not (own.scales.size > 1 if is_by_channel is None else is_by_channel):
         type = make_quantized_type("i8", weights.shape, float(scales[0]), int(zeros[0]))
         bias_scale = float(np.float32(op.sources[0].scale) * scales[0])
     else:
@@ -207,7 +210,7 @@ def emit_integer_fully_connected(
         type = make_quantized_type("i8", weights.shape, 1.0, 0)
         vectors = lowering.add_channel_constants(op.name, scales, zeros)
     constant = lowering.builder.add_constant(own.name, weights, type)
-    bias = add_integer_bias(op, outs, bias_scale)
+    bias = add_bias(op, outs, bias_scale)
     shape = (rows.shape[0], outs)
     return op.apply_limits(op.emit_result(opcode, rows, constant, bias, *vectors, shape=shape))
 
@@ -272,8 +275,8 @@ def lower_qgemm(
 ) -> LoweringResult:
     """Lower QGemm with a float result: ``float(A @ B + C) * (alpha * a_scale * b_scale)``."""
     left, right = (
-        read_quantization(op.lowering.constants, *map(op.node.get_input, range(first, first + 3)))
-        for first in (0, 3)
+        read_quantization(op.node, op.lowering.constants, op.node.get_input(index), index + 1)
+        for index in (0, 3)
     )
     weights = _centered_constant(op, 3, 5, 0 if transb else 1)
     value, weights = (
@@ -357,11 +360,7 @@ def _multiply(
 
 def _columns(op: OperatorContext, value: BuilderTensor, first: int, count: int) -> BuilderTensor:
     """Return some indices of the last dimension."""
-    size = min(count, value.shape[-1] - first)
-    if size == value.shape[-1]:
-        return value
-    offsets = (*(0,) * (len(value.shape) - 1), first)
-    return op.emit("extracttensor", value, shape=(*value.shape[:-1], size), Offsets=offsets)
+    return op.extract(value, len(value.shape) - 1, first, min(count, value.shape[-1] - first))
 
 
 def _to_int32(op: OperatorContext, value: BuilderTensor) -> BuilderTensor:

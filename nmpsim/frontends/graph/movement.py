@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmpsim.diagnostics import list_alternatives
+from nmpsim.frontends.graph.constant_folding import IS_CONSTANT
 from nmpsim.frontends.graph.conversions import get_value_kind
 from nmpsim.frontends.graph.lowering import (
     CHANNELS_LAST,
@@ -52,6 +53,16 @@ def emit_stored_gather(
         constant = op.lowering.builder.add_constant(f"{op.name}_places", index, type)
         value = op.emit("gather", value, constant, shape=shape, BatchDims=axis)
     return value if indices else op.emit("copy", value)
+
+
+def lower_view(op: OperatorContext) -> LoweringResult:
+    """Lower an operator that only changes the shape to the shape declared for its result."""
+    name = op.names[0]
+    if op.lowering.is_constant(name):
+        values = op.lowering.get_constant(name).reshape(op.declared_shape)
+        op.lowering.define_constant(op.name, values)
+        return IS_CONSTANT
+    return op.define_view(op.declared_shape)
 
 
 def lower_identity(op: OperatorContext) -> LoweringResult:
@@ -283,7 +294,7 @@ def emit_pad(
             lowering.padding[op.name] = (top, left, bottom, right)
             return "padding of the convolution that reads it"
     whole = op.allocate(source.type, op.to_layout([sum(side) for side in sides]))
-    lowering.add_instruction("splat", op.name, (whole,), Value=real)
+    lowering.add_instruction("splat", op.layer, (whole,), Value=real)
     op.insert(whole, source, op.to_layout(before))
     return whole
 

@@ -97,7 +97,9 @@ class IntegerOperation:
     sources: tuple[QuantizedTensor, ...]
     result: QuantizedTensor
     bias: str = ""
-    """Name of a constant on the scale of the sum."""
+    """Name of a constant."""
+    bias_dtype: str = "int32"
+    """Element type of the bias: int32, on the scale of the sum, or float32."""
     limits: Limits | None = None
     """Bounds of the ReLU or clip after it."""
     float_nodes: tuple[Node, ...] = ()
@@ -194,15 +196,29 @@ class Graph:
 
 
 def read_quantization(
-    constants: Constants, name: str, scale: str, zero_point: str
+    node: Node, constants: Constants, name: str, index: int = 1, default: str = ""
 ) -> QuantizedTensor:
-    """Return the quantization of a tensor from its constant scale and zero point inputs.
+    """Return the quantization of a tensor from constant inputs of a node.
+
+    Parameters
+    ----------
+    node : Node
+        The node.
+    constants : mapping of str to ndarray
+        Known constants.
+    name : str
+        Name of the tensor.
+    index : int
+        Position of the scale; the zero point is the next input.
+    default : str
+        Element type if neither the zero point nor the values have one.
 
     Raises
     ------
     UnsupportedError
         If they are not constants, do not fit together, or a scale is not positive and finite.
     """
+    scale, zero_point = node.get_input(index), node.get_input(index + 1)
     given_scales = get_constant_values(constants, scale, "a scale")
     is_blocked = given_scales.ndim > 1 and given_scales.size > 1
     require(
@@ -234,7 +250,7 @@ def read_quantization(
         "positive finite numbers",
     )
     wide = np.broadcast_to(zeros.astype(np.int64), scales.shape)
-    return QuantizedTensor(name, dtype, scales.astype(np.float32), wide)
+    return QuantizedTensor(name, dtype or default, scales.astype(np.float32), wide)
 
 
 def make_unit_quantization(name: str, dtype: str) -> QuantizedTensor:

@@ -34,8 +34,6 @@ from nmpsim.lir.nodes import TensorType
 Integers = Sequence[int]
 _MAX_INTEGERS = 1 << 10
 FLOAT = "float32"
-INSTRUCTION = "nmpsim.Instruction"
-"""Operator of a node that stands for one LIR instruction."""
 LoweringResult = BuilderTensor | str
 """Result of an operator function; or, if it has defined its results itself, a text: why the node
 has no layers, empty if it has some."""
@@ -106,12 +104,17 @@ class OperatorContext:
         self.limits: Limits | None = None
         """Bounds of the fused ReLU or clip."""
         self.bias = ""
-        """Name of the integer bias, empty if there is none."""
+        """Name of the bias of integer weights, empty if there is none."""
+        self.bias_dtype = "int32"
+        """Element type of this bias: int32, on the scale of the sum, or float32."""
         if node.integers:
             self.sources, self.result = node.integers.sources, node.integers.result
             self.limits, self.bias = node.integers.limits, node.integers.bias
+            self.bias_dtype = node.integers.bias_dtype
         self.name = next(iter(node.results), "")
         """Name of the first result."""
+        self.layer = lowering.get_layer_name(self.name)
+        """Name of the layers that compute it."""
         self._layout: Layout = PLAIN
         self._own: set[str] = set()
 
@@ -225,7 +228,8 @@ class OperatorContext:
         """
         like = operands[0].type if kind is None else kind
         result = self.allocate(like, operands[0].shape if shape is None else shape, name)
-        self.lowering.add_instruction(opcode, name or self.name, (result, *operands), **attributes)
+        layer = self.lowering.get_layer_name(name) if name else self.layer
+        self.lowering.add_instruction(opcode, layer, (result, *operands), **attributes)
         return result
 
     def emit_result(
@@ -269,10 +273,19 @@ class OperatorContext:
             begin += part.shape[axis]
         return whole
 
+    def extract(self, value: BuilderTensor, axis: int, first: int, count: int) -> BuilderTensor:
+        """Return some indices of an axis of the stored layout; ``value`` if these are all."""
+        own = value.shape
+        if count == own[axis]:
+            return value
+        shape, offsets = (*own[:axis], count, *own[axis + 1 :]), [0] * len(own)
+        offsets[axis] = first
+        return self.emit("extracttensor", value, shape=shape, Offsets=tuple(offsets))
+
     def insert(self, target: BuilderTensor, source: BuilderTensor, offsets: Shape) -> None:
         """Emit an instruction that copies a value into a buffer at an offset per dimension."""
         attributes = {"Offsets": offsets, "Count": 1, "Axis": 0}
-        self.lowering.add_instruction("inserttensor", self.name, (target, source), **attributes)
+        self.lowering.add_instruction("inserttensor", self.layer, (target, source), **attributes)
 
     def emit_table(self, value: BuilderTensor, results: Array) -> BuilderTensor:
         """Emit a table look-up and return its result.
@@ -289,6 +302,7 @@ class OperatorContext:
         """Emit the fused ReLU or clip and return its result; return ``value`` without one."""
         if self.limits is None:
             return value
+        self.layer = self.lowering.get_layer_name(self.name)
         low, high = self.limits
         if high is None:
             return self.emit_result("relu", value)
@@ -367,56 +381,3 @@ def as_image(op: OperatorContext, value: BuilderTensor) -> BuilderTensor:
     if len(value.shape) == 4:
         return value
     return op.view(value, (value.shape[0], 1, *value.shape[1:]))
-
-
-def lower_instruction(
-    op: OperatorContext,
-    *,
-    opcode: str,
-    attributes: Mapping[str, Any],
-    views: Sequence[Shape] = (),
-    is_broadcast: bool = False,
-    numerics: str | None = None,
-    image: bool = False,
-    plain: bool = False,
-) -> LoweringResult:
-    """Lower a node that stands for one LIR instruction.
-
-    Parameters
-    ----------
-    op : OperatorContext
-        The node.
-    opcode, attributes
-        Opcode and attributes of the instruction.
-    views
-        Shapes in which it takes its result and its first operands.
-    is_broadcast
-        Whether operands are broadcast to the shape of the result.
-    numerics
-        Numerics profile of the layer, if it is not the model's.
-    image, plain
-        Layout: channels last, or that of the file (also with ``views``); by default that of the
-        operands.
-    """
-    lowering = op.lowering
-    declaration = lowering.graph.declarations[op.name]
-    op.result, shape = declaration.kind, declaration.shape
-    layout = CHANNELS_LAST if image else PLAIN
-    if not (image or plain or views):
-        layout = lowering.choose_layout(*op.names)
-    op.layout = layout
-    operands = [
-        lowering.broadcast(name, layout, shape, lowering.get_quantization(name))
-        if is_broadcast
-        else lowering.get_value(name, layout)
-        for name in op.names
-    ]
-    for index, view in enumerate(views[1:]):
-        operands[index] = op.view(operands[index], view)
-    stored_shape = op.to_layout(shape)
-    value = op.emit_result(
-        opcode, *operands, shape=views[0] if views else stored_shape, **attributes
-    )
-    if numerics:
-        lowering.layer_numerics[lowering.builder.layers[-1]] = numerics
-    return op.view(value, stored_shape)

@@ -14,7 +14,7 @@ from nmpsim.frontends.graph import (
     pooling,
     resizing,
 )
-from nmpsim.frontends.graph.operation import INSTRUCTION, OperatorFunction, lower_instruction
+from nmpsim.frontends.graph.operation import OperatorFunction
 
 
 @attrs.frozen
@@ -62,6 +62,7 @@ INTEGER_OPERATORS: dict[str, IntegerOperator] = {
     "GlobalAveragePool": IntegerOperator(pooling.lower_pool, has_16_bits=False, takes_limits=True),
     "MatMul": IntegerOperator(matmul.lower_integer_matmul, 2, is_weighted=True),
     "Mul": IntegerOperator(integer_ops.lower_integer_binary, 2, takes_limits=True),
+    "QuantizeLinear": IntegerOperator(integer_ops.lower_requantization, 0),
     "ReduceMean": IntegerOperator(pooling.lower_reduction, is_island=True),
     "Relu": IntegerOperator(integer_ops.lower_integer_clip, is_island=True),
     "Resize": IntegerOperator(resizing.lower_integer_resize, is_island=True),
@@ -73,7 +74,6 @@ OPERATORS: dict[str, OperatorFunction] = {
     **dict.fromkeys(float_ops.UNARY_OPCODES, float_ops.lower_unary),
     **dict.fromkeys(float_ops.VARIADIC_OPCODES, float_ops.lower_variadic),
     **dict.fromkeys(float_ops.LOGIC_OPCODES, float_ops.lower_logic),
-    INSTRUCTION: lower_instruction,
     "ArgMax": pooling.lower_arg_extreme,
     "ArgMin": pooling.lower_arg_extreme,
     "AveragePool": pooling.lower_pool,

@@ -173,7 +173,7 @@ def lower_softmax(
 ) -> LoweringResult:
     """Lower Softmax or LogSoftmax along an axis, or along it and all later axes before opset 13."""
     require(op.limits is None, f"a fused clip to {op.limits}", "a softmax without a clip")
-    shape, opcode = op.get_shape(), op.kind.lower()
+    shape, opcode = op.get_shape(), "logsoftmax" if op.kind == "LogSoftmax" else "softmax"
     is_old = int(op.lowering.opset if opset is None else opset) < 13
     default = 1 if is_old else -1
     axis = normalize_axis(default if axis is None else int(axis), shape)

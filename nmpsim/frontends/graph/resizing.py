@@ -260,11 +260,6 @@ def _repeat_edges(
     op: OperatorContext, value: BuilderTensor, axis: int, has_first: bool
 ) -> BuilderTensor:
     """Repeat the last row or column, and with ``has_first`` also the first one."""
-    shape = tuple(1 if d == axis else dim for d, dim in enumerate(value.shape))
-
-    def edge(index: int) -> BuilderTensor:
-        offsets = tuple(index * (d == axis) for d in range(len(shape)))
-        return op.emit("extracttensor", value, shape=shape, Offsets=offsets)
-
-    first = [edge(0)] if has_first else []
-    return op.concatenate(value.type, [*first, value, edge(value.shape[axis] - 1)], axis)
+    first = [op.extract(value, axis, 0, 1)] if has_first else []
+    last = op.extract(value, axis, value.shape[axis] - 1, 1)
+    return op.concatenate(value.type, [*first, value, last], axis)

@@ -11,6 +11,11 @@ import numpy as np
 from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.diagnostics import Place
 from nmpsim.frontends.graph.constant_folding import FOLDED_OPERATORS, extract_constants
+from nmpsim.frontends.graph.integer_regions import (
+    QUANTIZE,
+    find_integer_regions,
+    infer_quantization,
+)
 from nmpsim.frontends.graph.lowering import Lowering
 from nmpsim.frontends.graph.nodes import Graph, Node
 from nmpsim.frontends.graph.operators import OPERATORS
@@ -19,14 +24,8 @@ from nmpsim.frontends.graph.program import lower_graph
 from nmpsim.frontends.imported_model import ImportedModel, ImportOptions
 from nmpsim.frontends.module_builder import ModuleBuilder
 from nmpsim.frontends.onnx.function_inlining import inline_functions
-from nmpsim.frontends.onnx.integer_operations import (
-    QLINEAR_OPERATORS,
-    QUANTIZE,
-    convert_qlinear_node,
-    fuse_qdq,
-    infer_quantization,
-)
 from nmpsim.frontends.onnx.model import load_model, make_damaged_file_error, read_graph
+from nmpsim.frontends.onnx.qlinear import QLINEAR_OPERATORS, convert_qlinear_node
 from nmpsim.frontends.onnx.weight_folding import fold_into_weights
 from nmpsim.lir.names import make_legal_name
 
@@ -101,17 +100,15 @@ def lower_onnx_graph(
         if options.for_quantization:
             graph, folded = fold_into_weights(graph)
             mappings |= folded
-        fused = fuse_qdq(graph, _has_islands(graph, options))
+        regions = find_integer_regions(graph, _has_islands(graph, options))
     except INVALID_NODE_ERRORS as error:
         raise make_damaged_file_error(place, f"{type(error).__name__}: {error}"[:120]) from error
-    labels = {node.index: node.label for node in graph.nodes}
-    for index, reason in fused.fused.items():
-        mappings[index] = OperatorMapping(labels[index], (), reason)
-    steps = tuple(_with_integer_operations(fused.steps, graph, problems))
+    mappings |= regions.mappings
+    steps = tuple(_with_integer_operations(regions.steps, graph, problems))
     graph = attrs.evolve(graph, quantization=infer_quantization(graph, steps))
     lowering = Lowering(graph, steps, builder, place)
     imported = lower_graph(steps, lowering, mappings, problems, NUMERICS)
-    islands = [label for label in fused.islands if label not in lowering.float_labels]
+    islands = [label for label in regions.islands if label not in lowering.float_labels]
     warnings = (*graph.warnings, *([_island_warning(islands)] if islands else ()))
     return attrs.evolve(imported, warnings=warnings)
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nmpsim.frontends.graph.constant_folding import IS_CONSTANT
 from nmpsim.frontends.graph.movement import emit_pad, emit_stored_gather
 from nmpsim.frontends.graph.nodes import UNSIGNED_OFFSETS
 from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext, normalize_axis
@@ -14,16 +13,6 @@ from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.module_builder import BuilderTensor
 from nmpsim.frontends.tflite.tables import rescale_concat_input
 from nmpsim.lir.printer import format_type
-
-
-def lower_reshape(op: OperatorContext) -> LoweringResult:
-    """Lower RESHAPE, SQUEEZE or EXPAND_DIMS, which only change the shape."""
-    name = op.names[0]
-    if op.lowering.is_constant(name):
-        values = op.lowering.get_constant(name).reshape(op.declared_shape)
-        op.lowering.define_constant(op.name, values)
-        return IS_CONSTANT
-    return op.define_view(op.declared_shape)
 
 
 def lower_pad(op: OperatorContext, *, mode: int = 0) -> LoweringResult:

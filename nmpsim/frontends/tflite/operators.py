@@ -8,6 +8,7 @@ import attrs
 
 from nmpsim.diagnostics import list_alternatives
 from nmpsim.frontends.graph.lowering import Lowering
+from nmpsim.frontends.graph.movement import lower_view
 from nmpsim.frontends.graph.nodes import Kind, Limits
 from nmpsim.frontends.graph.operation import (
     LoweringResult,
@@ -45,9 +46,7 @@ class OperatorRow:
 
 _BINARY = OperatorRow(pointwise.lower_binary, (0, 1))
 _EXTREME = OperatorRow(pointwise.lower_binary, (0, 1), has_equal_scales=True)
-_MOVEMENT = OperatorRow(
-    movement.lower_reshape, is_quantized=False, has_equal_types=True, has_equal_scales=True
-)
+_MOVEMENT = OperatorRow(lower_view, is_quantized=False, has_equal_types=True, has_equal_scales=True)
 _PART = OperatorRow(movement.lower_split, is_quantized=False, has_equal_scales=True)
 _TABLE = OperatorRow(pointwise.lower_table, has_equal_types=True)
 _CLIP = OperatorRow(pointwise.lower_clip, has_equal_types=True)

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
+
 from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.diagnostics import Place, fail
 from nmpsim.frontends import onnx
-from nmpsim.frontends.graph.lowering import VIEW_ONLY, Lowering
+from nmpsim.frontends.graph.integer_regions import (
+    DEQUANTIZE,
+    MOVEMENTS,
+    QUANTIZE,
+    find_integer_regions,
+    infer_quantization,
+)
+from nmpsim.frontends.graph.lowering import Lowering
+from nmpsim.frontends.graph.movement import lower_identity
+from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext
+from nmpsim.frontends.graph.operators import OPERATORS as GRAPH_OPERATORS
 from nmpsim.frontends.graph.problems import Problems
 from nmpsim.frontends.graph.program import lower_graph
 from nmpsim.frontends.imported_model import (
@@ -18,8 +30,7 @@ from nmpsim.frontends.imported_model import (
 from nmpsim.frontends.module_builder import ModuleBuilder
 from nmpsim.frontends.torch.float_operators import FLOAT_OPERATIONS
 from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, get_tensor_kind
-from nmpsim.frontends.torch.pt2e import convert_pt2e, is_pt2e_model
-from nmpsim.frontends.torch.quantized_operators import QUANTIZED_OPERATIONS
+from nmpsim.frontends.torch.quantized_operators import OPERATIONS, lower_operation
 from nmpsim.frontends.torch.recording import (
     ENGINE_PROFILES,
     ModelRecording,
@@ -56,26 +67,56 @@ def lower_recording(recording: ModelRecording) -> ImportedModel:
     is_float = is_float_model(recording)
     place = Place(PLACE if is_float else recording.name)
     problems = Problems(place, lambda found: None, "operator" if is_float else "operation")
-    if is_pt2e_model(recording):
-        recording = convert_pt2e(
-            recording, lambda call, error: problems.add(call.number, call.label, error)
-        )
-        problems.raise_errors()
-    builder = TorchGraphBuilder(recording, is_float)
-    if not is_float:
+    is_pt2e = any(call.operation.startswith(PT2E_PREFIX) for call in recording.calls)
+    builder = TorchGraphBuilder(recording, is_float or is_pt2e)
+    if not builder.is_float:
         _check_interface(recording, place)
-    operations = FLOAT_OPERATIONS if is_float else QUANTIZED_OPERATIONS
-    mappings: dict[int, OperatorMapping] = {}
     for call in recording.calls:
-        if not builder.add_call(call, operations, problems):
-            mappings[call.number] = OperatorMapping(call.label, (), VIEW_ONLY)
+        builder.add_call(call, FLOAT_OPERATIONS if builder.is_float else OPERATIONS, problems)
     graph, module_builder = builder.build(), ModuleBuilder(make_legal_name(recording.name), PLACE)
     if is_float:
         options = ImportOptions(for_quantization=True)
         return onnx.lower_onnx_graph(graph, module_builder, place, options, problems)
-    lowering = Lowering(graph, builder.steps, module_builder, place)
-    numerics = ENGINE_PROFILES[recording.engine]
-    return lower_graph(builder.steps, lowering, mappings, problems, numerics)
+    steps, operators, numerics = graph.nodes, _EAGER_OPERATORS, ENGINE_PROFILES[recording.engine]
+    mappings: dict[int, OperatorMapping] = {}
+    if is_pt2e:
+        regions = find_integer_regions(graph, True, PT2E_OPERATORS, bias_dtype="float32")
+        steps, mappings, operators = regions.steps, regions.mappings, _PT2E_OPERATORS
+        numerics = ENGINE_PROFILES[PT2E_ENGINE]
+        own = {(one.index, one.op): one.outputs[0] for one in graph.nodes}
+        graph = attrs.evolve(
+            graph,
+            quantization=infer_quantization(graph, steps),
+            layers={
+                one.results[0]: graph.layers.get(name, name)
+                for one in steps
+                for name in (own[one.index, one.op],)
+            },
+        )
+    lowering = Lowering(graph, steps, module_builder, place)
+    return lower_graph(steps, lowering, mappings, problems, numerics, operators=operators)
+
+
+PT2E_PREFIX = "quantized_decomposed."
+PT2E_ENGINE = "fbgemm"
+"""Engine in whose arithmetic the integer regions of PT2E are computed."""
+PT2E_OPERATORS = ("Add", "AveragePool", "Conv", "Gemm", "MatMul", "Mul", "ReduceMean", "Relu")
+"""Operators with an integer form in PyTorch's arithmetic."""
+
+
+def _refuse(op: OperatorContext) -> LoweringResult:
+    """Raise UnsupportedError for an operator of PT2E that is not in an integer region."""
+    raise UnsupportedError(
+        "an operation in float32 that has no integer form or is not quantized on both sides",
+        "an operation with an integer form between dequantize_* and quantize_per_tensor",
+    )
+
+
+_PT2E_OPERATORS = {
+    op: function if op in (*MOVEMENTS, QUANTIZE, DEQUANTIZE) else _refuse
+    for op, function in GRAPH_OPERATORS.items()
+}
+_EAGER_OPERATORS = {**dict.fromkeys(OPERATIONS, lower_operation), "Identity": lower_identity}
 
 
 def _check_interface(recording: ModelRecording, place: Place) -> None:

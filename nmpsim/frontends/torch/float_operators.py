@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
-from nmpsim.frontends.graph.nodes import Shape
-from nmpsim.frontends.graph.operation import bind_attributes
+from nmpsim.frontends.graph.nodes import (
+    INTEGER_RANGES,
+    Array,
+    IntegerOperation,
+    QuantizedTensor,
+    Shape,
+)
 from nmpsim.frontends.imported_model import require
+from nmpsim.frontends.torch.arguments import (
+    VIEWS,
+    find_adaptive_window,
+    find_paddings,
+    find_permutation,
+    make_pair,
+)
+from nmpsim.frontends.torch.float_formulas import FORMULAS, add_number
 from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, Translation
-from nmpsim.frontends.torch.movement import MOVEMENTS, translate_identity, translate_pad
 from nmpsim.frontends.torch.recording import RecordedTensor
 
 
@@ -29,10 +39,6 @@ def _name_tensors(builder: TorchGraphBuilder, *arguments: str) -> list[str]:
 def _name_temporary(builder: TorchGraphBuilder, suffix: str) -> str:
     """Return a new name for a tensor between two nodes."""
     return builder.unique_name(f"{builder.call.name}.{suffix}".strip("."))
-
-
-def _add_number(builder: TorchGraphBuilder, name: str, value: float) -> str:
-    return builder.add_constant(name, np.array(value, np.float32))
 
 
 @attrs.frozen
@@ -68,8 +74,8 @@ def _translate_convolution(
     padding: Sequence[int],
     dilation: Sequence[int],
     transposed: bool,
-    output_padding: Sequence[int],
     groups: int,
+    output_padding: Sequence[int] = (),
     bias: Any = None,
 ) -> None:
     builder.add_node(
@@ -104,13 +110,7 @@ def _translate_batch_norm(
     builder.add_node("BatchNormalization", inputs, epsilon=float(eps))
 
 
-def make_pair(value: Any) -> tuple[int, int]:
-    """Return the values for rows and columns from a tuple, or one number for both."""
-    sizes = value if isinstance(value, tuple) else (value,)
-    return int(sizes[0]), int(sizes[-1])
-
-
-def make_pool_translation(op: str) -> Translation:
+def _pool(op: str) -> Translation:
     """Return a function that translates a PyTorch pool to an ONNX pool."""
 
     def translate(
@@ -137,22 +137,9 @@ def make_pool_translation(op: str) -> Translation:
     return translate
 
 
-def find_adaptive_window(builder: TorchGraphBuilder) -> Shape:
-    """Return the window of an adaptive pool whose windows have one size and do not overlap."""
-    shape, out = builder.get_first_tensor().shape, builder.result.shape[2:]
-    require(len(shape) == 4, f"an input of shape {list(shape)}", "4 dimensions")
-    pairs = list(zip(shape[2:], out, strict=True))
-    require(
-        all(size and own % size == 0 for own, size in pairs),
-        f"{list(shape[2:])} pooled to {list(out)}",
-        "windows of one size",
-    )
-    return tuple(own // size for own, size in pairs)
-
-
 def _adaptive_pool(op: str) -> Translation:
     def translate(builder: TorchGraphBuilder) -> None:
-        window = find_adaptive_window(builder)
+        window = find_adaptive_window(builder.get_first_tensor().shape, builder.result.shape)
         builder.add_node(op, [builder.get_first_tensor()], kernel_shape=window, strides=window)
 
     return translate
@@ -176,12 +163,12 @@ def _binary(op: str, is_reversed: bool = False) -> Translation:
         for side, factor in zip((self, other), factors, strict=True):
             if not isinstance(side, RecordedTensor):
                 name = f"{builder.call.name}.number".strip(".")
-                names.append(_add_number(builder, name, float(side) * factor))
+                names.append(add_number(builder, name, float(side) * factor))
                 continue
             require(side.dtype == "float32", f"an operand of {side.dtype}", "float32")
             names.append(builder.get_name(side))
             if factor != 1:
-                multiplier = _add_number(builder, f"{builder.call.name}.alpha".strip("."), factor)
+                multiplier = add_number(builder, f"{builder.call.name}.alpha".strip("."), factor)
                 scaled = _name_temporary(builder, "scaled")
                 names[-1] = builder.add_node("Mul", [names[-1], multiplier], scaled)
         builder.add_node(op, names[::-1] if is_reversed else names)
@@ -203,6 +190,120 @@ def _translate_linear(builder: TorchGraphBuilder, weight: RecordedTensor, bias: 
 
 def _add_reshape(builder: TorchGraphBuilder, source: Any, shape: Shape, *result: str) -> str:
     return builder.add_node("Reshape", [source, builder.add_integers(shape)], *result)
+
+
+def _translate_view(builder: TorchGraphBuilder) -> None:
+    shape = builder.result.shape
+    builder.add_node("Reshape", [builder.get_first_tensor()], shape=shape, allowzero=1)
+
+
+def _translate_identity(builder: TorchGraphBuilder) -> None:
+    """Translate an operation that only changes the memory layout in PyTorch."""
+    source, result = builder.get_first_tensor(), builder.result
+    require(source.dtype == result.dtype, f"{source.dtype} to {result.dtype}", "equal types")
+    builder.add_node("Identity", [source])
+
+
+def _translate_permutation(
+    builder: TorchGraphBuilder, dims: Sequence[int] | None = None, dim0: Any = 0, dim1: Any = 1
+) -> None:
+    source = builder.get_first_tensor()
+    order, name = find_permutation(len(source.shape), dims, dim0, dim1), builder.get_name(source)
+    before = next((step for step in reversed(builder.steps) if name in step.outputs), None)
+    if before is None or before.inputs[0] not in builder.constants:
+        builder.add_node("Transpose", [name], perm=order)
+        return
+    # Weights of PT2E: their integers are transposed instead.
+    stored, *parameters = before.inputs
+    values = builder.constants[stored].transpose(order)
+    turned = builder.add_constant(f"{stored}_transposed", values)
+    builder.add_node(before.op, [turned, *parameters], axis=order.index(before.attributes["axis"]))
+
+
+def _add_conversion(
+    builder: TorchGraphBuilder,
+    op: str,
+    source: RecordedTensor,
+    scale: Any,
+    zero_point: Array,
+    *outputs: str,
+    axis: int = 0,
+) -> None:
+    name = builder.get_name(source)
+    parameters = {"scale": np.asarray(scale, np.float32), "zero_point": zero_point}
+    constants = [builder.add_constant(f"{name}_{key}", one) for key, one in parameters.items()]
+    builder.add_node(op, [name, *constants], *outputs, axis=axis)
+
+
+def _translate_quantize(
+    builder: TorchGraphBuilder,
+    input: RecordedTensor,
+    scale: float,
+    zero_point: int,
+    quant_min: int,
+    quant_max: int,
+    dtype: str,
+) -> None:
+    """Translate PT2E's quantization, whose range may be narrower than that of its type."""
+    require(dtype in ("int8", "uint8"), f"quantization to {dtype}", "int8 or uint8")
+    result, zeros = builder.get_first_output(), np.array(zero_point, dtype)
+    if (quant_min, quant_max) == INTEGER_RANGES[dtype]:
+        _add_conversion(builder, "QuantizeLinear", input, scale, zeros)
+        return
+    stored = _name_temporary(builder, "unclipped")
+    _add_conversion(builder, "QuantizeLinear", input, scale, zeros, stored)
+    source, target = (
+        QuantizedTensor(name, dtype, np.array([scale], np.float32), np.array([zero_point]))
+        for name in (stored, result)
+    )
+    limits = (scale * (quant_min - zero_point), scale * (quant_max - zero_point))
+    builder.add_node("Clip", [stored])
+    operation = IntegerOperation("Clip", (source,), target, limits=limits)
+    builder.steps[-1] = attrs.evolve(builder.steps[-1], integers=operation)
+
+
+def _translate_dequantize(
+    builder: TorchGraphBuilder, input: RecordedTensor, scale: Any, zero_point: int
+) -> None:
+    zero = np.array(zero_point, input.dtype)
+    _add_conversion(builder, "DequantizeLinear", input, scale, zero)
+
+
+def _translate_dequantize_channels(
+    builder: TorchGraphBuilder,
+    input: RecordedTensor,
+    scales: RecordedTensor,
+    zero_points: RecordedTensor,
+    axis: int,
+) -> None:
+    require(
+        scales.values is not None and zero_points.values is not None,
+        "scales that are not constants",
+        "constants",
+    )
+    zeros = np.asarray(zero_points.values, input.dtype)
+    _add_conversion(builder, "DequantizeLinear", input, scales.values, zeros, axis=axis)
+
+
+def _translate_slice(
+    builder: TorchGraphBuilder, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> None:
+    source = builder.get_first_tensor()
+    axis = dim % len(source.shape)
+    start, end, _ = slice(start, end).indices(source.shape[axis])
+    builder.add_node("Slice", [source], starts=(start,), ends=(end,), axes=(axis,), steps=(step,))
+
+
+def _translate_split(builder: TorchGraphBuilder, dim: int = 0) -> None:
+    source = builder.get_first_tensor()
+    axis = dim % len(source.shape)
+    sizes = tuple(result.shape[axis] for result in builder.call.results)
+    builder.add_node("Split", [source], *builder.get_output_names(), axis=axis, split=sizes)
+
+
+def _translate_pad(builder: TorchGraphBuilder, pad: Sequence[int], value: float = 0.0) -> None:
+    before, after = find_paddings(len(builder.result.shape), pad)
+    builder.add_node("Pad", [builder.get_first_tensor()], pads=(*before, *after), value=value)
 
 
 def _translate_select(builder: TorchGraphBuilder, dim: int, index: int) -> None:
@@ -235,7 +336,7 @@ def _translate_stack(
 def _translate_expand(builder: TorchGraphBuilder) -> None:
     own, shape = builder.get_first_tensor().shape, builder.result.shape
     require(own == shape, f"an expansion from {list(own)} to {list(shape)}", "equal shapes")
-    translate_identity(builder)
+    _translate_identity(builder)
 
 
 def _translate_channel_shuffle(builder: TorchGraphBuilder, groups: int) -> None:
@@ -251,7 +352,7 @@ def _translate_channel_shuffle(builder: TorchGraphBuilder, groups: int) -> None:
 
 def _translate_power(builder: TorchGraphBuilder, exponent: Any) -> None:
     require(not isinstance(exponent, RecordedTensor), "a tensor as exponent", "a number")
-    number = _add_number(builder, "exponent", float(exponent))
+    number = add_number(builder, "exponent", float(exponent))
     builder.add_node("Pow", [*_name_tensors(builder, "self"), number])
 
 
@@ -283,67 +384,10 @@ def _translate_upsample(builder: TorchGraphBuilder) -> None:
     )
 
 
-# --- formulas of several operators -----------------------------------------------------------
-
-
-_Writer = Callable[..., str]
-"""Adds an operator on tensor names and numbers, and returns the name of its result."""
-
-
-def _write_operator(builder: TorchGraphBuilder, op: str, *operands: str | float) -> str:
-    names = [
-        one if isinstance(one, str) else _add_number(builder, "number", one) for one in operands
-    ]
-    return builder.add_node(op, names, builder.unique_name(op.lower()))
-
-
-def _formula(write: Callable[..., str]) -> Translation:
-    """Return the translation of a function of each value to several operators.
-
-    ``write`` takes a :data:`_Writer`, the name of the operand, and arguments of the operation.
-    """
-
-    def translate(builder: TorchGraphBuilder, self: RecordedTensor) -> None:
-        given = bind_attributes(write, builder.arguments)
-        write(functools.partial(_write_operator, builder), builder.get_name(self), **given)
-        builder.steps[-1] = attrs.evolve(builder.steps[-1], outputs=(builder.get_first_output(),))
-
-    return translate
-
-
-def _write_gelu(write: _Writer, x: str, approximate: str = "none") -> str:
-    """Add ``x * (1 + erf(x / sqrt(2))) / 2``, or its approximation by tanh."""
-    if approximate == "tanh":
-        cube = write("Mul", write("Mul", write("Mul", x, x), x), 0.044715)
-        inner = write("Mul", write("Add", x, cube), math.sqrt(2 / math.pi))
-        share = write("Tanh", inner)
-    else:
-        share = write("Erf", write("Mul", x, math.sqrt(0.5)))
-    return write("Mul", write("Mul", x, write("Add", share, 1.0)), 0.5)
-
-
-def _write_elu(
-    write: _Writer, x: str, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0
-) -> str:
-    """Add ``scale * (max(x, 0) + alpha * (exp(input_scale * min(x, 0)) - 1))``."""
-    below = write("Mul", write("Neg", write("Relu", write("Neg", x))), input_scale)
-    bent = write("Mul", write("Sub", write("Exp", below), 1.0), alpha)
-    return write("Mul", write("Add", write("Relu", x), bent), scale)
-
-
-def _write_softplus(write: _Writer, x: str) -> str:
-    """Add ``log(1 + exp(x))``, computed without an exponential of more than 0."""
-    small = write("Exp", write("Neg", write("Abs", x)))
-    return write("Add", write("Relu", x), write("Log", write("Add", small, 1.0)))
-
-
-def _write_scaled_softplus(write: _Writer, x: str, beta: float = 1.0) -> str:
-    """Add ``log(1 + exp(beta * x)) / beta``."""
-    return write("Div", _write_softplus(write, write("Mul", x, beta)), beta)
-
-
 FLOAT_OPERATIONS: dict[str, Translation] = {
-    **MOVEMENTS,
+    **FORMULAS,
+    **{f"aten.{name}": _translate_identity for name in ("alias", "clone", "contiguous", "detach")},
+    **{f"aten.{name}": _translate_view for name in VIEWS},
     **{
         f"aten.{name}": _operator(op)
         for name, op in {
@@ -365,53 +409,51 @@ FLOAT_OPERATIONS: dict[str, Translation] = {
     "aten._native_batch_norm_legit_no_training": _translate_batch_norm,
     "aten._prelu_kernel": _translate_prelu,
     "aten._softmax": _operator("Softmax", axis=_Argument("dim", int)),
-    "aten._to_copy": translate_identity,
+    "aten._to_copy": _translate_identity,
     "aten.adaptive_max_pool2d": _adaptive_pool("MaxPool"),
     "aten.add": _binary("Add"),
     "aten.addmm": _operator(
         "Gemm", "mat1", "mat2", "self", alpha=_Argument("alpha"), beta=_Argument("beta")
     ),
-    "aten.avg_pool2d": make_pool_translation("AveragePool"),
+    "aten.avg_pool2d": _pool("AveragePool"),
     "aten.bmm": _operator("MatMul", "self", "mat2"),
     "aten.cat": _translate_concatenation,
-    "aten.celu": _formula(
-        lambda write, x, alpha=1.0: _write_elu(write, x, alpha, input_scale=1 / alpha)
-    ),
     "aten.channel_shuffle": _translate_channel_shuffle,
     "aten.clamp": _operator("Clip", min=_Argument("min"), max=_Argument("max")),
     "aten.clamp_max": _operator("Clip", max=_Argument("max")),
     "aten.clamp_min": _operator("Clip", min=_Argument("min")),
-    "aten.constant_pad_nd": translate_pad,
+    "aten.constant_pad_nd": _translate_pad,
     "aten.convolution": _translate_convolution,
     "aten.div": _binary("Div"),
-    "aten.elu": _formula(_write_elu),
     "aten.expand": _translate_expand,
-    "aten.gelu": _formula(_write_gelu),
     "aten.hardsigmoid": _operator("HardSigmoid", alpha=1 / 6, beta=0.5),
     "aten.hardtanh": _operator("Clip", min=_Argument("min_val"), max=_Argument("max_val")),
     "aten.leaky_relu": _operator("LeakyRelu", alpha=_Argument("negative_slope")),
     "aten.linear": _translate_linear,
-    "aten.max_pool2d_with_indices": make_pool_translation("MaxPool"),
+    "aten.max_pool2d_with_indices": _pool("MaxPool"),
     "aten.maximum": _operator("Max", "self", "other"),
     "aten.mean": _translate_mean,
     "aten.minimum": _operator("Min", "self", "other"),
-    "aten.mish": _formula(
-        lambda write, x: write("Mul", x, write("Tanh", _write_softplus(write, x)))
-    ),
     "aten.mm": _operator("MatMul", "self", "mat2"),
     "aten.mul": _binary("Mul"),
     "aten.native_batch_norm": _translate_batch_norm,
+    "aten.permute": _translate_permutation,
     "aten.pixel_shuffle": _operator(
         "DepthToSpace", blocksize=_Argument("upscale_factor", int), mode="CRD"
     ),
     "aten.pow": _translate_power,
-    "aten.rsqrt": _formula(lambda write, x: write("Reciprocal", write("Sqrt", x))),
     "aten.rsub": _binary("Sub", is_reversed=True),
     "aten.select": _translate_select,
-    "aten.silu": _formula(lambda write, x: write("Mul", x, write("Sigmoid", x))),
-    "aten.softplus": _formula(_write_scaled_softplus),
+    "aten.slice": _translate_slice,
+    "aten.split": _translate_split,
+    "aten.split_with_sizes": _translate_split,
     "aten.stack": _translate_stack,
     "aten.sub": _binary("Sub"),
+    "aten.t": _translate_permutation,
+    "aten.transpose": _translate_permutation,
+    "quantized_decomposed.dequantize_per_channel": _translate_dequantize_channels,
+    "quantized_decomposed.dequantize_per_tensor": _translate_dequantize,
+    "quantized_decomposed.quantize_per_tensor": _translate_quantize,
     "aten.upsample_nearest2d": _translate_upsample,
 }
 """Operation of PyTorch -> translation."""

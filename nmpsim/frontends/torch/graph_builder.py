@@ -11,10 +11,8 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from nmpsim.diagnostics import list_alternatives
 from nmpsim.frontends.graph.nodes import (
     OPSET,
-    UNSIGNED_OFFSETS,
     Array,
     Graph,
     GraphInput,
@@ -24,11 +22,16 @@ from nmpsim.frontends.graph.nodes import (
     Shape,
     TensorDeclaration,
 )
-from nmpsim.frontends.graph.operation import INSTRUCTION, bind_attributes
+from nmpsim.frontends.graph.operation import bind_attributes
 from nmpsim.frontends.graph.problems import Problems
 from nmpsim.frontends.imported_model import UnsupportedError, require
 from nmpsim.frontends.module_builder import UniqueNames
-from nmpsim.frontends.torch.recording import ModelRecording, RecordedCall, RecordedTensor
+from nmpsim.frontends.torch.recording import (
+    ModelRecording,
+    QuantizedWeights,
+    RecordedCall,
+    RecordedTensor,
+)
 
 _REFUSED = "nmpsim.Refused"
 """Operator of the node that stands for an operation that is not supported."""
@@ -65,13 +68,11 @@ class TorchGraphBuilder(UniqueNames):
         """Tensor number -> name of the model output."""
         for (_, tensor), name in zip(recording.outputs, self._output_names, strict=True):
             self._outputs.setdefault(tensor.number, name)
-        self._permuted: dict[int, tuple[RecordedTensor, tuple[int, ...]]] = {}
-        """Tensor number -> source and order of a permutation that is not added yet."""
 
     def add_call(
-        self, call: RecordedCall, operations: Mapping[str, Translation], problems: Problems
-    ) -> bool:
-        """Translate an operation to nodes, and return whether there are any.
+        self, call: RecordedCall, operations: Mapping[str, Any], problems: Problems
+    ) -> None:
+        """Add the nodes of an operation.
 
         For an operation that is not supported, a problem is recorded and a node is added that
         stands for it, so that operations that read its results are checked too.
@@ -80,8 +81,8 @@ class TorchGraphBuilder(UniqueNames):
         ----------
         call : RecordedCall
             The operation.
-        operations : mapping of str to Translation
-            Supported operations.
+        operations : mapping
+            Supported operations; those of a float model with their :data:`Translation`.
         problems : Problems
             Receives the problem.
         """
@@ -104,7 +105,11 @@ class TorchGraphBuilder(UniqueNames):
                 f"operation {call.operation}",
                 "an operation listed in docs/torch.md",
             )
-            self.apply_translation(operations[call.operation])
+            if self.is_float:
+                translate = operations[call.operation]
+                translate(self, **bind_attributes(translate, self.arguments))
+            else:
+                self._add_operation()
         except UnsupportedError as error:
             problems.add(call.number, call.label, error)
             del self.steps[before:]
@@ -112,11 +117,6 @@ class TorchGraphBuilder(UniqueNames):
             with suppress(UnsupportedError):
                 names.extend(self.get_output_names())
             self.steps.append(Node(call.number, _REFUSED, (), tuple(names), {}, call.label))
-        return len(self.steps) > before
-
-    def apply_translation(self, translation: Translation) -> None:
-        """Call a translation with those arguments of the operation that are in its signature."""
-        translation(self, **bind_attributes(translation, self.arguments))
 
     def build(self) -> Graph:
         """Return the graph of the recorded run."""
@@ -155,35 +155,12 @@ class TorchGraphBuilder(UniqueNames):
                 )
             own = tensor.name or f"{self.call.name}.constant".strip(".")
             self._names[tensor.number] = self.add_constant(own, np.asarray(tensor.values))
-        name = self._declare_tensor(self._names[tensor.number], tensor)
-        if tensor.number in self._permuted:
-            source, order = self._permuted.pop(tensor.number)
-            self.add_node("Transpose", [source], name, perm=order)
-        return name
-
-    def permute(self, source: RecordedTensor, order: tuple[int, ...]) -> None:
-        """Record a permutation of dimensions; its node is added when the result is first used."""
-        if source.number in self._permuted:
-            source, own = self._permuted[source.number]
-            order = tuple(own[axis] for axis in order)
-        self._permuted[self.result.number] = source, order
-        if self.result.number in self._outputs:
-            self.get_name(self.result)
+        return self._declare_tensor(self._names[tensor.number], tensor)
 
     @property
     def result(self) -> RecordedTensor:
         """First result of the current operation."""
         return self.call.results[0]
-
-    def get_tensor(self, argument: str, *dtypes: str) -> RecordedTensor:
-        """Return a tensor argument; raise UnsupportedError if its dtype is not in ``dtypes``."""
-        tensor = self.arguments.get(argument)
-        if not isinstance(tensor, RecordedTensor):
-            raise UnsupportedError(f"{argument} {tensor}", "a tensor")
-        dtypes = dtypes or ("quint8",)
-        found = f"{argument} of type {tensor.dtype}"
-        require(tensor.dtype in dtypes, found, list_alternatives(dtypes))
-        return tensor
 
     def get_first_tensor(self) -> RecordedTensor:
         """Return the first argument, which must be a tensor of any element type."""
@@ -201,17 +178,6 @@ class TorchGraphBuilder(UniqueNames):
     def get_first_output(self) -> str:
         """Return the name of the current operation's first result."""
         return next(self.get_output_names())
-
-    def get_quantization(self, name: str) -> QuantizedTensor:
-        """Return the declared quantization of a tensor."""
-        kind = self._declarations[name].kind
-        if isinstance(kind, str):
-            raise UnsupportedError(f"{name} of type {kind}", "quint8")
-        return kind
-
-    def add_temporary(self, suffix: str, kind: QuantizedTensor, shape: Shape) -> str:
-        """Declare an intermediate tensor and return its name."""
-        return self._declare(self.unique_name(f"{self.call.name}_{suffix}"), kind, shape)
 
     def add_constant(self, name: str, values: Array, kind: Kind = "") -> str:
         """Add a constant under a unique name and return the name."""
@@ -235,6 +201,26 @@ class TorchGraphBuilder(UniqueNames):
 
     # --- nodes -------------------------------------------------------------------------------
 
+    def _add_operation(self) -> None:
+        """Add a node of the current operation, with its weights and bias as constants."""
+        call, inputs = self.call, []
+        given: dict[str, Any] = {"engine": self.recording.engine, "tables": call.tables}
+        for argument, value in self.arguments.items():
+            given[argument] = value
+            if isinstance(value, QuantizedWeights):
+                kind = QuantizedTensor("", "int8", value.scales, value.zero_points)
+                inputs.append(self.add_constant(f"{call.name}.weight", value.weights, kind))
+                zeros = np.zeros(len(value.weights), np.float32)
+                bias = zeros if value.bias is None else value.bias
+                given["bias"] = self.add_constant(f"{call.name}.bias", bias)
+                given["weights"] = value
+            parts = value if isinstance(value, tuple) else (value,)
+            inputs += [self.get_name(part) for part in parts if isinstance(part, RecordedTensor)]
+        outputs = tuple(self.get_output_names())
+        self.steps.append(
+            Node(call.number, call.operation, tuple(inputs), outputs, given, call.label)
+        )
+
     def add_node(self, op: str, inputs: Sequence[Any], *outputs: str, **attributes: Any) -> str:
         """Add a node, and return the name of its first output.
 
@@ -245,32 +231,6 @@ class TorchGraphBuilder(UniqueNames):
         outputs = outputs or (self.get_first_output(),)
         self.steps.append(Node(self.call.number, op, names, outputs, given, self.call.label))
         return outputs[0]
-
-    def add_instruction(
-        self, opcode: str, inputs: Sequence[Any], *output: str, **attributes: Any
-    ) -> str:
-        """Add a node that stands for one LIR instruction, and return the name of its output.
-
-        Keyword arguments in lower case are arguments of
-        :func:`~nmpsim.frontends.graph.operation.lower_instruction`, others are attributes of the
-        instruction.
-        """
-        own = {key: attributes.pop(key) for key in list(attributes) if key.islower()}
-        return self.add_node(
-            INSTRUCTION, inputs, *output, opcode=opcode, attributes=attributes, **own
-        )
-
-    def add_table(self, source: str, table: npt.NDArray[np.uint8], *outputs: str) -> str:
-        """Add a look-up table of the result for each integer, and return the name of its output.
-
-        By default the output is the operation's first result.
-        """
-        output, *_ = outputs or (self.get_first_output(),)
-        kind, offset = self.get_quantization(output), UNSIGNED_OFFSETS["uint8"]
-        stored = (table.astype(np.int16) - offset).astype(np.int8)
-        own = attrs.evolve(kind, dtype="int8", zero_points=kind.zero_points - offset)
-        mapping = self.add_constant(f"{self._layers.get(output, output)}_table", stored, own)
-        return self.add_instruction("intlookuptable", [source, mapping], output)
 
 
 Translation = Callable[..., None]

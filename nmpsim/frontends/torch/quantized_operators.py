@@ -1,4 +1,7 @@
-"""Translation of the operations of quantized PyTorch models to LIR instructions."""
+"""Lowering of the operations of quantized PyTorch models.
+
+A node has the tensors of a recorded call as inputs and the other arguments as attributes.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,38 @@ from typing import Any
 
 import numpy as np
 
-from nmpsim.frontends.graph.nodes import Array, QuantizedTensor
-from nmpsim.frontends.imported_model import UnsupportedError, require
-from nmpsim.frontends.torch.float_operators import (
-    find_adaptive_window,
-    make_pair,
-    make_pool_translation,
+from nmpsim.frontends.graph.convolution import emit_integer_convolution, get_signed_weights
+from nmpsim.frontends.graph.lowering import CHANNELS_LAST, PLAIN
+from nmpsim.frontends.graph.matmul import emit_integer_fully_connected
+from nmpsim.frontends.graph.movement import (
+    emit_pad,
+    lower_concatenation,
+    lower_gather,
+    lower_identity,
+    lower_slice,
+    lower_split,
+    lower_transpose,
+    lower_view,
 )
-from nmpsim.frontends.torch.graph_builder import TorchGraphBuilder, Translation
-from nmpsim.frontends.torch.movement import MOVEMENTS, translate_pad
+from nmpsim.frontends.graph.nodes import UNSIGNED_OFFSETS, Array, QuantizedTensor
+from nmpsim.frontends.graph.operation import (
+    LoweringResult,
+    OperatorContext,
+    OperatorFunction,
+    bind_attributes,
+    normalize_axis,
+)
+from nmpsim.frontends.graph.pooling import emit_pool, lower_softmax
+from nmpsim.frontends.graph.windows import Window
+from nmpsim.frontends.imported_model import UnsupportedError, require
+from nmpsim.frontends.module_builder import BuilderTensor
+from nmpsim.frontends.torch.arguments import (
+    VIEWS,
+    find_adaptive_window,
+    find_paddings,
+    find_permutation,
+    make_pair,
+)
 from nmpsim.frontends.torch.recording import (
     CHANNEL_BLOCK,
     ELEMENTWISE_FUNCTIONS,
@@ -26,99 +52,216 @@ from nmpsim.frontends.torch.recording import (
 )
 
 
-def _translate_convolution(builder: TorchGraphBuilder) -> None:
-    """Translate ``quantized::conv2d`` and its fused ReLU."""
-    weights, source = _get_weights(builder), builder.get_tensor("qx")
-    found = f"weights of shape {list(weights.weights.shape)}"
-    require(weights.weights.ndim == 4, found, "4 dimensions")
-    require(len(source.shape) == 4, f"an input of shape {list(source.shape)}", "4 dimensions")
-    words: dict[str, Any] = {
-        "Kernels": weights.weights.shape[2:],
-        "Strides": tuple(weights.stride),
-        "Pads": tuple(weights.padding) * 2,
-        "Group": weights.groups,
-        "Dilation": tuple(weights.dilation),
-    }
-    if builder.call.operation.endswith("_relu"):
-        words["FusedActivation"] = "RELU"
-    constants = _add_parameters(builder, weights, weights.weights)
-    opcode = "convolution"
-    if weights.is_per_channel:
-        opcode, ones = "channelwisequantizedconvolution", np.ones(len(weights.scales), np.float32)
-        constants += _add_vectors(builder, "bias", ones, np.zeros(ones.size))  # it is float
-    operands, numerics = [builder.get_name(source), *constants], _get_numerics(builder, weights)
-    builder.add_instruction(opcode, operands, image=True, numerics=numerics, **words)
+def lower_operation(op: OperatorContext) -> LoweringResult:
+    """Check the tensors of a recorded operation, and lower the operation."""
+    required = "quint8" if op.kind in _QUANTIZED else "float32" if op.kind in _FLOAT else ""
+    declarations, sources = op.lowering.graph.declarations, []
+    for name in op.names:
+        kind = declarations[name].kind
+        dtype = kind if isinstance(kind, str) else "quint8"
+        require(required in (dtype, ""), f"{name} of type {dtype}", required)
+        if not isinstance(kind, str):
+            sources.append(kind)
+    op.sources = tuple(sources) if len(sources) == len(op.names) else ()
+    op.result = declarations[op.name].kind
+    if op.kind.endswith("_relu"):
+        op.limits = (0.0, None)
+    function = OPERATIONS[op.kind]
+    return function(op, **bind_attributes(function, op.node.attributes))
 
 
-def _translate_linear(builder: TorchGraphBuilder) -> None:
-    """Translate ``quantized::linear`` and its fused ReLU."""
-    weights, source = _get_weights(builder), builder.get_tensor("X")
-    outs, ins = weights.weights.shape
+# --- weighted layers and pairs ---------------------------------------------------------------
+
+
+def _lower_convolution(
+    op: OperatorContext, *, weights: QuantizedWeights, bias: str
+) -> LoweringResult:
+    op.bias, op.bias_dtype = bias, "float32"
+    filters = np.moveaxis(get_signed_weights(op), 1, -1)
+    window = _read_window(op, filters.shape[1:3], weights.stride, weights.padding, weights.dilation)
+    image, is_by_channel = op.read(0, CHANNELS_LAST), weights.is_per_channel
+    result = emit_integer_convolution(op, image, filters, window, weights.groups, is_by_channel)
+    _set_numerics(op, ENGINE_PROFILES[weights.engine])
+    return result
+
+
+def _lower_linear(op: OperatorContext, *, weights: QuantizedWeights, bias: str) -> LoweringResult:
+    op.bias, op.bias_dtype = bias, "float32"
+    shape, (_, ins) = op.get_shape(), weights.weights.shape
     require(
-        source.shape and source.shape[-1] == ins,
-        f"an input of shape {list(source.shape)}",
+        shape[-1:] == (ins,),
+        f"an input of shape {list(shape)}",
         f"{ins} features in the last dimension, as the weights have",
     )
-    rows = math.prod(source.shape[:-1])
-    opcode, matrix = "fullyconnected", weights.weights.T
-    if weights.is_per_channel:
-        opcode, matrix = "rowwisequantizedfullyconnected", weights.weights
-    operands = [builder.get_name(source), *_add_parameters(builder, weights, matrix)]
-    views, numerics = ((rows, outs), (rows, ins)), _get_numerics(builder, weights)
-    _add_with_relu(builder, opcode, operands, views=views, numerics=numerics)
+    _name_unclipped(op)
+    rows = op.view(op.read(0, PLAIN), (math.prod(shape[:-1]), ins))
+    matrix, is_by_channel = get_signed_weights(op).T, weights.is_per_channel
+    result = emit_integer_fully_connected(op, rows, matrix, is_by_channel)
+    return op.view(result, op.declared_shape)
 
 
-def _add_with_relu(
-    builder: TorchGraphBuilder, opcode: str, operands: Sequence[Any], **given: Any
-) -> None:
-    """Add an instruction and, if the operation has one, the ReLU after it."""
-    if not builder.call.operation.endswith("_relu"):
-        builder.add_instruction(opcode, operands, **given)
-        return
-    kind = builder.get_quantization(builder.get_first_output())
-    total = builder.add_temporary("sum", kind, builder.result.shape)
-    builder.add_instruction("relu", [builder.add_instruction(opcode, operands, total, **given)])
+def _lower_pair(op: OperatorContext) -> LoweringResult:
+    shapes = [op.get_shape(index) for index in range(2)]
+    require(
+        op.declared_shape in shapes,
+        f"operands of shape {' and '.join(str(list(shape)) for shape in shapes)}",
+        f"an operand of shape {list(op.declared_shape)}, the shape of the result",
+    )
+    _name_unclipped(op)
+    opcode = "elementadd" if "add" in op.kind else "elementmul"
+    return op.apply_limits(op.emit_result(opcode, *op.read_broadcast()))
 
 
-def _get_weights(builder: TorchGraphBuilder) -> QuantizedWeights:
-    given = builder.arguments
-    weights = given.get("packed_weight", given.get("W_prepack"))
-    if not isinstance(weights, QuantizedWeights):
-        found = f"packed weights of type {type(weights).__name__}"
-        raise UnsupportedError(found, "the packed weights of conv2d or linear")
-    return weights
+def _name_unclipped(op: OperatorContext) -> None:
+    """Name the layer before a fused ReLU, whose layer has the name of the operation."""
+    if op.limits:
+        op.layer += "_sum"
 
 
-def _get_numerics(builder: TorchGraphBuilder, weights: QuantizedWeights) -> str | None:
-    """Return the numerics profile of a layer if it differs from the model's."""
-    own = ENGINE_PROFILES[weights.engine]
-    return None if own == ENGINE_PROFILES[builder.recording.engine] else own
+def _set_numerics(op: OperatorContext, profile: str) -> None:
+    """Set the numerics profile of the last layer if it differs from the model's."""
+    if profile != ENGINE_PROFILES[op.node.attributes["engine"]]:
+        op.lowering.layer_numerics[op.lowering.builder.layers[-1]] = profile
 
 
-def _add_parameters(
-    builder: TorchGraphBuilder, weights: QuantizedWeights, values: Array
-) -> list[str]:
-    """Add the weights and the bias, which stays float, and the parameters of each channel."""
-    scales, zeros = weights.scales[:1], weights.zero_points[:1]
-    if weights.is_per_channel:
-        scales, zeros = np.ones(1, np.float32), np.zeros(1, np.int64)
-    kind, name = QuantizedTensor("", "int8", scales, zeros), builder.call.name
-    bias = np.zeros(len(weights.weights), np.float32) if weights.bias is None else weights.bias
-    constants = [
-        builder.add_constant(f"{name}.weight", values, kind),
-        builder.add_constant(f"{name}.bias", bias, "float32"),
-    ]
-    if weights.is_per_channel:
-        constants += _add_vectors(builder, "weight", weights.scales, weights.zero_points)
-    return constants
+# --- functions of one tensor -----------------------------------------------------------------
 
 
-def _add_vectors(builder: TorchGraphBuilder, suffix: str, scales: Array, zeros: Array) -> list[str]:
-    name = f"{builder.call.name}.{suffix}"
-    return [
-        builder.add_constant(f"{name}_scales", scales, "float32"),
-        builder.add_constant(f"{name}_zero_points", zeros.astype(np.int32), "int32"),
-    ]
+def _lower_quantize(op: OperatorContext) -> LoweringResult:
+    return op.emit_result("quantize", op.read())
+
+
+def _lower_dequantize(op: OperatorContext) -> LoweringResult:
+    return op.emit_result("dequantize", op.read(0, PLAIN))
+
+
+def _lower_elementwise(op: OperatorContext, *, tables: Sequence[Array]) -> LoweringResult:
+    """Lower a function of each value to a clip, if its table is one, or to the table."""
+    if op.kind == "aten.relu" and not op.sources:
+        # FX leaves it in float32 where it knows no fused form.
+        return op.emit_result("relu", op.read())
+    require(op.sources, f"{op.names[0]} of type float32", "quint8")
+    require(
+        len(tables) == 1,
+        f"{op.kind} of a tensor with channels last, whose pixels qnnpack confuses",
+        "a contiguous tensor",
+    )
+    (source,), (table,), value = op.sources, tables, op.read()
+    clipped = np.clip(np.arange(256), int(table[0]), int(table[-1]))
+    if not (np.array_equal(table, clipped) and source.has_equal_parameters(op.quantized_result)):
+        return _look_up(op, value, table)
+    zero, scale, given = source.zero_point, source.scale, op.node.attributes
+    low, high = (given.get(side, given.get(f"{side}_val")) for side in ("min", "max"))
+    if op.kind == "quantized.relu6":
+        low, high = 0.0, 6.0
+    if (table[0], table[-1]) == (zero, 255) and high is None:
+        return op.emit_result("relu", value)
+    least, most = (scale * (int(bound) - zero) for bound in (table[0], table[-1]))
+    if table[0] == 0:  # the call's own bound may lie beyond the type
+        least = min(least, scale * (-256 - zero) if low is None else float(low))
+    if table[-1] == 255:
+        most = max(most, scale * (511 - zero) if high is None else float(high))
+    return op.emit_result("clip", value, Min=least, Max=most)
+
+
+def _look_up(op: OperatorContext, value: BuilderTensor, table: Array) -> BuilderTensor:
+    return op.emit_table(value, table.astype(np.int16) - UNSIGNED_OFFSETS["uint8"])
+
+
+def _lower_softmax(op: OperatorContext, *, dim: int) -> LoweringResult:
+    rank = len(op.get_shape())
+    require(
+        rank and dim % rank == rank - 1, f"softmax along dimension {dim}", f"dimension {rank - 1}"
+    )
+    return lower_softmax(op, axis=dim)
+
+
+# --- movements -------------------------------------------------------------------------------
+
+
+def _lower_permutation(
+    op: OperatorContext, *, dims: Sequence[int] | None = None, dim0: Any = 0, dim1: Any = 1
+) -> LoweringResult:
+    return lower_transpose(op, perm=find_permutation(len(op.get_shape()), dims, dim0, dim1))
+
+
+def _lower_slice(
+    op: OperatorContext, *, dim: int = 0, start: Any = None, step: int = 1
+) -> LoweringResult:
+    require(step == 1, f"step {step} for quantized values", "step 1")
+    axis = normalize_axis(dim, op.get_shape())
+    first, _, _ = slice(start, None).indices(op.get_shape()[axis])
+    return lower_slice(op, [first], [first + op.declared_shape[axis]], [axis])
+
+
+def _lower_select(op: OperatorContext, *, dim: int, index: int) -> LoweringResult:
+    return lower_gather(op, np.array(index), axis=dim)
+
+
+def _lower_split(op: OperatorContext, *, dim: int = 0) -> LoweringResult:
+    shapes = [op.lowering.graph.declarations[name].shape for name in op.node.outputs]
+    return lower_split(op, [shape[dim] for shape in shapes], axis=dim)
+
+
+def _lower_pad(op: OperatorContext, *, pad: Sequence[int], value: float = 0.0) -> LoweringResult:
+    require(not value, f"padding of quantized values with {value:g}", "padding with 0")
+    require(min(pad, default=0) >= 0, f"paddings {list(pad)}", "paddings of 0 or more")
+    zero = 0
+    if op.sources:
+        (source,), result = op.sources, op.quantized_result
+        zero = source.zero_point
+        require(
+            source.has_equal_parameters(result),
+            f"a result with scale {result.scale} and zero point {result.zero_point}",
+            f"scale {source.scale} and zero point {zero}, those of the input",
+        )
+    return emit_pad(op, *find_paddings(len(op.get_shape()), pad), value=zero)
+
+
+def _lower_concatenation(
+    op: OperatorContext,
+    *,
+    qx: Sequence[RecordedTensor] = (),
+    tensors: Sequence[RecordedTensor] = (),
+    tables: Sequence[Array] = (),
+    dim: int = 0,
+) -> LoweringResult:
+    """Lower a concatenation; quantized inputs of another scale are rescaled by a table."""
+    if not op.sources:
+        return lower_concatenation(op, axis=dim)
+    parts, shape = qx or tensors, op.get_shape()
+    axis, layout, values = normalize_axis(dim, shape), op.lowering.choose_layout(*op.names), []
+    in_blocks = axis == 1 and all(part.channels_last for part in parts)
+    for index, part in enumerate(parts):
+        value, size = op.read(index, layout), part.shape[axis]
+        single, block = tables[2 * index : 2 * index + 2] or (None, None)
+        joined = size - size % CHANNEL_BLOCK if in_blocks else 0
+        if single is None or block is None or np.array_equal(single, block):
+            joined = 0
+        for first, count, table in ((0, joined, block), (joined, size - joined, single)):
+            if count:
+                taken = op.extract(value, op.find_stored_axis(axis, len(shape)), first, count)
+                values.append(_rescale(op, taken, op.sources[index], table))
+    return op.concatenate(op.result, values, op.find_stored_axis(axis, len(shape)))
+
+
+def _rescale(
+    op: OperatorContext, value: BuilderTensor, source: QuantizedTensor, table: Array | None
+) -> BuilderTensor:
+    """Return an input of a concatenation on the scale of the result."""
+    is_same = table is None or np.array_equal(table, np.arange(256))
+    if source.has_equal_parameters(op.quantized_result) and is_same:
+        return value
+    if table is None:
+        result = op.quantized_result
+        raise UnsupportedError(
+            f"input {source.name} with scale {source.scale} and zero point {source.zero_point}",
+            f"scale {result.scale} and zero point {result.zero_point}",
+        )
+    return _look_up(op, value, table)
+
+
+# --- pools -----------------------------------------------------------------------------------
 
 
 _LATE_PROFILE = "float-qnnpack"
@@ -129,249 +272,131 @@ _AVERAGED_CHANNELS = 16
 """Number of adjacent channels that PyTorch averages at once."""
 
 
-def _translate_quantize(builder: TorchGraphBuilder) -> None:
-    """Translate a conversion from float32 to integers."""
-    builder.add_instruction("quantize", [builder.get_tensor("self", "float32")])
-
-
-def _translate_dequantize(builder: TorchGraphBuilder) -> None:
-    """Translate a conversion from integers to float32."""
-    builder.add_instruction("dequantize", [builder.get_tensor("self")], plain=True)
-
-
-def _binary_translation(opcode: str) -> Translation:
-    """Return the translation of an instruction on two tensors, one of them broadcast."""
-
-    def translate(builder: TorchGraphBuilder) -> None:
-        sides = [builder.get_tensor(one) for one in ("qa", "qb")]
-        require(
-            builder.result.shape in [side.shape for side in sides],
-            f"operands of shape {' and '.join(str(list(side.shape)) for side in sides)}",
-            f"an operand of shape {list(builder.result.shape)}, the shape of the result",
-        )
-        _add_with_relu(builder, opcode, sides, is_broadcast=True)
-
-    return translate
-
-
-def _translate_elementwise(builder: TorchGraphBuilder) -> None:
-    """Translate a function of each value to a clip, if its table is one, or to the table."""
-    call = builder.call
-    if (
-        call.operation == "aten.relu"
-        and builder.get_tensor("self", "quint8", "float32").scale is None
-    ):
-        # FX leaves it in float32 where it knows no fused form.
-        builder.add_instruction("relu", [builder.get_tensor("self", "float32")])
-        return
-    source = builder.get_tensor(next(iter(call.arguments)))
-    require(
-        len(call.tables) == 1,
-        f"{call.operation} of a tensor with channels last, whose pixels qnnpack confuses",
-        "a contiguous tensor",
-    )
-    name, (table,) = builder.get_name(source), call.tables
-    clipped = np.clip(np.arange(256), int(table[0]), int(table[-1]))
-    if not (np.array_equal(table, clipped) and _has_equal_scale(source, builder.result)):
-        builder.add_table(name, table)
-        return
-    zero, scale = source.zero_point, builder.get_quantization(name).scale
-    given = call.arguments
-    low, high = (given.get(side, given.get(f"{side}_val")) for side in ("min", "max"))
-    if call.operation == "quantized.relu6":
-        low, high = 0.0, 6.0
-    if (table[0], table[-1]) == (zero, 255) and high is None:
-        builder.add_instruction("relu", [name])
-        return
-    least, most = (scale * (int(bound) - zero) for bound in (table[0], table[-1]))
-    if table[0] == 0:  # the call's own bound may lie beyond the type
-        least = min(least, scale * (-256 - zero) if low is None else float(low))
-    if table[-1] == 255:
-        most = max(most, scale * (511 - zero) if high is None else float(high))
-    builder.add_instruction("clip", [name], Min=least, Max=most)
-
-
-def _has_equal_scale(first: RecordedTensor, second: RecordedTensor) -> bool:
-    """Return whether two tensors have the same scale and zero point."""
-    one, other = (np.float32(tensor.scale or 0) for tensor in (first, second))
-    return bool(one == other) and first.zero_point == second.zero_point
-
-
-def _translate_softmax(builder: TorchGraphBuilder, dim: int) -> None:
-    rank = len(builder.get_tensor("self", "float32").shape)
-    require(
-        rank and dim % rank == rank - 1, f"softmax along dimension {dim}", f"dimension {rank - 1}"
-    )
-    builder.add_node("Softmax", [builder.get_first_tensor()], axis=dim)
-
-
-def _translate_select(builder: TorchGraphBuilder, dim: int, index: int) -> None:
-    source = builder.get_first_tensor()
-    axis = dim % len(source.shape)
-    builder.add_node(
-        "Gather", [source, builder.add_integers(index % source.shape[axis])], axis=axis
-    )
-
-
-def _translate_concatenation(builder: TorchGraphBuilder, dim: int = 0) -> None:
-    """Translate a concatenation; inputs of another scale are rescaled by a table."""
-    call = builder.call
-    parts = next(iter(call.arguments.values()))
-    for index, part in enumerate(parts):
-        require(isinstance(part, RecordedTensor), f"input {index}: {part}", "a tensor")
-        require(part.shape, f"input {index} without dimensions", "at least 1 dimension")
-    axis = dim % len(parts[0].shape)
-    in_blocks = axis == 1 and all(part.channels_last for part in parts)
-    names = []
-    for index, part in enumerate(parts):
-        name, size = builder.get_name(part), part.shape[axis]
-        single, block = call.tables[2 * index : 2 * index + 2] or (None, None)
-        joined = size - size % CHANNEL_BLOCK if in_blocks else 0
-        if single is None or block is None or np.array_equal(single, block):
-            joined = 0
-        for first, count, table in ((0, joined, block), (joined, size - joined, single)):
-            if count:
-                value = _slice(builder, name, part, axis, first, count)
-                names.append(_rescaled(builder, value, part, axis, count, table))
-    builder.add_node("Concat", names, axis=axis)
-
-
-def _slice(
-    builder: TorchGraphBuilder, name: str, whole: RecordedTensor, axis: int, first: int, count: int
-) -> str:
-    """Add the slice of some indices of a dimension, unless it is all of them."""
-    if count == whole.shape[axis]:
-        return name
-    kind, shape = builder.get_quantization(name), _with_size(whole, axis, count)
-    part = builder.add_temporary("channels", kind, shape)
-    return builder.add_node(
-        "Slice", [name], part, starts=(first,), ends=(first + count,), axes=(axis,)
-    )
-
-
-def _with_size(whole: RecordedTensor, axis: int, count: int) -> tuple[int, ...]:
-    return (*whole.shape[:axis], count, *whole.shape[axis + 1 :])
-
-
-def _rescaled(
-    builder: TorchGraphBuilder, name: str, part: RecordedTensor, axis: int, count: int, table: Any
-) -> str:
-    """Add the conversion of an input of a concatenation to the scale of the result."""
-    is_same = table is None or np.array_equal(table, np.arange(256))
-    if _has_equal_scale(part, builder.result) and is_same:
-        return name
-    if table is None:
-        raise UnsupportedError(
-            f"input {name} with scale {part.scale} and zero point {part.zero_point}",
-            f"scale {builder.result.scale} and zero point {builder.result.zero_point}",
-        )
-    kind = builder.get_quantization(builder.get_first_output())
-    scaled = builder.add_temporary("scaled", kind, _with_size(part, axis, count))
-    return builder.add_table(name, table, scaled)
-
-
-# --- pools -----------------------------------------------------------------------------------
-
-
-def _translate_max_pool(builder: TorchGraphBuilder, dilation: Any = None) -> None:
-    shape = builder.get_tensor("self").shape
+def _read_window(
+    op: OperatorContext, kernel_size: Any, stride: Any, padding: Any, dilation: Any = 1
+) -> Window:
+    """Return the window of an operation; padding at the end reaches to the last window."""
+    shape = op.get_shape()
     require(len(shape) == 4, f"an input of shape {list(shape)}", "4 dimensions")
-    require(make_pair(dilation or 1) == (1, 1), f"dilation {dilation}", "dilation 1")
-    builder.apply_translation(make_pool_translation("MaxPool"))
+    kernel, strides, pads, gaps = map(
+        make_pair, (kernel_size, stride or kernel_size, padding or 0, dilation)
+    )
+    rows, columns = op.declared_shape[2:]
+    dims = zip(shape[2:], (rows, columns), kernel, strides, pads, gaps, strict=True)
+    bottom, right = (
+        max(pad, (out - 1) * step + (taps - 1) * gap + 1 - size - pad)
+        for size, out, taps, step, pad, gap in dims
+    )
+    return Window(kernel, strides, gaps, (*pads, bottom, right), (rows, columns))
 
 
-def _translate_average_pool(
-    builder: TorchGraphBuilder,
+def _lower_max_pool(
+    op: OperatorContext,
+    *,
     kernel_size: Any,
-    stride: Any = None,
-    padding: Any = None,
+    stride: Any = (),
+    padding: Any = (),
+    dilation: Any = (),
+) -> LoweringResult:
+    require(make_pair(dilation or 1) == (1, 1), f"dilation {dilation}", "dilation 1")
+    window = _read_window(op, kernel_size, stride, padding)
+    return emit_pool(op, "maxpool", op.read(0, CHANNELS_LAST), window)
+
+
+def _lower_average_pool(
+    op: OperatorContext,
+    *,
+    self: RecordedTensor,
+    engine: str,
+    kernel_size: Any,
+    stride: Any = (),
+    padding: Any = (),
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: Any = None,
-) -> None:
-    """Translate an average pool; its kernel adds the zero point before or after rounding."""
-    source = builder.get_tensor("self")
-    require(len(source.shape) == 4, f"an input of shape {list(source.shape)}", "4 dimensions")
+) -> LoweringResult:
+    """Lower an average pool; its kernel adds the zero point before or after rounding."""
     require(divisor_override is None, f"divisor_override {divisor_override}", "None")
-    kernel = make_pair(kernel_size)
-    strides, pads = make_pair(stride or kernel), make_pair(padding or 0)
-    sizes = zip(source.shape[2:], builder.result.shape[2:], kernel, strides, pads, strict=True)
-    excess = [max((out - 1) * s + k - size - 2 * p, 0) for size, out, k, s, p in sizes]
-    is_qnnpack, counts = builder.recording.engine == "qnnpack" and not ceil_mode, count_include_pad
+    window = _read_window(op, kernel_size, stride, padding)
+    is_qnnpack, counts = engine == "qnnpack" and not ceil_mode, count_include_pad
     if counts or is_qnnpack:
-        found = f"windows that exceed the padded input by {excess[0]} rows and {excess[1]} columns"
-        require(not any(excess), found, "windows within the padded input (ceil_mode False)")
-    late = source.shape[1] // _AVERAGED_CHANNELS * _AVERAGED_CHANNELS
-    window = {
-        "Kernels": kernel,
-        "Strides": strides,
-        "Pads": (*pads, pads[0] + excess[0], pads[1] + excess[1]),
-    }
-    _add_average(builder, window, counts, is_qnnpack, late if source.channels_last else 0)
+        rows, columns = (window.pads[2 + d] - window.pads[d] for d in range(2))
+        found = f"windows that exceed the padded input by {rows} rows and {columns} columns"
+        require(
+            not rows and not columns, found, "windows within the padded input (ceil_mode False)"
+        )
+    late = self.shape[1] // _AVERAGED_CHANNELS * _AVERAGED_CHANNELS if self.channels_last else 0
+    require(
+        is_qnnpack or not late or counts or not any(window.pads),
+        "count_include_pad False for a tensor with channels last",
+        "count_include_pad True, or a contiguous tensor",
+    )
+    return _emit_average(op, window, counts, is_qnnpack, late)
 
 
-def _translate_adaptive_average_pool(builder: TorchGraphBuilder) -> None:
-    """Translate an adaptive average pool whose windows divide the input evenly."""
-    builder.get_tensor("self")
-    kernel = find_adaptive_window(builder)
-    window = {"Kernels": kernel, "Strides": kernel, "Pads": (0, 0, 0, 0)}
-    _add_average(builder, window, True, builder.recording.engine == "qnnpack", 0)
+def _lower_adaptive_average_pool(op: OperatorContext, *, engine: str) -> LoweringResult:
+    """Lower an adaptive average pool whose windows divide the input evenly."""
+    kernel = find_adaptive_window(op.get_shape(), op.declared_shape)
+    return _emit_average(op, _read_window(op, kernel, kernel, 0), True, engine == "qnnpack", 0)
 
 
-def _add_average(
-    builder: TorchGraphBuilder, window: dict[str, Any], counts: bool, is_qnnpack: bool, late: int
-) -> None:
-    """Add an average pool whose first ``late`` channels add the zero point after rounding.
+def _emit_average(
+    op: OperatorContext, window: Window, counts: bool, is_qnnpack: bool, late: int
+) -> BuilderTensor:
+    """Emit an average pool whose first ``late`` channels add the zero point after rounding.
 
     Averages of qnnpack are computed in its own arithmetic.
     """
-    words = {**window, "CountIncludePads": int(counts)}
-    source, engine = builder.get_tensor("self"), builder.recording.engine
-    name, channels, own = builder.get_name(source), source.shape[1], ENGINE_PROFILES[engine]
+    channels, engine = op.get_shape()[1], op.node.attributes["engine"]
+    own = ENGINE_PROFILES[engine]
     early_profile = _EARLY_PROFILE if engine == "qnnpack" else own
     parts = [(0, late, _LATE_PROFILE), (late, channels - late, early_profile)]
     if is_qnnpack:
         parts = [(0, channels, own)]
-    require(
-        is_qnnpack or not late or counts or not any(window["Pads"]),
-        "count_include_pad False for a tensor with channels last",
-        "count_include_pad True, or a contiguous tensor",
-    )
-    means = []
+    image, means = op.read(0, CHANNELS_LAST), []
     for first, count, profile in parts:
-        if not count:
-            continue
-        part, mean = _slice(builder, name, source, 1, first, count), builder.get_first_output()
-        if count < channels:
-            shape = _with_size(builder.result, 1, count)
-            mean = builder.add_temporary("mean", builder.get_quantization(mean), shape)
-        numerics = None if profile == own else profile
-        means.append(mean)
-        builder.add_instruction("avgpool", [part], mean, image=True, numerics=numerics, **words)
-    if len(means) > 1:
-        builder.add_node("Concat", means, axis=1)
+        if count:
+            part = op.extract(image, 3, first, count)
+            means.append(emit_pool(op, "avgpool", part, window, CountIncludePads=int(counts)))
+            _set_numerics(op, profile)
+    return means[0] if len(means) == 1 else op.concatenate(op.result, means, 3)
 
 
-QUANTIZED_OPERATIONS: dict[str, Translation] = {
-    **MOVEMENTS,
-    **dict.fromkeys(ELEMENTWISE_FUNCTIONS, _translate_elementwise),
-    "aten._adaptive_avg_pool2d": _translate_adaptive_average_pool,
-    "aten._softmax": _translate_softmax,
-    "aten.avg_pool2d": _translate_average_pool,
-    "aten.cat": _translate_concatenation,
-    "aten.constant_pad_nd": translate_pad,
-    "aten.dequantize": _translate_dequantize,
-    "aten.quantize_per_tensor": _translate_quantize,
-    "aten.quantized_max_pool2d": _translate_max_pool,
-    "aten.select": _translate_select,
-    "quantized.add": _binary_translation("elementadd"),
-    "quantized.add_relu": _binary_translation("elementadd"),
-    "quantized.cat": _translate_concatenation,
-    "quantized.conv2d": _translate_convolution,
-    "quantized.conv2d_relu": _translate_convolution,
-    "quantized.linear": _translate_linear,
-    "quantized.linear_relu": _translate_linear,
-    "quantized.mul": _binary_translation("elementmul"),
-    "quantized.mul_relu": _binary_translation("elementmul"),
+_QUANTIZED: dict[str, OperatorFunction] = {
+    "aten._adaptive_avg_pool2d": _lower_adaptive_average_pool,
+    "aten.avg_pool2d": _lower_average_pool,
+    "aten.dequantize": _lower_dequantize,
+    "aten.quantized_max_pool2d": _lower_max_pool,
+    "quantized.add": _lower_pair,
+    "quantized.add_relu": _lower_pair,
+    "quantized.conv2d": _lower_convolution,
+    "quantized.conv2d_relu": _lower_convolution,
+    "quantized.linear": _lower_linear,
+    "quantized.linear_relu": _lower_linear,
+    "quantized.mul": _lower_pair,
+    "quantized.mul_relu": _lower_pair,
 }
-"""Operation, by namespace and name -> translation."""
+"""Operation on quint8 -> its lowering."""
+_FLOAT: dict[str, OperatorFunction] = {
+    "aten._softmax": _lower_softmax,
+    "aten.quantize_per_tensor": _lower_quantize,
+}
+"""Operation on float32 -> its lowering."""
+OPERATIONS: dict[str, OperatorFunction] = {
+    **_QUANTIZED,
+    **_FLOAT,
+    **dict.fromkeys(ELEMENTWISE_FUNCTIONS, _lower_elementwise),
+    **{f"aten.{name}": lower_identity for name in ("alias", "clone", "contiguous", "detach")},
+    **{f"aten.{name}": lower_view for name in VIEWS},
+    "aten.cat": _lower_concatenation,
+    "aten.constant_pad_nd": _lower_pad,
+    "aten.permute": _lower_permutation,
+    "aten.select": _lower_select,
+    "aten.slice": _lower_slice,
+    "aten.split": _lower_split,
+    "aten.split_with_sizes": _lower_split,
+    "aten.t": _lower_permutation,
+    "aten.transpose": _lower_permutation,
+    "quantized.cat": _lower_concatenation,
+}
+"""Operation, by namespace and name -> its lowering; the other operations take any type."""

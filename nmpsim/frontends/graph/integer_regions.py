@@ -1,15 +1,18 @@
-"""Search for the operators of an ONNX graph that are computed on integers: QOperator and QDQ."""
+"""Search for the regions of a graph that are computed on integers.
+
+A region is between DequantizeLinear and QuantizeLinear: ONNX's QDQ format, and PyTorch's PT2E.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 import attrs
 import numpy as np
 
+from nmpsim.bundle.metadata import OperatorMapping
 from nmpsim.frontends.graph.nodes import (
     INTEGER_RANGES,
-    Constants,
     Graph,
     IntegerOperation,
     Limits,
@@ -26,7 +29,7 @@ _COMMUTING = ("MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice"
 """Operators through which ONNX Runtime moves both conversions."""
 _MOVING = (*_COMMUTING, "Flatten", "Expand", "Gather", "Resize", "Tile")
 """Operators on integers if they are between both conversions by one scale."""
-_KIND_PRESERVING = (
+MOVEMENTS = (
     *(*_MOVING, "Split", "Concat", "Identity", "Dropout"),
     *("DepthToSpace", "GlobalMaxPool", "Pad", "SpaceToDepth", "Upsample"),
 )
@@ -35,61 +38,6 @@ _CLIPS = ("Relu", "Clip")
 _WIDE_TYPES = ("int16", "uint16")
 _BIAS_TOLERANCE, _BIAS_DIFFERENCE = 1e-2, 1e-6
 """Tolerance for the scale of a bias, relative and absolute, as of ONNX Runtime 1.32."""
-QLINEAR_OPERATORS = {
-    "QLinearConv": "Conv",
-    "QLinearMatMul": "MatMul",
-    "com.microsoft.QGemm": "Gemm",
-    **{
-        f"com.microsoft.QLinear{kind}": kind
-        for kind in (
-            *("Add", "AveragePool", "Concat", "GlobalAveragePool"),
-            *("LeakyRelu", "Mul", "Sigmoid", "Softmax"),
-        )
-    },
-}
-"""Operator of the QOperator format -> ONNX name of the operator on floats."""
-_BIAS_AND_RESULT = {"Conv": (8, 6), "Gemm": (6, 7)}
-"""Operator on floats -> positions of the bias and of the result's scale."""
-
-
-def convert_qlinear_node(node: Node, constants: Constants) -> Node:
-    """Return a node with the integer form of its QLinear operator.
-
-    A QGemm without a result scale, whose result is float32, is returned unchanged.
-
-    Raises
-    ------
-    UnsupportedError
-        If a scale or zero point is not a valid constant.
-    """
-    kind, count = QLINEAR_OPERATORS[node.op], len(node.inputs)
-    first, end = 0, 3 * INTEGER_OPERATORS[kind].inputs
-    bias, at = _BIAS_AND_RESULT.get(kind, (count, end))
-    if kind == "Concat":
-        expected = "2 inputs, then 3 inputs for each of the concatenated tensors"
-        require(count > 4 and count % 3 == 2, f"{count} inputs", expected)
-        first, end, at = 2, count, 0
-    if kind == "Gemm" and not node.get_input(at):
-        return node
-    sources = tuple(
-        read_quantization(constants, *(node.get_input(i + j) for j in range(3)))
-        for i in range(first, end, 3)
-    )
-    result = _read_parameters(node, node.outputs[0], constants, sources[0].dtype, at)
-    return attrs.evolve(
-        node, integers=IntegerOperation(kind, sources, result, node.get_input(bias))
-    )
-
-
-def _read_parameters(
-    node: Node, name: str, constants: Constants, dtype: str = "", at: int = 1
-) -> QuantizedTensor:
-    """Return a tensor with the scale in an input of a node and the zero point in the next one.
-
-    ``dtype`` is the element type if the zero point is left out.
-    """
-    found = read_quantization(constants, name, node.get_input(at), node.get_input(at + 1))
-    return attrs.evolve(found, dtype=found.dtype or dtype)
 
 
 def infer_quantization(graph: Graph, steps: Sequence[Node]) -> dict[str, QuantizedTensor]:
@@ -103,7 +51,7 @@ def infer_quantization(graph: Graph, steps: Sequence[Node]) -> dict[str, Quantiz
     def add_conversion(name: str, node: Node, dtype: str) -> None:
         """Add what a conversion says of the tensor on its integer side, if that is valid."""
         try:
-            found = _read_parameters(node, name, graph.constants, dtype)
+            found = read_quantization(node, graph.constants, name, default=dtype)
         except UnsupportedError:
             return
         is_single = found.scales.size == 1
@@ -123,14 +71,14 @@ def infer_quantization(graph: Graph, steps: Sequence[Node]) -> dict[str, Quantiz
                     known.setdefault(source.name, source)
         elif step.op == DEQUANTIZE:
             add_conversion(step.inputs[0], step, "")
-        elif step.op in _KIND_PRESERVING and step.outputs[0] in known:
+        elif step.op in MOVEMENTS and step.outputs[0] in known:
             known.setdefault(step.inputs[0], known[step.outputs[0]])
     types = {one.name: one.dtype for one in graph.inputs}
     for name, dtype in types.items():
         if dtype in INTEGER_RANGES and dtype != "int32":
             known.setdefault(name, make_unit_quantization(name, dtype))
     for step in steps:
-        if not step.integers and step.op in _KIND_PRESERVING and step.inputs[0] in known:
+        if not step.integers and step.op in MOVEMENTS and step.inputs[0] in known:
             for name in step.outputs:
                 known.setdefault(name, known[step.inputs[0]])
     types |= {name: str(values.dtype) for name, values in graph.constants.items()}
@@ -141,18 +89,23 @@ def infer_quantization(graph: Graph, steps: Sequence[Node]) -> dict[str, Quantiz
 
 
 @attrs.frozen(eq=False)
-class FusedGraph:
-    """Nodes of a graph after fusion, and the reason for each node that was removed."""
+class IntegerRegions:
+    """Nodes of a graph whose integer regions are one node each, and what became of the others."""
 
     steps: tuple[Node, ...]
-    fused: Mapping[int, str]
-    """Number of a node that is part of another one -> description for the user."""
+    mappings: dict[int, OperatorMapping]
+    """Number of a node that is part of another one -> its mapping."""
     islands: tuple[str, ...]
-    """Labels of integer operations that ONNX Runtime computes in float32."""
+    """Labels of integer operations that the reference computes in float32."""
 
 
-def fuse_qdq(graph: Graph, has_islands: bool) -> FusedGraph:
-    """Fuse operators between DequantizeLinear and QuantizeLinear into integer operations.
+def find_integer_regions(
+    graph: Graph,
+    has_islands: bool,
+    operators: Collection[str] = INTEGER_OPERATORS,
+    bias_dtype: str = "int32",
+) -> IntegerRegions:
+    """Replace operators between DequantizeLinear and QuantizeLinear by integer operations.
 
     Parameters
     ----------
@@ -160,11 +113,21 @@ def fuse_qdq(graph: Graph, has_islands: bool) -> FusedGraph:
         The graph as read, without nodes of kind Constant.
     has_islands : bool
         Whether to include operators that ONNX Runtime computes in float32.
+    operators : collection of str
+        Operators with an integer form.
+    bias_dtype : str
+        Element type of a bias: int32, or float32 as in PyTorch, whose regions have no float form.
     """
     nodes = list(graph.nodes)
     while _move_conversion(nodes, _Edges(nodes, graph)):
         pass
-    return _Fusion(nodes, graph, has_islands).run()
+    rows = {
+        op: row
+        for op, row in INTEGER_OPERATORS.items()
+        if op == "Concat" or (row.inputs and (has_islands or not row.is_island))
+    }
+    rows = {op: row for op, row in rows.items() if op in operators}
+    return _RegionFinder(nodes, graph, has_islands, rows, bias_dtype).run()
 
 
 class _Edges:
@@ -238,57 +201,67 @@ def _rewire(node: Node, source: str, result: str) -> Node:
     return attrs.evolve(node, inputs=(source, *node.inputs[1:]), outputs=(result,))
 
 
-_FusedNode = tuple[Node, list[Node]]
+_Region = tuple[Node, list[Node]]
 """The integer form of a node and the other nodes that are part of it."""
 
 
-class _Fusion:
-    def __init__(self, nodes: list[Node], graph: Graph, has_islands: bool) -> None:
+class _RegionFinder:
+    def __init__(
+        self,
+        nodes: list[Node],
+        graph: Graph,
+        has_islands: bool,
+        rows: dict[str, IntegerOperator],
+        bias_dtype: str,
+    ) -> None:
         self._nodes = nodes
         self._edges = _Edges(nodes, graph)
+        self._labels = {node.index: node.label for node in graph.nodes}
         self._constants = graph.constants
         self._has_islands = has_islands
-        self._operators = {
-            op: row
-            for op, row in INTEGER_OPERATORS.items()
-            if op == "Concat" or (row.inputs and (has_islands or not row.is_island))
-        }
+        self._rows = rows
+        self._bias_dtype = bias_dtype
         self._island_labels: list[str] = []
 
-    def run(self) -> FusedGraph:
-        reasons: dict[int, str] = {}
+    def run(self) -> IntegerRegions:
+        mappings: dict[int, OperatorMapping] = {}
         parts: set[int] = set()
         fused: dict[int, Node] = {}
         for node in self._nodes:
-            group = None if id(node) in parts else self._fuse(node)
-            if group is not None:
-                fused[id(node)], others = group
+            region = None if id(node) in parts else self._find(node)
+            if region is not None:
+                fused[id(node)], others = region
                 parts.update(map(id, others))
-                reasons |= {part.index: f"part of {group[0].label}" for part in others}
+                for part in others:
+                    label, reason = self._labels[part.index], f"part of {region[0].label}"
+                    mappings[part.index] = OperatorMapping(label, (), reason)
         steps = [fused.get(id(node), node) for node in self._nodes if id(node) not in parts]
         read = {name for step in steps for name in step.operands}.union(self._edges.outputs)
-        kept: list[Node] = []
-        for step in steps:
+        for step in list(steps):
             if not step.integers and step.op == DEQUANTIZE and read.isdisjoint(step.results):
-                reasons[step.index] = "the operations that read it take integers"
-            else:
-                kept.append(step)
-        return FusedGraph(tuple(kept), reasons, tuple(self._island_labels))
+                reason = "the operations that read it take integers"
+                mappings[step.index] = OperatorMapping(self._labels[step.index], (), reason)
+                steps.remove(step)
+        return IntegerRegions(tuple(steps), mappings, tuple(self._island_labels))
 
-    def _fuse(self, node: Node) -> _FusedNode | None:
-        """Return the integer form of a node and the nodes fused into it; None if it stays float."""
+    def _find(self, node: Node) -> _Region | None:
+        """Return the region of a node, or None if the node stays float."""
         is_interpolated = (
             node.op == "Resize" and node.attributes.get("mode", "nearest") != "nearest"
         )
         try:
             if node.op in _MOVING and not is_interpolated:
-                return self._fuse_movement(node)
-            row = self._operators.get(node.op)
-            return None if row is None else self._fuse_computation(node, row)
+                return self._find_movement(node)
+            if node.op == QUANTIZE and self._bias_dtype == "float32":
+                source, result = self._read_source(node.inputs[0]), self._read_result(node)
+                integers = IntegerOperation(QUANTIZE, (source,), result)
+                return attrs.evolve(node, integers=integers), []
+            row = self._rows.get(node.op)
+            return None if row is None else self._find_computation(node, row)
         except UnsupportedError:
             return None
 
-    def _fuse_movement(self, node: Node) -> _FusedNode | None:
+    def _find_movement(self, node: Node) -> _Region | None:
         after = self._edges.find_quantize(node)
         if after is None:
             return None
@@ -299,38 +272,36 @@ class _Fusion:
             return None
         return _rewire(node, source.name, result.name), [after]
 
-    def _fuse_computation(self, node: Node, row: IntegerOperator) -> _FusedNode | None:
-        count = row.inputs or len(node.inputs)
-        if node.op == "Div" and self._edges.writers.get(node.get_input(1)) is not None:
+    def _find_computation(self, node: Node, row: IntegerOperator) -> _Region | None:
+        edges, count = self._edges, row.inputs or len(node.inputs)
+        if node.op == "Div" and edges.writers.get(node.get_input(1)) is not None:
             count = 2
-        if count == 0 or len(node.inputs) < count:
+        if not 0 < count <= len(node.inputs):
             return None
         sources = tuple(self._read_source(name) for name in node.inputs[:count])
-        bias, last, limits = "", node, None
-        if node.get_input(count) and node.op in ("Conv", "ConvTranspose", "Gemm"):
+        bias, parts, limits = "", [], None
+        if row.is_weighted and node.get_input(count):
             bias = self._find_bias(node.get_input(count), sources)
-        is_island = row.is_island or sources[0].dtype in _WIDE_TYPES
-        parts: list[Node] = []
         if node.op == "MatMul" and (added := self._find_added_bias(node, sources)) is not None:
-            last, bias = added
-            parts.append(last)
+            parts, bias = [added[0]], added[1]
+        is_island = row.is_island or sources[0].dtype in _WIDE_TYPES
+        clip = edges.find_only_reader([node, *parts][-1].outputs[0])
         if node.op in _CLIPS:
             limits = self._read_limits(node)
-        clip = self._edges.find_only_reader(last.outputs[0])
-        if clip is not None and clip.op in _CLIPS and limits is None:
+        elif clip is not None and clip.op in _CLIPS:
             parts.append(clip)
-            last = clip
-        after = self._edges.find_quantize(last)
+        last = [node, *parts][-1]
+        after = edges.find_quantize(last)
         if after is None:
             return None
         result = self._read_result(after)
-        if last.op in _CLIPS and last is not node:
-            limits = self._read_limits(last)
+        if last is clip:
+            limits = self._read_limits(clip)
             if limits is None:
                 return None
-            if self._is_implied(result, after, limits, last.op):
+            if self._bias_dtype == "int32" and self._is_implied(result, after, limits, clip.op):
                 # ONNX Runtime drops it. The bounds only say that the network clips there.
-                limits = limits if last.op == "Clip" and self._takes_limits(node, row) else None
+                limits = limits if clip.op == "Clip" and self._takes_limits(node, row) else None
             elif not self._has_islands:
                 return None
             else:
@@ -338,23 +309,30 @@ class _Fusion:
         if not self._types_agree(row, sources, result) or not self._axes_agree(node, row):
             return None
         float_nodes: list[Node] = []
-        if is_island:
+        if is_island and self._bias_dtype == "int32":
             self._island_labels.append(node.label)
-            writers = map(self._edges.find_dequantize, (*node.operands, *last.operands))
+            writers = map(edges.find_dequantize, (*node.operands, *last.operands))
             float_nodes = [*(one for one in writers if one is not None), node, *parts, after]
-        kind = "Gemm" if node.op == "MatMul" and bias else node.op
-        integers = IntegerOperation(kind, sources, result, bias, limits, tuple(float_nodes))
+        integers = IntegerOperation(
+            "Gemm" if node.op == "MatMul" and bias else node.op,
+            sources,
+            result,
+            bias,
+            self._bias_dtype,
+            limits,
+            tuple(float_nodes),
+        )
         return attrs.evolve(node, integers=integers), [*parts, after]
 
     def _read_source(self, name: str) -> QuantizedTensor:
         node = self._edges.find_dequantize(name)
         if node is None:
             raise UnsupportedError(f"{name} of type float32", "the result of DequantizeLinear")
-        return _read_parameters(node, node.inputs[0], self._constants)
+        return read_quantization(node, self._constants, node.inputs[0])
 
     def _read_result(self, node: Node) -> QuantizedTensor:
         """Return the tensor that a QuantizeLinear writes."""
-        return _read_parameters(node, node.outputs[0], self._constants, "uint8")
+        return read_quantization(node, self._constants, node.outputs[0], default="uint8")
 
     def _takes_limits(self, node: Node, row: IntegerOperator) -> bool:
         """Return whether the lowering of an operator takes the bounds of a clip after it."""
@@ -391,7 +369,11 @@ class _Fusion:
         return int(before.attributes.get("axis", 1)) % rank == expected
 
     def _find_bias(self, name: str, sources: tuple[QuantizedTensor, ...]) -> str:
-        """Return the name of an int32 constant nearly on the scale of the sum."""
+        """Return the name of a constant bias; int32 is nearly on the scale of the sum."""
+        if self._bias_dtype == "float32":
+            bias = self._constants.get(name)
+            require(bias is not None and bias.dtype == np.float32, "a bias that is not a constant")
+            return name
         source = self._read_source(name)
         require(source.dtype == "int32", f"a bias of type {source.dtype}", "int32")
         require(source.name in self._constants, f"the activation {name} as bias", "a constant")
