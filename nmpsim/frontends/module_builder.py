@@ -76,6 +76,8 @@ class ModuleBuilder(UniqueNames):
         """Place of whatever is added, for error messages."""
         self.layers: list[str] = []
         """Names of all instructions that compute something, in order."""
+        self.checked: set[str] = set()
+        """Names of instructions whose types were checked when they were added."""
         self._name = name
         self._file = file
         self._weights: list[WeightVar] = []
@@ -210,7 +212,7 @@ class ModuleBuilder(UniqueNames):
                 self.add_instruction("deallocactivation", f"dealloc_{buffer.name}", (buffer,))
         weights, instructions = (*self._weights, *variables), tuple(self._instructions)
         module = Module(self._name, weights, instructions, self._constants, self._file)
-        verify(module)
+        verify(module, self.checked)
         return module
 
 

@@ -7,7 +7,7 @@ whose operands or attributes are wrong is not asked about its types.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 
@@ -35,9 +35,17 @@ _MAX_HINTS = 20
 """Number of hints; finding a near name takes time in the number of names."""
 
 
-def verify(module: Module) -> None:
-    """Raise UserError with all problems of names, operands, attributes, lifetimes and types."""
-    found = _Verifier(module).findings()
+def verify(module: Module, checked: Collection[str] = ()) -> None:
+    """Raise UserError with all problems of names, operands, attributes, lifetimes and types.
+
+    Parameters
+    ----------
+    module : Module
+        The module.
+    checked : collection of str
+        Names of instructions whose types have been checked before.
+    """
+    found = _Verifier(module, checked).findings()
     if found:
         raise UserError(found)
 
@@ -45,8 +53,9 @@ def verify(module: Module) -> None:
 class _Verifier:
     """Walk through one module that collects its problems."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, checked: Collection[str]) -> None:
         self._module = module
+        self._checked = checked
         self._found: list[Diagnostic] = []
         self._hints = 0
         self._defined: dict[str, Span] = {}
@@ -132,7 +141,7 @@ class _Verifier:
                 self._liveness.add_view(instruction.name, type, (values or {}).get("Src"))
             if not type_fits:
                 return
-        if values is not None and attributes_fit:
+        if values is not None and attributes_fit and instruction.name not in self._checked:
             types = {role: value.type for role, value in values.items()}
             if isinstance(type, TensorType):
                 types["Ty"] = type

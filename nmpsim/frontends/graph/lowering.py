@@ -316,7 +316,9 @@ class Lowering:
         if problem is not None:
             found = f"{opcode}: {problem.message} ({problem.found})"
             raise UnsupportedError(found, problem.expected)
-        return self.builder.add_instruction(opcode, name, operands, **attributes)
+        layer = self.builder.add_instruction(opcode, name, operands, **attributes)
+        self.builder.checked.add(layer)
+        return layer
 
     def add_channel_constants(
         self, name: str, scales: Array, zeros: Array
