@@ -188,7 +188,9 @@ def lower_split(
         if result:
             offsets = [begin * (d == axis) for d in range(len(own))]
             shape = (*own[:axis], size, *own[axis + 1 :])
-            op.define(result, _extract(op, offsets, shape, result))
+            part = _extract(op, offsets, shape, result)
+            declared = op.lowering.graph.declarations.get(result)
+            op.define(result, op.view(part, declared.shape) if declared else part)
         begin += size
     return ""
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from nmpsim.frontends.graph import movement
 from nmpsim.frontends.graph.movement import emit_pad, emit_stored_gather
 from nmpsim.frontends.graph.nodes import UNSIGNED_OFFSETS
 from nmpsim.frontends.graph.operation import LoweringResult, OperatorContext, normalize_axis
@@ -114,27 +115,13 @@ def _extract(
 
 def lower_split(op: OperatorContext, *, axis: int | None = None) -> LoweringResult:
     """Lower SPLIT, SPLIT_V or UNPACK, which also removes the axis."""
-    value, begin = op.read_any_type(), 0
     if axis is None:
         (axis,) = op.get_integers(0 if op.kind == "SPLIT" else 2)
-    axis = normalize_axis(axis, value.shape)
-    for name in op.node.outputs:
-        declaration = op.lowering.graph.declarations[name]
-        shape = declaration.shape
-        if op.kind == "UNPACK":
-            shape = (*value.shape[:axis], 1, *value.shape[axis + 1 :])
-        offsets = tuple(begin * (d == axis) for d in range(len(value.shape)))
-        part = op.emit(
-            "extracttensor", value, shape=shape, kind=declaration.kind, name=name, Offsets=offsets
-        )
-        op.define(name, op.view(part, declaration.shape))
-        begin += shape[axis]
-    require(
-        begin == value.shape[axis],
-        f"parts whose sizes sum to {begin}",
-        f"{value.shape[axis]}, the size of axis {axis}",
+    axis, is_unpack = normalize_axis(axis, op.get_shape()), op.kind == "UNPACK"
+    shapes = [op.lowering.graph.declarations[name].shape for name in op.node.outputs]
+    return movement.lower_split(
+        op, [1 if is_unpack else shape[axis] for shape in shapes], axis=axis
     )
-    return ""
 
 
 def lower_gather(op: OperatorContext, *, axis: int, batch_dims: int = 0) -> LoweringResult:
