@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -22,7 +21,7 @@ from nmpsim.input_files import read_text
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.report.data import LayerReport, OutputReport, Saturation
 from nmpsim.report.fields import Before
-from nmpsim.report.json import format_json
+from nmpsim.report.json import format_json, to_json
 
 SCHEMA: Final = "nmpsim-baseline-3"
 OLD_SCHEMAS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -167,8 +166,7 @@ def count_saturated(layer: LayerReport) -> dict[str, int]:
 
 def write_baseline(path: Path, baseline: Baseline) -> None:
     """Write a baseline to a file; raise UserError (FILE002) if it cannot be written."""
-    document = {"schema": SCHEMA, **attrs.asdict(baseline, value_serializer=_plain)}
-    write_file(path, format_json(document))
+    write_file(path, format_json(to_json(baseline)))
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -278,13 +276,6 @@ def _output(output: OutputReport) -> BaselineOutput:
     return BaselineOutput(
         output.elem, tuple(output.values.shape), digest_output(output.values), kept
     )
-
-
-def _plain(_: object, __: object, value: Any) -> Any:
-    """Return values for JSON: what is not finite as a text that ``float`` reads."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _structured(document: dict[str, Any], place: Place) -> Baseline:

@@ -38,7 +38,7 @@ from nmpsim.checking.run import CheckedRun, ProgramCache, list_changed_settings,
 from nmpsim.checking.suite import Budget, Case, Expect, SaturationLimit
 from nmpsim.config import DeviceConfig, load_device, make_device_config
 from nmpsim.core.inputs import prepare_inputs
-from nmpsim.core.limits import NO_LIMITS, TimeBudget, TimeLimitError
+from nmpsim.core.limits import TimeBudget, TimeLimitError
 from nmpsim.core.run import ProgressCallback
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.core_dump import CoreDump, write_core_file
@@ -127,10 +127,7 @@ def _checked(work: CaseWork, progress: ProgressCallback | None, last: ProgramCac
                 check, took_too_long = make_unfinished_check(error), True
             result = attrs.evolve(result, checks=(*result.checks, check))
         if work.core is not None and result.failed and not took_too_long:
-            is_violation = run.report.contract.violation is not None
-            result = attach_core_file(
-                result, work.core, bundle, work.inputs, config, hazards, budget, is_violation
-            )
+            result = _attach_core_file(result, work.core, work, run, config, hazards, budget)
         if work.update_baseline and case.baseline is not None and not result.failed:
             write_baseline(case.baseline, make_baseline(run))
             result = attrs.evolve(result, baseline_written=True)
@@ -219,43 +216,28 @@ def _device(case: Case, bundle: Bundle) -> DeviceConfig:
 ENGINE = "compiled"
 
 
-def attach_core_file(
+def _attach_core_file(
     result: CaseResult,
     path: Path,
-    bundle: Bundle,
-    inputs: Arrays,
+    work: CaseWork,
+    run: CheckedRun,
     config: DeviceConfig,
-    hazards: Sequence[Hazard] = (),
-    budget: TimeBudget | None = None,
-    is_violation: bool = False,
+    hazards: Sequence[Hazard],
+    budget: TimeBudget,
 ) -> CaseResult:
     """Write a core file for a failed case; return the result with it.
 
     The core file is positioned at the trap, at the first wrong layer, at the first hazard, or at
     the layer that is most over budget. If it cannot be written, the reason is one of the result's
-    errors.
-
-    Parameters
-    ----------
-    result
-        Result of the case.
-    path
-        Path of the core file.
-    bundle, inputs, config
-        The program, its inputs and its device.
-    hazards
-        Hazards that were found.
-    budget
-        Time that is left.
-    is_violation
-        Whether the run violated the contract. Without ``hazards`` the first hazard is then searched
-        for, because the debugger does not stop at violations.
+    errors. For a violation of the contract without known hazards, the first hazard is searched for,
+    because the debugger does not stop at violations.
     """
+    bundle, inputs = work.bundle, work.inputs
     try:
-        if is_violation and not hazards:
+        if run.report.contract.violation is not None and not hazards:
             hazards = find_hazards(bundle, inputs, config, budget=budget, max_found=1)
         debugger = Debugger(bundle, inputs, config=config, engine=ENGINE)
-        with debugger.limit_time(budget or TimeBudget(NO_LIMITS)):
+        with debugger.limit_time(budget):
             position, description = _place(result, debugger, hazards)
         values = prepare_inputs(bundle.metadata, inputs)
         write_core_file(path, CoreDump(bytes(bundle.file), values, config, ENGINE, position))
