@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypedDict
 
@@ -16,7 +15,6 @@ from nmpsim.experiments.identity import make_results_error
 from nmpsim.experiments.samples import UNLABELLED
 from nmpsim.experiments.worker import ChunkResult, Prediction
 from nmpsim.input_files import read_text
-from nmpsim.report.fields import Source
 from nmpsim.report.json import to_json
 
 SCHEMA: Final = "nmpsim-eval-3"
@@ -159,9 +157,9 @@ class Evaluation:
 class CyclesDocument(TypedDict):
     """Cycles of completed runs; zeros if there are none."""
 
-    min: Annotated[int, Source(itemgetter(0))]
-    mean: Annotated[float, Source(itemgetter(1))]
-    max: Annotated[int, Source(itemgetter(2))]
+    min: int
+    mean: float
+    max: int
 
 
 class AnswersDocument(TypedDict):
@@ -174,19 +172,6 @@ class AnswersDocument(TypedDict):
     error: list[str | None]
 
 
-def _by_top(count: Callable[[Evaluation, int], float]) -> Source:
-    """Return the source of a number for each k of top-k."""
-    return Source(lambda data: {str(k): count(data["evaluation"], k) for k in data["top"]})
-
-
-def _columns(data: Any) -> dict[str, list[Any]]:
-    predictions = data["evaluation"].predictions
-    return {
-        name: [getattr(prediction, name) for prediction in predictions]
-        for name in _PREDICTION_FIELDS
-    }
-
-
 class EvaluationDocument(TypedDict):
     """Output of `nmpsim eval --format json`, and contents of its results file."""
 
@@ -196,34 +181,36 @@ class EvaluationDocument(TypedDict):
     network: Annotated[str, "digest of outputs and layers: operations, types and shapes"]
     bundle: Annotated[str, "digest of the bundle"]
     dataset: Annotated[str, "digest of samples and labels"]
-    dataset_samples: Annotated[int, Source(lambda data: len(data["evaluation"].labels))]
-    unlabelled: Annotated[
-        int,
-        Source(lambda data: data["evaluation"].count_unlabelled()),
-        "samples of the data set that are skipped because their label is -1",
-    ]
-    samples: Annotated[
-        int,
-        Source(lambda data: len(data["evaluation"].predictions)),
-        "those that have an answer",
-    ]
-    failed: Annotated[int, Source(lambda data: len(data["evaluation"].failed))]
-    accuracy: Annotated[dict[str, float], _by_top(Evaluation.accuracy), "by k of top-k"]
-    right: Annotated[dict[str, int], _by_top(Evaluation.count_correct), "by k of top-k"]
-    cycles: Annotated[CyclesDocument, Source(lambda data: data["evaluation"].summarize_cycles())]
-    layers: Annotated[list[LayerTally], Source("evaluation.layers")]
-    classes: Annotated[list[ClassTally], Source(lambda data: data["evaluation"].count_by_class())]
-    confusions: Annotated[
-        list[Confusion],
-        Source(lambda data: data["evaluation"].count_confusions()),
-        "over samples with an answer; those that occurred",
-    ]
-    answers: Annotated[AnswersDocument, Source(_columns)]
+    dataset_samples: int
+    unlabelled: Annotated[int, "samples of the data set that are skipped because their label is -1"]
+    samples: Annotated[int, "those that have an answer"]
+    failed: int
+    accuracy: Annotated[dict[str, float], "by k of top-k"]
+    right: Annotated[dict[str, int], "by k of top-k"]
+    cycles: CyclesDocument
+    layers: list[LayerTally]
+    classes: list[ClassTally]
+    confusions: Annotated[list[Confusion], "over samples with an answer; those that occurred"]
+    answers: AnswersDocument
 
 
 def make_evaluation_document(evaluation: Evaluation, top: Sequence[int]) -> EvaluationDocument:
     """Return the evaluation as a JSON document, with top-k accuracies for each of ``top``."""
-    data = {**attrs.asdict(evaluation.subject), "evaluation": evaluation, "top": top}
+    predictions = evaluation.predictions
+    data = {
+        **attrs.asdict(evaluation.subject),
+        "dataset_samples": len(evaluation.labels),
+        "unlabelled": evaluation.count_unlabelled(),
+        "samples": len(predictions),
+        "failed": len(evaluation.failed),
+        "accuracy": {str(k): evaluation.accuracy(k) for k in top},
+        "right": {str(k): evaluation.count_correct(k) for k in top},
+        "cycles": dict(zip(("min", "mean", "max"), evaluation.summarize_cycles(), strict=True)),
+        "layers": evaluation.layers,
+        "classes": evaluation.count_by_class(),
+        "confusions": evaluation.count_confusions(),
+        "answers": {n: [getattr(one, n) for one in predictions] for n in _PREDICTION_FIELDS},
+    }
     return to_json(data, EvaluationDocument)
 
 
