@@ -34,7 +34,7 @@ from nmpsim.checking.expectations import (
 )
 from nmpsim.checking.hazards import check_hazards, find_hazards, make_unfinished_check
 from nmpsim.checking.results import CaseResult, Check, CoreFile
-from nmpsim.checking.run import CheckedRun, ProgramCache, list_changed_settings, run_bundle
+from nmpsim.checking.run import CheckedRun, ProgramCache, list_changed_settings
 from nmpsim.checking.suite import Budget, Case, Expect, SaturationLimit
 from nmpsim.config import DeviceConfig, load_device, make_device_config
 from nmpsim.core.inputs import prepare_inputs
@@ -102,25 +102,16 @@ def _checked(work: CaseWork, progress: ProgressCallback | None, last: ProgramCac
         loaded = last.load(
             work.bundle, _device(case, work.bundle), case.limits, work.strict, work.max_memory
         )
-        bundle, device = loaded.bundle, loaded.device
-        run = run_bundle(
-            device,
-            bundle,
-            work.inputs,
-            progress,
-            case.limits,
-            work.strict,
-            lambda: loaded.constants,
-        )
+        run = loaded.run(work.inputs, progress, case.limits, work.strict)
         result, hazards = judge_run(case, run, work.expected, before), []
         trap = run.report.trap
         took_too_long = trap is not None and trap.kind == "timeout"
-        config = case.limits.apply_to_device(device.config)
+        config = case.limits.apply_to_device(loaded.device.config)
         budget = TimeBudget(case.limits, run.report.host_seconds)
         if case.budget.hazards is not None and (trap is None or trap.kind == "contract"):
             try:
                 hazards = find_hazards(
-                    bundle, work.inputs, config, progress, work.max_memory, budget
+                    loaded.bundle, work.inputs, config, progress, work.max_memory, budget
                 )
                 check = check_hazards(hazards, run.layers)
             except TimeLimitError as error:

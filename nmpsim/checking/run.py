@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -64,57 +64,65 @@ class CheckedRun:
         return "" if output is None else digest_output(output)
 
 
-def run_bundle(
-    device: Device,
-    bundle: Bundle,
-    inputs: Arrays,
-    progress: ProgressCallback | None = None,
-    limits: Limits = NO_LIMITS,
-    strict: bool = True,
-    constants: Callable[[], tuple[str, ...]] | None = None,
-) -> CheckedRun:
-    """Run a program and record what checks need.
+@attrs.frozen(eq=False)
+class LoadedProgram:
+    """A program with the device on which it runs."""
 
-    Parameters
-    ----------
-    device, bundle, inputs
-        The device, the program and its inputs.
-    progress
-        Called after every layer.
-    limits
-        Limits of the run.
-    strict
-        Whether violations of the contract stop the run.
-    constants
-        Function that returns the digests of constants, if they are cached.
+    bundle: Bundle
+    device: Device
 
-    Raises
-    ------
-    UserError
-        INPUT001, INPUT002 or BUN004.
-    """
-    used = UsedDescriptors()
-    report = device.run(
-        bundle,
-        inputs,
-        save_layers=True,
-        progress=progress,
-        work=used,
-        limits=limits,
-        strict=strict,
-    )
-    saved = report.layer_outputs
-    return CheckedRun(
-        attrs.evolve(report, layer_outputs={}),
-        bundle.digest,
-        compute_array_digest(inputs),
-        bundle.metadata.source,
-        int(bundle.image.size) + bundle.rw_bytes,
-        tuple(saved.get(make_layer_key(layer)) for layer in bundle.metadata.layers),
-        digest_constants(bundle) if constants is None else constants(),
-        digest_rescale_values(bundle, used.get_rows()),
-        {layer.operand: layer.index for layer in bundle.metadata.layers},
-    )
+    @cached_property
+    def constants(self) -> tuple[str, ...]:
+        """Digest of each layer's constants."""
+        return digest_constants(self.bundle)
+
+    def run(
+        self,
+        inputs: Arrays,
+        progress: ProgressCallback | None = None,
+        limits: Limits = NO_LIMITS,
+        strict: bool = True,
+    ) -> CheckedRun:
+        """Run the program and record what checks need.
+
+        Parameters
+        ----------
+        inputs
+            Inputs of the program.
+        progress
+            Called after every layer.
+        limits
+            Limits of the run.
+        strict
+            Whether violations of the contract stop the run.
+
+        Raises
+        ------
+        UserError
+            INPUT001, INPUT002 or BUN004.
+        """
+        bundle, used = self.bundle, UsedDescriptors()
+        report = self.device.run(
+            bundle,
+            inputs,
+            save_layers=True,
+            progress=progress,
+            work=used,
+            limits=limits,
+            strict=strict,
+        )
+        saved = report.layer_outputs
+        return CheckedRun(
+            attrs.evolve(report, layer_outputs={}),
+            bundle.digest,
+            compute_array_digest(inputs),
+            bundle.metadata.source,
+            int(bundle.image.size) + bundle.rw_bytes,
+            tuple(saved.get(make_layer_key(layer)) for layer in bundle.metadata.layers),
+            self.constants,
+            digest_rescale_values(bundle, used.get_rows()),
+            {layer.operand: layer.index for layer in bundle.metadata.layers},
+        )
 
 
 def digest_constants(bundle: Bundle) -> tuple[str, ...]:
@@ -152,19 +160,6 @@ def list_changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> 
         for key in sorted({*before, *now} - {"name"})
         if before.get(key) != now.get(key)
     )
-
-
-@attrs.frozen(eq=False)
-class LoadedProgram:
-    """A program with the device on which it runs."""
-
-    bundle: Bundle
-    device: Device
-
-    @cached_property
-    def constants(self) -> tuple[str, ...]:
-        """Digest of each layer's constants."""
-        return digest_constants(self.bundle)
 
 
 class ProgramCache:

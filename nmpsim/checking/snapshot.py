@@ -20,7 +20,7 @@ from nmpsim.checking.compared_run import ComparedRun
 from nmpsim.checking.expectations import check_layers, check_outputs, check_trap
 from nmpsim.checking.hazards import check_hazards, find_hazards
 from nmpsim.checking.results import CaseResult, Check
-from nmpsim.checking.run import CheckedRun, run_bundle
+from nmpsim.checking.run import CheckedRun, LoadedProgram
 from nmpsim.checking.suite import Budget, Case, Expect
 from nmpsim.config import DeviceConfig, load_device, make_device_config
 from nmpsim.core.device import Device
@@ -89,7 +89,7 @@ class Runner:
         if config not in self._devices:
             self._devices[config] = Device(config)
         arrays = {name: np.asarray(array) for name, array in inputs.items()}
-        run = run_bundle(self._devices[config], loaded, arrays, strict=strict)
+        run = LoadedProgram(loaded, self._devices[config]).run(arrays, strict=strict)
         trap = run.report.trap
         checks = [] if trap is None else [check_trap(trap, run.layers)]
         if hazards and (trap is None or trap.kind == "contract"):

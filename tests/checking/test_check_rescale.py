@@ -13,7 +13,7 @@ from nmpsim.checking import Case, ExpectedArrays
 from nmpsim.checking.baseline import Baseline, make_baseline
 from nmpsim.checking.case import judge_run
 from nmpsim.checking.rescale import list_rescale_words
-from nmpsim.checking.run import run_bundle
+from nmpsim.checking.run import LoadedProgram
 from nmpsim.compiler.numerics import PROFILES
 from nmpsim.isa.table import DESCRIPTORS, SCALE_RECORD
 
@@ -33,7 +33,7 @@ class Network:
 
     def statuses(self, path: Path) -> dict[str, str]:
         """Return the status of each check of a changed copy, and the first failing layer."""
-        run = run_bundle(nmpsim.Device(DEVICE), nmpsim.load(path), self.inputs)
+        run = LoadedProgram(nmpsim.load(path), nmpsim.Device(DEVICE)).run(self.inputs)
         result = judge_run(Case(Path()), run, ExpectedArrays(), self.before)
         found = {check.name: check.status for check in result.checks}
         return found | {"layer": next((check.culprits[0].index for check in result.failed), None)}
@@ -47,7 +47,7 @@ class Network:
 def network(text: Path, weights: Path, inputs: dict, folder: Path, **options) -> Network:
     path = folder / "net.bin"
     nmpsim.save(nmpsim.compile(text, weights, device=DEVICE, **options), path)
-    run = run_bundle(nmpsim.Device(DEVICE), nmpsim.load(path), inputs)
+    run = LoadedProgram(nmpsim.load(path), nmpsim.Device(DEVICE)).run(inputs)
     return Network(path, inputs, make_baseline(run))
 
 
@@ -141,7 +141,7 @@ def test_a_changed_padding_value_fails(tmp_path):
 def rescale(text: Path, weights: Path, inputs: dict, slicing: str, cores: int) -> tuple[str, ...]:
     config = attrs.evolve(DEVICE, cores_count=cores, scratchpad_bytes=65536)
     image = nmpsim.compile(text, weights, device=config, slicing=slicing).image
-    return run_bundle(nmpsim.Device(config), parse_bundle(image), inputs).rescale
+    return LoadedProgram(parse_bundle(image), nmpsim.Device(config)).run(inputs).rescale
 
 
 @pytest.mark.parametrize(
@@ -188,8 +188,8 @@ def test_a_changed_scale_of_the_host_fails(tmp_path):
     changed = attrs.evolve(first, operands=(attrs.evolve(result, tensor=tensor), *operands))
     metadata = attrs.evolve(bundle.metadata, steps=(changed, *others))
     device = nmpsim.Device(DEVICE)
-    before = run_bundle(device, bundle, net.inputs).rescale
-    after = run_bundle(device, attrs.evolve(bundle, metadata=metadata), net.inputs).rescale
+    before = LoadedProgram(bundle, device).run(net.inputs).rescale
+    after = LoadedProgram(attrs.evolve(bundle, metadata=metadata), device).run(net.inputs).rescale
     assert [a != b for a, b in zip(before, after, strict=True)] == [True] + 7 * [False]
 
 
@@ -213,4 +213,5 @@ def test_rescale_numbers_do_not_depend_on_engine_or_threads(tmp_path):
     net = digits(tmp_path, "glow-int")
     bundle, expected = nmpsim.load(net.path), tuple(one.rescale for one in net.before.layers)
     for options in ({"engine": "reference"}, {"threads": 1}, {"threads": 2}):
-        assert run_bundle(nmpsim.Device(DEVICE, **options), bundle, net.inputs).rescale == expected
+        program = LoadedProgram(bundle, nmpsim.Device(DEVICE, **options))
+        assert program.run(net.inputs).rescale == expected

@@ -17,7 +17,7 @@ from nmpsim.checking.expectations import (
     check_layers_against_baseline,
     check_outputs_against_baseline,
 )
-from nmpsim.checking.run import CheckedRun, run_bundle
+from nmpsim.checking.run import CheckedRun, LoadedProgram
 from nmpsim.checking.suite import Expect
 from nmpsim.config import make_device_config
 from nmpsim.core.device import Device
@@ -32,9 +32,8 @@ from ..target import Target, allow_errors, get_folder, write_file
 def run_baseline() -> CheckedRun:
     """Return the run that baselines are compared with."""
     program, inputs = programs.one_conv()
-    return run_bundle(
-        Device(make_device_config(program.metadata.device), threads=1), program, inputs
-    )
+    device = Device(make_device_config(program.metadata.device), threads=1)
+    return LoadedProgram(program, device).run(inputs)
 
 
 def run(data: bytes) -> None:
