@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
-import numpy.typing as npt
 
+from nmpsim.arrays import Arrays
 from nmpsim.bundle.read import Bundle, BundleHolder, get_bundle
 from nmpsim.config import DeviceConfig, resolve_device
 from nmpsim.core.batch import BatchResult
@@ -223,7 +223,7 @@ class Device:
     def _run_series(
         self,
         loaded: _LoadedBundle,
-        values: Mapping[str, npt.NDArray[Any]],
+        values: Arrays,
         series: _Series,
         repeat: int,
     ) -> Sequence[RunReport]:
@@ -268,7 +268,7 @@ class Device:
     def _run_once(
         self,
         loaded: _LoadedBundle,
-        values: Mapping[str, npt.NDArray[Any]],
+        values: Arrays,
         series: _Series,
         options: RunOptions,
         number: int = 0,
@@ -360,7 +360,7 @@ class _LoadedBundle:
     runs: int = 0
     mode: Mode = Mode.PROVE
     """Mode in which the next run begins unless it can be repeated."""
-    inputs: Mapping[str, npt.NDArray[Any]] | None = None
+    inputs: Arrays | None = None
     """Inputs of the last run if it did not fill the scratchpads; ``options`` likewise."""
     options: RunOptions | None = None
     is_at_rest: bool = True
@@ -396,7 +396,5 @@ class _Series:
             self.clock.timeout = math.inf  # the run ends early, within the time it has taken
 
 
-def _are_equal(
-    outputs: Mapping[str, npt.NDArray[Any]], others: Mapping[str, npt.NDArray[Any]]
-) -> bool:
+def _are_equal(outputs: Arrays, others: Arrays) -> bool:
     return all(values.tobytes() == others[name].tobytes() for name, values in outputs.items())

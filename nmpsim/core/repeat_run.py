@@ -11,11 +11,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
 
 import attrs
-import numpy.typing as npt
 
+from nmpsim.arrays import Arrays
 from nmpsim.bundle.metadata import ProgramStep
 from nmpsim.bundle.read import Bundle
 from nmpsim.core.batch import BatchResult, SampleResult
@@ -30,7 +29,7 @@ from nmpsim.diagnostics import UserError
 from nmpsim.report.data import OutputReport, RunReport
 from nmpsim.report.termination import ContractReport
 
-Values = Mapping[str, npt.NDArray[Any]]
+Values = Arrays
 """Values of each input, in its own type."""
 _Step = Callable[[bool, LayerCallback], HostClipping | None]
 """Repeats a step of the bundle, with or without layer kernels; returns what a host step clips."""

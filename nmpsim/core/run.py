@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
-import numpy.typing as npt
 
+from nmpsim.arrays import Array
 from nmpsim.bundle.metadata import Layer, ProgramStep
 from nmpsim.bundle.read import Bundle
 from nmpsim.compile_notice import print_compile_notice
@@ -189,7 +189,7 @@ class Run:
         self.account = CycleAccount.from_layers(self._layers)
         self.recorded: list[RecordedStep] = []
         """The steps that were replayed."""
-        self._saved: dict[str, npt.NDArray[Any]] = {}
+        self._saved: dict[str, Array] = {}
         self._done = LayerProgress(self._layers, options.progress)
         self._clock = clock
         self._has_ended = self._handles_traps = self._has_run_in_parallel = False
