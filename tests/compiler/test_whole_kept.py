@@ -6,9 +6,11 @@ import os
 import tracemalloc
 from typing import Any
 
+import attrs
 import numpy.typing as npt
 import pytest
-from test_whole_layers import DEEP, network
+from lir_draft import Draft, tensor_type
+from test_whole_layers import DEEP, convolve, network, out_kind
 from whole_recordings import Recording, needs_recordings, plan_of, record
 
 from nmpsim.core import memory_demand
@@ -110,3 +112,28 @@ def test_workspaces_suffice_for_any_weights() -> None:
             kept = [8 * packed_weights._size_avx2(group, depth) for group in groups if group]
             assert weights + sum(kept) <= memory_demand.bound_packed_weights_bytes(weights, blocks)
     assert 8 * packed_weights._size_avx2(1, 1 << 20) == pytest.approx(4.5 * (1 << 24), rel=1e-4)
+
+
+@pytest.mark.parametrize("opcode", ["splat", "transpose", "relu", "convolution"])
+def test_a_proof_does_not_exceed_its_estimate(opcode: str) -> None:
+    """Proofs of layers with large tensors, whose arrays need most of the memory."""
+    draft, kind = Draft(), tensor_type("i8", (1, 48, 48, 64), 0.05, 0)
+    source = None if opcode == "splat" else draft.input(kind)
+    turned = attrs.evolve(kind, shape=(1, 64, 48, 48))
+    if source is None:
+        draft.emit(opcode, draft.output(kind), Value=0.3)
+    elif opcode == "transpose":
+        draft.emit(opcode, draft.output(turned), source, Shuffle=(0, 3, 1, 2))
+    elif opcode == "relu":
+        draft.emit(opcode, draft.output(kind), source)
+    else:
+        convolve(draft, source, draft.output(out_kind(source, 64)))
+    recorded = record(draft, attrs.evolve(DEEP, scratchpad_bytes=1 << 16))
+    bundle, config = recorded.bundle, recorded.device.config
+    tracemalloc.start()
+    plan = plan_of(recorded)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert plan.whole == {0}
+    assert peak < sum(part.nbytes for part in memory_demand._whole_parts(bundle, config))
+    assert peak > 6 * bundle.rw_bytes

@@ -140,13 +140,12 @@ class DramOrigins:
         origins: Origins = first + view_region(self._counting, 0, shape, (row, column, 1))
         return origins
 
-    def find_addresses(self, origins: Origins) -> npt.NDArray[np.int64]:
-        """Return the addresses of DRAM bytes; raise UnprovedError if they are in two memories."""
+    def find_base(self, origins: Origins) -> int:
+        """Return the address of origin 0 of the memory with all ``origins``, or raise an error."""
         require(origins.min() >= 0 and origins.max() < self._end)
         in_ram = origins >= self.image.size
         require(in_ram.all() or not in_ram.any())
-        base = self._ram_base - self.image.size if in_ram.all() else self._image_base
-        return origins.astype(np.int64) + base
+        return self._ram_base - self.image.size if in_ram[0] else self._image_base
 
 
 class TileScratchpad:

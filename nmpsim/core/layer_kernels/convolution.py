@@ -34,7 +34,7 @@ PIXELS = 56
 """Minimum number of pixels of a task."""
 MAX_CHANNELS = 128
 """Output channels of a task, whose sums fit the host's first-level caches."""
-MAX_PADDED = 8
+MAX_PADDED = 4
 """Maximum size of a padded input, in sizes of the read-write memory."""
 _SUM_BITS = {0: 32, 1: 48}
 _MAX_PRODUCT = {0: 255 * 128, 1: 65535 * 32768}

@@ -7,6 +7,7 @@ from collections.abc import Sequence, Set
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from nmpsim.bundle.metadata import Layer
 from nmpsim.core.instruction_tables import OP
@@ -28,7 +29,6 @@ from nmpsim.core.layer_kernels.tasks import (
     replace_words,
     split_evenly,
 )
-from nmpsim.core.state import Int64s
 from nmpsim.isa.words import FILL, STORE, TRANSPOSE
 from nmpsim.lir.nodes import ELEM_DTYPES
 
@@ -38,6 +38,7 @@ AXES, TASKS = 4, 4
 """Maximum number of axes of an instruction, and of tasks of a layer."""
 Axis = tuple[int, int, int]
 """Length of an axis, and the steps of source and target."""
+Integers = npt.NDArray[np.integer[Any]]
 
 
 class DataMovement:
@@ -55,16 +56,15 @@ class DataMovement:
         self._stored: Origins = np.full(nbytes, UNWRITTEN, np.int32)
         """Origins that the layer has stored in its output."""
         self._fill: tuple[int, int] | None = None
-        """Element type and value of all fills."""
+        """Value and element type of all fills."""
 
     def add_tile(self, spm: TileScratchpad, d: Words, _: int | None) -> None:
         """Execute a transposition, or a fill of a scratchpad."""
         if len(d) == len(FILL):
-            fill = d[FILL.element], d[FILL.value]
+            fill = d[FILL.value], d[FILL.element]
             require(self._fill in (None, fill))
             self._fill = fill
-            pattern = make_constant_origins(d[FILL.value], d[FILL.element])
-            filled = np.tile(pattern, d[FILL.count])
+            filled = np.tile(make_constant_origins(*fill), d[FILL.count])
             spm.write(d[FILL.output], (0, 0), filled.reshape(1, 1, -1))
             return
         w = TRANSPOSE
@@ -86,40 +86,43 @@ class DataMovement:
 
     def make_tasks(self, host: HostMemory) -> list[Task]:
         """Return the tasks that compute the whole layer and leave its results in DRAM."""
-        target = np.flatnonzero(self._stored != UNWRITTEN)
+        target = np.flatnonzero(self._stored != UNWRITTEN).astype(np.int32)
         require(target.size)
-        origins = self._stored[target]
-        if origins[0] < 0 and self._fill is not None:
-            return self._make_fill(origins, target, *self._fill, host)
-        source, target = self._dram.find_addresses(origins), target + self._address
-        # No byte is written before it is read.
-        require(source.min() > target[-1] or source.max() < target[0])
-        start, end = int(source[0]), int(target[0])
+        source, start, end = self._stored[target], 0, self._address + int(target[0])
+        fill = self._fill if source[0] < 0 else None
+        if fill is not None:
+            pattern = make_constant_origins(*fill)
+            require(source.size % pattern.size == 0)
+            require((source.reshape(-1, pattern.size) == pattern).all())
+            source = target
+        else:
+            base, last = self._dram.find_base(source), self._address + int(target[-1])
+            start = base + int(source[0])
+            # No byte is written before it is read.
+            require(base + int(source.min()) > last or base + int(source.max()) < end)
         *outer, inner = find_axes(source, target)
         run = inner[0] if inner[1:] == (1, 1) else 1
         if run == 1:
             outer = [*outer, inner]
         require(len(outer) <= AXES)
-        outer = [(1, 0, 0)] * (2 - len(outer)) + outer
-        (count, *firsts), others = outer[0], outer[1:]
-        return [
-            [
-                self._instruction(
-                    start + first * firsts[0],
-                    end + first * firsts[1],
-                    [(last - first, firsts[0], firsts[1]), *others],
-                    run,
-                    host,
-                )
-            ]
-            for first, last in split_evenly(count, TASKS)
-        ]
+        (count, step, to), *others = [(1, 0, 0)] * (2 - len(outer)) + outer
+        tasks = []
+        for first, after in split_evenly(count, TASKS):
+            axes, place = (
+                [(after - first, step, to), *others],
+                host.encode_address(end + first * to),
+            )
+            if fill is not None:
+                tasks.append([self._make_fill(*fill, place, axes, run)])
+            else:
+                tasks.append([self._make_copy(start + first * step, place, axes, run, host)])
+        return tasks
 
-    def _instruction(
-        self, source: int, target: int, outer: Sequence[Axis], run: int, host: HostMemory
+    def _make_copy(
+        self, source: int, to: int, outer: Sequence[Axis], run: int, host: HostMemory
     ) -> Instruction:
         """Return an instruction that copies runs of bytes along some axes."""
-        can_turn, to = OP.nmp_transpose in self._known, host.encode_address(target)
+        can_turn = OP.nmp_transpose in self._known
         if len(outer) == 2 and OP.nmp_load in self._known and (run > 1 or not can_turn):
             by_row, by_run = outer
             return make_load(source, to, run, (*by_row, 0, 0), (*by_run, 0, 0))
@@ -134,37 +137,31 @@ class DataMovement:
         return OP.nmp_transpose, words
 
     def _make_fill(
-        self, origins: Origins, target: Int64s, element: int, value: int, host: HostMemory
-    ) -> list[Task]:
-        """Return the tasks of a layer that fills memory with one value."""
-        size, at = 1 << element, host.encode_address(self._address + int(target[0]))
-        pattern = make_constant_origins(value, element)
-        require(np.array_equal(origins, np.resize(pattern, origins.size)))
-        shape = find_axes(target, target)
-        require(len(shape) <= 3 and shape[-1][1] == 1 and shape[-1][0] % size == at % size == 0)
-        (rows, row, _), (columns, column, _), (run, _, _) = [(1, 0, 0)] * (3 - len(shape)) + shape
-        if len(shape) == 1:
-            changes = {"element": element, "output": at, "count": run // size, "value": value}
-            return [[(OP.nmp_fill, replace_words([0] * len(FILL), FILL, changes))]]
-        require((row | column) % size == 0 and OP.nmp_load in self._known)
-        by_row, by_run = (0, 0, row, rows, 0), (columns, 0, column, 0, 0)
-        return [[make_load(0, at, run, by_row, by_run, element, value)]]
+        self, value: int, element: int, to: int, outer: Sequence[Axis], run: int
+    ) -> Instruction:
+        """Return an instruction that fills runs of bytes along two axes."""
+        size = 1 << element
+        require(len(outer) == 2 and run % size == to % size == 0)
+        (rows, _, row), (runs, _, step) = outer
+        if rows * runs == 1:
+            changes = {"element": element, "output": to, "count": run // size, "value": value}
+            return OP.nmp_fill, replace_words([0] * len(FILL), FILL, changes)
+        require((row | step) % size == 0 and OP.nmp_load in self._known)
+        return make_load(0, to, run, (0, 0, row, rows, 0), (runs, 0, step, 0, 0), element, value)
 
 
-def find_axes(source: Int64s, target: Int64s) -> list[Axis]:
+def find_axes(source: Integers, target: Integers) -> list[Axis]:
     """Return the nested loops that visit two arrays of offsets [places], the innermost one last.
 
     Raises UnprovedError if there are none with positive steps, the only ones that a footprint has.
     """
     found: list[Axis] = []
-    both: Any = np.stack([source, target])
-    while both.shape[1] > 1:
-        steps = both[:, 1] - both[:, 0]
-        other = np.flatnonzero((np.diff(both, axis=1) != steps[:, None]).any(axis=0))
-        count = int(other[0]) + 1 if other.size else both.shape[1]
-        require(both.shape[1] % count == 0 and steps.min() >= 0)
-        runs = both.reshape(2, -1, count)
-        require((np.diff(runs, axis=2) == steps[:, None, None]).all())
-        found.append((count, int(steps[0]), int(steps[1])))
-        both = runs[:, :, 0]
+    while source.size > 1:
+        step, other = int(source[1] - source[0]), int(target[1] - target[0])
+        ends = np.append((np.diff(source) != step) | (np.diff(target) != other), True)
+        count = int(ends.argmax()) + 1
+        require(source.size % count == 0 and min(step, other) >= 0)
+        require(not ends.reshape(-1, count)[:, :-1].any())
+        found.append((count, step, other))
+        source, target = source[::count], target[::count]
     return found[::-1] or [(1, 1, 1)]
