@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 
+import attrs
 import numpy as np
 
 from nmpsim.arrays import Array
@@ -72,14 +73,14 @@ class LazyBytes:
         return self.nbytes
 
 
-@frozen
+@attrs.define(eq=False)
 class LoadedSection:
-    """Section of an ELF file with its contents."""
+    """Section of an ELF file with its contents, to which more may be appended."""
 
     name: str
     type: int
     offset: int
-    chunks: Sequence[Buffer | LazyBytes] = ()
+    chunks: list[Buffer | LazyBytes] = attrs.field(factory=list)
     flags: int = 0
     address: int = 0
     memory_bytes: int = 0
@@ -89,10 +90,20 @@ class LoadedSection:
     alignment: int = 1
     entry_bytes: int = 0
 
-    @property
-    def file_bytes(self) -> int:
-        """Size of the contents in the file, in bytes."""
-        return sum(len(c) for c in self.chunks)
+    file_bytes: int = attrs.field(init=False)
+    """Size of the contents in the file, in bytes."""
+
+    def __attrs_post_init__(self) -> None:
+        self.file_bytes = sum(map(len, self.chunks))
+
+    def append(self, data: Buffer | LazyBytes) -> None:
+        """Append data to the contents."""
+        self.chunks.append(data)
+        self.file_bytes += len(data)
+
+    def align(self, alignment: int) -> None:
+        """Append zeros up to a file offset that is a multiple of ``alignment``."""
+        self.append(bytes(align_up(self.end, alignment) - self.end))
 
     @property
     def end(self) -> int:
@@ -162,7 +173,7 @@ def generate_file_parts(
     names = StringTable()
     name_offsets = [names.add(section.name) for section in sections]
     own_name = names.add(".shstrtab")
-    table = LoadedSection(".shstrtab", SHT_STRTAB, sections[-1].end, (bytes(names),))
+    table = LoadedSection(".shstrtab", SHT_STRTAB, sections[-1].end, [bytes(names)])
     headers_offset = align_up(table.end, 4)
     yield HEADER.pack(
         IDENT,

@@ -8,7 +8,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 
@@ -45,24 +44,13 @@ _FLAGS = {
 }
 
 
-@attrs.define
-class _Part:
-    """A section that is being filled."""
-
-    offset: int
-    chunks: list[elf.Buffer | elf.LazyBytes] = attrs.field(factory=list)
-    nbytes: int = 0
-
-    @property
-    def end(self) -> int:
-        return self.offset + self.nbytes
-
-    def append(self, data: elf.Buffer | elf.LazyBytes) -> None:
-        self.chunks.append(data)
-        self.nbytes += len(data)
-
-    def align(self, alignment: int) -> None:
-        self.append(bytes(elf.align_up(self.end, alignment) - self.end))
+def _make_part(name: str, offset: int) -> elf.LoadedSection:
+    """Return an empty section that is loaded at ``offset`` bytes from the begin of the DRAM."""
+    offset = elf.align_up(offset, PART_ALIGNMENT)
+    address, flags = DRAM_BASE + offset, _FLAGS[name]
+    return elf.LoadedSection(
+        name, elf.SHT_PROGBITS, offset, [], flags, address, alignment=PART_ALIGNMENT
+    )
 
 
 class BundleBuilder:
@@ -73,7 +61,7 @@ class BundleBuilder:
     """
 
     def __init__(self) -> None:
-        self._parts = {CONSTANTS: _Part(CONSTANTS_OFFSET)}
+        self._parts = {CONSTANTS: _make_part(CONSTANTS, CONSTANTS_OFFSET)}
         self._rw_bytes = 0
         self._symbols: dict[str, tuple[int, int]] = {}
         self._debug: dict[str, Sequence[elf.Buffer]] = {}
@@ -135,7 +123,7 @@ class BundleBuilder:
         digest = bytes(DIGEST_BYTES)
         described = format_metadata(metadata)
         _check_size("description of layers and steps", len(described), JSON_BYTES.high)
-        others = [elf.LoadedSection(META, elf.SHT_PROGBITS, loaded[TEXT].end, (described,))]
+        others = [elf.LoadedSection(META, elf.SHT_PROGBITS, loaded[TEXT].end, [described])]
         for name, chunks in self._debug.items():
             others.append(_section_behind(others[-1], name, chunks, TENSOR_ALIGNMENT))
         others.append(_section_behind(others[-1], DIGEST, (digest,), 4))
@@ -148,14 +136,14 @@ class BundleBuilder:
         tail = b"".join(map(elf.read_buffer, pieces[at + 1 :]))
         return BundleFile(metadata, self._memory(), pieces[:at], tail)
 
-    def _part(self, name: str) -> _Part:
+    def _part(self, name: str) -> elf.LoadedSection:
         """Return the part that is being filled; earlier parts are closed."""
         index = _PARTS.index(name)
         if len(self._parts) > index + 1:
             raise RuntimeError(f"{name} is closed: {_PARTS[index + 1]} has been started")
         for earlier, later in pairwise(_PARTS[: index + 1]):
             if later not in self._parts:
-                self._parts[later] = _Part(elf.align_up(self._parts[earlier].end, PART_ALIGNMENT))
+                self._parts[later] = _make_part(later, self._parts[earlier].end)
         return self._parts[name]
 
     def _append(self, name: str, data: elf.Buffer | elf.LazyBytes, symbol: str) -> int:
@@ -169,7 +157,7 @@ class BundleBuilder:
 
     def _memory(self) -> MemoryRanges:
         text = self._parts[TEXT]
-        code = DRAM_BASE + text.offset, DRAM_BASE + text.end
+        code = text.address, DRAM_BASE + text.end
         return MemoryRanges((DRAM_BASE, code[1]), (RW_BASE, RW_BASE + self._rw_bytes), (code,))
 
     def _segments(self) -> tuple[elf.Segment, ...]:
@@ -179,9 +167,9 @@ class BundleBuilder:
             elf.Segment(0, DRAM_BASE, constants_end, constants_end, elf.PF_R, PAGE_BYTES),
             elf.Segment(
                 text.offset,
-                DRAM_BASE + text.offset,
-                text.nbytes,
-                text.nbytes,
+                text.address,
+                text.file_bytes,
+                text.file_bytes,
                 elf.PF_R | elf.PF_X,
                 PAGE_BYTES,
             ),
@@ -189,23 +177,12 @@ class BundleBuilder:
         )
 
     def _loaded_sections(self) -> dict[str, elf.LoadedSection]:
-        sections = {
-            name: elf.LoadedSection(
-                name,
-                elf.SHT_PROGBITS,
-                part.offset,
-                part.chunks,
-                _FLAGS[name],
-                DRAM_BASE + part.offset,
-                alignment=PART_ALIGNMENT,
-            )
-            for name, part in self._parts.items()
-        }
+        sections = dict(self._parts)
         sections[ACTIVATIONS] = elf.LoadedSection(
             ACTIVATIONS,
             elf.SHT_NOBITS,
             sections[TEXT].end,
-            (),
+            [],
             elf.SHF_ALLOC | elf.SHF_WRITE,
             RW_BASE,
             self._rw_bytes,
@@ -231,20 +208,20 @@ class BundleBuilder:
             ".symtab",
             elf.SHT_SYMTAB,
             offset,
-            (table,),
+            [table],
             link=strtab,
             info=1,
             alignment=4,
             entry_bytes=elf.SYMBOL.size,
         )
-        return symtab, elf.LoadedSection(".strtab", elf.SHT_STRTAB, symtab.end, (bytes(names),))
+        return symtab, elf.LoadedSection(".strtab", elf.SHT_STRTAB, symtab.end, [bytes(names)])
 
 
 def _section_behind(
     last: elf.LoadedSection, name: str, chunks: Sequence[elf.Buffer], alignment: int
 ) -> elf.LoadedSection:
     offset = elf.align_up(last.end, alignment)
-    return elf.LoadedSection(name, elf.SHT_PROGBITS, offset, chunks, alignment=alignment)
+    return elf.LoadedSection(name, elf.SHT_PROGBITS, offset, [*chunks], alignment=alignment)
 
 
 def write_bundle(path: str | os.PathLike[str], data: bytes) -> None:

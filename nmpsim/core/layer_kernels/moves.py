@@ -106,7 +106,7 @@ class DataMovement:
             outer = [*outer, inner]
         require(len(outer) <= AXES)
         (count, step, to), *others = [(1, 0, 0)] * (2 - len(outer)) + outer
-        tasks = []
+        tasks: list[Task] = []
         for first, after in split_evenly(count, TASKS):
             axes, place = (
                 [(after - first, step, to), *others],
