@@ -69,6 +69,7 @@ CODES: dict[str, str] = {
     "HOST001": "a host operation cannot process a value",
     "COMP001": "an operation cannot be compiled",
     "COMP002": "the program does not fit the device's memory",
+    "NUM001": "a formulas file is invalid",
     "INPUT001": "an input is missing or unknown",
     "INPUT002": "an input has the wrong shape, type or values",
     "INPUT003": "an input file is damaged or has an unknown format",

@@ -127,9 +127,9 @@ def compile(
     device : DeviceConfig, optional
         The device; by default :func:`default_device`.
     numerics : str, optional
-        Numerics profile, a name of ``nmpsim.isa.profiles.NUMERICS``. The default depends on the
-        model: ``glow-int`` for LIR, ``q31`` for TFLite, ``float`` for ONNX, the engine's for
-        PyTorch.
+        Numerics profile, a name of ``nmpsim.isa.profiles.NUMERICS``, or the path of a formulas
+        file, ``*.toml``. The default depends on the model: ``glow-int`` for LIR, ``q31`` for
+        TFLite, ``float`` for ONNX, the engine's for PyTorch.
     layer_numerics : mapping of str to str
         Profiles of single layers; :func:`find_layer` defines the names. An activation and the layer
         into which it is fused share a profile, unless both are named.
@@ -155,6 +155,7 @@ def compile(
     UserError
         LIR, CONST, COMP, MODEL and FILE codes, several at once where possible.
     """
+    from nmpsim.bundle.formulas import select_numerics
     from nmpsim.compiler.driver import compile_module
     from nmpsim.compiler.passes.rescale_bias import rescale_bias
     from nmpsim.compiler.tiling.search import DEFAULT_TILING
@@ -184,7 +185,10 @@ def compile(
         module, warnings = _read_lir(path, weights, exact)
         imported = attrs.evolve(import_lir(module, read_model_origin(path)), warnings=warnings)
     module = imported.module
-    if numerics is None:
+    formulas = None
+    if numerics is not None:
+        numerics, formulas = select_numerics(numerics)
+    else:
         layer_numerics = {**imported.layer_numerics, **layer_numerics}
     rescaled: tuple[RescaledBias, ...] = ()
     if rescale_biases:
@@ -196,6 +200,7 @@ def compile(
         resolve_device(device),
         numerics=imported.numerics if numerics is None else numerics,
         layer_numerics=layer_numerics,
+        formulas=formulas,
         fuse_activations=fuse,
         slicing=DEFAULT_TILING if slicing is None else slicing,
         on_slicing=sliced.append if explain_slicing else None,

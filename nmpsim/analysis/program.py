@@ -10,6 +10,7 @@ import attrs
 
 from nmpsim.bundle import Bundle, Tensor, parse_bundle, read_bundle
 from nmpsim.bundle.elf import MAGIC
+from nmpsim.bundle.formulas import CustomFormulas, find_custom_formulas, select_numerics
 from nmpsim.bundle.metadata import Normalization, make_unsigned_tensor
 from nmpsim.compiler.assign import assign_numerics, list_layer_parts
 from nmpsim.compiler.fuse import fuse_clips
@@ -51,6 +52,8 @@ class Program:
     """Default normalization of images; see the bundle's metadata."""
     settings: Mapping[str, Any] = attrs.field(factory=dict)
     """Settings of the bundle's device by name; empty without a bundle."""
+    formulas: CustomFormulas | None = None
+    """Formulas of the bundle that replace standard ones."""
 
     @property
     def device(self) -> DeviceConfig:
@@ -60,6 +63,16 @@ class Program:
     def get_numerics(self, instruction: str) -> str:
         """Return the numerics profile of an instruction by its name."""
         return self.layer_numerics.get(instruction, self.numerics)
+
+    def with_numerics(self, choice: str) -> Program:
+        """Return the program with a profile of all instructions, or with a formulas file."""
+        numerics, formulas = select_numerics(choice)
+        return attrs.evolve(self, numerics=numerics, formulas=formulas, layer_numerics={})
+
+    @property
+    def numerics_label(self) -> str:
+        """Numerics profile as reports show it."""
+        return self.numerics if self.formulas is None else self.formulas.label
 
     def list_inputs(self) -> tuple[Tensor, ...]:
         """Return the input tensors, with the element types of the user and the address 0."""
@@ -81,6 +94,7 @@ class Program:
             device,
             numerics=self.numerics,
             layer_numerics=self.layer_numerics,
+            formulas=self.formulas,
             unsigned=self.unsigned,
             **options,
         )
@@ -183,4 +197,5 @@ def program_from_bundle(bundle: Bundle) -> Program:
         channel_order=metadata.channel_order,
         normalizations=metadata.normalizations,
         settings=metadata.device,
+        formulas=find_custom_formulas(metadata.formulas),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from nmpsim.bundle.formulas import find_custom_formulas
 from nmpsim.bundle.limits import DIMENSION, ELEMENTS, RANK
 from nmpsim.bundle.metadata import UNSIGNED_ELEMS, Layer, Metadata, ProgramStep, Tensor
 from nmpsim.diagnostics import Place, UserError, fail
@@ -40,6 +41,7 @@ def _inconsistent(message: str, place: Place) -> UserError:
 
 
 def _problems(metadata: Metadata, memory: MemoryRanges) -> Iterator[str]:
+    yield from _formula_problems(metadata)
     for tensor in (*metadata.inputs, *metadata.outputs):
         yield from _tensor_problems(tensor, [memory.read_write])
     yield from _name_problems("input", metadata.inputs)
@@ -55,6 +57,16 @@ def _problems(metadata: Metadata, memory: MemoryRanges) -> Iterator[str]:
     done = sorted(index for step in metadata.steps for index in step.layers)
     if done != list(range(len(metadata.layers))):
         yield f"the steps compute the layers {done[:40]} instead of 0 to {len(metadata.layers) - 1}"
+
+
+def _formula_problems(metadata: Metadata) -> Iterator[str]:
+    try:
+        custom = find_custom_formulas(metadata.formulas)
+    except UserError as error:
+        yield str(error.diagnostics[0].message)
+        return
+    if custom is not None and custom.base != metadata.numerics:
+        yield f"its formulas are based on {custom.base}, its numerics is {metadata.numerics}"
 
 
 def _name_problems(what: str, tensors: Sequence[Tensor]) -> Iterator[str]:

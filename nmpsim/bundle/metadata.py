@@ -11,7 +11,7 @@ from nmpsim.bundle import limits
 from nmpsim.bundle.limits import Address, Barrier, ClippedSides, Line, Macs, Pad, ZeroPoint
 from nmpsim.lir.names import get_operation_name, make_display_names
 from nmpsim.records import frozen
-from nmpsim.report.fields import NOT_IN_JSON, Before
+from nmpsim.report.fields import NOT_IN_JSON, OMITTED_IF_EMPTY, Before
 
 SCHEMA: Final = "nmpsim-bundle-2"
 """Schema of the metadata and descriptors; a reader accepts only its own version."""
@@ -190,6 +190,16 @@ class Metadata:
     """Mapping of each operation of the model's file; empty if the program was LIR."""
     normalizations: Annotated[tuple[Normalization, ...], limits.TENSORS] = ()
     """Normalization of inputs that are images, if the model's file contains it."""
+    formulas: Annotated[str, OMITTED_IF_EMPTY] = ""
+    """Formulas that replace those of device profiles, as stored text; empty if there are none."""
+
+    @property
+    def numerics_label(self) -> str:
+        """Requested numerics profile as reports show it: with the digest of custom formulas."""
+        from nmpsim.bundle.formulas import find_custom_formulas  # few programs have any
+
+        custom = find_custom_formulas(self.formulas) if self.formulas else None
+        return self.numerics if custom is None else custom.label
 
     @property
     def schema(self) -> Annotated[Literal["nmpsim-bundle-2"], Before("program")]:

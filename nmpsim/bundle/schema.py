@@ -15,15 +15,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_a
 import attrs
 
 from nmpsim.bundle.limits import ATTRIBUTE_ITEMS, ATTRIBUTE_NUMBER, ATTRIBUTES, JSON_BYTES, Limit
-from nmpsim.bundle.metadata import SCHEMA, Layer, Metadata
+from nmpsim.bundle.metadata import SCHEMA, Metadata
 from nmpsim.diagnostics import Place, UserError, fail
 
 if TYPE_CHECKING:
     from cattrs import Converter
 
 Record = TypeVar("Record")
-_IN_FILE = attrs.filters.exclude(attrs.fields(Layer).display_name.name)
-"""Excludes a field by name: cattrs replaces the attribute when it resolves its type."""
+
+
+def _is_in_file(field: attrs.Attribute[Any], value: Any) -> bool:
+    """Return whether a field is stored; the text of formulas is, if there is one."""
+    return field.name != "display_name" and not (field.name == "formulas" and not value)
 
 
 def format_metadata(metadata: Metadata) -> bytes:
@@ -44,7 +47,7 @@ def parse_metadata(text: bytes, place: Place) -> Metadata:
 
 def format_record(record: attrs.AttrsInstance, schema: str) -> bytes:
     """Convert a record and its schema to one line of JSON."""
-    fields = attrs.asdict(record, filter=_IN_FILE, value_serializer=_plain_value)
+    fields = attrs.asdict(record, filter=_is_in_file, value_serializer=_plain_value)
     return json.dumps({"schema": schema, **fields}).encode()
 
 

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from nmpsim.compiler.numerics import PROFILES
+from nmpsim.bundle.formulas import CustomFormulas
+from nmpsim.compiler.numerics import PROFILES, get_profile_name
 from nmpsim.compiler.operations import Operation
 from nmpsim.diagnostics import UserError, did_you_mean, fail
+from nmpsim.isa.profiles import NUMERICS
 from nmpsim.lir.layers import PlainLayer, find_operations
 from nmpsim.lir.messages import quote
 from nmpsim.lir.names import make_display_names
@@ -36,6 +38,21 @@ def assign_numerics(
         )
         for op in operations
     )
+
+
+def check_custom_formulas(formulas: CustomFormulas, operations: Iterable[Operation]) -> None:
+    """Raise UserError (ARG001) if an operation of another profile would use custom formulas."""
+    uses = {row.name: row.profiles for row in NUMERICS}
+    for op in operations:
+        name = get_profile_name(op)
+        if name not in ("", formulas.base) and set(uses[name]) & set(formulas.profiles):
+            raise fail(
+                "ARG001",
+                "a layer of another profile would use the formulas of the file",
+                found=f"{quote(op.instruction.name)} with numerics {name}",
+                expected=f"numerics {formulas.base}, or a profile with other formulas",
+                hint="Omit --numerics LAYER=PROFILE.",
+            )
 
 
 def list_layer_parts(layers: Sequence[Operation]) -> list[PlainLayer]:

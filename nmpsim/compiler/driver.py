@@ -11,6 +11,7 @@ import attrs
 
 from nmpsim.bundle.debug import make_debug_sections
 from nmpsim.bundle.file import BundleFile
+from nmpsim.bundle.formulas import CustomFormulas
 from nmpsim.bundle.limits import ATTRIBUTE_NUMBER
 from nmpsim.bundle.metadata import (
     HostOperand,
@@ -23,7 +24,11 @@ from nmpsim.bundle.metadata import (
     Tensor,
 )
 from nmpsim.bundle.write import BundleBuilder
-from nmpsim.compiler.assign import assign_numerics, expand_layer_numerics
+from nmpsim.compiler.assign import (
+    assign_numerics,
+    check_custom_formulas,
+    expand_layer_numerics,
+)
 from nmpsim.compiler.emit import Emitter
 from nmpsim.compiler.fuse import apply_joined_numerics, assign_clipped_sides, fuse_clips
 from nmpsim.compiler.numerics import (
@@ -65,6 +70,7 @@ def compile_module(
     *,
     numerics: str = DEFAULT_NUMERICS,
     layer_numerics: Mapping[str, str] = MappingProxyType({}),
+    formulas: CustomFormulas | None = None,
     fuse_activations: bool = True,
     slicing: str = DEFAULT_TILING,
     on_slicing: Callable[[TiledLayer], None] | None = None,
@@ -88,6 +94,8 @@ def compile_module(
         Numerics profile of all layers.
     layer_numerics : mapping of str to str
         Profiles of single layers, named as for :func:`~nmpsim.lir.layers.find_layer`.
+    formulas : CustomFormulas, optional
+        Formulas that the device uses in place of the standard ones; ``numerics`` is their base.
     fuse_activations : bool
         Whether activations that only clip are fused into the preceding operation.
     slicing : str
@@ -129,7 +137,10 @@ def compile_module(
             warning = find_overflow_warning(op, get_instruction_place(op.instruction, module.file))
             if warning:
                 on_warning(warning)
-    compilation = _Compilation(module, config, weights, operations, numerics, search)
+    if formulas is not None:
+        check_custom_formulas(formulas, operations)
+    stored = "" if formulas is None else formulas.text
+    compilation = _Compilation(module, config, weights, operations, numerics, search, stored)
     said = on_layer or (lambda done, total, name: None)
     return compilation.bundle(said, unsigned, fates, normalizations)
 
@@ -172,6 +183,7 @@ class _Compilation:
     _operations: tuple[Operation, ...]
     _numerics: str
     _search: TilingSearch
+    _formulas: str = ""
     _builder: BundleBuilder = attrs.field(init=False, factory=BundleBuilder)
     _memory: ProgramMemory = attrs.field(init=False)
 
@@ -238,6 +250,7 @@ class _Compilation:
                 unsigned=tuple(sorted(unsigned)),
                 fates=tuple(fates),
                 normalizations=tuple(normalizations),
+                formulas=self._formulas,
             )
         )
 

@@ -211,7 +211,7 @@ def build_run_report(
         device=config.settings(),
         sources=config.sources,
         engine=engine,
-        numerics=metadata.numerics,
+        numerics=metadata.numerics_label,
         outputs={o.name: o.values for o in outputs},
         output_reports=outputs,
         cycles=cycles,

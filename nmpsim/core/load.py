@@ -46,6 +46,7 @@ def load_machine(
         bundle.rw_bytes,
         [count_channels(layer) for layer in layers],
         barriers,
+        bundle.metadata.formulas.encode(),
     )
 
 

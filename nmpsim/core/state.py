@@ -283,6 +283,8 @@ class Machine(NamedTuple):
     """[capacity] of WORK: work since the log was last read; with capacity 0 nothing is logged."""
     waits: Any
     """[capacity] of WAIT: waits since the log was last read; only together with ``work``."""
+    formulas: Bytes
+    """Text of the program's own formulas (see ``bundle/formulas.py``); empty if it has none."""
 
 
 def _records(count: int, dtype: Any) -> Any:
@@ -313,11 +315,12 @@ def make_machine(
     rw_bytes: int,
     layer_channels: Sequence[int],
     barrier_layers: Sequence[int],
+    formulas: bytes = b"",
 ) -> Machine:
     """Make a machine with the memory of a bundle, in its initial state.
 
     ``layer_channels`` has the channels of each layer, ``barrier_layers`` the layer that each
-    barrier ends (or the number of layers, for none).
+    barrier ends (or the number of layers, for none). ``formulas`` is the text of the program's own.
     """
     n = config.cores_count
     scratchpad = np.zeros((n, config.scratchpad_bytes + SCRATCHPAD_SLACK), np.uint8)
@@ -342,6 +345,7 @@ def make_machine(
         scratchpad=scratchpad,
         work=_records(0, WORK),
         waits=_records(0, WAIT),
+        formulas=np.frombuffer(bytearray(formulas), np.uint8),
     )
     _reset_rest(machine)  # memory is zero, and is allocated as it is written
     return machine

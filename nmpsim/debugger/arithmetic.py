@@ -15,6 +15,7 @@ import numpy as np
 
 from nmpsim.core.reference.arithmetic import FormulaStep, FormulaSteps, make_step
 from nmpsim.core.reference.cores import Core
+from nmpsim.core.reference.custom_formulas import find_formulas
 from nmpsim.core.reference.mac import (
     PartialSums,
     accumulate,
@@ -233,15 +234,16 @@ def _trace_sum(
     """Trace a sum of products; ``earlier`` are the terms that preceding instructions added."""
     own, c, begin = _sum_terms(spm, name, d, at), at.channel, 0
     steps: list[ArithmeticStep] = []
+    formulas = find_formulas(spm.program_formulas, d["profile"])
     if name == "gemm":
         row, columns, out = at.y, d["columns"], get_scale(d, "out")
-        q = make_requantizer(d, np.zeros(1, np.int64), Scale(0, 0, 0), out)
+        q = make_requantizer(d, formulas, np.zeros(1, np.int64), Scale(0, 0, 0), out)
         factors = "(l - O_l) * (r - O_r)"
     else:
         row, columns, factors = at.y * d["out_w"] + at.x, _channel_count(d), "x * (w - O_w)"
         bias, zero = (table[c : c + 1] for table in read_channel_tables(spm, d, columns))
         _, *scales = read_scale_tables(spm, d, columns)
-        q = make_requantizer(d, bias, *(_select_channel(scale, c) for scale in scales))
+        q = make_requantizer(d, formulas, bias, *(_select_channel(scale, c) for scale in scales))
         steps += _evaluate(compute_initial_sums(d, zero, q, _UNCOUNTED))
         begin = int(steps[-1].value)
     if d.get("part", PART_ONLY) not in (PART_ONLY, PART_FIRST):
@@ -311,17 +313,17 @@ def _list_moved(_: Scratchpad, d: Descriptor, at: OutputElement) -> Iterator[_Op
     yield at.at, d["input"] + offset, d["element_bytes"]
 
 
-def _fill(_: Int64s, d: Descriptor) -> FormulaSteps:
+def _fill(_: Int64s, d: Descriptor, __: None) -> FormulaSteps:
     bits = 8 * get_element_type(d).nbytes
     value = (d["value"] + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
     yield make_step("value", value, "the descriptor's, everywhere")
 
 
-def _look_up(x: Int64s, _: Descriptor) -> FormulaSteps:
+def _look_up(x: Int64s, _: Descriptor, __: None) -> FormulaSteps:
     yield make_step("entry", x[1], "table[{x} + 128]", x=x[0])
 
 
-def _copy(x: Int64s, _: Descriptor) -> FormulaSteps:
+def _copy(x: Int64s, _: Descriptor, __: None) -> FormulaSteps:
     yield make_step("copied", x, "as it is")
 
 
@@ -329,19 +331,19 @@ VECTOR: Mapping[
     str,
     tuple[
         Callable[[Scratchpad, Descriptor, OutputElement], Iterable[_Operand]],
-        Callable[[Int64s, Descriptor], FormulaSteps],
+        Callable[[Int64s, Descriptor, Any], FormulaSteps],
     ],
 ] = {
-    "maxpool": (_list_taps, compute_maximum),
-    "avgpool": (_list_taps, lambda taps, d: compute_average(taps, d, _UNCOUNTED)),
-    "eltwise": (_list_pair, lambda pair, d: combine_pair(pair[0], pair[1], d, _UNCOUNTED)),
-    "rescale": (_list_input, lambda x, d: rescale_values(x[0], d, _UNCOUNTED)),
+    "maxpool": (_list_taps, lambda taps, d, _: compute_maximum(taps, d)),
+    "avgpool": (_list_taps, lambda taps, d, own: compute_average(taps, d, own, _UNCOUNTED)),
+    "eltwise": (_list_pair, lambda x, d, own: combine_pair(x[0], x[1], d, own, _UNCOUNTED)),
+    "rescale": (_list_input, lambda x, d, own: rescale_values(x[0], d, own, _UNCOUNTED)),
     "lut": (_list_table_entry, _look_up),
     "fill": (lambda *_: (), _fill),
     "transpose": (_list_moved, _copy),
 }
 """Descriptor of the vector unit -> function that lists the operands of one result, and formula of
-their values [operands, 1]."""
+their values [operands, 1], which takes the formulas of the profile, if there is one."""
 check_exhaustive(
     f"{__name__}.SUMS and VECTOR",
     (*SUMS, *VECTOR),
@@ -383,4 +385,7 @@ def trace_result(
         for place, address, nbytes in list_operands(spm, descriptor, at)
     )
     values = np.array([term.input for term in terms], np.int64).reshape(-1, 1)
-    return _make_trace(terms, *_evaluate(formula(values, descriptor)))
+    own = None
+    if "profile" in descriptor:
+        own = find_formulas(spm.program_formulas, descriptor["profile"])
+    return _make_trace(terms, *_evaluate(formula(values, descriptor, own)))

@@ -16,6 +16,7 @@ import attrs
 import numpy as np
 
 from nmpsim.bundle import Bundle, parse_bundle
+from nmpsim.bundle.formulas import find_custom_formulas
 from nmpsim.bundle.metadata import Layer
 from nmpsim.compiler.driver import compile_module
 from nmpsim.compiler.operations import Operation
@@ -213,6 +214,7 @@ def _compile(bundle: Bundle, module: Module, slicing: str, fuse: bool) -> Bundle
         make_device_config(metadata.device),
         numerics=metadata.numerics,
         layer_numerics=own,
+        formulas=find_custom_formulas(metadata.formulas),
         fuse_activations=fuse,
         slicing=slicing,
     )

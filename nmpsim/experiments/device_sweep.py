@@ -118,7 +118,7 @@ def sweep(
         "program_digest": _compute_program_digest(loaded),
         "inputs_digest": compute_array_digest(arrays),
     }
-    heads = [_known_columns(point, same, loaded.numerics) for point in points]
+    heads = [_known_columns(point, same, loaded.numerics_label) for point in points]
     keys = [head["point"] for head in heads]
     table = ResultsFile.open(None if results is None else Path(results), same)
     known = {key for key, row in table.rows.items() if row["error"] != "timeout"}
@@ -186,14 +186,14 @@ def load_sweep_program(
     loaded = load_program(path, *files)
     if numerics is None:
         return loaded
-    return attrs.evolve(loaded, numerics=numerics, layer_numerics={})
+    return loaded.with_numerics(numerics)
 
 
 def _compute_program_digest(program: Program) -> str:
     """Return a digest of LIR, exact scales, constants and numerics."""
     from nmpsim.bundle.debug import make_debug_sections  # imports the parser of LIR
 
-    arithmetic = repr((program.numerics, sorted(program.layer_numerics.items())))
+    arithmetic = repr((program.numerics_label, sorted(program.layer_numerics.items())))
     sections = make_debug_sections(program.module, {}).values()
     parts = [memoryview(chunk).cast("B") for chunks in sections for chunk in chunks]
     return compute_digest([arithmetic.encode(), *parts])

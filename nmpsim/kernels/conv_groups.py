@@ -38,7 +38,7 @@ from nmpsim.kernels.movement import ZERO, ScratchpadViews, get_padded_row_length
 from nmpsim.kernels.numba_internals import struct_pointer
 from nmpsim.kernels.operands import ConvShape, InputWindow, MacTile
 from nmpsim.kernels.packed_weights import get_packed_weights_size
-from nmpsim.kernels.requantize import get_sum_formula
+from nmpsim.kernels.requantize import get_sum_formula, has_vector_code
 from nmpsim.kernels.saturate import ONCE
 from nmpsim.kernels.vector_code import LANES
 from nmpsim.kernels.workspace_size import LEVELS, MAX_PIXELS
@@ -116,7 +116,7 @@ def convolve_group_int8(t: MacTile, group: Int, workspace: ConvWorkspace) -> Non
         lane,
         get_sum_formula(t.q),
         is_gathered,
-        t.q.leaky == 0,
+        bool(has_vector_code(t.q)),
         has_uniform_results(w, INT8, lane, count),
         np.zeros((MAX_PIXELS, depth), np.int8) if is_gathered else workspace.results,
         workspace.sums,
@@ -273,7 +273,7 @@ def convolve_group_int16(t: MacTile, group: Int, workspace: ConvWorkspace) -> No
         lane,
         get_sum_formula(t.q),
         is_gathered,
-        bool(is_whole and t.q.leaky == 0),
+        bool(is_whole and has_vector_code(t.q)),
         is_whole,
         np.zeros((PIXELS if is_gathered else 0, depth), np.int16),
         np.empty((PIXELS, blocks * LANES), np.int64),

@@ -10,7 +10,7 @@ import ast
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from nmpsim.isa.profiles import PROFILES
 from nmpsim.records import frozen
@@ -34,6 +34,10 @@ class Formula:
     """Words of the descriptor that the constants and steps use."""
     parameters: tuple[str, ...]
     """Words and constants that the steps use."""
+
+    def flatten(self) -> Formula:
+        """Return the formula with its constants as steps."""
+        return Formula((), self.constants + self.steps, self.words, self.words)
 
 
 class FormulaReader:
@@ -145,18 +149,29 @@ def _list_words(term: str | ast.expr) -> list[str]:
     return [name.id for name in sorted(names, key=lambda name: getattr(name, "col_offset", 0))]
 
 
-def read_formulas(kind: str) -> dict[tuple[int, int], Formula]:
-    """Return the formulas of a kind by profile number and element type (0: Int8, 1: Int16).
+FormulaTable: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""Constants, functions and, by profile and kind, formulas."""
 
-    ``kind`` is a key of a profile in ``isa/formulas.toml``, or one of several in a key.
-    """
+
+def _read_source() -> FormulaTable:
+    """Return the contents of ``isa/formulas.toml``, with one key for each kind of a formula."""
     table = tomllib.loads(SOURCE.read_text(encoding="utf-8"))
-    found = {}
-    for profile, name in enumerate(PROFILES):
-        own = table[name]
-        own = table.get(own.get("same_as"), {}) | own
-        for key, text in own.items():
-            if kind in key.split():
-                for element in range(len(ELEMENTS)):
-                    found[profile, element] = FormulaReader(table, ELEMENTS[element]).read(text)
-    return found
+    for name in PROFILES:
+        given = table[name]
+        given = table.get(given.pop("same_as", ""), {}) | given
+        table[name] = {kind: text for key, text in given.items() for kind in key.split()}
+    return table
+
+
+FORMULAS = _read_source()
+"""The formulas of ``isa/formulas.toml``."""
+
+
+def read_formulas(kind: str, table: FormulaTable = FORMULAS) -> dict[tuple[int, int], Formula]:
+    """Return the formulas of a kind by profile number and element type (0: Int8, 1: Int16)."""
+    return {
+        (PROFILES.index(name), element): FormulaReader(table, ELEMENTS[element]).read(own[kind])
+        for name, own in table.items()
+        if name in PROFILES and kind in own
+        for element in range(len(ELEMENTS))
+    }

@@ -11,7 +11,7 @@ from nmpsim.kernels.array_types import Float32s, Int, Int8s, Int16s, Int64s
 from nmpsim.kernels.jit import jit, jit_allocating
 from nmpsim.kernels.movement import ZERO, ScratchpadViews, copy_run, write_run
 from nmpsim.kernels.operands import AverageParameters, OutputPosition, PoolShape
-from nmpsim.kernels.profiles import compute_averages
+from nmpsim.kernels.profiles import compute_averages, get_profile_number
 from nmpsim.kernels.rounding import real
 from nmpsim.kernels.saturate import ONCE, SaturationCounters, clip_run
 
@@ -127,7 +127,7 @@ def compute_average_pool(
         for x in range(w.out_w):
             columns = find_window_range(x, w.stride_w, w.pad_left, w.kernel_w, w.in_w)
             taps: Int = np.int64(0)
-            if a.profile == ONNX:
+            if get_profile_number(a.profile) == ONNX:
                 taps = sum_dequantized(spm, w, a, rows, columns, totals)
             else:
                 taps = sum_window(spm, w, a.element, rows, columns, a.in_offset, sums)

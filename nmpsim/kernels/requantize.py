@@ -9,14 +9,20 @@ import numpy as np
 from nmpsim.kernels.array_types import Int, Int64s
 from nmpsim.kernels.jit import jit
 from nmpsim.kernels.operands import Quantizer
-from nmpsim.kernels.profiles import SUM_NUMBERS, apply_leaky, scale_sums
+from nmpsim.kernels.profiles import SUM_NUMBERS, apply_leaky, is_custom, scale_sums
 from nmpsim.kernels.saturate import SaturationCounters, clip_run
 
 
 @jit
 def get_sum_formula(q: Quantizer) -> Any:
-    """Return the index in ``SUMS`` of the formula that scales the sums of a quantizer."""
-    return np.int64(SUM_NUMBERS[q.profile, q.element])
+    """Return the index in ``SUMS`` of the formula that scales the sums of a quantizer, or -1."""
+    return np.int64(-1) if is_custom(q.profile) else np.int64(SUM_NUMBERS[q.profile, q.element])
+
+
+@jit
+def has_vector_code(q: Quantizer) -> Any:
+    """Return whether vector code can compute the results of a quantizer."""
+    return q.leaky == 0 and not is_custom(q.profile)
 
 
 @jit
@@ -27,7 +33,7 @@ def requantize(
 
     ``index`` is the first one's in the layer's output.
     """
-    scale_sums(run, table, get_sum_formula(q), index, counters)
+    scale_sums(run, table, q, index, counters)
     if q.leaky:
         apply_leaky(run, q, index, counters)
     clip_run(run, q.clip, index, counters)

@@ -66,6 +66,7 @@ class Marker:
 
 AT_END = Before("")
 NOT_IN_JSON = Marker("not in JSON")
+OMITTED_IF_EMPTY = Marker("not in JSON if it is empty")
 BY_NAME = Marker("an object: the name of each record is its key")
 FLAT = Marker("the fields of the record replace the record")
 AS_LISTS = Marker("each record is the list of its values")
@@ -142,7 +143,8 @@ def _fields(name: str, kind: Any) -> Iterator[Field]:
     elif NOT_IN_JSON not in get_annotations(kind):
         is_optional = get_origin(kind) is NotRequired
         inner = get_args(kind)[0] if is_optional else kind
-        yield Field(_key(name, inner), name, inner, not is_optional)
+        is_required = not is_optional and OMITTED_IF_EMPTY not in get_annotations(inner)
+        yield Field(_key(name, inner), name, inner, is_required)
 
 
 def _key(name: str, kind: Any) -> str:

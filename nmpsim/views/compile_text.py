@@ -44,7 +44,7 @@ def make_compile_document(compiled: Compiled, digest: str, output: Path) -> Comp
         "path": str(output),
         "bytes": compiled.file.nbytes,
         "digest": digest,
-        "numerics": metadata.numerics,
+        "numerics": metadata.numerics_label,
         "elements": compute_element_type_usage(metadata),
         "nothing_quantized": is_unquantized(metadata),
         "warnings": compiled.warnings,

@@ -135,7 +135,7 @@ class InspectDocument(TypedDict):
     digest: str
     program: Annotated[str, Source("metadata.program")]
     source: Annotated[str, Source("metadata.source")]
-    numerics: Annotated[str, Source("metadata.numerics")]
+    numerics: Annotated[str, Source("metadata.numerics_label")]
     inputs: Annotated[list[BundleTensorDocument], Source("metadata.user_inputs")]
     outputs: Annotated[list[BundleTensorDocument], Source("metadata.user_outputs")]
     operations: Annotated[
@@ -170,7 +170,7 @@ def print_bundle(bundle: Bundle, console: Console) -> None:
     print_line(console, f"{metadata.program} from {metadata.source}", "bold")
     facts = [
         ("layers", _counts(bundle)),
-        ("numerics", metadata.numerics),
+        ("numerics", metadata.numerics_label),
         ("format", BUNDLE_SCHEMA),
         ("digest", bundle.digest),
     ]

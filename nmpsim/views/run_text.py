@@ -91,7 +91,9 @@ def _arithmetic(report: RunReport) -> str:
     if report.numerics == "assembly":
         return "assembly program"
     profiles = dict.fromkeys(layer.numerics for layer in report.layers if layer.numerics)
-    return f"{', '.join(profiles) or report.numerics} arithmetic"
+    names = ", ".join(profiles) or report.numerics
+    custom = f" with the formulas {report.numerics}" if "@" in report.numerics else ""
+    return f"{names} arithmetic{custom}"
 
 
 def _print_saturation_note(report: RunReport, console: Console) -> None:

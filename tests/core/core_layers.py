@@ -29,9 +29,10 @@ def full_clip(dtype: Any) -> Words:
     return {"clip_low": int(info.min), "clip_high": int(info.max)}
 
 
-def run(layout: Layout, *jobs: Job) -> Any:
+def run(layout: Layout, *jobs: Job, formulas: bytes = b"") -> Any:
     """Run jobs on both engines, assert that none traps, and return the machine."""
-    m = run_both(from_descriptors(*jobs, scratchpad=layout.contents(), config=DEVICE))
+    contents = layout.contents()
+    m = run_both(from_descriptors(*jobs, scratchpad=contents, config=DEVICE, formulas=formulas))
     assert m.shared.trap[0, 0] == -1, m.shared.trap
     return m
 
@@ -203,7 +204,7 @@ def pair(lhs: Array, rhs: Array, words: Mapping[str, int | str]) -> Array:
     return result(run(layout, ("nmp.eltwise", job)), output, lhs.shape, lhs.dtype)
 
 
-def unary(x: Array, words: Mapping[str, int | str]) -> Array:
+def unary(x: Array, words: Mapping[str, int | str], formulas: bytes = b"") -> Array:
     """Run ``nmp.rescale`` on all elements and return the result."""
     layout = Layout()
     output = layout.reserve(x.nbytes)
@@ -218,7 +219,8 @@ def unary(x: Array, words: Mapping[str, int | str]) -> Array:
         "in_high": bounds["clip_high"],
         **words,
     }
-    return result(run(layout, ("nmp.rescale", job)), output, x.shape, x.dtype)
+    machine = run(layout, ("nmp.rescale", job), formulas=formulas)
+    return result(machine, output, x.shape, x.dtype)
 
 
 def pool(mnemonic: str, x: Array, window: Window, words: Mapping[str, int | str]) -> Array:

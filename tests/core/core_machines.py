@@ -63,6 +63,8 @@ class Program:
     scratchpad: bytes | npt.NDArray[np.int8] = b""
     """Initial contents of the scratchpad of every core."""
     ram: bytes = b""
+    formulas: bytes = b""
+    """Text of the program's own formulas."""
 
     def machine(self) -> Machine:
         image = np.frombuffer(bytearray(self.image), np.uint8)
@@ -74,6 +76,7 @@ class Program:
             self.ram_bytes,
             self.layer_channels,
             self.barrier_layers,
+            self.formulas,
         )
         contents = np.frombuffer(bytes(self.scratchpad), np.uint8)
         m.scratchpad[:, : contents.size] = contents

@@ -61,6 +61,7 @@ from sum_layers import (
 from nmpsim.core.reference import arithmetic
 from nmpsim.core.reference import requantize as reference
 from nmpsim.core.reference.operands import ELEMENTS, Scale
+from nmpsim.core.reference.profiles import BIASES, FORMULAS
 from nmpsim.core.reference.saturation import LayerCounters, ResultPositions
 from nmpsim.kernels import channel_tables, channels, requantize
 from nmpsim.kernels.movement import ScratchpadViews
@@ -316,7 +317,11 @@ def requantizer_of(layer: Layer) -> reference.Requantizer:
     columns = np.array([[*c.bias_scale, *c.out] for c in layer.channels], np.int64).T
     bias = np.array([c.bias for c in layer.channels], np.int64)
     return reference.make_requantizer(
-        words_of(layer), bias, Scale(*columns[:3]), Scale(*columns[3:])
+        words_of(layer),
+        FORMULAS[layer.profile],
+        bias,
+        Scale(*columns[:3]),
+        Scale(*columns[3:]),
     )
 
 
@@ -350,7 +355,7 @@ def test_biases_of_the_reference(profile: int, element: int) -> None:
     for seed in range(CASES):
         layer = layer_of(profile, element, seed)
         counters, ledger = new_counters(), Ledger()
-        steps = reference.BIASES[profile](requantizer_of(layer), place_of(counters, PIXELS))
+        steps = BIASES[profile](requantizer_of(layer), place_of(counters, PIXELS))
         found = arithmetic.evaluate(steps)
         expected = [
             bias_of(layer, c, INDEX + i, ledger, PIXELS) for i, c in enumerate(layer.channels)
@@ -366,7 +371,7 @@ def test_what_a_sum_of_the_reference_begins_with(profile: int, element: int) -> 
     for seed in range(CASES):
         layer = layer_of(profile, element, seed)
         q, place = requantizer_of(layer), place_of(new_counters(), PIXELS)
-        biases = arithmetic.evaluate(reference.BIASES[profile](q, place)).tolist()
+        biases = arithmetic.evaluate(BIASES[profile](q, place)).tolist()
         zero_terms = [7, -3, largest, -largest, *range(100, 100 + COUNT)][:COUNT]
         steps = reference.compute_initial_sums(
             words_of(layer), np.array(zero_terms, np.int64), requantizer_of(layer), place

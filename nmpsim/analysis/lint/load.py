@@ -250,15 +250,15 @@ def load_subject(
     UserError
         Codes of FILE, LIR, CONST, MODEL, BUN, ARG and PKG.
     """
-    if numerics is not None and numerics not in NUMERICS_NAMES:
-        known = ", ".join(NUMERICS_NAMES)
-        hint = did_you_mean(numerics, NUMERICS_NAMES)
-        message = "unknown numerics profile"
-        raise fail("COMP001", message, found=numerics, expected=known, hint=hint)
     subject = _load_program(program, weights, tensors)
     module, own, original = subject.module, subject.program, subject.original
     if numerics is not None:
-        own = attrs.evolve(own, numerics=numerics, layer_numerics={})
+        own = own.with_numerics(numerics)
+        if own.numerics not in NUMERICS_NAMES:
+            known = ", ".join(NUMERICS_NAMES)
+            hint = did_you_mean(numerics, NUMERICS_NAMES)
+            message = "unknown numerics profile"
+            raise fail("COMP001", message, found=numerics, expected=known, hint=hint)
     files = references or ReferenceFiles()
     if files.original_weights is not None:
         given = read_original_biases(module, files.original_weights, files.original_tensors)

@@ -25,6 +25,7 @@ from nmpsim.analysis.reduce.instruction import (
 )
 from nmpsim.arrays import Arrays
 from nmpsim.bundle import Bundle, parse_bundle
+from nmpsim.bundle.formulas import find_custom_formulas
 from nmpsim.compiler.tiling.search import DEFAULT_TILING, TILINGS
 from nmpsim.config import DeviceConfig
 from nmpsim.core.device import Device
@@ -239,7 +240,8 @@ def _compile_part(
     names = {instruction.name for instruction in part.module.instructions}
     own = {name: kind for name, kind in metadata.layer_numerics.items() if name in names}
     fuse = any(layer.fused for layer in metadata.layers)
-    program = Program(part.module, metadata.numerics, layer_numerics=own)
+    formulas = find_custom_formulas(metadata.formulas)
+    program = Program(part.module, metadata.numerics, layer_numerics=own, formulas=formulas)
     made = program.compile(config, fuse_activations=fuse, slicing=slicing)
     return BuiltProgram(bytes(made.file), part.inputs, part.module)
 

@@ -69,7 +69,7 @@ class _Listing:
         """Yield the metadata as comments."""
         metadata = self._bundle.metadata
         yield f"# program {_quoted(metadata.program)} from {_quoted(metadata.source)}"
-        yield f"# numerics {_quoted(metadata.numerics)}"
+        yield f"# numerics {_quoted(metadata.numerics_label)}"
         for what, tensors in (("input", metadata.inputs), ("output", metadata.outputs)):
             for tensor in tensors:
                 yield f"# {what} {_tensor_text(tensor)}"

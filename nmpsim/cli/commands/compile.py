@@ -43,7 +43,7 @@ class CompileOptions:
     format: Format = FORMAT_OPTION
     output: OutputFile = make_output_option("NET.bin", "The bundle to write.")
     numerics: tuple[str, ...] = option(
-        "Numerics profile, of all layers or of one.", "[LAYER=]PROFILE", group=_NUMERICS
+        "Numerics profile, of all layers or of one.", "[LAYER=]PROFILE|FILE.toml", group=_NUMERICS
     )
     rescale_bias: bool = option("Requantize biases to the result's scale.", group=_NUMERICS)
     integer_islands: bool | None = option(
@@ -64,7 +64,7 @@ _HELP = f"""Compile a network for the NMP: a TFLite or ONNX model, or Glow's LIR
 
 Numerics profiles: {", ".join(NUMERICS_NAMES)}. By default the format of the model decides, and LIR
 uses {DEFAULT_NUMERICS}. LAYER is an index, a name (conv1 for conv1__2), line:N or number:N of the
-LIR.
+LIR. FILE.toml replaces formulas of a profile for all layers.
 
 Tilings: burst minimizes all device costs, bytes minimizes traffic, simple uses a fixed rule without
 a search. By default, --integer-islands is on only for 16-bit models.

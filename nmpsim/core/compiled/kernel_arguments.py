@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nmpsim.core.compiled.custom_profiles import get_profile_words
 from nmpsim.core.compiled.dram_conflicts import KINDS, RANGE_WORDS, RANGES
 from nmpsim.core.contract_events import EVENT_WORDS
 from nmpsim.core.state import Int64s, Machine
@@ -31,7 +32,7 @@ CONTEXT = np.dtype(
             *("scratchpad", "scratchpad_bytes", "scratchpad_step"),
             *("image", "image_bytes", "image_base", "ram", "ram_bytes", "ram_base"),
             *("layers", "layer_count", "channel_saturated", "channels"),
-            *("workspace", "workspace_words", "low_layer", "high_layer"),
+            *("workspace", "workspace_words", "low_layer", "high_layer", "profiles"),
         )
     ]
 )
@@ -39,6 +40,7 @@ CONTEXT = np.dtype(
 
 ``scratchpad`` is the first core's; ``scratchpad_step`` is the distance to that of the next core.
 ``low_layer`` and ``high_layer`` are the lowest and the highest layer that kernels have worked on.
+``profiles`` is the address of the words that stand for the profiles in kernels.
 """
 
 
@@ -68,6 +70,7 @@ def make_context(m: Machine, layers: Records, channel_saturated: Int64s, workspa
         *(m.ram.ctypes.data, m.ram.size, shared.ram_base, layers.ctypes.data, layers.size),
         *(channel_saturated.ctypes.data, channel_saturated.shape[2]),
         *(workspace.ctypes.data, workspace.size, layers.size, -1),
+        get_profile_words(m.formulas).ctypes.data,
     )
     return np.array([fields], CONTEXT)
 

@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
+from nmpsim.core.compiled.custom_profiles import get_profile_words
 from nmpsim.core.compiled.kernel_arguments import CONTEXT, make_workspace
 from nmpsim.core.state import LAYER, STAGES, Int64s, Machine
+from nmpsim.isa.profiles import PROFILES
 from nmpsim.isa.table import SCRATCHPAD_BASE
 from nmpsim.isa.words import MAX_WORDS
 from nmpsim.kernels.array_types import Bytes, Int
@@ -55,6 +57,8 @@ class KernelContext(NamedTuple):
     ram_base: Int
     workspace: Int64s
     """int64 working memory for convolutions, one for each thread."""
+    profiles: Int64s
+    """[profiles] word that stands for each profile in kernels (see ``kernels/profiles.py``)."""
 
 
 @jit_allocating
@@ -81,6 +85,7 @@ def get_kernel_context(context: Int, core: Int) -> Any:
         carray(pointer(p.ram), p.ram_bytes, np.uint8),
         p.ram_base,
         carray(pointer(p.workspace), p.workspace_words, np.int64),
+        carray(pointer(p.profiles), len(PROFILES), np.int64),
     )
 
 
@@ -110,4 +115,5 @@ def make_python_context(m: Machine, core: Int) -> KernelContext:
         m.ram,
         shared.ram_base,
         make_workspace(m),
+        get_profile_words(m.formulas),
     )

@@ -38,11 +38,11 @@ NONE: Any = np.int64(-1)
 
 
 @jit
-def read_quantizer(d: Int64s, weight_offset: Int, i: Int) -> Any:
+def read_quantizer(w: KernelContext, d: Int64s, weight_offset: Int, i: Int) -> Any:
     """Read requantization parameters from a descriptor, from word ``i`` on."""
     return Quantizer(
         d[CONV.element],
-        d[CONV.profile],
+        w.profiles[d[CONV.profile]],
         weight_offset,
         read_scale(d, i),
         read_scale(d, i + 3),
@@ -121,7 +121,7 @@ def do_conv(w: KernelContext, d: Int64s, layer: Int) -> None:
         struct_pointer(shape),
         struct_pointer(at),
         SumParts(is_all or part == PART_FIRST, is_all or part == PART_LAST),
-        struct_pointer(read_quantizer(d, d[CONV.weight_offset], CONV.bias_pre)),
+        struct_pointer(read_quantizer(w, d, d[CONV.weight_offset], CONV.bias_pre)),
         struct_pointer(read_position(d, CONV.event_origin)),
         struct_pointer(get_layer_counters(w, layer)),
     )
@@ -139,7 +139,7 @@ def do_dwconv(w: KernelContext, d: Int64s, layer: Int) -> None:
         struct_pointer(shape),
         struct_pointer(at),
         SumParts(True, True),
-        struct_pointer(read_quantizer(d, d[DWCONV.weight_offset], DWCONV.bias_pre)),
+        struct_pointer(read_quantizer(w, d, d[DWCONV.weight_offset], DWCONV.bias_pre)),
         struct_pointer(read_position(d, DWCONV.event_origin)),
         struct_pointer(get_layer_counters(w, layer)),
     )

@@ -60,7 +60,7 @@ def do_avgpool(w: KernelContext, d: Int64s, layer: Int) -> None:
     element = d[AVGPOOL.element]
     average = AverageParameters(
         element,
-        d[AVGPOOL.profile],
+        w.profiles[d[AVGPOOL.profile]],
         d[AVGPOOL.in_offset],
         d[AVGPOOL.divide],
         read_scale(d, AVGPOOL.out_pre),
@@ -116,7 +116,7 @@ def do_eltwise(w: KernelContext, d: Int64s, layer: Int) -> None:
         d[ELTWISE.out_stride],
     )
     q = BinaryScales(
-        d[ELTWISE.profile],
+        w.profiles[d[ELTWISE.profile]],
         d[ELTWISE.lhs_offset],
         d[ELTWISE.rhs_offset],
         read_scale(d, ELTWISE.lhs_pre),
@@ -136,7 +136,7 @@ def do_rescale(w: KernelContext, d: Int64s, layer: Int) -> None:
     element = d[RESCALE.element]
     u = RescaleParameters(
         element,
-        d[RESCALE.profile],
+        w.profiles[d[RESCALE.profile]],
         d[RESCALE.in_low],
         d[RESCALE.in_high],
         d[RESCALE.in_offset],

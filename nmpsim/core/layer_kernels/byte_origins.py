@@ -97,6 +97,8 @@ class DramOrigins:
     def __init__(self, machine: Machine) -> None:
         shared = machine.shared[0]
         self.image: Bytes = machine.image
+        self.has_formulas = machine.formulas.size > 0
+        """Whether the program replaces formulas of profiles."""
         self._image_base, self._ram_base = int(shared.image_base), int(shared.ram_base)
         self.ram_bytes = machine.ram.size
         self._end = machine.image.size + machine.ram.size

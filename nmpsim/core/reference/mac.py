@@ -14,6 +14,7 @@ import numpy as np
 
 from nmpsim.core.reference.arithmetic import clamp_bits, evaluate
 from nmpsim.core.reference.context import InstructionContext
+from nmpsim.core.reference.custom_formulas import find_formulas
 from nmpsim.core.reference.operands import (
     Descriptor,
     ElementType,
@@ -153,7 +154,8 @@ def conv(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
     partial = PartialSums(spm, d, channels)
     offsets, bias_scale, out_scale = read_scale_tables(spm, d, channels)
     bias, zero_terms = read_channel_tables(spm, d, channels)
-    q = make_requantizer(d, bias, bias_scale, out_scale)
+    formulas = find_formulas(spm.program_formulas, d["profile"])
+    q = make_requantizer(d, formulas, bias, bias_scale, out_scale)
     weights = unpack_weights(spm, d) - offsets[:, None]
     inputs = read_windows(spm, d, d["groups"] * d["in_channels"])
     if begin_instruction:
@@ -189,7 +191,8 @@ def dwconv(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None
     nbytes = element.nbytes
     offsets, bias_scale, out_scale = read_scale_tables(spm, d, channels)
     bias, zero_terms = read_channel_tables(spm, d, channels)
-    q = make_requantizer(d, bias, bias_scale, out_scale)
+    formulas = find_formulas(spm.program_formulas, d["profile"])
+    q = make_requantizer(d, formulas, bias, bias_scale, out_scale)
     at = compute_addresses(d["weights"], (taps, channels * nbytes), (channels, nbytes))
     weights = spm.read(nbytes, at) - offsets
     inputs = read_windows(spm, d, channels)
@@ -213,7 +216,8 @@ def gemm(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
     )
     partial = PartialSums(spm, d, columns)
     zeros, scale = np.zeros(columns, np.int64), get_scale(d, "out")
-    q = make_requantizer(d, bias=zeros, bias_scale=Scale(0, 0, 0), out=scale)
+    formulas = find_formulas(spm.program_formulas, d["profile"])
+    q = make_requantizer(d, formulas, bias=zeros, bias_scale=Scale(0, 0, 0), out=scale)
     lhs = spm.read(nbytes, compute_addresses(d["lhs"], (rows, d["lhs_stride"]), (inner, nbytes)))
     rhs = spm.read(nbytes, compute_addresses(d["rhs"], (inner, d["rhs_stride"]), (columns, nbytes)))
     lhs, rhs = lhs - d["lhs_offset"], rhs - d["rhs_offset"]

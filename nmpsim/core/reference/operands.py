@@ -33,6 +33,8 @@ class Scratchpad:
 
     def __init__(self, core: Core) -> None:
         self._bytes = core.machine.scratchpad[core.number]
+        self.program_formulas = core.machine.formulas
+        """Text of the formulas of the program, as in ``Machine``."""
         self._views = {nbytes: self._bytes.view(f"i{nbytes}") for nbytes in (1, 2, 4, 8)}
 
     def read(self, nbytes: int, addresses: Int64s) -> Int64s:

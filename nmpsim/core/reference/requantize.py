@@ -18,19 +18,27 @@ from nmpsim.core.reference.operands import (
     get_element_type,
     get_scale,
 )
-from nmpsim.core.reference.profiles import BIASES, RESULTS
-from nmpsim.core.reference.profiles.formulas import Requantizer
+from nmpsim.core.reference.profiles.formulas import Formulas, Requantizer
 from nmpsim.core.reference.saturation import ResultPositions, saturate
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import ACTIVATION_LEAKY
 from nmpsim.kernels.saturation_stages import ACCUMULATOR, RESCALE
 
 
-def make_requantizer(d: Descriptor, bias: Int64s, bias_scale: Scale, out: Scale) -> Requantizer:
+def make_requantizer(
+    d: Descriptor, formulas: Formulas, bias: Int64s, bias_scale: Scale, out: Scale
+) -> Requantizer:
     """Collect the requantization parameters of a descriptor, its channel records and its scales."""
     scale = bits_to_float32(d["result_scale"])
     return Requantizer(
-        get_element_type(d), bias, bias_scale, out, scale, d["out_offset"], has_bias="channels" in d
+        get_element_type(d),
+        bias,
+        bias_scale,
+        out,
+        scale,
+        d["out_offset"],
+        formulas,
+        has_bias="channels" in d,
     )
 
 
@@ -38,7 +46,8 @@ def compute_initial_sums(
     d: Descriptor, zero_terms: Int64s, q: Requantizer, place: ResultPositions
 ) -> FormulaSteps:
     """Compute each channel's bias plus zero term; count saturated values once for every pixel."""
-    bias = yield from BIASES[d["profile"]](q, place)
+    assert q.formulas.bias is not None
+    bias = yield from q.formulas.bias(q, place)
     yield make_step("zero term", zero_terms, "taps * O_w * O_x - O_x * sum(w), by the compiler")
     begin = saturate(bias + zero_terms, q.element.accumulator_bits, ACCUMULATOR, place)
     yield make_step("start", begin, "what the sum begins with")
@@ -72,7 +81,8 @@ def finish_sums(
     sums: Int64s, d: Descriptor, q: Requantizer, place: ResultPositions
 ) -> FormulaSteps:
     """Requantize complete sums: apply the profile's formula, the activation and the clip."""
-    values = yield from RESULTS[d["profile"]](sums, q, place)
+    assert q.formulas.result is not None
+    values = yield from q.formulas.result(sums, q, place)
     if d.get("activation") == ACTIVATION_LEAKY:
-        values = yield from apply_leaky(values, d, place)
+        values = yield from (q.formulas.leaky_sums or apply_leaky)(values, d, place)
     yield clip(values, d, place)

@@ -8,6 +8,7 @@ import numpy as np
 
 from nmpsim.core.reference.arithmetic import FormulaSteps, clip, evaluate, make_step
 from nmpsim.core.reference.context import InstructionContext
+from nmpsim.core.reference.custom_formulas import find_formulas
 from nmpsim.core.reference.mac import compute_channel_indices, iterate_pixels, write_pixel
 from nmpsim.core.reference.operands import (
     Descriptor,
@@ -15,7 +16,7 @@ from nmpsim.core.reference.operands import (
     compute_addresses,
     get_element_type,
 )
-from nmpsim.core.reference.profiles import AVERAGES, PAIRS, RESCALES, TOTALS
+from nmpsim.core.reference.profiles.formulas import Formulas
 from nmpsim.core.reference.saturation import LayerCounters, ResultPositions, clamp, saturate
 from nmpsim.core.state import Int64s
 from nmpsim.isa.words import ACTIVATION_LEAKY, DIVIDE_BY_VALID_TAPS, RHS_INT32
@@ -56,28 +57,32 @@ def maxpool(s: InstructionContext, d: Descriptor, _: LayerCounters) -> None:
         write_pixel(spm, d, y, x, evaluate(compute_maximum(read_valid_taps(d, spm, y, x), d)))
 
 
-def compute_average(taps: Int64s, d: Descriptor, place: ResultPositions) -> FormulaSteps:
+def compute_average(
+    taps: Int64s, d: Descriptor, formulas: Formulas, place: ResultPositions
+) -> FormulaSteps:
     """Compute the average of a window's taps [taps, channels]: sum, profile formula, clip."""
     count, offset = len(taps), d["in_offset"]
-    sums = TOTALS[d["profile"]](taps - offset, d)
+    sums = formulas.total(taps - offset, d)
     yield make_step("sum", sums, "of {count} taps less {offset}", count=count, offset=offset)
     divisor = max(count, 1) if d["divide"] == DIVIDE_BY_VALID_TAPS else 1
-    values = yield from AVERAGES[d["profile"]](sums, divisor, d, place)
+    assert formulas.average is not None
+    values = yield from formulas.average(sums, divisor, d, place)
     yield clip(values, d, place)
 
 
 def avgpool(s: InstructionContext, d: Descriptor, account: LayerCounters) -> None:
     """Execute ``nmp.avgpool``: the scaled sum over valid taps, divided by their number if asked."""
     spm = Scratchpad(s.core)
+    formulas = find_formulas(spm.program_formulas, d["profile"])
     for y, x in iterate_pixels(d):
         place = ResultPositions(account, compute_channel_indices(d, y, x, d["channels"]))
-        steps = compute_average(read_valid_taps(d, spm, y, x), d, place)
+        steps = compute_average(read_valid_taps(d, spm, y, x), d, formulas, place)
         write_pixel(spm, d, y, x, evaluate(steps))
     account.add_elements(d["out_h"] * d["out_w"] * d["channels"])
 
 
 def combine_pair(
-    left: Int64s, right: Int64s, d: Descriptor, place: ResultPositions
+    left: Int64s, right: Int64s, d: Descriptor, formulas: Formulas, place: ResultPositions
 ) -> FormulaSteps:
     """Combine two stored operands: subtract zero points, apply the profile's formula, clip."""
     formula = "{stored} - {offset}"
@@ -87,7 +92,8 @@ def combine_pair(
     stored, offset = right, d["rhs_offset"]
     right = saturate(stored - offset, 32, RESCALE, place)
     yield make_step("rhs", right, formula, stored=stored, offset=offset)
-    values = yield from PAIRS[d["profile"]](left, right, d, place)
+    assert formulas.pair is not None
+    values = yield from formulas.pair(left, right, d, place)
     yield clip(values, d, place)
 
 
@@ -106,12 +112,15 @@ def eltwise(s: InstructionContext, d: Descriptor, account: LayerCounters) -> Non
     place = ResultPositions(account, index)
     left = spm.read(nbytes, addresses("lhs", nbytes))
     right = spm.read(right_bytes, addresses("rhs", right_bytes))
-    results = evaluate(combine_pair(left, right, d, place))
+    formulas = find_formulas(spm.program_formulas, d["profile"])
+    results = evaluate(combine_pair(left, right, d, formulas, place))
     spm.write(nbytes, addresses("output", nbytes), results)
     account.add_elements(rows * columns)
 
 
-def rescale_values(x: Int64s, d: Descriptor, place: ResultPositions) -> FormulaSteps:
+def rescale_values(
+    x: Int64s, d: Descriptor, formulas: Formulas, place: ResultPositions
+) -> FormulaSteps:
     """Rescale stored values: activation, zero point, formula of the profile, clip."""
     low, high, offset = d["in_low"], d["in_high"], d["in_offset"]
     x = clamp(x, low, high, (ACTIVATION, ACTIVATION), place)
@@ -123,7 +132,8 @@ def rescale_values(x: Int64s, d: Descriptor, place: ResultPositions) -> FormulaS
     if is_leaky:
         description = "1 where x is below 0: the leaky scale holds"
         yield make_step("below", below.astype(np.int64), description)
-    values = yield from RESCALES[d["profile"]](x, below, d, place)
+    assert formulas.rescale is not None
+    values = yield from formulas.rescale(x, below, d, place)
     yield clip(values, d, place)
 
 
@@ -132,7 +142,8 @@ def rescale(s: InstructionContext, d: Descriptor, account: LayerCounters) -> Non
     spm, count, nbytes = Scratchpad(s.core), d["count"], get_element_type(d).nbytes
     place = ResultPositions(account, compute_addresses(d["event_origin"], (count, 1)))
     x = spm.read(nbytes, compute_addresses(d["input"], (count, nbytes)))
-    results = evaluate(rescale_values(x, d, place))
+    formulas = find_formulas(spm.program_formulas, d["profile"])
+    results = evaluate(rescale_values(x, d, formulas, place))
     spm.write(nbytes, compute_addresses(d["output"], (count, nbytes)), results)
     account.add_elements(count)
 

@@ -18,7 +18,6 @@ FORMULAS: dict[int, Formulas] = {
 
 BIASES = {n: f.bias for n, f in FORMULAS.items() if f.bias}
 RESULTS = {n: f.result for n, f in FORMULAS.items() if f.result}
-TOTALS = {n: f.total for n, f in FORMULAS.items() if f.average}
 AVERAGES = {n: f.average for n, f in FORMULAS.items() if f.average}
 PAIRS = {n: f.pair for n, f in FORMULAS.items() if f.pair}
 RESCALES = {n: f.rescale for n, f in FORMULAS.items() if f.rescale}

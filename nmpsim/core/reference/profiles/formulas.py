@@ -31,6 +31,7 @@ class Requantizer:
     out: Scale
     result_scale: Any
     offset: int
+    formulas: Formulas
     has_bias: bool = True
     """False for a matrix product, whose ``bias`` is 0."""
 
@@ -49,6 +50,8 @@ class Formulas:
     """Result of two operands without their zero points."""
     rescale: Callable[[Int64s, Any, Descriptor, ResultPositions], FormulaSteps] | None = None
     """Rescaled value without its zero point; the second argument selects the leaky scale (bool)."""
+    leaky_sums: Callable[[Int64s, Descriptor, ResultPositions], FormulaSteps] | None = None
+    """Leaky activation after a sum, if it is not that of ``glow_int``."""
     total: Callable[[Int64s, Descriptor], Any] = lambda taps, d: taps.sum(axis=0)
     """Sum of a pool's taps [taps, channels] without their zero point."""
 

@@ -1,0 +1,323 @@
+"""Formulas that a program brings with it, evaluated with Python's integers.
+
+The compiled engine generates code of the same terms; the primitives here share nothing with it.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import attrs
+import numpy as np
+
+from nmpsim.bundle.formulas import CustomFormulas, parse_stored_formulas
+from nmpsim.core.reference.arithmetic import FormulaSteps, fused_multiply_add, make_step
+from nmpsim.core.reference.operands import (
+    INT8,
+    Descriptor,
+    ElementType,
+    bits_to_float32,
+    get_element_type,
+    get_scale,
+)
+from nmpsim.core.reference.profiles import FORMULAS
+from nmpsim.core.reference.profiles.formulas import (
+    OPERATIONS,
+    Formulas,
+    Requantizer,
+    get_operation_name,
+)
+from nmpsim.core.reference.saturation import ResultPositions, clamp
+from nmpsim.core.state import Bytes, Int64s
+from nmpsim.isa.profiles import PROFILES
+from nmpsim.isa.words import ACTIVATION_LEAKY
+from nmpsim.kernels.formulas import ELEMENTS, RESULT, Formula, FormulaReader
+from nmpsim.kernels.formulas import FORMULAS as STANDARD
+from nmpsim.kernels.saturation_stages import BIAS, RESCALE
+
+_OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.FloorDiv: operator.floordiv,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+_MAX_ROUNDED = 1 << 62
+
+
+def _to_integers(words: Any) -> Any:
+    """Return an array of Python's integers."""
+    return np.asarray(words).astype(object)
+
+
+def _to_int64(integers: Any) -> Int64s:
+    return np.asarray(integers).astype(np.int64)
+
+
+def _to_float(kind: type) -> Callable[[Any], Any]:
+    def convert(x: Any) -> Any:
+        return (_to_int64(x) if x.dtype == object else x).astype(kind)
+
+    return convert
+
+
+def _round_to_integers(whole: Any) -> Any:
+    """Return whole float64 numbers as integers within +-2^62; NaN becomes 0."""
+    known = np.nan_to_num(whole, nan=0.0, posinf=2.0**62, neginf=-(2.0**62))
+    limited = np.clip(known, -(2.0**62), 2.0**62)
+    return _to_integers(limited.astype(np.int64))
+
+
+def _round_away(x: Any) -> Any:
+    size = np.abs(x.astype(np.float64))
+    whole = np.floor(size)
+    return _round_to_integers(np.copysign(whole + (size - whole >= 0.5), x))
+
+
+def _divide_away(x: Any, divisor: Any) -> Any:
+    return np.where(x < 0, -1, 1) * ((abs(x) + divisor // 2) // divisor)
+
+
+def _hold(x: Any, most: Any) -> Any:
+    return np.minimum(np.maximum(x, -most), most)
+
+
+_PRIMITIVES: Mapping[str, Callable[..., Any]] = {
+    "hold": _hold,
+    "within": lambda x, _: x,
+    "shift_away": lambda x, count: _divide_away(x, 1 << count),
+    "divide_away": _divide_away,
+    "round_away": _round_away,
+    "round_even": lambda x: _round_to_integers(np.rint(x.astype(np.float64))),
+    "float32": _to_float(np.float32),
+    "float64": _to_float(np.float64),
+    "real": lambda word: bits_to_float32(_to_int64(word)),
+    "real64": lambda word: _to_int64(word).view(np.float64),
+    "exp2": lambda exponent: np.ldexp(1.0, _to_int64(exponent)),
+    "fma": fused_multiply_add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "abs": abs,
+}
+"""Primitives that count nothing, as functions of arrays."""
+
+
+class _Evaluator:
+    """Evaluation of a formula on an array of values.
+
+    Parameters
+    ----------
+    values
+        Values of the names in the formula: integers, or ``total`` in float32.
+    shape
+        Shape of the results.
+    stage
+        Stage at which saturated values are counted.
+    place
+        Positions of the results in the layer's output.
+    """
+
+    def __init__(
+        self, values: Mapping[str, Any], shape: tuple[int, ...], stage: int, place: ResultPositions
+    ) -> None:
+        self._values = {name: _to_integers(value) for name, value in values.items()}
+        self._shape, self._stage, self._place = shape, stage, place
+
+    def evaluate(self, formula: Formula) -> FormulaSteps:
+        """Evaluate the steps of a formula and return its result, int64."""
+        value: Any = None
+        for name, term in (*formula.constants, *formula.steps):
+            node = ast.parse(term, mode="eval").body
+            value = np.broadcast_to(self._visit(node), self._shape)
+            names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+            numbers = {one: self._values[one] for one in sorted(names & self._values.keys())}
+            words = ", ".join(f"{one} = {{{one}}}" for one in numbers if one not in (name, "acc"))
+            yield make_step(name, value, f"{term}; {words}" if words else term, **numbers)
+            self._values[name] = value
+        result = _to_int64(value)
+        yield make_step(RESULT, result, "before the clip")
+        return result
+
+    def _visit(self, node: ast.expr) -> Any:
+        if isinstance(node, ast.Name):
+            return self._values[node.id]
+        if isinstance(node, ast.Constant):
+            return _to_integers(node.value)
+        if isinstance(node, ast.UnaryOp):
+            return -self._visit(node.operand)
+        if isinstance(node, ast.BinOp):
+            return _OPERATORS[type(node.op)](self._visit(node.left), self._visit(node.right))
+        if isinstance(node, ast.IfExp):
+            test = node.test
+            assert isinstance(test, ast.Compare)
+            compare = _OPERATORS[type(test.ops[0])]
+            holds = compare(self._visit(test.left), self._visit(test.comparators[0]))
+            return np.where(holds.astype(bool), self._visit(node.body), self._visit(node.orelse))
+        assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        return self._call(node.func.id, [self._visit(one) for one in node.args])
+
+    def _call(self, name: str, values: list[Any]) -> Any:
+        if name == "combine":
+            return OPERATIONS[int(values[0])](*values[1:])
+        if name not in ("saturate", "limit"):
+            return _PRIMITIVES[name](*values)
+        value = np.broadcast_to(values[0], self._shape)
+        low, high = (
+            (-(1 << values[1] - 1), (1 << values[1] - 1) - 1)
+            if name == "saturate"
+            else (-values[1], values[1])
+        )
+        return clamp(value, low, high, (self._stage, self._stage), self._place)
+
+
+def _list_scale_words(**scales: Any) -> dict[str, Any]:
+    return {
+        f"{name}_{word}": getattr(scale, word)
+        for name, scale in scales.items()
+        for word in ("pre", "mul", "post")
+    }
+
+
+class _ProgramProfile:
+    """Formulas of one device profile in a program.
+
+    Parameters
+    ----------
+    custom
+        Formulas of the program.
+    number
+        Number of the profile.
+    """
+
+    def __init__(self, custom: CustomFormulas, number: int) -> None:
+        self._own = custom.table[PROFILES[number]]
+        self._table, self._name = custom.table, PROFILES[number]
+
+    def make_formulas(self, standard: Formulas) -> Formulas:
+        """Return the standard formulas with those that the program changes."""
+        pairs = [name for name in ("add", "sub", "max", "min", "mul") if self._is_changed(name)]
+        rescales = [kind for kind in ("rescale", "leaky") if self._is_changed(kind)]
+
+        def combine_pair(
+            left: Int64s, right: Int64s, d: Descriptor, place: ResultPositions
+        ) -> FormulaSteps:
+            if get_operation_name(d) not in pairs:
+                assert standard.pair is not None
+                return (yield from standard.pair(left, right, d, place))
+            words = _list_scale_words(**{one: get_scale(d, one) for one in ("lhs", "rhs", "out")})
+            words |= {word: d[word] for word in ("operation", "out_offset", "result_scale")}
+            values = {**words, "lhs": left, "rhs": right}
+            kind = get_operation_name(d)
+            return (yield from self._evaluate(kind, values, left.shape, get_element_type(d), place))
+
+        def rescale_value(
+            x: Int64s, below: Any, d: Descriptor, place: ResultPositions
+        ) -> FormulaSteps:
+            kind = "leaky" if d["activation"] == ACTIVATION_LEAKY else "rescale"
+            if kind not in rescales:
+                assert standard.rescale is not None
+                return (yield from standard.rescale(x, below, d, place))
+            words = _list_scale_words(out=get_scale(d, "out"), leaky=get_scale(d, "leaky"))
+            words |= {word: d[word] for word in ("out_offset", "result_scale")}
+            values = {**words, "x": x}
+            return (yield from self._evaluate(kind, values, x.shape, get_element_type(d), place))
+
+        changes = {
+            "bias": ("bias", self._scale_bias),
+            "result": ("sums", self._requantize),
+            "average": ("average", self._average),
+            "leaky_sums": ("leaky_sums", self._apply_leaky),
+        }
+        found: dict[str, Any] = {
+            field: function for field, (kind, function) in changes.items() if self._is_changed(kind)
+        }
+        if pairs:
+            found["pair"] = combine_pair
+        if rescales:
+            found["rescale"] = rescale_value
+        return attrs.evolve(standard, **found)
+
+    def _is_changed(self, kind: str) -> bool:
+        """Return whether the program has another formula of a kind."""
+        return kind in self._own and any(
+            FormulaReader(self._table, element).read(self._own[kind])
+            != FormulaReader(STANDARD, element).read(STANDARD[self._name][kind])
+            for element in ELEMENTS
+        )
+
+    def _evaluate(
+        self,
+        kind: str,
+        values: Mapping[str, Any],
+        shape: tuple[int, ...],
+        element: ElementType,
+        place: ResultPositions,
+        stage: int = RESCALE,
+    ) -> FormulaSteps:
+        wide = int(element is not INT8)
+        formula = FormulaReader(self._table, ELEMENTS[wide]).read(self._own[kind])
+        evaluator = _Evaluator({**values, "element": wide}, shape, stage, place)
+        return (yield from evaluator.evaluate(formula))
+
+    def _scale_bias(self, q: Requantizer, place: ResultPositions) -> FormulaSteps:
+        values = {"bias": q.bias, **_list_scale_words(bias=q.bias_scale)}
+        return (yield from self._evaluate("bias", values, q.bias.shape, q.element, place, BIAS))
+
+    def _requantize(self, sums: Int64s, q: Requantizer, place: ResultPositions) -> FormulaSteps:
+        values = {
+            **_list_scale_words(bias=q.bias_scale, out=q.out),
+            "acc": sums,
+            "bias": q.bias,
+            "out_offset": q.offset,
+            "result_scale": np.asarray(q.result_scale, np.float32).view(np.int32),
+        }
+        return (yield from self._evaluate("sums", values, sums.shape, q.element, place))
+
+    def _apply_leaky(self, results: Int64s, d: Descriptor, place: ResultPositions) -> FormulaSteps:
+        values = {"acc": results, "out_offset": d["out_offset"]}
+        values |= _list_scale_words(leaky=get_scale(d, "leaky"))
+        element = get_element_type(d)
+        return (yield from self._evaluate("leaky_sums", values, results.shape, element, place))
+
+    def _average(
+        self, sums: Int64s, divisor: int, d: Descriptor, place: ResultPositions
+    ) -> FormulaSteps:
+        values = {"acc": sums, "divisor": divisor, **_list_scale_words(out=get_scale(d, "out"))}
+        values |= {word: d[word] for word in ("out_offset", "result_scale")}
+        return (
+            yield from self._evaluate("average", values, sums.shape, get_element_type(d), place)
+        )
+
+
+def find_formulas(stored: Bytes, number: int) -> Formulas:
+    """Return the formulas of a profile in a program.
+
+    Parameters
+    ----------
+    stored
+        Text of the program's formulas, as in :class:`~nmpsim.core.state.Machine`.
+    number
+        Number of the profile.
+    """
+    return _find_custom(stored.tobytes(), number) if stored.size else FORMULAS[number]
+
+
+@cache
+def _find_custom(text: bytes, number: int) -> Formulas:
+    custom = parse_stored_formulas(text)
+    standard = FORMULAS[number]
+    if PROFILES[number] not in custom.profiles:
+        return standard
+    return _ProgramProfile(custom, number).make_formulas(standard)

@@ -1,0 +1,197 @@
+"""Formulas files: what is refused, and what a bundle, a report and the debugger say of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+from lir_draft import Draft
+from small_programs import SMALL, image, out_kind, program
+
+from nmpsim.bundle import parse_bundle
+from nmpsim.bundle.formulas import (
+    MAX_BYTES,
+    find_custom_formulas,
+    parse_custom_formulas,
+    select_numerics,
+)
+from nmpsim.compiler.driver import compile_module
+from nmpsim.core.device import Device
+from nmpsim.debugger import Debugger
+from nmpsim.debugger.explanation import explain_element
+from nmpsim.diagnostics import UserError
+from nmpsim.isa.profiles import NUMERICS
+from nmpsim.kernels.formulas import ELEMENTS, FORMULAS
+
+HEAD = 'name = "own"\nbase = "glow-int"\n'
+DOWN = HEAD + "[glow_int]\nrescale = 'saturate((x >> out_pre) * out_mul, 32) >> out_post'\n"
+
+
+def formula(text: str, key: str = "rescale", place: str = "glow_int") -> str:
+    return f"{HEAD}[{place}]\n{key} = '''{text}'''\n"
+
+
+def steps(count: int) -> str:
+    return "\n".join([*(f"s{i} = x + {i}" for i in range(count)), "x"])
+
+
+@pytest.mark.parametrize(("text", "problem"), [
+    ("name = ", "is not TOML"),
+    ("[" * 5000, "is not TOML"),
+    ("base = 'q31'", "has no valid name"),
+    ("name = 'a b'\nbase = 'q31'", "has no valid name"),
+    ("name = 'a'\nbase = 'q32'", "has no valid base"),
+    ("name = 'a'\nbase = ['q31']", "has no valid base"),
+    (HEAD, "changes nothing"),
+    (HEAD + "bais = 3", "has an unknown table or key"),
+    (HEAD + "glow_int = 3", "has no table [glow_int]"),
+    (HEAD + "[q31]\nrescale = 'x'", "has an unknown table or key"),
+    (formula("x", "rescales"), "has an unknown formula in [glow_int]"),
+    (HEAD + "[functions]\nmin = 'x'", "has an invalid name"),
+    (HEAD + "[glow_int]\nrescale.int32 = 'x'", "has wrong element types"),
+    (HEAD + "[functions]\nown.int8 = 'x'", "has wrong element types"),
+    (HEAD + "[glow_int]\nrescale = 3", "is not text"),
+    (formula("x + " * 300 + "x"), "is too long"),
+    (formula("x +"), "is not an expression"),
+    (formula("(" * 900), "is not an expression"),
+    (formula("-" * 500 + "x"), "is nested too deeply"),
+    (HEAD + "[constants]\nunsigned = '''x = 3\nx'''", "has an invalid constant"),
+    (HEAD + "[constants]\nunsigned.int8 = '3'", "has an invalid constant"),
+    (HEAD + "[constants]\naccumulator_bits = 'out_mul'", "uses an unknown name"),
+    (formula(""), "has no result"),
+    (formula("y = x"), "has no result"),
+    (formula("y, z = x\nx"), "has an unknown step"),
+    (formula("import os\nx"), "has an unknown step"),
+    (formula("x = x\nx"), "assigns a name that has a meaning"),
+    (formula(steps(40)), "has too many steps"),
+    (formula("x.real"), "has an unknown expression"),
+    (formula("[x for x in x]"), "has an unknown expression"),
+    (formula("x + 1.5"), "has an unknown constant"),
+    (formula("x + True"), "has an unknown constant"),
+    (formula("'x'"), "has an unknown constant"),
+    (formula("x + acc"), "uses an unknown name"),
+    (formula("__import__(x)"), "calls an unknown function"),
+    (formula("saturate(x, bits=8)"), "has an argument with a name"),
+    (formula("saturate(x)"), "has too few or many arguments"),
+    (formula("integer(x, rhs)"), "names an unknown scale"),
+    (formula("round_even(x)"), "has an argument of the wrong type"),
+    (formula("float32(x)"), "has a float as result"),
+    (formula("float32(x) + x"), "mixes types"),
+    (formula("float32(x) // float32(x)"), "has an operator that floats lack"),
+    (formula("x / 2"), "has an operator that integers lack"),
+    (formula("x ** 2"), "has an operator that integers lack"),
+    (formula("x << out_mul"), "shifts by an invalid count"),
+    (formula("1 << 4000000000"), "shifts by an invalid count"),
+    (formula("x >> 63"), "shifts by an invalid count"),
+    (formula("x // out_pre"), "may divide by zero or less"),
+    (formula("divide_away(x, out_pre)"), "may divide by zero or less"),
+    (formula("saturate(x, 64)"), "saturates to an invalid width"),
+    (formula("hold(x, x)"), "limits to a negative magnitude"),
+    (formula("round_even(exp2(out_mul))"), "has an invalid power of two"),
+    (formula("within(x, 5)"), "states a range without proof"),
+    (formula("out_mul * out_mul * 4"), "computes an integer that may exceed 64 bits"),
+    (formula("x if x else 1"), "has an unknown condition"),
+    (formula("x if 0 < x < 3 else 1"), "has an unknown condition"),
+    (formula("x if x in x else 1"), "has an unknown comparison"),
+    (formula("float32(x) if x < 0 else x"), "mixes types"),
+    (formula("acc + bias + bias_pre + bias_mul + bias_post + out_pre + out_mul", "sums"),
+     "computes an integer that may exceed 64 bits"),
+    (formula("acc+bias_pre+bias_mul+bias_post+out_pre+out_mul+out_post+out_offset", "sums"),
+     "uses too many words"),
+    (HEAD + "[functions]\ninteger = 'integer(x, out)'", "names an unknown scale"),
+    ("name = 'a'\nbase = 'float'\n[onnx]\naverage = '1'", "changes a formula that is fixed"),
+])  # fmt: skip
+def test_an_invalid_file_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(UserError) as error:
+        parse_custom_formulas(text, "own.toml")
+    (found,) = error.value.diagnostics
+    assert found.code == "NUM001" and str(found.place) == "own.toml"
+    assert f"the formulas file {problem}" in found.message
+
+
+def test_a_large_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(DOWN + "#" * MAX_BYTES)
+    with pytest.raises(UserError, match="is too large"):
+        select_numerics(str(path))
+
+
+@pytest.mark.parametrize("base", NUMERICS, ids=lambda row: row.name)
+def test_the_standard_formulas_fit_64_bits(base: object) -> None:
+    row = next(one for one in NUMERICS if one == base)
+    lines = [f'name = "own"\nbase = "{row.name}"']
+    for profile in row.profiles:
+        lines.append(f"[{profile}]")
+        for kind, stated in FORMULAS[profile].items():
+            if (profile, kind) == ("onnx", "average"):
+                continue
+            texts = stated if isinstance(stated, dict) else dict.fromkeys(ELEMENTS, stated)
+            for element, text in texts.items():
+                body, _, last = text.strip().rpartition("\n")
+                lines.append(f"{kind}.{element} = '''\n{body}\n({last}) + 0'''")
+    assert parse_custom_formulas("\n".join(lines), "own.toml").profiles == row.profiles
+
+
+def rescaled() -> Draft:
+    draft = Draft()
+    source = image(draft)
+    draft.emit("rescalequantized", draft.output(out_kind(source, 8, 0.2, -4)), source)
+    return draft
+
+
+def test_a_network_with_a_formulas_file() -> None:
+    draft, custom = rescaled(), parse_custom_formulas(DOWN, "own.toml")
+    made = program(draft)
+    bundle = parse_bundle(compile_module(draft.module(), SMALL, formulas=custom))
+    assert find_custom_formulas(bundle.metadata.formulas) == custom
+    reports = [
+        Device(SMALL, engine=name).run(bundle, made.inputs) for name in ("reference", "compiled")
+    ]
+    for report in reports:
+        assert report.trap is None and report.numerics == custom.label
+    (one,), (other,) = (report.outputs.values() for report in reports)
+    assert np.array_equal(one, other)
+    standard = parse_bundle(compile_module(draft.module(), SMALL))
+    (same,) = Device(SMALL).run(standard, made.inputs).outputs.values()
+    assert not np.array_equal(one, same)
+
+
+def test_an_element_type_that_the_file_leaves_out_keeps_its_formula() -> None:
+    text = HEAD + "[functions]\ninteger.int8 = 'saturate((x >> pre) * mul, 20) >> post'\n"
+    custom = parse_custom_formulas(text, "own.toml")
+    assert (
+        custom.table["functions"]["integer"]["int16"] == FORMULAS["functions"]["integer"]["int16"]
+    )
+
+
+def test_why_prints_the_steps_of_the_file() -> None:
+    draft, custom = rescaled(), parse_custom_formulas(DOWN, "own.toml")
+    bundle = parse_bundle(compile_module(draft.module(), SMALL, formulas=custom))
+    debugger = Debugger(bundle, program(draft).inputs, config=SMALL)
+    debugger.run()
+    found = explain_element(debugger, debugger.layers[0], (0, 0, 0, 0))
+    assert found.made is not None and found.made.result == found.value
+    (step, *_) = (one for one in found.made.steps if one.name == "result")
+    assert step.formula.startswith("saturate((x >> out_pre) * out_mul, 32) >> out_post; out_mul = ")
+
+
+def test_a_bundle_with_damaged_formulas_is_refused() -> None:
+    draft, custom = rescaled(), parse_custom_formulas(DOWN, "own.toml")
+    damaged = attrs.evolve(custom, text=custom.text.replace("32)", "64)"))
+    file = compile_module(draft.module(), SMALL, formulas=damaged)
+    with pytest.raises(UserError, match="saturates to an invalid width"):
+        parse_bundle(file)
+
+
+def test_a_layer_of_another_profile_must_not_use_the_formulas() -> None:
+    draft = rescaled()
+    text = DOWN.replace("glow-int", "float").replace("glow_int", "float")
+    text = text.replace("out_pre", "3").replace("out_post", "3")
+    custom = parse_custom_formulas(text, "own.toml")
+    with pytest.raises(UserError, match="would use the formulas of the file"):
+        compile_module(
+            draft.module(), SMALL, numerics="float", formulas=custom,
+            layer_numerics={"0": "float-fbgemm"},
+        )  # fmt: skip
