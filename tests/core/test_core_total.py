@@ -30,6 +30,10 @@ import nmpsim.isa.descriptors as descriptors
 import nmpsim.isa.profiles as profiles
 import nmpsim.isa.table as t
 from nmpsim.isa.table import *
+
+def make_row(mnemonic, known, **fields):
+    (row,) = (row for row in t.INSTRUCTIONS if row.mnemonic == known)
+    return attrs.evolve(row, mnemonic=mnemonic, **fields)
 """
 MODULES = (
     "nmpsim.core.reference.engine",
@@ -57,45 +61,45 @@ SCALAR, RV32IM = "nmpsim.core.compiled.scalar", "nmpsim.core.compiled.rv32im"
 REFERENCE = "nmpsim.core.reference.engine"
 PLANTED = {
     "register": (
-        't._r("sh1add", 0x10, 2, "rd = rs2 + 2 * rs1")',
+        'make_row("sh1add", "add", match=0x10 << 25 | 2 << 12 | 0x33)',
         {REFERENCE: "INSTRUCTIONS", RV32IM: "compute_arithmetic"},
     ),
     "product": (
-        't._m("mulx", InstructionKind.MULTIPLY, 0, "another product")',
+        'make_row("mulx", "mul")',
         {REFERENCE: "INSTRUCTIONS", RV32IM: "compute_arithmetic"},
     ),
     "immediate": (
-        't._shift("rori", 0x30, 5, "rotate")',
+        'make_row("rori", "srai", match=0x30 << 25 | 5 << 12 | 0x13)',
         {REFERENCE: "INSTRUCTIONS", RV32IM: "compute_arithmetic"},
     ),
     "branch": (
-        't._branch("bodd", 2, "if rs1 is odd")',
+        'make_row("bodd", "beq", match=2 << 12 | 0x63)',
         {REFERENCE: "INSTRUCTIONS", RV32IM: "is_branch_taken"},
     ),
     "upper": (
-        'Instruction("luj", InstructionKind.UPPER, InstructionFormat.U, 0x7B, "another one")',
+        'make_row("luj", "lui", match=0x7B)',
         {REFERENCE: "INSTRUCTIONS", RV32IM: "compute_upper"},
     ),
     "jump": (
-        'Instruction("jx", InstructionKind.JUMP, InstructionFormat.J, 0x7B, "another one")',
+        'make_row("jx", "jal", match=0x7B)',
         {REFERENCE: "INSTRUCTIONS", RV32IM: "compute_jump_target"},
     ),
     "fence": (
-        't._fence("fence.x", 0x200F, "another one")',
+        'make_row("fence.x", "fence", match=0x200F)',
         {REFERENCE: "INSTRUCTIONS", SCALAR: "execute_system"},
     ),
     "system": (
-        't._system("sret", 0x1020_0073, "another one")',
+        'make_row("sret", "mret", match=0x1020_0073)',
         {REFERENCE: "INSTRUCTIONS", SCALAR: "execute_system"},
     ),
     "csr": (
-        't._csr("csrrx", 4, "another one")',
+        'make_row("csrrx", "csrrwi", match=4 << 12 | 0x73)',
         {REFERENCE: "INSTRUCTIONS", SCALAR: "access_csr"},
     ),
-    "load": ('t._load("lwu", 6, 4, False, "another one")', {REFERENCE: "INSTRUCTIONS"}),
-    "store": ('t._store("sx", 3, 4, "another one")', {REFERENCE: "INSTRUCTIONS"}),
+    "load": ('make_row("lwu", "lw", match=6 << 12 | 0x03)', {REFERENCE: "INSTRUCTIONS"}),
+    "store": ('make_row("sx", "sw", match=3 << 12 | 0x23)', {REFERENCE: "INSTRUCTIONS"}),
     "synchronization": (
-        't._sync("nmp.meet", InstructionFormat.SYNC, 5, "another one")',
+        'make_row("nmp.meet", "nmp.barrier", match=4 << 25 | 5 << 12 | 0x0B)',
         {
             REFERENCE: "INSTRUCTIONS",
             SCALAR: "synchronize",
@@ -104,21 +108,21 @@ PLANTED = {
         },
     ),
     "tensor on the vector unit": (
-        't._tensor("nmp.twist", Unit.VECTOR, 7, "fill", "another one")',
+        'make_row("nmp.twist", "nmp.fill", match=Unit.VECTOR << 25 | 7 << 12 | 0x0B)',
         {
             "nmpsim.core.reference.tensor": "COMPUTE",
             "nmpsim.core.compiled.tensor_kernels": "KERNEL_OF",
         },
     ),
     "tensor on the MAC array": (
-        't._tensor("nmp.twist", Unit.MAC, 7, "gemm", "another one")',
+        'make_row("nmp.twist", "nmp.gemm", match=Unit.MAC << 25 | 7 << 12 | 0x0B)',
         {
             "nmpsim.core.reference.tensor": "COMPUTE",
             "nmpsim.core.compiled.tensor_kernels": "KERNEL_OF",
         },
     ),
     "transfer": (
-        't._tensor("nmp.twist", Unit.LOAD, 7, "load", "another one")',
+        'make_row("nmp.twist", "nmp.load", match=Unit.LOAD << 25 | 7 << 12 | 0x0B)',
         {
             "nmpsim.core.reference.tensor": "TRANSFERS",
             "nmpsim.core.compiled.tensor_kernels": "KERNEL_OF",
