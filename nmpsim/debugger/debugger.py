@@ -133,6 +133,10 @@ class Debugger(RunPosition):
         self._complete(self.hazards)
         return [one for one in self.hazards.found if one.position <= self.position]
 
+    def get_hazard_note(self) -> str:
+        """Return a text if not all accesses could be checked for hazards, otherwise ""."""
+        return self.hazards.message if self.hazards else ""
+
     def _complete(self, log: RunLog) -> None:
         """Repeat what a log lacks up to this position."""
         here = self.position

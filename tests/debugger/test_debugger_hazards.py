@@ -20,8 +20,10 @@ from small_sessions import (
     WAIT_STORE,
     WAIT_VECTOR,
     make_debugger,
+    make_shell,
 )
 
+from nmpsim.core.compiled.contract_state import MAX_POSTS
 from nmpsim.debugger import Debugger
 from nmpsim.debugger.breakpoints import Access, AccessCondition
 
@@ -178,3 +180,22 @@ def test_work_is_linear_in_instructions(one: str, other: str) -> None:
         return lines_of(debugger.find_hazards)
 
     assert work(240) < 5 * work(60)
+
+
+def test_an_incomplete_check_has_a_note() -> None:
+    """The check stores a limited number of posts of each semaphore."""
+    many = " li t6, {0}\nagain{1}:\n{2} addi t6, t6, -1\n bnez t6, again{1}\n"
+    semaphore = " li t0, 3\n li t1, 1\n nmp.{} t0, t1\n"
+
+    def show_hazards(posts: int) -> tuple[str, object]:
+        poster = many.format(posts, 0, semaphore.format("post"))
+        taker = many.format(posts, 1, semaphore.format("pend"))
+        session = make_shell(ONLY_0 + poster + END + "other:" + taker + END)
+        session.execute("continue")
+        shown = session.execute("hazards")
+        return shown.text, shown.data["note"]
+
+    text, note = show_hazards(MAX_POSTS + 1)
+    assert str(note).startswith("not everything could be checked")
+    assert f"note: {note}" in text
+    assert show_hazards(MAX_POSTS // 2) == ("no hazards up to here\n", "")

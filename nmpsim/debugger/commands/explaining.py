@@ -128,6 +128,9 @@ def show_hazards(context: Context) -> CommandResult:
     ]
     if found:
         lines.append(f"  next: `{found[0].code_command}`; `break hazard` stops at them")
+    note = context.debugger.get_hazard_note()
+    if note:
+        lines.append(f"  note: {note}")
     data = [
         {
             "position": one.position,
@@ -137,7 +140,7 @@ def show_hazards(context: Context) -> CommandResult:
         }
         for one in found
     ]
-    return make_result(*lines, hazards=data)
+    return make_result(*lines, hazards=data, note=note)
 
 
 MAX_CHANNELS = 8
