@@ -220,6 +220,7 @@ def parse_condition(
         "the condition of the breakpoint is invalid",
         found=text[:200] or "nothing",
         expected="one of: " + "; ".join(FORMS),
+        hint="See `help break` for the conditions.",
     )
 
 

@@ -29,6 +29,7 @@ from nmpsim.diagnostics import UserError, fail
 from nmpsim.isa.profiles import INTEGER, PROFILES, ROWS
 from nmpsim.isa.table import CHANNEL_RECORD, SCALE_RECORD
 from nmpsim.kernels.scale import InvalidScaleError, make_integer_scale
+from nmpsim.lir.messages import quote
 from nmpsim.lir.nodes import ELEM_DTYPES
 
 RunResults = tuple[StopResult, Mapping[int, Array], list[int]]
@@ -76,9 +77,9 @@ def pack_integer(value: int, size: int) -> bytes:
     if not -(1 << (bits - 1)) <= value < 1 << bits:
         raise fail(
             "DEBUG002",
-            "the number does not fit",
+            f"the number does not fit {size} bytes",
             found=value,
-            expected=f"an integer of {bits} bits",
+            expected=f"an integer from {-(1 << (bits - 1))} to {(1 << bits) - 1}",
         )
     return (value & ((1 << bits) - 1)).to_bytes(size, "little")
 
@@ -184,7 +185,8 @@ class ProgramChanges:
                     "DEBUG002",
                     f"the output scale of {layer.display_name} cannot be changed alone",
                     found=PROFILES[d["profile"]] if "profile" in d else done.instruction.mnemonic,
-                    hint="Omit `alone`, or change the words of the descriptors.",
+                    expected="a descriptor with an integer profile and one output scale",
+                    hint="Leave out `alone`, or change the words of the descriptors.",
                 )
             real = d["out_mul"] / 2.0 ** (d["out_pre"] + d["out_post"])
             integers = _integers(real * ratio)
@@ -212,7 +214,7 @@ class ProgramChanges:
                     "DEBUG002",
                     "the address is not in the memory of the program",
                     found=f"{len(now)} bytes at {address:#x}",
-                    expected="code, descriptors or constants",
+                    expected="an address in the code, the descriptors or the constants",
                 )
         here = debugger.position
         debugger.apply_edits((*debugger.edits, Edit(0, tuple(pieces), description, scales or {})))
@@ -293,16 +295,16 @@ class ProgramChanges:
             has_own = word == "bias" or any(done.words.get("scales") for done in computes)
             return fail(
                 "DEBUG002",
-                f"{layer.display_name} has no {word} for the channel",
-                found=channel,
-                expected=f"0 to {layer.output.shape[-1] - 1}"
+                f"{layer.display_name} has no {word} for channel {channel}",
+                found=f"channel {channel}",
+                expected=f"a channel from 0 to {layer.output.shape[-1] - 1}"
                 if has_own
-                else "one for all channels",
+                else "no channel: the layer has one value for all channels",
             )
         return fail(
             "DEBUG002",
-            f"{layer.display_name} has no such word to change",
-            found=word,
+            f"{layer.display_name} has no word {quote(word)} to change",
+            found=quote(word) if known else "a layer on the host",
             expected=", ".join(["bias C", *known]) if known else "a layer on the device",
         )
 
@@ -311,11 +313,14 @@ def _check_scale(layer: Layer, scale: float) -> None:
     if layer.output.scale is None:
         raise fail(
             "DEBUG002",
-            f"{layer.display_name} has no output scale, because it is not quantized",
-            found=layer.output.elem,
+            f"the output of {layer.display_name} has no scale",
+            found=f"type {layer.output.elem}",
+            expected="a layer with a quantized output",
         )
     if not 0 < scale < float("inf"):
-        raise fail("DEBUG002", "the scale must be a positive number", found=scale)
+        message = f"invalid scale for {layer.display_name}"
+        expected = "a positive finite number"
+        raise fail("DEBUG002", message, found=scale, expected=expected)
 
 
 def _integers(real: float) -> tuple[int, int, int]:
@@ -324,7 +329,11 @@ def _integers(real: float) -> tuple[int, int, int]:
         found = make_integer_scale(real)
     except InvalidScaleError as error:
         raise fail(
-            "DEBUG002", "the rescale factor cannot be represented by integers", found=real
+            "DEBUG002",
+            "the rescale factor has no integer form",
+            found=real,
+            expected="a positive finite factor",
+            hint="Choose another scale.",
         ) from error
     return found.pre, found.mul, found.post
 
@@ -332,13 +341,13 @@ def _integers(real: float) -> tuple[int, int, int]:
 def _element(tensor: Tensor, at: tuple[int, ...], value: float) -> Piece:
     """Return address and bytes of a new value; raise UserError (DEBUG002) if it does not fit."""
     dtype = ELEM_DTYPES[tensor.elem]
-    flat = ravel_index(at, tensor.shape)
+    flat = ravel_index(at, tensor.shape, f"tensor {tensor.name}")
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         if not limits.min <= value <= limits.max or value != int(value):
             raise fail(
                 "DEBUG002",
-                "the value does not fit",
+                f"the value does not fit {tensor.name} of {tensor.elem}",
                 found=value,
                 expected=f"a whole number from {limits.min} to {limits.max}",
             )

@@ -25,7 +25,7 @@ from nmpsim.config import DeviceConfig, make_device_config
 from nmpsim.core.engine_selection import ENGINES
 from nmpsim.debugger.edits import Edit, Piece
 from nmpsim.debugger.reference import ArrayReader
-from nmpsim.diagnostics import UserError, fail
+from nmpsim.diagnostics import UserError, fail, list_alternatives
 
 if TYPE_CHECKING:
     from cattrs import Converter
@@ -89,12 +89,14 @@ def read_core_file(path: Path, arrays: ArrayReader) -> CoreDump:
     """
     keys = set(arrays.keys)
     if not {"about", "bundle", "edits"} <= keys:
-        raise _no_core(path, "no arrays about, bundle and edits")
+        raise _no_core(path, f"the arrays {', '.join(sorted(keys))}" if keys else "no arrays")
     about: AboutDocument = _read_document(path, arrays.read("about"), AboutDocument)
     edits: tuple[Edit, ...] = _read_document(path, arrays.read("edits"), tuple[Edit, ...])
     position = about["position"]
-    if about["engine"] not in ENGINES or (position is not None and position < 0):
-        raise _no_core(path, "an invalid position or engine")
+    if about["engine"] not in ENGINES:
+        raise _no_core(path, f"engine {about['engine']!r}", list_alternatives(ENGINES))
+    if position is not None and position < 0:
+        raise _no_core(path, f"position {position}", "a position of 0 or more")
     image = _get_bytes(path, arrays.read("bundle"))
     inputs = {
         key.removeprefix("input/"): arrays.read(key)
@@ -113,9 +115,10 @@ def _read_document(path: Path, data: Array, kind: Any) -> Any:
         document = json.loads(_get_bytes(path, data, MAX_EDITS_BYTES))
         return _converter().structure(document, kind)
     except BaseValidationError as error:
-        raise _no_core(path, "; ".join(transform_error(error))) from error
+        expected = "valid fields in the arrays about and edits"
+        raise _no_core(path, "; ".join(transform_error(error)), expected) from error
     except (ValueError, TypeError, AttributeError, RecursionError) as error:  # no JSON object
-        raise _no_core(path, str(error)) from error
+        raise _no_core(path, str(error), "JSON in the arrays about and edits") from error
 
 
 @cache
@@ -133,16 +136,22 @@ def _converter() -> Converter:
 
 def _get_bytes(path: Path, data: Array, most: int | None = None) -> bytes:
     """Return the contents of an array of bytes."""
-    if data.dtype != np.uint8 or data.ndim != 1 or data.size > (most or data.size):
-        raise _no_core(path, "an array that does not hold bytes, or too many of them")
+    if data.dtype != np.uint8 or data.ndim != 1:
+        found = f"an array of {data.dtype} with {data.ndim} dimensions"
+        raise _no_core(path, found, "arrays of uint8 with 1 dimension")
+    if most is not None and data.size > most:
+        raise _no_core(path, f"an array of {data.size} bytes", f"at most {most} bytes")
     return data.tobytes()
 
 
-def _no_core(path: Path, found: str) -> UserError:
+def _no_core(
+    path: Path, found: str, expected: str = "the arrays about, bundle and edits"
+) -> UserError:
     return fail(
         "DEBUG003",
         "the file is not a core file",
         place=path,
         found=found[:120],
-        expected="a file written by `nmpsim run --core-on-trap FILE` or `core FILE`",
+        expected=expected,
+        hint="Use a file written by `nmpsim run --core-on-trap FILE` or `core FILE`.",
     )

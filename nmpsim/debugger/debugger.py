@@ -29,7 +29,7 @@ from nmpsim.debugger.hazards import Hazard, HazardLog
 from nmpsim.debugger.position import RunLocation, RunPosition, StopResult
 from nmpsim.debugger.snapshots import DEFAULT_BUDGET_MIB
 from nmpsim.debugger.work_log import WorkLog
-from nmpsim.diagnostics import fail
+from nmpsim.diagnostics import fail, list_alternatives
 from nmpsim.isa.table import Unit
 from nmpsim.memory.address_map import read_word
 from nmpsim.report.data import RunReport
@@ -117,10 +117,9 @@ class Debugger(RunPosition):
         for one in self.breakpoints:
             if one.number == number:
                 return one
-        known = ", ".join(str(one.number) for one in self.breakpoints) or "none yet"
-        raise fail(
-            "DEBUG002", "there is no breakpoint with this number", found=number, expected=known
-        )
+        known = [one.number for one in self.breakpoints]
+        expected = f"breakpoint {list_alternatives(known)}" if known else "a breakpoint set before"
+        raise fail("DEBUG002", f"there is no breakpoint {number}", found=number, expected=expected)
 
     def delete_breakpoint(self, number: int) -> None:
         """Delete a breakpoint by number; raise UserError (DEBUG002) for an unknown number."""
@@ -398,9 +397,9 @@ class Debugger(RunPosition):
         if not 0 <= core < count:
             raise fail(
                 "DEBUG002",
-                "the device does not have this core",
-                found=core,
-                expected=f"0 to {count - 1}",
+                f"the device has no core {core}",
+                found=f"core {core}",
+                expected=f"core 0 to {count - 1}",
             )
         return core
 

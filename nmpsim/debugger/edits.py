@@ -40,8 +40,9 @@ class Edit:
 
     @scales.validator
     def _check_scales(self, _: object, scales: Mapping[str, float]) -> None:
-        if not all(isinstance(one, float) and 0 < one < math.inf for one in scales.values()):
-            raise ValueError("a scale is not a positive number")
+        for name, scale in scales.items():
+            if not (isinstance(scale, float) and 0 < scale < math.inf):
+                raise ValueError(f"scale {scale!r} of {name} is not a positive finite number")
 
 
 def check_edit(bundle: Bundle, edit: Edit) -> None:
@@ -51,9 +52,9 @@ def check_edit(bundle: Bundle, edit: Edit) -> None:
         if not in_program and find_ram_slice(bundle, address, len(now)) is None:
             raise fail(
                 "DEBUG002",
-                "no writable memory at this address",
+                "there is no writable memory at this address",
                 found=f"{len(now)} bytes at {address:#x}",
-                expected="code, descriptors, constants or tensors",
+                expected="an address in the code, the descriptors, the constants or the tensors",
             )
 
 

@@ -147,7 +147,7 @@ def explain_element(debugger: Debugger, layer: Layer, at: tuple[int, ...]) -> Ex
 
 def _locate(layer: Layer, at: tuple[int, ...]) -> tuple[int, int]:
     """Return the flat index and the address of an element of a layer's output."""
-    flat = ravel_index(at, layer.output.shape)
+    flat = ravel_index(at, layer.output.shape, f"the output of {layer.display_name}")
     return flat, layer.output.address + flat * ELEM_DTYPES[layer.output.elem].itemsize
 
 

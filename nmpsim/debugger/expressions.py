@@ -64,13 +64,13 @@ def evaluate(text: str, functions: Mapping[str, Function]) -> Number:
         """Call a function and return the name under which its value is found."""
         function, arguments = match.groups()
         if function not in functions:
-            raise error(f"there is no function {function!r}")
+            raise error(f"unknown function {function!r}")
         words = "".join(arguments.split()).split(",") if (arguments or "").strip() else []
         values[name := f"_{len(values)}"] = functions[function](words)
         return name
 
     if len(text) > MAX_CHARACTERS:
-        raise error(f"it has more than {MAX_CHARACTERS} characters")
+        raise error(f"it has {len(text)} characters, more than {MAX_CHARACTERS}")
     called = _CALL.sub(call, text).strip()
     try:
         return _compute(ast.parse(called, mode="eval").body, values)
@@ -81,7 +81,7 @@ def evaluate(text: str, functions: Mapping[str, Function]) -> Number:
 def _compute(node: ast.expr, values: Mapping[str, Number], depth: int = 0) -> Number:
     """Return the value of a node; raise ValueError for anything but numbers and operators."""
     if depth > MAX_DEPTH:
-        raise ValueError("it is nested too deeply")
+        raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
     pairs: Sequence[tuple[ast.AST, ast.expr]]
     match node:
         case ast.Constant(int() | float() as number) if not isinstance(number, bool):
@@ -100,11 +100,11 @@ def _compute(node: ast.expr, values: Mapping[str, Number], depth: int = 0) -> Nu
         case ast.Compare(left, ops, rights):
             pairs = list(zip(ops, rights, strict=True))
         case _:
-            raise ValueError("it contains something other than numbers, functions and operators")
+            raise ValueError(f"{ast.unparse(node)!r} is not supported")
     value = _compute(left, values, depth)
     for sign, operand in pairs:
         if type(sign) not in _OPERATORS:
-            raise ValueError("it contains an unknown operator")
+            raise ValueError(f"the operator {type(sign).__name__} is not supported")
         # + makes an int of a bool
         value = +_OPERATORS[type(sign)](value, _compute(operand, values, depth + 1))
     return value

@@ -197,10 +197,10 @@ def read_memory(debugger: Debugger, address: int, count: int, core: int = 0) -> 
         return found
     raise fail(
         "DEBUG002",
-        "the bytes do not lie in one memory",
+        "the bytes do not lie within one memory",
         found=f"{count} bytes at {address:#x}",
-        expected=f"scratchpad from {SCRATCHPAD_BASE:#x} or DRAM from {DRAM_BASE:#x}, "
-        f"at most {MAX_BYTES} bytes",
+        expected=f"0 to {MAX_BYTES} bytes in the scratchpad (from {SCRATCHPAD_BASE:#x}) or the DRAM"
+        f" (from {DRAM_BASE:#x})",
     )
 
 
@@ -257,16 +257,18 @@ def describe_dram_address(debugger: Debugger, address: int, layers: Sequence[int
     return f"{address:#x}"
 
 
-def ravel_index(at: tuple[int, ...], shape: Shape) -> int:
+def ravel_index(at: tuple[int, ...], shape: Shape, subject: str = "the tensor") -> int:
     """Convert coordinates to a row-major index; raise UserError (DEBUG002) if they lie outside."""
     if len(at) == 1 and len(shape) != 1 and 0 <= at[0] < math.prod(shape):
         return at[0]
     if len(at) != len(shape) or any(not 0 <= i < n for i, n in zip(at, shape, strict=True)):
         raise fail(
             "DEBUG002",
-            "the tensor has no element with these coordinates",
-            found=", ".join(map(str, at)) or "nothing",
-            expected=f"coordinates in {' x '.join(map(str, shape)) or 'a scalar'}",
+            f"{subject} has no element with these coordinates",
+            found=f"coordinates {', '.join(map(str, at))}" if at else "no coordinates",
+            expected=f"{len(shape)} coordinates below {list(shape)}"
+            if shape
+            else "no coordinates, for a scalar",
         )
     index = 0
     for i, n in zip(at, shape, strict=True):

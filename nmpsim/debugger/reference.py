@@ -97,8 +97,9 @@ class ReferenceOutputs:
             raise fail(
                 "DIFF001",
                 "the reference contains no layer outputs",
-                found=", ".join(keys[:4]) or "nothing",
-                expected="keys such as NNNN:name, as `nmpsim run --save-layers` writes them",
+                found=f"the keys {', '.join(keys[:4])}" if keys else "no arrays",
+                expected="keys such as 0003:conv, an index and a layer's name",
+                hint="Write the file with `nmpsim run --save-layers`.",
             )
 
     @property

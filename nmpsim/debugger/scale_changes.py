@@ -74,7 +74,9 @@ def recompile_bundle(bundle: Bundle, module: Module) -> CompiledProgram:
             return CompiledProgram(module, options, made)
     raise fail(
         "DEBUG002",
-        "the bundle differs from what this compiler generates from its LIR",
+        "the scale cannot be changed in the descriptors",
+        found="a bundle that differs from what this compiler generates from its LIR",
+        expected="a bundle compiled by this version of nmpsim",
         hint="Use `change LAYER scale S alone`, or compile the LIR again.",
     )
 
@@ -245,5 +247,5 @@ def _cannot_change(layer: Layer, why: str) -> UserError:
         "DEBUG002",
         f"the scale of {layer.display_name} cannot be changed in the program's memory",
         found=why,
-        hint="Change the scale in the LIR and compile it again.",
+        hint="Change the scale in the LIR, then compile it again.",
     )

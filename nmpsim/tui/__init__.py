@@ -35,7 +35,10 @@ def check_screen(terminal: str) -> None:
         raise fail(
             "ARG001",
             "the debugger's screen requires a terminal",
-            found="a plain terminal (TERM=dumb)" if is_terminal else "a pipe or a file",
+            found="a plain terminal (TERM=dumb)"
+            if is_terminal
+            else "an input or output that is redirected",
+            expected="a terminal with cursor control",
             hint="Use --command or --script, or --plain for a prompt.",
         )
     with require_extra("tui", "the debugger's screen needs Textual", instead="use --plain"):

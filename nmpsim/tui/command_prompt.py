@@ -46,7 +46,7 @@ def copy_pane(view: ScreenState, pane: LinePane, name: str) -> ScreenState:
     be written.
     """
     if not name.strip():
-        raise fail("ARG001", "the name of the file to write is missing", expected=">FILE")
+        raise fail("ARG001", "the name of the output file is missing", expected=">FILE")
     path = Path(name.strip())
     lines = pane.list_plain_lines()
     text = "".join(f"{line}\n" for line in lines).encode()

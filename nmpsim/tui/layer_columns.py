@@ -90,7 +90,7 @@ def _comparison(name: str, comparator: str, wanted: str) -> Callable[[LayerRow],
     fitting = [one for one in DEBUGGER_COLUMNS if name and one.startswith(name.casefold())]
     if not fitting:
         raise fail(
-            "DEBUG001", "unknown column in a filter", found=name or "nothing",
+            "DEBUG001", "unknown column in a filter", found=name or "no name",
             expected=", ".join(DEBUGGER_COLUMNS),
             hint="Write a filter such as `conv* sat>0 cycles>=1000 op=maxpool`.",
         )  # fmt: skip
@@ -102,7 +102,7 @@ def _comparison(name: str, comparator: str, wanted: str) -> Callable[[LayerRow],
             return lambda row: _fits(measure.make_cell(row).text, wanted) == (comparator != "!=")
         raise fail(
             "DEBUG001", f"the filter compares {fitting[0]}, a number, with text",
-            found=wanted or "nothing", expected="a number",
+            found=wanted or "no value", expected="a number",
         ) from None  # fmt: skip
 
     def holds(row: LayerRow) -> bool:

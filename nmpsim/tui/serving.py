@@ -141,5 +141,6 @@ def _check_free(host: str, port: int) -> None:
         raise fail(
             "ARG001",
             f"cannot serve on {host}:{port}: {error.strerror or error}",
+            expected="a free port of this machine",
             hint="Use another port with --serve, or an address of this machine with --host.",
         ) from error

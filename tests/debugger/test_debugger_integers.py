@@ -79,7 +79,7 @@ def test_a_changed_channel_is_found_and_corrected(shared: Path) -> None:
 
 
 def test_a_missing_channel_is_an_error(shared: Path, shell: Shell) -> None:
-    with pytest.raises(UserError, match="one for all channels"):
+    with pytest.raises(UserError, match="one value for all channels"):
         shell.execute("change conv1 out_post 3 channel 1")
     with pytest.raises(UserError, match="0 to 15"):
         shell.execute("change conv1 bias 16 1")

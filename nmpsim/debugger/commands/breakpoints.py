@@ -71,7 +71,7 @@ def add_watchpoint(
             nbytes = values.itemsize
             text += f" {list(numbers)}"
     if nbytes < 1:
-        raise UsageError("the number of bytes must be at least 1", str(nbytes))
+        raise UsageError("the number of bytes is less than 1", str(nbytes))
     return _add(context, AccessCondition(start, start + nbytes, access, core), text, if_)
 
 

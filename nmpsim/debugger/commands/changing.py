@@ -37,7 +37,9 @@ def change_layer(
     ``values`` is the new value, of a bias after its channel.
     """
     if len(values) != 1 + (word == "bias" and channel is None):
-        raise UsageError("the command needs one value, or a channel and a value for a bias")
+        if word == "bias":
+            raise UsageError("a bias needs a channel and a value", " ".join(values))
+        raise UsageError("the command needs one value", " ".join(values))
     if word == "scale":
         return _change_scale(context, layer, convert_word(context, float, values[0], word), alone)
     *first, value = (convert_word(context, int, one, "value") for one in values)
@@ -92,7 +94,9 @@ def set_element(context: Context, tensor_or_address: str, values: tuple[str, ...
     if not context.debugger.bundle.rw_base <= tensor.address:
         raise fail(
             "DEBUG002",
-            f"{tensor.name} is a constant in the memory of the program",
+            f"the elements of the constant {tensor.name} cannot be set",
+            found=f"address {tensor.address:#x}, in the memory of the program",
+            expected=f"a tensor from address {context.debugger.bundle.rw_base:#x} on",
             hint=f"Change its bytes with `set {tensor.address:#x} VALUE`.",
         )
     context.changes.change_element(tensor, where, value)
@@ -105,8 +109,10 @@ def _set_bytes(context: Context, what: str, values: tuple[str, ...]) -> CommandR
     address = find_address(context.debugger, name)
     address += convert_word(context, int, offset or "0", "offset")
     value, size, *more = (convert_word(context, int, one, "value") for one in (*values, "1"))
-    if size not in (1, 2, 4, 8) or len(more) > 1:
-        raise UsageError("the number of bytes must be 1, 2, 4 or 8", " ".join(values[1:]))
+    if len(more) > 1:
+        raise UsageError("the command has too many arguments", " ".join(values[2:]))
+    if size not in (1, 2, 4, 8):
+        raise UsageError("the number of bytes is not 1, 2, 4 or 8", str(size))
     context.changes.change_program([(address, pack_integer(value, size))], f"{what} = {value}")
     return _make_change_result(context, f"{what} ({address:#x}) = {value}", 1)
 

@@ -178,7 +178,10 @@ def split_line(line: str) -> list[str]:
         return shlex.split(line, comments=True)
     except ValueError as error:
         raise fail(
-            "DEBUG001", f"the command line is incomplete: {error}", found=line.strip()
+            "DEBUG001",
+            f"the command line is incomplete: {error}",
+            found=line.strip(),
+            expected="closed quotes and a character after each backslash",
         ) from None
 
 
@@ -188,7 +191,7 @@ def convert_word(context: Context, kind: Any, word: str, name: str) -> Any:
         return _CONVERTERS[kind](context, word)
     except ValueError:
         noun = "a whole number" if kind is int else "a number"
-        raise UsageError(f"the argument {name!r} must be {noun}", word) from None
+        raise UsageError(f"the argument {name!r} is not {noun}", word) from None
 
 
 def call_with_words(

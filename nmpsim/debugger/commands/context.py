@@ -93,7 +93,8 @@ class Context:
     def get_reference(self) -> ReferenceOutputs:
         """Return the reference; raise UserError (DEBUG002) if none is loaded."""
         if self.reference is None:
-            raise fail("DEBUG002", "no reference is loaded", hint="Load one with `reference FILE`.")
+            hint = "Load a reference with `reference FILE`."
+            raise fail("DEBUG002", "no reference is loaded", hint=hint)
         return self.reference
 
     def find_layer(self, text: str) -> Layer:
@@ -105,7 +106,8 @@ class Context:
         index = self.debugger.find_current_layer()
         order = self.debugger.get_layer_order()
         if index is None and not order:
-            raise fail("DEBUG002", "the program has no layers")
+            message, expected = "the program has no layers", "a program with at least one layer"
+            raise fail("DEBUG002", message, found="0 layers", expected=expected)
         return self.debugger.layers[order[-1] if index is None else index]
 
     def get_module(self) -> Module:

@@ -40,7 +40,7 @@ def _count_saturated(context: Context, layer: Layer | None = None) -> Number:
 
 def _read_element(context: Context, tensor: str, index: tuple[int, ...] = ()) -> Number:
     found = find_tensor(context.debugger, tensor)
-    at = ravel_index(index, found.shape)
+    at = ravel_index(index, found.shape, f"tensor {found.name}")
     number: Number = read_values(context.debugger, found).reshape(-1)[at].item()
     return number
 
@@ -48,7 +48,8 @@ def _read_element(context: Context, tensor: str, index: tuple[int, ...] = ()) ->
 def _read_register(context: Context, core: int, name: str) -> Number:
     found = read_registers(context.debugger, core)
     if name not in found:
-        raise fail("DEBUG002", "the core has no such register", found=name, expected="pc, a0, ...")
+        message, expected = f"core {core} has no register {name!r}", ", ".join(found)
+        raise fail("DEBUG002", message, found=name, expected=expected)
     return found[name]
 
 

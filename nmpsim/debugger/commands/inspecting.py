@@ -163,7 +163,7 @@ def _read_tensor(context: Context, name: str, in_memory: bool) -> tuple[Tensor, 
 
 
 def _show_element(found: Tensor, values: Array, at: tuple[int, ...]) -> CommandResult:
-    flat = ravel_index(at, found.shape)
+    flat = ravel_index(at, found.shape, f"tensor {found.name}")
     value = values.reshape(-1)[flat].item()
     text, data = f"{list(at)} = {value}", dict[str, Any]()
     if found.scale is not None:

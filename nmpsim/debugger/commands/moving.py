@@ -87,7 +87,7 @@ def _step(
     context: Context, unit: StepUnit, count: int, core: int | None, back: bool = False
 ) -> CommandResult:
     if count < 1:
-        raise UsageError("the number of steps must be positive", str(count))
+        raise UsageError("the number of steps is less than 1", str(count))
     return make_stop_result(context.debugger.step(unit, count, core=core, back=back))
 
 
@@ -118,7 +118,7 @@ def run_until(
         return make_stop_result(debugger.run_until_layer(context.find_layer(target).index))
     number: int = convert_word(context, int, target, kind)
     if number < 0:
-        raise UsageError(f"a {kind} cannot be negative", target)
+        raise UsageError(f"the {kind} is negative", target)
     return make_stop_result(
         (debugger.run_until_cycle if kind == "cycle" else debugger.go_to)(number)
     )

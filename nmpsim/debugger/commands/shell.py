@@ -139,6 +139,7 @@ def find_command(word: str) -> DebuggerCommand:
     raise fail(
         "DEBUG001",
         f"the command {word!r} is {'ambiguous' if begun else 'unknown'}",
+        found=word,
         expected=", ".join(c.name for c in begun) or "a command that `help` lists",
         hint=did_you_mean(word, _BY_NAME),
     )
