@@ -193,7 +193,8 @@ def read_baseline(path: Path) -> Baseline:
     except (ValueError, RecursionError) as error:
         raise _unusable(place, f"it is not JSON: {error}") from error
     if not isinstance(document, dict) or document.get("schema") not in (SCHEMA, *OLD_SCHEMAS):
-        raise _unusable(place, f"it is not a {SCHEMA} document")
+        found = document.get("schema") if isinstance(document, dict) else None
+        raise _unusable(place, f"its schema is {found!r:.80}, not {SCHEMA!r}")
     _add_fields(document, OLD_SCHEMAS.get(document.pop("schema"), ()))
     return _structured(document, place)
 

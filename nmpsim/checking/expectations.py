@@ -136,6 +136,7 @@ def check_outputs_against_baseline(
                 "BASE001",
                 f"the baseline's digest of output {output.name} does not match its values",
                 found=before.digest,
+                expected="the digest of the values in the baseline",
                 hint=UPDATE_HINT,
             )
         values = before.get_array()
@@ -144,8 +145,9 @@ def check_outputs_against_baseline(
         elif output.name not in given:
             raise fail(
                 "BASE001",
-                f"the baseline has no values of output {output.name!r}, only a digest",
-                expected="the values, to compare them within a tolerance",
+                f"output {output.name!r} cannot be compared within a tolerance",
+                found="a baseline with a digest only",
+                expected="a baseline with the values of the output",
                 hint="Pass the expected values with expect.outputs.",
             )
     found = _check_differences(compared, changed, expect)
@@ -196,15 +198,21 @@ def check_top1(compared: ComparedRun, label: int) -> Check:
     outputs = compared.run.report.output_reports
     scores = [output for output in outputs if is_score_shape(output.values.shape)]
     if not scores:
+        shapes = (f"{output.name} {list(output.values.shape)}" for output in outputs)
         raise fail(
-            "DATA001", "the program is not a classifier", expected="one score for each class"
+            "DATA001",
+            "the program is not a classifier",
+            found=f"outputs {', '.join(shapes)}",
+            expected="an output with one score for each class",
+            hint="Leave out expect.class.",
         )
     values = get_scores(outputs)
     if label >= values.size:
         raise fail(
             "DATA001",
-            f"class {label} (counted from 0) is not a class of the program",
-            expected=f"0 to {values.size - 1}",
+            f"the program has no class {label}",
+            found=f"class {label}, counted from 0",
+            expected=f"class 0 to {values.size - 1}",
         )
     best = int(rank_classes(values)[0])
     if best == label:
@@ -233,8 +241,8 @@ def compare_output(output: OutputReport, expected: Array) -> Difference:
         raise fail(
             "INPUT002",
             f"the expected array does not fit output {output.name!r}",
-            found=f"{expected.dtype} of shape {expected.shape}",
-            expected=f"{own} of shape {output.values.shape}, as the device stores it",
+            found=f"{expected.dtype} of shape {list(expected.shape)}",
+            expected=f"{own} of shape {list(output.values.shape)}, as the device stores it",
         )
     return compare(output.values, stored, output.elem, output.scale, output.offset)
 
@@ -287,11 +295,20 @@ def reject_unknown_names(given: Iterable[str], known: Iterable[str], what: str) 
             raise fail(
                 "INPUT001",
                 f"the program has no {what} {name!r}",
-                expected=", ".join(names[:8]),
+                found=repr(name),
+                expected=f"a name such as {', '.join(names[:8])}",
                 hint=did_you_mean(name, names),
             )
     if not list(given):
-        raise fail("SUITE002", "the file of expected values contains no array")
+        raise fail(
+            "SUITE002",
+            "the file of expected values contains no array",
+            found="0 arrays",
+            expected=f"an array for at least one {what}, such as {names[0]}"
+            if names
+            else f"an array for at least one {what}",
+            hint="Write the file with `nmpsim run --save-outputs`.",
+        )
 
 
 def _check_differences(

@@ -45,7 +45,13 @@ def format_suite(case: Case, folder: Path) -> str:
     """
     inputs = [(one.name, _path(one.path, folder)) for one in case.input]
     if len({name is None for name, _ in inputs}) > 1:
-        raise fail("ARG001", "only some inputs are named", expected="--input NAME=FILE for each")
+        unnamed = [str(path) for name, path in inputs if name is None]
+        raise fail(
+            "ARG001",
+            "only some inputs are named",
+            found=f"no name for {', '.join(unnamed)}",
+            expected="--input NAME=FILE for each input",
+        )
     if inputs and inputs[0][0] is not None:
         given = ", ".join(f"{_text(str(name))} = {path}" for name, path in inputs)
         given = f"{{ {given} }}"
@@ -75,7 +81,7 @@ def _text(text: str) -> str:
     if not text.isprintable():
         raise fail(
             "ARG001",
-            "the path contains characters that cannot be printed",
+            "the path contains control characters",
             place=Place(text),
             found=repr(text),
             expected="printable characters",

@@ -151,7 +151,7 @@ class Suite:
         findings = [finding for case in self.cases for finding in _findings(case, place)]
         if not self.cases:
             hint = "Add a table [[case]] with bundle, input, and expect, budget or baseline."
-            findings = [Diagnostic("SUITE002", "the suite has no case", place, hint=hint)]
+            findings = [Diagnostic("SUITE002", "the suite has no cases", place, hint=hint)]
         findings += _twice("are named", [case.name for case in self.cases], place)
         baselines = [str(case.baseline) for case in self.cases if case.baseline is not None]
         findings += _twice("have the baseline", baselines, place)

@@ -21,6 +21,8 @@ _DEFAULTS = "defaults"
 _CASES = "case"
 _MERGED = ("expect", "budget")
 
+_FORMAT_HINT = "See docs/check.md for the format of suites."
+
 
 def read_suite(path: Path) -> Suite:
     """Read a suite from a TOML file.
@@ -87,7 +89,8 @@ def _case(table: dict[str, Any], number: int, place: Place, converter: Converter
     except BaseValidationError as error:
         problems = transform_error(error, path=where, format_exception=_explained)
         raise UserError(
-            [Diagnostic("SUITE001", problem[:300], place) for problem in problems[:10]]
+            Diagnostic("SUITE001", problem[:300], place, hint=_FORMAT_HINT)
+            for problem in problems[:10]
         ) from error
     return attrs.evolve(case, name=case.name or case.bundle.stem)
 
@@ -124,7 +127,7 @@ def _real(value: Any, _: object) -> float:
     if type(value) not in (int, float):
         raise TypeError(f"{value!r} is not a number")
     if not math.isfinite(value):
-        raise ValueError(f"{value!r} is not a valid limit")
+        raise ValueError(f"{value!r} is not a finite number")
     return float(value)
 
 
@@ -144,5 +147,5 @@ def _unknown(key: str, known: tuple[str, ...] | list[str]) -> str:
     return f"unknown key {key!r}. {hint}"
 
 
-def _unusable(place: Place, message: str, hint: str | None = None) -> UserError:
+def _unusable(place: Place, message: str, hint: str = _FORMAT_HINT) -> UserError:
     return fail("SUITE001", f"the suite cannot be used: {message}", place=place, hint=hint)

@@ -241,7 +241,9 @@ def resume_evaluation(path: Path, fresh: Evaluation) -> Evaluation:
     except (KeyError, TypeError, ValueError) as error:
         raise make_results_error(path, "the file is damaged", error) from error
     if [one.name for one in layers] != [one.name for one in fresh.layers]:
-        raise make_results_error(path, "the file has results of other layers")
+        found = ", ".join(one.name for one in layers[:4]) or "no layers"
+        expected = ", ".join(one.name for one in fresh.layers[:4]) or "no layers"
+        raise make_results_error(path, "the file has results of other layers", found, expected)
     return attrs.evolve(fresh, predictions=predictions, layers=layers, reused=len(predictions))
 
 

@@ -180,7 +180,8 @@ def load_sweep_program(
             "ARG001",
             "--numerics cannot change the numerics of a bundle",
             place=path,
-            hint="Omit --numerics, or pass the LIR.",
+            found=f"--numerics {numerics}",
+            hint="Leave out --numerics, or pass the LIR file.",
         )
     files = (None if file is None else Path(file) for file in (weights, tensors))
     loaded = load_program(path, *files)

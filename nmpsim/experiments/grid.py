@@ -40,14 +40,15 @@ def read_grid(path: Path) -> dict[str, tuple[int, ...]]:
     grid: dict[str, tuple[int, ...]] = {}
     for section, content in read_toml(path, "grid", "GRID001").items():
         if not isinstance(content, dict):
-            message = f"setting {section} is outside any section"
-            raise fail("GRID001", message, place=place, hint=_HINT)
+            message = f"setting {section} is outside of all sections"
+            raise fail("GRID001", message, place=place, expected="[SECTION]", hint=_HINT)
         for key, given in content.items():
             values = given if isinstance(given, list) else [given]
             name = parse_setting_name(f"{section}.{key}", place)
             grid[name] = tuple(_whole(value, f"[{section}] {key}", place) for value in values)
     if not grid:
-        raise fail("GRID001", "the grid has no settings", place=place, hint=_HINT)
+        message, expected = "the grid has no settings", "at least one setting"
+        raise fail("GRID001", message, place=place, expected=expected, hint=_HINT)
     return grid
 
 
@@ -63,8 +64,9 @@ def parse_setting_name(text: str, place: Place | None = None) -> str:
     hint = did_you_mean(format_setting_name(name), map(format_setting_name, list_setting_names()))
     raise fail(
         "GRID001",
-        f"unknown setting {text.strip()}",
+        "unknown setting",
         place=place,
+        found=text.strip(),
         hint=hint or "List the settings with `nmpsim device`.",
     )
 
@@ -74,7 +76,7 @@ def _whole(value: object, what: str, place: Place) -> int:
         return value
     raise fail(
         "GRID001",
-        f"{what} has the wrong type",
+        f"{what} is not a whole number",
         place=place,
         found=repr(value)[:80],
         expected="whole numbers",

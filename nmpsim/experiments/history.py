@@ -87,8 +87,8 @@ def add_entry(
         if not words.isprintable() or len(words) > _MAX_WORDS:
             raise fail(
                 "ARG001",
-                f"--{name} is not a line of text",
-                found=repr(words[:_MAX_WORDS]),
+                f"--{name} is not one line of text",
+                found=f"{len(words)} characters: {words[:_MAX_WORDS]!r}",
                 expected=f"a line of at most {_MAX_WORDS} characters",
             )
     text = read_bytes(document, "document", MAX_REPORT_BYTES)
@@ -118,7 +118,7 @@ def read_document(folder: Path, number: int) -> str:
             "ARG001",
             f"the history has no entry {number}",
             place=folder,
-            found=number,
+            found=f"entry {number} of {len(found)}",
             expected=f"1 to {len(found)}" if found else "a history with entries",
             hint="List the entries with `nmpsim history FOLDER`.",
         )
@@ -127,7 +127,8 @@ def read_document(folder: Path, number: int) -> str:
         inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)  # as gzip packs
         text = inflate.decompress(base64.b64decode(packed, validate=True), MAX_REPORT_BYTES)
         if not inflate.eof:
-            raise ValueError(f"a document that is cut off, or of over {MAX_REPORT_BYTES:,} bytes")
+            what = "is truncated" if len(text) < MAX_REPORT_BYTES else "is too large"
+            raise ValueError(f"the document {what}: {len(text):,} of {MAX_REPORT_BYTES:,} bytes")
         return text.decode()
     except (binascii.Error, ValueError, zlib.error) as error:
         raise _damaged(folder, error) from error
@@ -162,7 +163,10 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise fail(
-            "FILE002", "cannot create the folder", place=folder, found=error.strerror
+            "FILE002",
+            f"cannot create the folder: {error.strerror}",
+            place=folder,
+            hint="Pass a folder that you can write.",
         ) from error
 
 
@@ -212,9 +216,10 @@ def _evaluation(path: Path, text: bytes, of: tuple[str, str, str]) -> HistoryEnt
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise fail(
             "RESULT001",
-            "the evaluation is damaged, or has no top-1 accuracy",
+            "the evaluation cannot be added to the history",
             place=path,
-            found=repr(error)[:_MAX_WORDS],
+            found=_describe(error),
+            expected="the fields program, cycles.mean, layers, accuracy.1 and network",
             hint="Write the evaluation again with `nmpsim eval --top 1`.",
         ) from error
 
@@ -237,7 +242,7 @@ def _all(folder: Path) -> list[tuple[HistoryEntry, str]]:
             "FILE001",
             "the history does not exist",
             place=folder,
-            expected="a folder",
+            expected="a folder with the entries",
             hint="Add runs with `nmpsim history FOLDER RUN.json`.",
         )
     found = [_read_entry(path) for path in sorted(folder.glob(f"*{_SUFFIX}"))]
@@ -253,17 +258,30 @@ def _read_entry(path: Path) -> tuple[HistoryEntry, str]:
     try:
         data = json.loads(read_bytes(path, "entry", MAX_REPORT_BYTES))
         if data["schema"] not in (SCHEMA, OLD_SCHEMA):
-            raise ValueError(f"schema {str(data['schema'])[:40]!r}, expected {SCHEMA!r}")
+            raise ValueError(f"schema is {str(data['schema'])[:40]!r}, expected {SCHEMA!r}")
         entry = HistoryEntry(**data["entry"])
         datetime.fromisoformat(entry.date)
         for number in (entry.cycles, entry.saturated, entry.sqnr_db or 0, entry.accuracy or 0):
             _finite(number)
-        texts = (entry.commit, entry.label, entry.program, entry.network, data["document"])
-        if entry.kind not in ("run", "eval") or not all(isinstance(t, str) for t in texts):
-            raise ValueError("other types than expected")
+        if entry.kind not in ("run", "eval"):
+            raise ValueError(f"kind is {entry.kind!r}, expected 'run' or 'eval'")
+        for name in ("commit", "label", "program", "network"):
+            _check_text(name, getattr(entry, name))
+        _check_text("document", data["document"])
         return entry, data["document"]
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise _damaged(path, error) from error
+
+
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is {type(value).__name__}, expected text")
+
+
+def _describe(error: Exception) -> str:
+    """Return the text of an exception; a KeyError is the name of a missing field."""
+    text = f"no field {error}" if isinstance(error, KeyError) else str(error)
+    return text[:_MAX_WORDS]
 
 
 def _damaged(path: Path, error: Exception) -> UserError:
@@ -271,6 +289,7 @@ def _damaged(path: Path, error: Exception) -> UserError:
         "RESULT001",
         "an entry of the history is damaged",
         place=path,
-        found=repr(error)[:_MAX_WORDS],
-        hint="Delete the file and add the run again.",
+        found=_describe(error),
+        expected=f"an entry with the schema {SCHEMA}",
+        hint="Delete the file, then add the run again.",
     )

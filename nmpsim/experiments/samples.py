@@ -75,7 +75,9 @@ class ArraySamples:
             lengths = {name: len(a) if a.ndim else 0 for name, a in stored.items()}
         if len(set(lengths.values())) > 1:
             message = "the inputs have different numbers of samples"
-            raise fail("DATA001", message, found=", ".join(f"{n}: {c}" for n, c in lengths.items()))
+            found = ", ".join(f"{count:,} for {name}" for name, count in lengths.items())
+            expected = "the same number for each input"
+            raise fail("DATA001", message, found=found, expected=expected)
         count = min(lengths.values(), default=0)
         return cls(stored, digest or compute_array_digest(stored), count)
 
@@ -123,7 +125,7 @@ def count_classes(bundle: Bundle) -> int:
         raise fail(
             "DATA001",
             "the program is not a classifier of single samples",
-            found=shapes or "no output",
+            found=f"outputs {shapes}" if shapes else "no outputs",
             expected="an output with one score for each class, such as 1x1000",
         )
     return max(scores[0].shape)
@@ -135,34 +137,36 @@ def check_labels(labels: npt.ArrayLike, count: int, classes: int) -> list[int]:
     A label is a class, or ``UNLABELLED``. Raises UserError (DATA001) for other labels.
     """
     if count == 0:
-        raise fail("DATA001", "the data set has no samples")
+        message, expected = "the data set has no samples", "at least one sample"
+        raise fail("DATA001", message, found="0 samples", expected=expected)
     given = np.asarray(labels)
     if given.dtype.kind not in "iu" or given.ndim != 1:
         raise fail(
             "DATA001",
-            "labels must be integers, one for each sample",
-            found=f"{given.dtype} of shape {'x'.join(map(str, given.shape)) or 'scalar'}",
+            "the labels are not a list of integers",
+            found=f"{given.dtype} of shape {list(given.shape)}",
+            expected=f"{count:,} integers, one per sample",
         )
     if len(given) != count:
         raise fail(
             "DATA001",
-            "the numbers of labels and samples differ",
-            found=f"labels: {len(given):,}",
-            expected=f"as many as samples: {count:,}",
+            "the number of labels differs from the number of samples",
+            found=f"{len(given):,} labels",
+            expected=f"{count:,}, one per sample",
         )
     wrong = np.flatnonzero((given < UNLABELLED) | (given >= classes))
     if wrong.size:
         raise fail(
             "DATA001",
-            f"label {wrong[0]} (counted from 0) is not a class of the program",
-            found=int(given[wrong[0]]),
-            expected=f"0 to {classes - 1}, or {UNLABELLED} for a sample to leave out",
+            f"the label of sample {wrong[0]} is not a class of the program",
+            found=f"label {given[wrong[0]]}",
+            expected=f"0 to {classes - 1}, or {UNLABELLED} to skip the sample",
         )
     if (given == UNLABELLED).all():
         raise fail(
             "DATA001",
             "no sample has a label",
-            found=f"{UNLABELLED} for all",
-            expected="a class for some samples",
+            found=f"label {UNLABELLED} for all {count:,} samples",
+            expected="a class for at least one sample",
         )
     return [int(label) for label in given]

@@ -151,14 +151,15 @@ def _check_kind(path: Path) -> None:
     if path.suffix.lower() not in (".csv", ".parquet"):
         raise fail(
             "ARG001",
-            "the table of results must be a CSV or Parquet file",
+            "unknown format for the table of results",
             place=path,
-            found=path.suffix or "no ending",
+            found=f"the suffix {path.suffix}" if path.suffix else "no suffix",
             expected=".csv or .parquet",
         )
     if is_special(path):
         hint = "Pass a .csv or .parquet file."
-        raise fail("ARG001", "the table of results must be a regular file", place=path, hint=hint)
+        message = "the table of results is not a regular file"
+        raise fail("ARG001", message, place=path, hint=hint)
     if _is_parquet(path):
         needed, instead = "Parquet files need pyarrow", "name a .csv file"
         with require_extra("parquet", needed, place=path, instead=instead):
@@ -170,7 +171,10 @@ def _read(path: Path) -> list[Row]:
         return _read_parquet(path) if _is_parquet(path) else _read_csv(path)
     except OSError as error:
         raise fail(
-            "FILE001", "cannot read the results", place=path, found=error.strerror or error
+            "FILE001",
+            f"cannot read the results: {error.strerror or error}",
+            place=path,
+            hint="Check the permissions of the file.",
         ) from error
 
 
@@ -183,8 +187,10 @@ def _read_csv(path: Path) -> list[Row]:
     if not lines:
         return []
     _check_columns(path, lines[0])
-    if any(len(line) != len(COLUMNS) for line in lines[1:]):
-        raise make_results_error(path, "a row of the table has too few or too many fields", None)
+    for number, line in enumerate(lines[1:], 2):
+        if len(line) != len(COLUMNS):
+            message = f"row {number} of the table has the wrong number of fields"
+            raise make_results_error(path, message, len(line), len(COLUMNS))
     try:
         return [
             {column: _value(column, text) for column, text in zip(COLUMNS, line, strict=True)}
@@ -197,7 +203,8 @@ def _read_csv(path: Path) -> list[Row]:
 def _check_columns(path: Path, found: Sequence[str]) -> None:
     if tuple(found) != COLUMNS:
         shown = ", ".join(found)[:80]
-        raise make_results_error(path, "the columns of the file are not those of a sweep", shown)
+        message, expected = "the columns of the file are not those of a sweep", ", ".join(COLUMNS)
+        raise make_results_error(path, message, shown, expected)
 
 
 def _value(column: str, text: str) -> str | int | float | None:

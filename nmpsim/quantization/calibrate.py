@@ -53,7 +53,7 @@ def split_samples(
             "INPUT002",
             "the calibration inputs differ in their number of samples",
             found=", ".join(f"{count} for {name!r}" for name, count in counts.items()),
-            expected="one for each input in each sample",
+            expected="the same number of samples for each input",
         )
     if not split:  # a program without inputs runs once
         return [{}]
@@ -83,8 +83,8 @@ def stack_examples(inputs: Mapping[str, TensorType], examples: Iterable[Any]) ->
             raise fail(
                 "INPUT001",
                 f"calibration example {number} does not have a tensor for each input",
-                found=f"{len(values)}",
-                expected=f"{len(inputs)}: {', '.join(map(quote, inputs))}",
+                found=f"{len(values)} tensors",
+                expected=f"{len(inputs)} tensors: {', '.join(map(quote, inputs))}",
                 hint="Pass only the inputs of labeled batches: (x for x, _ in loader).",
             )
         arrays = zip(inputs, map(_array_of, values), strict=True)
@@ -107,7 +107,8 @@ def _find(name: str, arrays: Mapping[str, npt.ArrayLike], only: bool) -> Array:
     raise fail(
         "INPUT001",
         f"there are no calibration values for input {name!r}",
-        found=", ".join(map(quote, known[:8])) or "no arrays",
+        found=f"arrays {', '.join(map(quote, known[:8]))}" if known else "no arrays",
+        expected=f"an array {quote(name)}",
         hint=did_you_mean(name, known),
     )
 
@@ -116,13 +117,14 @@ def _split(name: str, type_: TensorType, array: Array) -> Sequence[Array]:
     """Return the samples in an array for one input."""
     subject = f"the calibration values for input {name!r}"
     if array.dtype.kind not in "biuf":
-        raise fail("INPUT002", f"{subject} are not numeric", found=str(array.dtype)[:80])
+        found, expected = f"type {array.dtype}"[:80], "numbers, such as float32"
+        raise fail("INPUT002", f"{subject} are not numeric", found=found, expected=expected)
     samples = _arranged(array, type_.shape)
     if samples is None or array.size == 0:
         raise fail(
             "INPUT002",
             f"{subject} " + ("do not fit" if array.size else "are empty"),
-            found=format_shape(array.shape),
+            found=f"shape {format_shape(array.shape)}",
             expected=f"samples of shape {format_shape(type_.shape)}",
         )
     with np.errstate(over="ignore", invalid="ignore"):  # told below

@@ -97,7 +97,13 @@ def compare(calibrated: CalibratedProgram, settings: Settings) -> tuple[Comparis
     quantized in any of them, ARG001 without samples.
     """
     if not calibrated.samples:
-        raise fail("ARG001", "a comparison of settings needs samples", found="only a profile")
+        raise fail(
+            "ARG001",
+            "the settings cannot be compared without samples",
+            found="a profile of ranges, without samples",
+            expected="calibration samples",
+            hint="Pass --calibration instead of --profile.",
+        )
     programs = [
         calibrated.quantize_unchecked(attrs.evolve(settings, schema=schema, elem=elem))
         for elem in _ELEMS

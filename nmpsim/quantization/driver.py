@@ -245,5 +245,6 @@ def require_quantized(programs: Sequence[QuantizedProgram], module: Module) -> N
         "QUANT003",
         "the program has no operation that can be quantized",
         place=Place(module.file),
-        found="; ".join(reasons) or "a program that computes nothing",
+        found="; ".join(reasons) or "a program without operations",
+        expected="at least one operation that `nmpsim quantize` quantizes",
     )

@@ -91,7 +91,7 @@ def read_profile(path: Path) -> dict[str, ValueRange]:
                 place=where,
                 found=f"{ranges[key].low:.9g} to {ranges[key].high:.9g},"
                 f" {found.low:.9g} to {found.high:.9g}",
-                expected="one",
+                expected="one range of each tensor",
             )
     return ranges
 

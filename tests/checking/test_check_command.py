@@ -129,7 +129,7 @@ def test_a_first_suite_passes_at_once(new_folder, cli):
     Path("suite.toml").write_text("mine")
     done = cli(*words)
     assert done.exit_code == 2
-    assert "suite.toml: error[FILE002]: the file exists already" in done.stderr
+    assert "suite.toml: error[FILE002]: the file already exists" in done.stderr
     assert Path("suite.toml").read_text() == "mine"
     assert cli(*words, "--force").exit_code == 0
     assert cli("check", "suite.toml", "--jobs", 1).exit_code == 0

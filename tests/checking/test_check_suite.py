@@ -138,9 +138,9 @@ def test_a_trap_is_a_wrong_answer(project):
         ("[[case]\n", "SUITE001", "not TOML"),
         ("a = " + 5000 * "[", "SUITE001", ""),
         (CASE + "budget.cycles = " + 5000 * "9", "SUITE001", "not TOML"),
-        (CASE + "expect.sqnr_db = nan", "SUITE001", "nan is not a valid limit"),
-        (CASE + "expect.sqnr_db = -inf", "SUITE001", "-inf is not a valid limit"),
-        (CASE + "budget.cycles_percent = inf", "SUITE001", "inf is not a valid limit"),
+        (CASE + "expect.sqnr_db = nan", "SUITE001", "nan is not a finite number"),
+        (CASE + "expect.sqnr_db = -inf", "SUITE001", "-inf is not a finite number"),
+        (CASE + "budget.cycles_percent = inf", "SUITE001", "inf is not a finite number"),
         (CASE + "budget.cycles_percent = 1" + 400 * "0", "SUITE001", "too large"),
     ],
 )
@@ -236,7 +236,7 @@ def test_selected_cases_run(project):
     assert project.check().exit_code == 1
     done = project.check("--case", "c")
     assert done.exit_code == 2
-    assert "no case is named 'c'" in done.stderr
+    assert "the suite has no case 'c'" in done.stderr
 
 
 def test_exit_codes_have_their_precedence():

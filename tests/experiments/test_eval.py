@@ -144,9 +144,9 @@ def test_folders_are_data_sets(cli, digits, digits_bin, tmp_path):
     ("labels", "message"),
     [
         ("nothing", "neither a file nor an array of the data set"),
-        ("x", "labels must be integers"),
+        ("x", "the labels are not a list of integers"),
         (None, "the data set has no labels"),
-        ("short.csv", "the numbers of labels and samples differ"),
+        ("short.csv", "the number of labels differs from the number of samples"),
         ("high.npy", "is not a class of the program"),
         ("none.npy", "no sample has a label"),
     ],

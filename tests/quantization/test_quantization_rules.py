@@ -314,7 +314,7 @@ def test_a_program_that_only_moves_is_refused():
     turned = draft.emit("transpose", draft.buffer(real(1, 2, 4, 4)), data, Shuffle=(0, 3, 1, 2))
     finding = get_diagnostic(finish(draft, turned))
     assert finding.code == "QUANT003"
-    assert finding.found == "a program that computes nothing"
+    assert finding.found == "a program without operations"
 
 
 def test_a_quantized_program_is_refused():
