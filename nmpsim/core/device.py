@@ -131,7 +131,8 @@ class Device:
         """
         bundle = get_bundle(bundle)
         if repeat < 1:
-            raise fail("ARG001", "repeat must be at least 1", found=f"repeat={repeat}")
+            message, expected = "the number of repetitions is invalid", "1 or more"
+            raise fail("ARG001", message, found=f"repeat={repeat}", expected=expected)
         with self._turn:
             loaded = self._load(bundle, save_layers)
             if isinstance(self._engine, AutoEngine):

@@ -18,7 +18,7 @@ from nmpsim.core.kernel_cache import mark_kernel_cache_used
 from nmpsim.core.limits import Limits
 from nmpsim.core.state import Int64s, Machine, Outcome
 from nmpsim.core.stop_conditions import StopConditions
-from nmpsim.diagnostics import fail
+from nmpsim.diagnostics import fail, list_alternatives
 from nmpsim.timing import Costs
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def make_engine(name: str, threads: int = 1) -> Engine:
     ``threads`` of the host share the work of the compiled engine; no result depends on it.
     """
     if name not in (AUTO, *ENGINES):
-        expected = " or ".join((AUTO, *ENGINES))
+        expected = list_alternatives((AUTO, *ENGINES))
         raise fail("ARG001", "unknown engine", found=repr(name), expected=expected)
     if name == "reference":
         from nmpsim.core.reference.engine import ReferenceEngine

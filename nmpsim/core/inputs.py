@@ -37,7 +37,8 @@ def prepare_inputs(metadata: Metadata, given: Inputs) -> dict[str, Array]:
         Diagnostic(
             "INPUT001",
             f"the program has no input {name!r}",
-            expected=", ".join(names),
+            found=f"a value for {name!r}",
+            expected=", ".join(names) or "no inputs",
             hint=did_you_mean(name, names),
         )
         for name in given
@@ -74,16 +75,16 @@ def _by_name(given: Inputs, names: list[str]) -> Arrays:
     if not isinstance(given, (list, tuple)):
         raise fail(
             "INPUT001",
-            "the inputs are neither a mapping nor a sequence",
-            found=type(given).__name__,
+            "the inputs have the wrong type",
+            found=f"a {type(given).__name__}",
             expected=f"a mapping such as {{{names[0] if names else 'name'!r}: array}}, or a list",
         )
     if len(given) != len(names):
         raise fail(
             "INPUT001",
             "too many inputs" if len(given) > len(names) else "too few inputs",
-            found=str(len(given)),
-            expected=f"{len(names)}: {', '.join(names)}",
+            found=f"{len(given)} inputs",
+            expected=f"{len(names)} inputs: {', '.join(names)}" if names else "no inputs",
         )
     return dict(zip(names, given, strict=True))
 
@@ -112,8 +113,8 @@ def find_mismatch(tensor: Tensor, values: Array) -> Diagnostic | None:
         return Diagnostic(
             "INPUT002",
             f"input {tensor.name!r} contains NaN",
-            found=f"{int(np.isnan(values).sum())} NaN, the first at {first}",
-            expected="numbers; infinities are saturated to the range",
+            found=f"{int(np.isnan(values).sum())} NaN, the first at {list(first)}",
+            expected="no NaN; infinities saturate to the range",
         )
     takes_real = tensor.scale is not None or own.kind == "f"
     if values.dtype == own or (real and takes_real) or _image_bytes(values, own):

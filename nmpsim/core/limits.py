@@ -35,7 +35,10 @@ class Limits:
     def _check_timeout(self, _: object, value: Any) -> None:
         if value is not None and (type(value) not in (int, float) or not 0 < value < math.inf):
             raise fail(
-                "ARG001", "the time limit is invalid", found=value, expected="seconds above 0"
+                "ARG001",
+                "the time limit is invalid",
+                found=value,
+                expected="a finite number of seconds above 0",
             )
 
     def apply_to_device(self, config: DeviceConfig) -> DeviceConfig:
@@ -101,6 +104,9 @@ def check_threads(threads: int | None) -> int:
         return count_available_processors()
     if threads < 1:
         raise fail(
-            "ARG001", "threads must be at least 1", found=threads, expected="1 or more threads"
+            "ARG001",
+            "the number of threads is invalid",
+            found=f"threads={threads}",
+            expected="1 or more",
         )
     return threads

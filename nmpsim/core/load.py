@@ -66,8 +66,8 @@ def _check_fits(bundle: Bundle, config: DeviceConfig) -> None:
             "BUN004",
             "the bundle was compiled for another number of cores",
             place=place,
-            found=made_for.get("cores_count"),
-            expected=config.cores_count,
+            found=f"{made_for.get('cores_count')} cores",
+            expected=f"{config.cores_count} cores, as the device has",
             hint=hint,
         )
     needed = made_for.get("scratchpad_bytes")
@@ -76,8 +76,8 @@ def _check_fits(bundle: Bundle, config: DeviceConfig) -> None:
             "BUN004",
             "the bundle was compiled for larger scratchpads",
             place=place,
-            found=needed,
-            expected=f"at most {config.scratchpad_bytes}",
+            found=f"{needed} bytes",
+            expected=f"at most {config.scratchpad_bytes} bytes",
             hint=hint,
         )
     end = bundle.rw_base + bundle.rw_bytes - DRAM_BASE

@@ -75,10 +75,12 @@ def _report_errors(instruction: Instruction, file: str | None) -> Iterator[None]
         yield
     except HostValueError as error:
         message = f"%{instruction.name} cannot be calculated"
-        raise fail("HOST001", message, place=place, found=error) from None
+        hint = "Change the values of the inputs or the constants."
+        raise fail("HOST001", message, place=place, found=error, hint=hint) from None
     except UnsupportedHostOp as error:
         message = f"%{instruction.name} cannot be evaluated"
-        raise fail("COMP001", message, place=place, found=error.reason) from None
+        expected = "an operation of docs/operations.md, with the types listed there"
+        raise fail("COMP001", message, place=place, found=error.reason, expected=expected) from None
 
 
 def execute_real(

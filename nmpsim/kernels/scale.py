@@ -73,7 +73,7 @@ def make_integer_scales(
     is_valid = (s > 0.0) & np.isfinite(s)
     if not np.all(is_valid):
         invalid = np.asarray(scales)[~is_valid].flat[0]
-        raise InvalidScaleError(f"a rescale factor must be positive and finite, not {invalid}")
+        raise InvalidScaleError(f"the rescale factor {invalid} is not positive and finite")
     mantissa, exponent = np.frexp(s)
     post = np.maximum(np.maximum(-exponent, np.minimum(15, 9 - exponent)), 0)
     bits_before_pre = exponent + post

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nmpsim.diagnostics import fail
+from nmpsim.diagnostics import fail, list_alternatives
 
 SETTING = "NMPSIM_KERNELS"
 TARGETS = {
@@ -31,12 +31,12 @@ def choose_target(setting: str | None, features: frozenset[str]) -> str:
     is_known = setting in TARGETS
     raise fail(
         "ENV001",
-        f"{SETTING} asks for instructions that this host lacks"
+        f"{SETTING} selects instructions that this host does not have"
         if is_known
-        else f"{SETTING} is set to an unknown kind of kernels",
+        else f"{SETTING} is not a kernel target",
         found=repr(setting),
-        expected=" or ".join(possible),
-        hint="Unset it to use the best kernels for this host.",
+        expected=list_alternatives(possible),
+        hint=f"Unset {SETTING} to use the best kernels for this host.",
     )
 
 

@@ -122,9 +122,8 @@ def gather_ranges(
             )
     total = sum(counts.tolist())
     if total != output.values.size:
-        room = output.values.size
         raise HostValueError(
-            f"gatherranges: the ranges have {total} elements, but Output has {room}"
+            f"gatherranges: the ranges have {total} elements, but Output has {output.values.size}"
         )
     pieces = [data.values[s : s + n] for s, n in zip(starts, counts, strict=True)]
     sums = counts.reshape(lengths.values.size, -1).sum(axis=1)
