@@ -274,6 +274,7 @@ def _entry(
                     "DEV002",
                     f"{name} has no key {word!r}",
                     place,
+                    repr(word),
                     expected=", ".join(_ENTRY_KEYS),
                     hint=did_you_mean(word, _ENTRY_KEYS),
                 )
@@ -323,7 +324,12 @@ def _checked(
             expected = ", ".join(SOURCES)
             findings.append(_wrong_kind(f"{key} (source)", entry.source, expected, place))
     findings += [
-        Diagnostic("DEV002", f"setting {_toml_name(key)} is missing", file)
+        Diagnostic(
+            "DEV002",
+            f"setting {_toml_name(key)} is missing",
+            file,
+            hint="List all settings with `nmpsim device`.",
+        )
         for key in fields
         if key not in flat
     ]

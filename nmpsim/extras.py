@@ -47,6 +47,7 @@ def make_missing_package_error(package: str) -> UserError:
         "PKG001",
         "a required package is missing",
         found=f"{package} is not installed",
+        expected=f"the package {package}",
         hint=_install(package),
     )
 

@@ -29,6 +29,10 @@ def read_head(path: Path, count: int) -> bytes:
         return b""
 
 
+CHECK_FILE_HINT = "Check the path and the permissions of the file."
+"""Hint for a file that cannot be read."""
+
+
 def read_bytes(path: Path, noun: str, limit: int, code: str = "FILE001") -> bytes:
     """Read a file of limited size.
 
@@ -55,11 +59,12 @@ def read_bytes(path: Path, noun: str, limit: int, code: str = "FILE001") -> byte
             is_small = stat.S_ISREG(status.st_mode) and status.st_size <= limit
             data = file.read() if is_small else file.read(limit + 1)
     except OSError as error:
-        message = f"cannot read the {noun}"
-        raise fail("FILE001", message, place=place, found=error.strerror or error) from error
+        message = f"cannot read the {noun}: {error.strerror or error}"
+        raise fail("FILE001", message, place=place, hint=CHECK_FILE_HINT) from error
     if len(data) > limit:
+        message, found = f"the {noun} is too large", f"more than {limit:,} bytes"
         expected = f"at most {limit:,} bytes"
-        raise fail(code, f"the {noun} is too large", place=place, expected=expected)
+        raise fail(code, message, place=place, found=found, expected=expected)
     return data
 
 
@@ -84,7 +89,8 @@ def read_text(
         place = Place(str(path), offset=error.start)
         found = f"byte {error.object[error.start]:#04x}"
         message = f"the {noun} is not UTF-8 text"
-        raise fail(code, message, place=place, found=found, hint=hint) from error
+        expected = "text in UTF-8"
+        raise fail(code, message, place=place, found=found, expected=expected, hint=hint) from error
 
 
 def read_toml(path: Path, noun: str, code: str) -> dict[str, Any]:

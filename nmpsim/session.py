@@ -177,7 +177,7 @@ def compile(
         raise fail(
             "ARG001",
             "weights, tensors, shapes and integer islands cannot be given for an imported model",
-            hint="Omit these arguments, or pass the path of the model file.",
+            hint="Leave out these arguments, or pass the path of the model file.",
         )
     if imported is None:
         path = Path(str(model))
@@ -416,7 +416,7 @@ def from_torch(
             raise fail(
                 "ARG001",
                 f"{next(iter(settings))} requires calibration",
-                hint="Pass `calibration=`, or omit the setting.",
+                hint="Pass `calibration=`, or leave out the setting.",
             )
         return imported
     from nmpsim.quantization import get_float_inputs, stack_examples
@@ -577,7 +577,7 @@ class Shadow:
             ARG001 if the report has no layer outputs, INPUT002 for an infinite input.
         """
         if report.layers and not report.layer_outputs and report.trap is None:
-            message = "the run did not save layer outputs"
+            message = "the report contains no layer outputs"
             raise fail(
                 "ARG001", message, hint="Run with device.run(bundle, inputs, save_layers=True)."
             )

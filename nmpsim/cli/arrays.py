@@ -98,9 +98,11 @@ class ArrayFile:
             start = file.read(6)
             self.is_archive = start[:2] == b"PK"
             if not start:
-                raise self.make_error("the file is empty")
+                expected = "an .npy or .npz file"
+                raise self.make_error("the file is empty", "0 bytes", expected)
             if not self.is_archive and start != MAGIC:
-                raise self.make_error("the file is neither an .npy nor an .npz file", repr(start))
+                message, expected = "the file is not a NumPy file", "an .npy or .npz file"
+                raise self.make_error(message, f"the bytes {start!r}", expected)
             self.keys = self._archive_keys(file) if self.is_archive else ("",)
 
     def find_keys(self, names: Iterable[str], prefix: str) -> dict[str, str]:
@@ -146,7 +148,7 @@ class ArrayFile:
     def _check_size(self, actual: int, claimed: int, key: str) -> None:
         if actual == claimed:
             return
-        found = f"{actual:,} bytes of data" if actual < claimed else "more data"
+        found = f"{actual:,} bytes" if actual < claimed else f"more than {claimed:,} bytes"
         raise fail(
             "INPUT003",
             f"{_subject(key)} does not have the size in its header",
@@ -180,7 +182,7 @@ class ArrayFile:
             yield
         except _damage() as error:
             found = str(error).split("\n", 1)[0][:120] or type(error).__name__
-            raise self.make_error("the file is damaged or not a NumPy file", found) from error
+            raise self.make_error("the file is damaged", found) from error
 
     def _archive_keys(self, file: IO[bytes]) -> tuple[str, ...]:
         from zipfile import ZipFile

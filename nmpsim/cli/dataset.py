@@ -101,7 +101,7 @@ def read_class_names(path: Path, classes: int) -> tuple[str, ...]:
     names = read_text(path, "file of classes", MAX_TEXT_BYTES, "DATA001").splitlines()
     if len(names) != classes or not all(name.strip() for name in names):
         empty = [number for number, name in enumerate(names, 1) if not name.strip()]
-        message = "the file of class names must have one line for each class"
+        message = "the file of class names does not have one line for each class"
         found = f"{len(names):,} lines" + (f", line {empty[0]} is empty" if empty else "")
         raise _dataset_error(path, message, found=found, expected=f"{classes:,} lines")
     return tuple(name.strip() for name in names)
@@ -169,7 +169,8 @@ def _load_folder(folder: Path, labels: str | None, inputs: ProgramInputs) -> Lab
         names_of_files = [path.name for path in paths]
         labelled = list(_read_labels(Path(labels or ""), (), names_of_files)) if paths else []
     if not paths:
-        raise _dataset_error(folder, "the folder has no samples", expected=SAMPLE_PATTERNS)
+        message, expected = "the folder has no samples", f"files {SAMPLE_PATTERNS}"
+        raise _dataset_error(folder, message, expected=expected)
     source = folder if labels is None else Path(labels)
     samples = _FileSamples(paths, inputs, _digest(folder, paths, inputs))
     return LabelledDataset(samples, labelled, source, class_names)
@@ -205,13 +206,19 @@ def _read_labels(path: Path, keys: Sequence[str], names: Sequence[str] = ()) -> 
         file = ArrayFile(path)
         if len(file.keys) != 1:
             raise _dataset_error(
-                path, "a file of labels needs exactly one array", found=f"{len(file.keys)}"
+                path,
+                "the file of labels does not have one array",
+                found=f"{len(file.keys)} arrays",
+                expected="1 array",
             )
         return _numbers(file.get_array(file.keys[0]))
     if not path.exists() and keys:
         expected = ", ".join(map(repr, keys))
         raise _dataset_error(
-            path, "the labels are neither a file nor an array of the data set", expected=expected
+            path,
+            "the labels do not exist",
+            found=path.name,
+            expected=f"a file, or an array of the data set: {expected}",
         )
     return _parse_rows(path, _csv_rows(path), names)
 
@@ -222,7 +229,7 @@ def _csv_rows(path: Path) -> list[list[str]]:
         rows = [[field.strip() for field in row] for row in csv.reader(text) if row]
     except csv.Error as error:
         raise _dataset_error(
-            path, "the labels are neither an .npy nor a .csv file", found=error
+            path, "the labels cannot be read", found=error, expected="an .npy or .csv file"
         ) from error
     return rows[1:] if rows and not _is_label(rows[0][-1]) else rows
 
@@ -252,8 +259,8 @@ def _parse_rows(path: Path, rows: Sequence[Sequence[str]], names: Sequence[str])
 def _numbers(stored: StoredArray) -> Sequence[int]:
     if stored.dtype.kind not in "iu" or stored.size != max(stored.shape, default=1):
         found = f"{stored.dtype} of shape {'x'.join(map(str, stored.shape)) or 'scalar'}"
-        message = "labels must be integers, one for each sample"
-        raise _dataset_error(stored.file.path, message, found=found)
+        message, expected = "the labels are not integers", "integers, one for each sample"
+        raise _dataset_error(stored.file.path, message, found=found, expected=expected)
     return [int(value) for value in stored.read().reshape(-1)]
 
 

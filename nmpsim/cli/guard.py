@@ -103,7 +103,8 @@ def print_ci_command(command: str) -> None:
 def discard_stdout_error(error: OSError) -> UserError:
     """Discard the buffer of standard output, and return a UserError for a failed write."""
     discard_stdout()
-    return fail("FILE002", "cannot write the result", place="standard output", found=error.strerror)
+    message, hint = f"cannot write the result: {error.strerror}", "Write the result to a file."
+    return fail("FILE002", message, place="standard output", hint=hint)
 
 
 @contextmanager

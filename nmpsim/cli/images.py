@@ -21,6 +21,7 @@ from nmpsim.arrays import Array
 from nmpsim.cli.options import PIXEL_RANGES, ImageOptions
 from nmpsim.diagnostics import UserError, fail
 from nmpsim.extras import require_extra
+from nmpsim.input_files import CHECK_FILE_HINT
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.records import frozen
 from nmpsim.views.text import format_elem, format_shape
@@ -111,13 +112,16 @@ def choose_image_format(
         if len(given) not in (0, 1, channels):
             raise fail(
                 "ARG001",
-                f"--image-{what} requires one number per channel, or one for all",
-                found=str(len(given)),
-                expected=f"1 or {channels}, for the channels of input {tensor.name!r}",
+                f"--image-{what} does not match the channels of input {tensor.name!r}",
+                found=f"{len(given)} numbers",
+                expected=f"1 number, or {channels}, one per channel",
             )
     if 0 in options.stddev:
         raise fail(
-            "ARG001", "--image-stddev must not be 0", found="0", expected="numbers other than 0"
+            "ARG001",
+            "--image-stddev contains 0",
+            found=", ".join(f"{number:g}" for number in options.stddev),
+            expected="numbers other than 0",
         )
     order = options.channel_order or channel_order
     mean, stddev = options.mean, options.stddev
@@ -161,7 +165,7 @@ def _layout(tensor: Tensor, wanted: str | None) -> tuple[str, tuple[int, int, in
         f"input {tensor.name!r} does not accept images",
         found=format_shape(shape),
         expected=expected,
-        hint="Omit --image-layout." if fitting else "Pass an .npy file.",
+        hint="Leave out --image-layout." if fitting else "Pass an .npy file.",
     )
 
 
@@ -283,7 +287,8 @@ def _damage_error(path: Path, error: Exception) -> UserError:
         with path.open("rb") as file:
             head = file.read(16)
     except OSError as problem:
-        return fail("FILE001", f"cannot read the input: {problem.strerror}", place=path)
+        message, hint = f"cannot read the input: {problem.strerror}", CHECK_FILE_HINT
+        return fail("FILE001", message, place=path, hint=hint)
     if not head:
         return fail("INPUT003", "the file is empty", place=path, expected="an image")
     if head.startswith(_BEGINNINGS) or _is_bmp(head):
@@ -296,9 +301,10 @@ def _damage_error(path: Path, error: Exception) -> UserError:
         )
     return fail(
         "INPUT003",
-        "the file is not a PNG, JPEG or BMP image",
+        "the file is not an image",
         place=path,
-        found=repr(head[:4]),
+        found=f"the bytes {head[:4]!r}",
+        expected="a PNG, JPEG or BMP image",
         hint="Convert the image to PNG.",
     )
 

@@ -31,7 +31,7 @@ from nmpsim.cli.samples import (
     group_batches,
 )
 from nmpsim.diagnostics import UserError, did_you_mean, fail
-from nmpsim.input_files import read_head
+from nmpsim.input_files import CHECK_FILE_HINT, read_head
 from nmpsim.lir.nodes import ELEM_DTYPES
 from nmpsim.npy import MAGIC
 from nmpsim.views.text import format_count, format_shape
@@ -66,7 +66,7 @@ def get_single_sample(samples: Sequence[InputSample]) -> InputSample:
     if len(samples) > 1:
         raise fail(
             "INPUT001",
-            "the command accepts the inputs of one run only",
+            "the command accepts the input of one run only",
             found=f"{len(samples)} inputs, from {samples[0].name} to {samples[-1].name}",
             expected="one input",
             hint="Pass one file, or use `nmpsim run` for several.",
@@ -123,7 +123,11 @@ def _make_sample(
             if name in sources:
                 hint = "For several runs, pass a folder or a pattern: --input 'images/*.png'."
                 raise fail(
-                    "INPUT001", f"input {name!r} is given twice", place=found[0].path, hint=hint
+                    "INPUT001",
+                    f"input {name!r} is given twice",
+                    place=found[0].path,
+                    expected="each input once",
+                    hint=hint,
                 )
             sources[name] = found
     _check_complete(sources, inputs.tensors)
@@ -188,7 +192,10 @@ def list_folder(folder: Path) -> list[Path]:
         return list(folder.iterdir())
     except OSError as error:
         raise fail(
-            "FILE001", "cannot read the folder", place=folder, found=error.strerror
+            "FILE001",
+            f"cannot read the folder: {error.strerror}",
+            place=folder,
+            hint=CHECK_FILE_HINT,
         ) from error
 
 
@@ -201,7 +208,7 @@ def _find_files(folder: Path) -> list[Path]:
             "the folder has no input files",
             place=folder,
             found=f"{format_count(len(found), 'other file')}" if found else "no files",
-            expected=SAMPLE_PATTERNS,
+            expected=f"files {SAMPLE_PATTERNS}",
         )
     return files
 
@@ -222,7 +229,8 @@ def split_argument(argument: str, names: Sequence[str]) -> tuple[str | None, Pat
     raise fail(
         "INPUT001",
         f"the program has no input {head!r}",
-        expected=format_names(names) or "no input",
+        found=f"--input {argument}",
+        expected=format_names(names) or "no inputs",
         hint=did_you_mean(head, names) or "List the inputs with `nmpsim inspect`.",
     )
 
@@ -263,9 +271,9 @@ def _find_sources(name: str | None, path: Path, inputs: ProgramInputs) -> dict[s
         if head:
             raise fail(
                 "INPUT003",
-                "the file is neither an array nor an image",
+                "unknown format of an input file",
                 place=path,
-                found=repr(head[:6]),
+                found=f"the bytes {head[:6]!r}",
                 expected=f"an array ({', '.join(ARRAY_ENDINGS)}) or an image (PNG, JPEG, BMP)",
                 hint="Write arrays with numpy.save, and raw values to a .bin or .raw file.",
             )
@@ -287,8 +295,12 @@ def _file_size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError as error:
-        message = f"cannot read the input: {error.strerror}"
-        raise fail("FILE001", message, place=path) from error
+        raise _make_read_error(path, error) from error
+
+
+def _make_read_error(path: Path, error: OSError) -> UserError:
+    message = f"cannot read the input: {error.strerror}"
+    return fail("FILE001", message, place=path, hint=CHECK_FILE_HINT)
 
 
 def _read_raw(path: Path, nbytes: int, tensor: Tensor) -> Array:
@@ -307,8 +319,7 @@ def _read_raw(path: Path, nbytes: int, tensor: Tensor) -> Array:
     try:
         data = path.read_bytes()
     except OSError as error:
-        message = f"cannot read the input: {error.strerror}"
-        raise fail("FILE001", message, place=path) from error
+        raise _make_read_error(path, error) from error
     return np.frombuffer(data, dtype).reshape(tensor.shape).astype(dtype.newbyteorder("="))
 
 
@@ -322,7 +333,7 @@ def _find_keys(file: ArrayFile, names: Collection[str]) -> dict[str, str]:
         "none of the file's arrays is an input of the program",
         place=file.path,
         found=format_names(file.keys) or "no arrays",
-        expected=format_names(list(names)) or "no input",
+        expected=format_names(list(names)) or "no inputs",
         hint=_suggest_name(file, names),
     )
 

@@ -176,9 +176,9 @@ class ShapeOptions:
             if not name or name in shapes or not all(d.isascii() and d.isdigit() for d in dims):
                 raise fail(
                     "ARG001",
-                    "--input-shape gives an input two shapes"
+                    f"input {name!r} has two shapes"
                     if name in shapes
-                    else "invalid --input-shape",
+                    else "the shape of an input is invalid",
                     found=f"--input-shape {value}",
                     expected="NAME=DIMS, such as image=1,3,224,224, once for an input",
                 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from nmpsim.diagnostics import fail
+from nmpsim.input_files import CHECK_FILE_HINT
 
 if TYPE_CHECKING:
     from nmpsim.analysis.diff import StoredTensor
@@ -57,7 +58,7 @@ def open_recorded_run(path: Path) -> RecordedRun:
     if path.exists() and not path.is_file():  # opening a pipe would wait for its other end
         raise fail(
             "FILE001",
-            "cannot read the run: it is not a file",
+            "cannot read the run: it is not a regular file",
             place=path,
             hint="Pass a regular file or a folder.",
         )
@@ -65,7 +66,8 @@ def open_recorded_run(path: Path) -> RecordedRun:
         with path.open("rb") as file:
             start = file.read(64)
     except OSError as error:
-        raise fail("FILE001", f"cannot read the run: {error.strerror}", place=path) from None
+        message = f"cannot read the run: {error.strerror}"
+        raise fail("FILE001", message, place=path, hint=CHECK_FILE_HINT) from None
     if start.startswith(b"PK"):
         return RecordedRun(path, "npz")
     if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
@@ -76,6 +78,7 @@ def open_recorded_run(path: Path) -> RecordedRun:
         "ARG001",
         "the file is not a recorded run",
         place=path,
+        found=f"the bytes {start[:8]!r}",
         expected="a JSON report, an .npz file of a run, a folder of Glow's dumps, or the text that"
         " a program instrumented by Glow printed",
     )

@@ -215,7 +215,7 @@ def group_batches(files: Sequence[Mapping[str, InputSource]]) -> list[RunSources
             place=next(iter(files[-1].values())).path,
             found=f"{format_count(len(files), 'file')} with one item each",
             expected=f"a multiple of {size}, the input's first dimension",
-            hint=f"Omit the last {left}, or {more}" if len(files) > size else more,
+            hint=f"Leave out the last {left}, or {more}" if len(files) > size else more,
         )
     groups = [files[start : start + size] for start in range(0, len(files), size)]
     return [{name: tuple(file[name] for file in group) for name in group[0]} for group in groups]

@@ -40,7 +40,8 @@ def copy_stream_to_file(
     if name in context.meta.setdefault(_KEY, set()):
         raise fail(
             "ARG001",
-            f"{name} is given twice but can be read only once",
+            f"{name} can be read only once",
+            found=f"{name} for two options",
             hint="Save the data in a file and pass its name.",
         )
     context.meta[_KEY].add(name)
@@ -76,7 +77,7 @@ def _copy(name: str, path: Path) -> None:
     place = Place("standard input" if name == "-" else name)
     if name == "-" and (sys.stdin is None or sys.stdin.isatty()):
         hint = "Pipe data into the command, or pass a file."
-        raise fail("FILE001", "there is no data", place=place, hint=hint)
+        raise fail("FILE001", "standard input has no data", place=place, hint=hint)
     try:
         with path.open("wb") as file:
             if name == "-":
@@ -85,9 +86,11 @@ def _copy(name: str, path: Path) -> None:
                 with Path(name).open("rb") as source:
                     _copy_bytes(source, file, place)
     except OSError as error:
-        raise fail("FILE001", "cannot read the data", place=place, found=error.strerror) from error
+        message, hint = f"cannot read the data: {error.strerror}", "Pass a file."
+        raise fail("FILE001", message, place=place, hint=hint) from error
     if path.stat().st_size == 0:
-        raise fail("FILE001", "there is no data", place=place, found="0 bytes")
+        hint = "Check the command before the pipe."
+        raise fail("FILE001", "the data is empty", place=place, found="0 bytes", hint=hint)
 
 
 def _copy_bytes(source: IO[bytes], file: IO[bytes], place: Place) -> None:
@@ -96,5 +99,7 @@ def _copy_bytes(source: IO[bytes], file: IO[bytes], place: Place) -> None:
         copied += len(block)
         if copied > MAX_BYTES:
             expected = f"at most {MAX_BYTES:,} bytes"
-            raise fail("FILE001", "the data is too large", place=place, expected=expected)
+            found = f"more than {MAX_BYTES:,} bytes"
+            message = "the data is too large"
+            raise fail("FILE001", message, place=place, found=found, expected=expected)
         file.write(block)

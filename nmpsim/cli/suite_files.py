@@ -118,7 +118,7 @@ def _layers(path: Path, metadata: Metadata) -> dict[str, npt.NDArray[Any]]:
     file = ArrayFile(path)
     if not file.is_archive:
         raise file.make_error(
-            "expected outputs of layers need an .npz file, which has names", "an .npy file"
+            "the file of expected outputs has no names", "an .npy file", "an .npz file"
         )
     layers = {layer.name: layer.output for layer in metadata.layers}
     return _arrays(file, {parse_layer_name(key): key for key in file.keys}, layers, "layer")

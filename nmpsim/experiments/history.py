@@ -127,8 +127,9 @@ def read_document(folder: Path, number: int) -> str:
         inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)  # as gzip packs
         text = inflate.decompress(base64.b64decode(packed, validate=True), MAX_REPORT_BYTES)
         if not inflate.eof:
-            what = "is truncated" if len(text) < MAX_REPORT_BYTES else "is too large"
-            raise ValueError(f"the document {what}: {len(text):,} of {MAX_REPORT_BYTES:,} bytes")
+            is_short = len(text) < MAX_REPORT_BYTES
+            what = "is truncated" if is_short else f"has over {MAX_REPORT_BYTES:,} bytes"
+            raise ValueError(f"the document {what}")
         return text.decode()
     except (binascii.Error, ValueError, zlib.error) as error:
         raise _damaged(folder, error) from error

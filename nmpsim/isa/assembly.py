@@ -180,7 +180,7 @@ def _fits_short(tokens: Sequence[ExpressionToken], end_column: int, known: Scope
             "the value does not fit a 32-bit register",
             value.column,
             found=number,
-            expected="32 bits",
+            expected=f"{-(1 << 31)} to {(1 << 32) - 1}",
         )
     return -2048 <= number <= 2047
 

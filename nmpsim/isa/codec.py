@@ -113,7 +113,7 @@ def decode_descriptor(name: str, data: bytes | bytearray | memoryview) -> dict[s
     if len(data) < record.nbytes:
         raise fail(
             "ISA001",
-            f"a descriptor {name} does not fit",
+            f"the data is too short for a descriptor {name}",
             found=f"{len(data)} bytes",
             expected=f"{record.nbytes} bytes",
         )
@@ -163,7 +163,10 @@ def _check_names(what: str, given: Iterable[str], expected: list[str]) -> None:
     missing = [name for name in expected if name not in given]
     if missing:
         raise fail(
-            "ISA001", f"missing {what}", found=", ".join(sorted(given)), expected=", ".join(missing)
+            "ISA001",
+            f"missing {what}",
+            found=", ".join(sorted(given)) or "none",
+            expected=f"also {', '.join(missing)}",
         )
 
 

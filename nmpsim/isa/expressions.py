@@ -73,7 +73,8 @@ def tokenize(line: str, first_column: int = 1) -> list[ExpressionToken]:
         match = _TOKEN.match(line, position)
         column = first_column + position
         if match is None:
-            raise SourceError("ASM001", f"unexpected character {line[position]!r}", column)
+            message, expected = f"unexpected character {line[position]!r}", "a name or a number"
+            raise SourceError("ASM001", message, column, expected=expected)
         if match.lastgroup not in ("space", "comment"):
             tokens.append(_token(str(match.lastgroup), match.group(), column))
         position = match.end()
@@ -85,7 +86,8 @@ def _token(kind: str, text: str, column: int) -> ExpressionToken:
         try:
             return ExpressionToken("name", json.loads(text), column, quoted=True)
         except ValueError as error:
-            raise SourceError("ASM001", "a quoted name is malformed", column, found=text) from error
+            message, expected = "a quoted name is malformed", 'a JSON string such as "conv 1"'
+            raise SourceError("ASM001", message, column, found=text, expected=expected) from error
     return ExpressionToken(
         "name" if kind == "name" else "number" if kind == "number" else "mark", text, column
     )

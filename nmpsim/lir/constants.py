@@ -160,7 +160,7 @@ def _missing(module: Module, weight: WeightVar, arrays: Arrays, hints: bool) -> 
         "CONST002",
         f"there are no values for %{weight.name}",
         _place(module, weight),
-        "nothing",
+        f"arrays such as {', '.join(list(arrays)[:4])}" if arrays else "no arrays",
         f"an array {CONSTANT_PREFIX}{weight.name} or {weight.name}",
         did_you_mean(weight.name, known) if hints else None,
     )
@@ -176,6 +176,7 @@ def _no_values(module: Module) -> UserError:
         else f"there are no values for the program's constant %{_constants(module)[0].name}",
         place=Place(module.file),
         found="no file with values",
+        expected="an .npz file with an array for each constant",
         hint="Pass --weights FILE.npz.",
     )
 
@@ -189,7 +190,7 @@ def _misfit(
         return None
     return Diagnostic(
         "CONST003",
-        f"the values for %{weight.name} do not fit",
+        f"the values for %{weight.name} do not match its type",
         _place(module, weight),
         f"{dtype.name} {format_shape(shape)}",
         f"{expected.name} {format_shape(weight.type.shape)}",

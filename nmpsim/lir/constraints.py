@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from nmpsim.diagnostics import list_alternatives
 from nmpsim.lir.nodes import QUANTIZED_ELEMS, Instruction, TensorType
 from nmpsim.lir.printer import format_scale
 from nmpsim.records import frozen
@@ -150,7 +151,7 @@ def require_elem(elems: str, *roles: str) -> Rule:
         for role in roles:
             if site.elem(role) not in known:
                 message = f"{role} has the wrong element kind"
-                yield InstructionProblem(role, message, site.elem(role), " or ".join(known))
+                yield InstructionProblem(role, message, site.elem(role), list_alternatives(known))
 
     return rule
 

@@ -58,7 +58,7 @@ def check_axes(axes: Shape, batch: Shape, dest: Shape) -> Checks:
 def check_top_k_shape(input_: Shape, k: int) -> Checks:
     """Check that Values and Indices have the shape of Input with a last dimension of K."""
     if not input_ or k > input_[-1]:
-        expected = f"at most {input_[-1]}" if input_ else "an Input with at least one dimension"
+        expected = f"at most {input_[-1]}" if input_ else "an Input with at least 1 dimension"
         yield make_attribute_problem(
             "K", "K is larger than the last dimension of Input", k, expected
         )

@@ -101,7 +101,7 @@ def _attributes(line: LineCursor) -> tuple[dict[str, AttributeValue], dict[str, 
                 f"attribute {quote(key.text)} is given twice",
                 place=line.place(key),
                 found=quote(key.text),
-                expected="each attribute once",
+                expected="each attribute at most once",
             )
         line.expect(":")
         attributes[key.text] = _value(line)

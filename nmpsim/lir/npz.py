@@ -17,7 +17,8 @@ from typing import IO
 import numpy as np
 
 from nmpsim.arrays import Array
-from nmpsim.diagnostics import Place, UserError, fail
+from nmpsim.diagnostics import Place, UserError, fail, list_alternatives
+from nmpsim.input_files import CHECK_FILE_HINT
 from nmpsim.lir.messages import quote
 from nmpsim.npy import ZIP_METHODS, Header, HeaderError, read_header
 
@@ -48,7 +49,7 @@ class NpzFile:
             self._file = path.open("rb")
         except OSError as error:
             message = f"cannot read the constants: {error.strerror}"
-            raise fail("FILE001", message, place=Place(str(path))) from None
+            raise fail("FILE001", message, place=Place(str(path)), hint=CHECK_FILE_HINT) from None
         with ExitStack() as on_error:
             on_error.callback(self._file.close)
             with self._reporting():
@@ -82,7 +83,9 @@ class NpzFile:
             while len(data) <= header.nbytes and (piece := file.read(_PIECE_BYTES)):
                 data += piece
         if len(data) != header.nbytes:
-            found = f"{len(data)} bytes" if len(data) < header.nbytes else "more"
+            found = f"{len(data)} bytes"
+            if len(data) > header.nbytes:
+                found = f"more than {header.nbytes} bytes"
             expected = f"{header.nbytes} bytes"
             raise self._damaged(f"{key} does not have the length in its header", found, expected)
         flat = np.frombuffer(memoryview(data).toreadonly(), header.dtype)
@@ -92,7 +95,9 @@ class NpzFile:
     def _member(self, key: str) -> Iterator[IO[bytes]]:
         member = self._members[key]
         if member.compress_type not in ZIP_METHODS:
-            raise self._damaged(f"{key} uses an unknown compression method")
+            found = f"compression method {member.compress_type}"
+            expected = list_alternatives(sorted(ZIP_METHODS))
+            raise self._damaged(f"{key} uses an unknown compression method", found, expected)
         with self._reporting(), self._archive.open(member) as file:
             yield file
 
@@ -109,7 +114,8 @@ class NpzFile:
         try:
             yield
         except _DAMAGE as error:
-            raise self._damaged("the file is damaged or not an .npz file", str(error)) from None
+            expected = "a complete .npz file"
+            raise self._damaged("the file cannot be read", str(error), expected) from None
 
     def _damaged(
         self, message: str, found: str | None = None, expected: str | None = None

@@ -90,7 +90,7 @@ class _Parser:
             "LIR002",
             "unexpected end of the program",
             place=place,
-            found="an empty text" if is_empty else "end of text",
+            found="an empty text" if is_empty else "the end of the text",
             expected=expected,
             hint="Use a file with a program."
             if is_empty

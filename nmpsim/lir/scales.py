@@ -43,13 +43,20 @@ def read_scales_file(path: Path) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         message = "the scales file is not JSON"
         place = Place(str(path), error.lineno, error.colno)
-        raise fail("CONST004", message, place=place, found=quote(error.msg)) from None
+        found, expected = quote(error.msg), '{"const/NAME": {"scale": ...}}'
+        raise fail("CONST004", message, place=place, found=found, expected=expected) from None
     except (ValueError, RecursionError) as error:  # an absurd number, an absurd depth
         message = "the scales file is invalid"
-        raise fail("CONST004", message, place=place, found=quote(str(error))) from None
+        found, expected = quote(str(error)), '{"const/NAME": {"scale": ...}}'
+        raise fail("CONST004", message, place=place, found=found, expected=expected) from None
     if not isinstance(content, dict):
-        message = "the scales file does not contain a JSON object"
-        raise fail("CONST004", message, place=place, expected='{"const/NAME": {"scale": ...}}')
+        raise fail(
+            "CONST004",
+            "the scales file does not contain a JSON object",
+            place=place,
+            found=f"a JSON {type(content).__name__}",
+            expected='{"const/NAME": {"scale": ...}}',
+        )
     return content
 
 
@@ -161,7 +168,7 @@ def _exact_scale(key: str, entry: Mapping[str, Any], place: Place | None) -> Sid
             f"the scale of {quote(key)} is invalid",
             place=place,
             found=quote(str(dict(entry))),
-            expected='"scale" or "scale_hex", and "offset"',
+            expected='an object with "offset", and "scale" or "scale_hex"',
         ) from None
 
 

@@ -44,7 +44,7 @@ def _window(
     extents = [count_window_positions(*part) for part in parts]
     if min(extents) < 1:
         found = f"Src {format_shape(src)}, Kernels {list(kernels)}"
-        expected = "a window no larger than the padded Src"
+        expected = "a window within the padded Src"
         yield InstructionProblem("Src", "the window does not fit into Src", found, expected)
     else:
         yield ExpectedShape("Dest", (src[0], *extents, channels), "from Src and the window")

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 
-from nmpsim.diagnostics import Diagnostic, UserError, did_you_mean
+from nmpsim.diagnostics import Diagnostic, UserError, did_you_mean, list_alternatives
 from nmpsim.lir.constraints import InstructionProblem, TypedInstruction, format_shape
 from nmpsim.lir.liveness import Liveness, LiveTensor
 from nmpsim.lir.messages import quote
@@ -295,7 +295,7 @@ def find_type_problems(type: TensorType, dummy_scale: bool = False) -> Iterator[
         yield InstructionProblem(None, "the tensor is too large", *problem, "LIR011")
     if any(dim < 1 for dim in type.shape):
         yield InstructionProblem(
-            None, "a dimension is not positive", format_shape(type.shape), "at least 1 each"
+            None, "a dimension is not positive", format_shape(type.shape), "dimensions of 1 or more"
         )
     if type.alignments and (
         len(type.alignments) != len(type.shape) or any(a < 1 for a in type.alignments)
@@ -317,7 +317,7 @@ def _quantization_problems(type: TensorType, dummy_scale: bool) -> Iterator[Inst
         return
     if type.elem not in QUANTIZABLE_ELEMS:
         found = f"{type.elem} with scale and offset"
-        expected = " or ".join(sorted(QUANTIZABLE_ELEMS))
+        expected = list_alternatives(sorted(QUANTIZABLE_ELEMS))
         yield InstructionProblem(None, "the type cannot be quantized", found, expected)
         return
     yield from _parameter_problems(type.quant, np.iinfo(type.dtype), dummy_scale)

@@ -10,7 +10,7 @@ import numpy as np
 
 from nmpsim.analysis.explain import ErrorBand, Factor
 from nmpsim.atomic import write_file
-from nmpsim.diagnostics import fail
+from nmpsim.diagnostics import fail, list_alternatives
 from nmpsim.extras import require_extra
 
 if TYPE_CHECKING:
@@ -56,10 +56,10 @@ def check_figure_path(path: Path) -> None:
     if path.suffix.lower() not in FORMATS:
         raise fail(
             "ARG001",
-            "--plot must be an SVG or PNG file",
+            "unknown format for --plot",
             place=path,
-            found=path.suffix or "no suffix",
-            expected=" or ".join(FORMATS),
+            found=f"the suffix {path.suffix}" if path.suffix else "no suffix",
+            expected=list_alternatives(FORMATS),
             hint="Pass a file such as plot.svg.",
         )
     with require_extra("plot", "plots in files need matplotlib", instead="omit --plot"):

@@ -160,7 +160,7 @@ foo: .descriptor conv, out_heigt=3, \\
         ("mv a0", "ASM001", 1, "expected: rd, rs"),
         ("nop 1", "ASM001", 1, "no operands"),
         ("li a0, _start", "ASM002", 8, "Use `la`"),
-        ("li a0, 0x1ffffffff", "ASM003", 8, "32 bits"),
+        ("li a0, 0x1ffffffff", "ASM003", 8, "a 32-bit register"),
         ("lui a0, 0x100000", "ASM003", 9, "0xfffff"),
         ("lui a0, %mid(4)", "ASM002", 9, "expected: %hi, %lo"),
         ("beq a0, a1, _start + 5000", "ASM003", 13, "-4096 to 4094"),

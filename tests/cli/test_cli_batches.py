@@ -73,7 +73,7 @@ def test_an_archive_may_hold_an_item_of_each_input(images: Path) -> None:
     [
         (
             "[012].png",
-            ("3 files with one item each", "a multiple of 2", "Omit the last 1, or"),
+            ("3 files with one item each", "a multiple of 2", "Leave out the last 1, or"),
         ),
         (
             "0.png",

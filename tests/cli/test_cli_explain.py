@@ -197,7 +197,7 @@ def test_a_range_is_explained(nmpsim_cli):
     [
         ((), "one of NET, --scale and --range"),
         (("x.bin", "--scale", "1"), "one of NET, --scale and --range"),
-        (("--scale", "0"), "--scale: a rescale factor must be positive"),
+        (("--scale", "0"), "--scale: the rescale factor 0"),
         (("--scale", "-0.5"), "positive and finite"),
         (("--scale", "nan"), "positive and finite"),
         (("--scale", "1e39"), "positive and finite"),
@@ -223,7 +223,7 @@ def test_contradictory_arguments_are_refused(nmpsim_cli, arguments, expected):
 def test_weights_are_refused_for_a_bundle(nmpsim_cli, digits):
     result = nmpsim_cli("explain", digits, "--weights", WEIGHTS)
     assert result.exit_code == 2
-    message = "error[ARG001]: --weights and --tensors cannot be used with a bundle"
+    message = "error[ARG001]: --weights and --tensors apply to LIR files only"
     assert message in result.stderr.replace(f"{digits}: ", "")
 
 

@@ -124,11 +124,11 @@ def header(shape: str, descr: str = "|i1", version: bytes = b"\x01\x00") -> byte
     ("contents", "expected"),
     [
         (b"", "the file is empty"),
-        (b"hello world, this is text", "neither an array nor an image"),
+        (b"hello world, this is text", "unknown format of an input file"),
         (b"PK\x03\x04 broken", "damaged"),
         (header("(1, 4)"), "does not have the size in its header"),
         (header("(1, 4)") + b"abc", "does not have the size in its header"),
-        (header("(1, 4)") + b"abcde", "found: more data"),
+        (header("(1, 4)") + b"abcde", "found: more than"),
         (header("(1, 4)", "|O") + b"abcd", "Python objects"),
         (header("(1, 4)", "<U9"), "does not contain numbers"),
         (header("(1, 4)", "|S3"), "found: bytes24"),
@@ -181,7 +181,7 @@ def test_an_archive_with_a_huge_claim_is_refused(one_input, tmp_path):
     path = tmp_path / "bomb.npz"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("data.npy", header("(1, 4)") + bytes(50_000_000))
-    assert "found: more data" in error(one_input, path)
+    assert "found: more than" in error(one_input, path)
 
 
 def test_objects_are_never_unpickled(one_input, tmp_path):

@@ -143,8 +143,8 @@ def test_folders_are_data_sets(cli, digits, digits_bin, tmp_path):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ("nothing", "neither a file nor an array of the data set"),
-        ("x", "the labels are not a list of integers"),
+        ("nothing", "a file, or an array of the data set"),
+        ("x", "the labels are not integers"),
         (None, "the data set has no labels"),
         ("short.csv", "the number of labels differs from the number of samples"),
         ("high.npy", "is not a class of the program"),

@@ -122,7 +122,13 @@ def test_an_empty_program_is_parsed():
         ("a_res, @in %w", "a_res ¶@in %w", "LIR001", "@in", "end of line"),
         ("a_res, @in %w", "a_res, ¶", "LIR001", "{", "@in, @out or @inout"),
         ("{ SplatValue: -1.500000e-01}", "{ SplatValue ¶-1}", "LIR001", "-1", ":"),
-        ("{ SplatValue: -1.500000e-01}", "{ A: 1, ¶A: 2}", "LIR008", "A", "each attribute once"),
+        (
+            "{ SplatValue: -1.500000e-01}",
+            "{ A: 1, ¶A: 2}",
+            "LIR008",
+            "A",
+            "each attribute at most once",
+        ),
         ("{ SplatValue: -1.500000e-01}", "{ A: 1¶", "LIR001", "end of line", ", or }"),
         ("[0, 1]", "[0, ¶x]", "LIR001", "x", "a number or ]"),
         ("[0, 1]", "[0 ¶1]", "LIR001", "1", ", or ]"),
@@ -151,7 +157,7 @@ def test_an_empty_text_is_an_error(text):
 def test_a_truncated_text_is_an_error():
     (error,) = errors(PROGRAM[: PROGRAM.index("  3 %dealloc")])
     assert (error.code, error.place) == ("LIR002", Place("net.lir.txt", 13, 1))
-    assert (error.found, error.expected) == ("end of text", "}")
+    assert (error.found, error.expected) == ("the end of the text", "}")
     assert error.hint == "Write the file again: it may be truncated."
 
 

@@ -37,7 +37,7 @@ from nmpsim.cli.parameters import (
     option,
 )
 from nmpsim.cli.stdin import has_read_pipes
-from nmpsim.diagnostics import fail
+from nmpsim.diagnostics import did_you_mean, fail
 from nmpsim.records import frozen
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def _init(options: CheckOptions) -> int:
     for path in (*texts, baseline):
         if path.exists() and not options.force:
             hint = "Pass --force to overwrite the file, or change to another folder."
-            raise fail("FILE002", "the file exists already", place=path, hint=hint)
+            raise fail("FILE002", "the file already exists", place=path, hint=hint)
     _WORKFLOW.parent.mkdir(parents=True, exist_ok=True)
     check_outputs(texts, [options.program])
     if code := _check(options):
@@ -294,7 +294,14 @@ def _select(suite: Suite, names: Sequence[str]) -> Suite:
     for name in names:
         if name not in known:
             expected = ", ".join(known)
-            raise fail("ARG001", f"no case is named {name!r}", place=suite.file, expected=expected)
+            raise fail(
+                "ARG001",
+                f"the suite has no case {name!r}",
+                place=suite.file,
+                found=repr(name),
+                expected=expected,
+                hint=did_you_mean(name, known),
+            )
     cases = tuple(case for case in suite.cases if not names or case.name in names)
     return attrs.evolve(suite, cases=cases)
 

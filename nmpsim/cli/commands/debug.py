@@ -150,7 +150,8 @@ def _serve(options: DebugOptions) -> int:
                 "--record": options.record}  # fmt: skip
     for name, value in excluded.items():
         if value:
-            raise fail("ARG001", f"{name} cannot be used with --serve", hint=f"Omit {name}.")
+            message = f"{name} cannot be used with --serve"
+            raise fail("ARG001", message, hint=f"Leave out {name}.")
     if has_read_pipes(ctx):
         raise fail(
             "ARG001", "--serve requires files, because it reads them for each page",
@@ -278,7 +279,7 @@ def _open_core(options: DebugOptions) -> CoreDump:
             "ARG001",
             "--input, --device and --patch cannot be used with a core file",
             place=options.bundle,
-            hint="Omit these options; the core file contains its inputs, device and changes.",
+            hint="Leave out these options: the core file has its inputs, device and changes.",
         )
     return read_core_file(options.bundle, ArrayFile(options.bundle))
 

@@ -112,8 +112,9 @@ def _compare_reports(
     if first.kind != second.kind:
         raise fail(
             "ARG001",
-            "a report can be compared only with a report",
+            "the files have different formats",
             found=f"{first.path}: {first.kind}; {second.path}: {second.kind}",
+            expected="two reports, or two files with the outputs of layers",
             hint="Write layer outputs with `nmpsim run --save-layers L.npz`; compare those.",
         )
     return compare_reports(read_report(first.path), read_report(second.path), tolerance=tolerance)

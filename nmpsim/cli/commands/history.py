@@ -102,7 +102,7 @@ def _find_commit(commit: str | None, date: str | None) -> tuple[str, datetime]:
             "ARG001",
             "--date is not an ISO 8601 date",
             found=repr(date[:40]),
-            expected="such as 2026-01-31T12:00Z",
+            expected="a date such as 2026-01-31T12:00Z",
         ) from error
     return commit, given if given.tzinfo else given.replace(tzinfo=UTC)
 

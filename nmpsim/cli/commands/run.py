@@ -200,7 +200,8 @@ def _run(options: RunCommandOptions, bundle: Bundle, device: Device, arrays: Arr
     place = Place(str(options.bundle))
     trap, violation = report.trap, report.contract.violation
     if trap is not None and trap.kind in _LIMIT_CODES:
-        print_message(str(Diagnostic(_LIMIT_CODES[trap.kind], trap.message, place)))
+        hint = "Raise the limit with --max-cycles, or debug the run with `nmpsim debug`."
+        print_message(str(Diagnostic(_LIMIT_CODES[trap.kind], trap.message, place, hint=hint)))
     if timeout is not None:
         print_message(str(attrs.evolve(timeout, place=place)))
     if trap is not None and options.core_on_trap is not None:
@@ -239,7 +240,8 @@ def _check(options: RunCommandOptions) -> None:
         raise fail("ARG001", "--float-weights requires --shadow", hint="Add --shadow.")
     if options.repeat > 1 and options.core_on_trap is not None:
         message = "--core-on-trap cannot be used with --repeat"
-        raise fail("ARG001", message, found=f"--repeat {options.repeat}", hint="Omit --repeat.")
+        found, hint = f"--repeat {options.repeat}", "Leave out --repeat."
+        raise fail("ARG001", message, found=found, hint=hint)
     if (options.histogram or options.timeline) and options.format != "json":
         message = "--histogram and --timeline require the JSON report"
         raise fail(
