@@ -1,4 +1,4 @@
-"""Find names, docstrings and help texts that break docs/writing.md.
+"""Find names, docstrings, messages and help texts that break docs/writing.md.
 
 ``python tests/architecture/plain_style.py`` prints each place; ``test_plain_style.py`` runs the
 checks. ruff checks the form of docstrings.
@@ -31,6 +31,10 @@ DOCSTRING_STARTS = re.compile(r"(What|Of|That|Those|Who|Whose|Where|It|As it)\b"
 """First words of fragments; a docstring begins with a verb or a noun."""
 HELP_LENGTH = 100
 """Characters of an option's help, which is one line."""
+
+
+EXPECTED_POSITION = {"Diagnostic": 5, "fail": 100}
+"""Number of positional arguments that include ``expected``; ``fail`` takes it by keyword."""
 
 
 def find_module_names() -> Iterator[str]:
@@ -83,12 +87,34 @@ def find_long_help() -> Iterator[str]:
                 yield f"nmpsim {name} {parameter.opts[0]}: {len(text)} characters"
 
 
+def find_messages_without_solution() -> Iterator[str]:
+    """Yield errors for users that give neither an expected value nor a hint."""
+    for path, node in _nodes():
+        if lacks_solution(node):
+            yield _place(path, node)
+
+
+def lacks_solution(node: ast.AST) -> bool:
+    """Return whether a node calls ``fail`` or ``Diagnostic`` without ``expected`` or ``hint``.
+
+    Methods such as click's ``fail`` report a wrong usage, which click explains itself.
+    """
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        return False
+    if node.func.id not in ("fail", "Diagnostic"):
+        return False
+    is_positional = len(node.args) >= EXPECTED_POSITION[node.func.id]
+    keywords = {keyword.arg for keyword in node.keywords}
+    return not is_positional and not keywords & {"expected", "hint"}
+
+
 CHECKS = {
     "banned names of modules": find_module_names,
     "banned names of classes and functions": find_definitions,
     "classes with the same name": find_repeated_class_names,
     "docstrings that are fragments": find_docstrings,
     "help longer than a line": find_long_help,
+    "messages without an expected value or a hint": find_messages_without_solution,
 }
 
 
